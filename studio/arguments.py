@@ -117,7 +117,7 @@ def in_arguments(words: str, known: Mapping[str, str]) -> str:
 
     def worded(match: re.Match[str]) -> str:
         argument = known.get(match["name"])
-        begins = [0, *(one.end() for one in _SENTENCE.finditer(words, 0, match.start()))][-1]
+        begins = [0, *(sentence.end() for sentence in _SENTENCE.finditer(words, 0, match.start()))][-1]
         if argument is None or _PROGRAMS.search(words, begins, match.start()):
             return match[0]
         if match["no"]:

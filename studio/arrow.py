@@ -73,5 +73,5 @@ def _gaps(values: Sequence[object]) -> pa.Buffer | None:
     """Return which values are there, a bit each; None where all are."""
     import pyarrow as pa
 
-    there = np.array([value is not None for value in values], np.bool_)
-    return None if there.all() else pa.py_buffer(np.packbits(there, bitorder="little"))
+    is_present = np.array([value is not None for value in values], np.bool_)
+    return None if is_present.all() else pa.py_buffer(np.packbits(is_present, bitorder="little"))

@@ -57,7 +57,7 @@ def _offer_quiet(command: click.Command) -> None:
     if isinstance(command, click.Group):
         for part in command.commands.values():
             _offer_quiet(part)
-    elif not any("--quiet" in one.opts for one in command.params):
+    elif not any("--quiet" in param.opts for param in command.params):
         words = "Show no progress."
         option = click.Option(
             ["--quiet", "-q"], is_flag=True, expose_value=False, callback=note_quiet, help=words
@@ -126,7 +126,7 @@ class _Commands(click.Group):
             return super().invoke(ctx)
         except click.NoSuchOption as error:
             # Of few options even --help is taken to be near.
-            near = [one for one in error.possibilities or () if one != "--help"]
+            near = [option for option in error.possibilities or () if option != "--help"]
             if here := OPTIONS.get(error.option_name):
                 words = f"No such option {error.option_name!r}. Other tools call it so; here it is {here}."
                 raise click.UsageError(words, error.ctx) from None

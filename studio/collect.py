@@ -130,10 +130,10 @@ def recorder(folder: Path | str, *, wait: int = 1, warmup: int = 1, active: int 
         ...         train(batch)
         ...         recording.step()
     """
-    with _recording(folder, (wait, warmup, active)) as made:
-        yield made
-    if made.shortfall:
-        warnings.warn(made.shortfall, stacklevel=3)
+    with _recording(folder, (wait, warmup, active)) as recording:
+        yield recording
+    if recording.shortfall:
+        warnings.warn(recording.shortfall, stacklevel=3)
 
 
 @contextmanager
@@ -204,15 +204,15 @@ def _settle_resources(aside: Path, kept: Path | None) -> None:
 
     PyTorch 2.6 makes that folder for every recording: an empty one goes.
     """
-    made = aside.with_name(f"{aside.stem}_resources")
-    if not made.is_dir():
+    resources = aside.with_name(f"{aside.stem}_resources")
+    if not resources.is_dir():
         return
-    if kept is not None and any(made.iterdir()):
+    if kept is not None and any(resources.iterdir()):
         target = kept.with_name(f"{kept.stem}_resources")
         shutil.rmtree(target, ignore_errors=True)
-        made.replace(target)
+        resources.replace(target)
     else:
-        shutil.rmtree(made, ignore_errors=True)
+        shutil.rmtree(resources, ignore_errors=True)
 
 
 def _torch() -> Any:
@@ -293,7 +293,7 @@ def _number_calls(calls: Sequence[_Call], since_ns: int) -> list[tuple[int, str,
 def _collectives(torch: Any) -> list[_Call]:
     """Return the collectives that PyTorch's flight recorder remembers."""
     try:
-        told = json.loads(torch._C._distributed_c10d._dump_fr_trace_json())  # noqa: SLF001 (public nowhere else)
+        dump = json.loads(torch._C._distributed_c10d._dump_fr_trace_json())  # noqa: SLF001 (public nowhere else)
         return [
             (
                 int(entry["time_created_ns"]),
@@ -303,7 +303,7 @@ def _collectives(torch: Any) -> list[_Call]:
                 _given_bytes(entry.get("input_sizes"), entry.get("input_dtypes")),
                 int(entry.get("collective_seq_id", -1)),
             )
-            for entry in told.get("entries", ())
+            for entry in dump.get("entries", ())
             if not entry.get("is_p2p")
         ]
     except (AttributeError, KeyError, TypeError, ValueError, RuntimeError):
@@ -339,7 +339,7 @@ def _messages(torch: Any) -> Iterator[list[_Call]]:
     names = [name for name in left_out if callable(getattr(group, name, None))]
     plain = {name: getattr(group, name) for name in names}
     # Put back as they were found: as attributes of the class, pybind's functions do not bind to an object.
-    found = {name: vars(group)[name] for name in names if name in vars(group)}
+    originals = {name: vars(group)[name] for name in names if name in vars(group)}
 
     def noting(name: str) -> Callable[..., Any]:
         inner = plain[name]
@@ -357,8 +357,8 @@ def _messages(torch: Any) -> Iterator[list[_Call]]:
         yield noted
     finally:
         for name in names:
-            if name in found:
-                setattr(group, name, found[name])
+            if name in originals:
+                setattr(group, name, originals[name])
             elif name in vars(group):
                 delattr(group, name)
 

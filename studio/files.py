@@ -128,13 +128,13 @@ def _open_measured(path: Path | str) -> tuple[int, int]:
             raise _special(path, os.stat(path).st_mode) from error  # noqa: PTH116 - a path or a text
         raise
     try:
-        found = os.fstat(handle)
-        if not stat.S_ISREG(found.st_mode):
-            raise _special(path, found.st_mode)
+        status = os.fstat(handle)
+        if not stat.S_ISREG(status.st_mode):
+            raise _special(path, status.st_mode)
     except BaseException:
         os.close(handle)
         raise
-    return handle, found.st_size
+    return handle, status.st_size
 
 
 def read_start(path: Path | str, count: int) -> bytes:
@@ -206,8 +206,8 @@ def tell_full(folder: Path, *, needed: str, removed_bytes: int, error: OSError |
     """
     number = error.errno if error is not None else None
     what = _FULL.get(number or errno.ENOSPC, _FULL[errno.ENOSPC]).format(folder)
-    there = next(place for place in (folder, *folder.absolute().parents) if place.exists())
-    free = format_bytes(shutil.disk_usage(there).free)
+    existing = next(place for place in (folder, *folder.absolute().parents) if place.exists())
+    free = format_bytes(shutil.disk_usage(existing).free)
     removed = (
         f"the {format_bytes(removed_bytes)} written were removed again"
         if removed_bytes

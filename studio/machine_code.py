@@ -141,13 +141,13 @@ def _pointer(kind: str) -> str:
 
 def _item_types(parameters: Iterable[Parameter]) -> set[str]:
     """Return the types of items of all arrays among some parameters."""
-    found: set[str] = set()
+    types: set[str] = set()
     for parameter in parameters:
         if isinstance(parameter, Items):
-            found.add(parameter.type)
+            types.add(parameter.type)
         elif isinstance(parameter, tuple):
-            found |= _item_types(parameter)
-    return found
+            types |= _item_types(parameter)
+    return types
 
 
 # ---------------------------------------------------------------------------------------------------
@@ -183,7 +183,7 @@ def compile_entries(namespace: Any, entries: Iterable[Entry], **options: Any) ->
     """
     import numba
 
-    made: list[Made] = []
+    functions: list[Made] = []
     for entry in entries:
         names: dict[str, Any] = {"call": getattr(namespace, entry.name), "__name__": __name__}
         names["carray"] = numba.carray  # type: ignore[attr-defined]
@@ -194,8 +194,8 @@ def compile_entries(namespace: Any, entries: Iterable[Entry], **options: Any) ->
         declare = numba.cfunc(numba.types.int64(words), nogil=True, error_model="numpy", **options)
         function: Any = declare(names[entry.name])
         code = function.inspect_llvm()
-        made.append(Made(entry.name, function.native_name, code, function.address, function))
-    return made
+        functions.append(Made(entry.name, function.native_name, code, function.address, function))
+    return functions
 
 
 def prepare_functions(names: Iterable[str], entries: Sequence[Entry]) -> Callable[[Any], list[Made]]:
@@ -336,9 +336,9 @@ def release_of(package: str) -> str:
     if spec is not None and spec.origin is not None:
         start, end = f"{package}-", ".dist-info"
         beside = os.listdir(Path(spec.origin).parent.parent)  # noqa: PTH208 (names alone)
-        found = [name for name in beside if name.startswith(start) and name.endswith(end)]
-        if len(found) == 1:
-            return found[0].removeprefix(start).removesuffix(end)
+        folders = [name for name in beside if name.startswith(start) and name.endswith(end)]
+        if len(folders) == 1:
+            return folders[0].removeprefix(start).removesuffix(end)
     from importlib.metadata import version
 
     return version(package)

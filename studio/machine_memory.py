@@ -17,15 +17,15 @@ _LIMITS = (
 
 def machine_bytes() -> int | None:
     """Return how much memory there is for this process and others, None where the system does not tell."""
-    there = [_number("".join(_lines(path)).strip()) for path, _ in _LIMITS]
-    there += [
+    sizes = [_number("".join(_lines(path)).strip()) for path, _ in _LIMITS]
+    sizes += [
         kibibytes << 10
         for line in _lines(_MEMINFO)
         if line.startswith("MemTotal:") and (kibibytes := _number(line.split()[1])) is not None
     ]
     if hasattr(os, "sysconf") and "SC_PHYS_PAGES" in os.sysconf_names:
-        there.append(os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE"))
-    return min((size for size in there if size), default=None)
+        sizes.append(os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE"))
+    return min((size for size in sizes if size), default=None)
 
 
 def available_bytes() -> int | None:

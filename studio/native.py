@@ -136,12 +136,12 @@ class Kernel:
                 return kept
             module = self._copy()
             sys.modules[self.compiled_name] = module
-            made = self.prepare(module)
+            functions = self.prepare(module)
             try:
-                code = make(made, optimise=self.optimise)
+                code = make(functions, optimise=self.optimise)
             except NotAloneError:
-                bound = self._bind({function.name: function.address for function in made})
-                bound.made = made  # holds their memory
+                bound = self._bind({function.name: function.address for function in functions})
+                bound.made = functions  # holds their memory
                 return bound
             # Where nothing can be written, the next process compiles again.
             with suppress(OSError):

@@ -195,13 +195,13 @@ class Session:
             stored = stored_examination(self.workspace.load_examination(job))
             if stored is not None:
                 return stored
-            made = examined(self.trace(job), progress=progress)
+            examination = examined(self.trace(job), progress=progress)
             with contextlib.suppress(
                 StudioError
             ):  # A full disk or a folder that cannot be written: kept in memory alone.
-                self.workspace.save_examination(job, to_store(made))
+                self.workspace.save_examination(job, to_store(examination))
             self.examinations_made += 1
-            return made
+            return examination
 
         return self.keep_of_job("examination", job, make)
 
@@ -294,15 +294,15 @@ class Session:
         """
         info = self.workspace.info(job)
         if run != RECORDED:
-            made = simulation(self.run(job, run), self.workspace.run_info(job, run), info.summary, info.name)
-            return changed_program(made, info.hypothetical)
+            side = simulation(self.run(job, run), self.workspace.run_info(job, run), info.summary, info.name)
+            return changed_program(side, info.hypothetical)
         if not info.summary.timed_nodes:
             raise TraceError(
                 f"{info.name}: The files of this job hold no times.",
                 hint="Simulate it and keep the run (chakra-studio simulate FILES --preset NAME --out RUN), then name the run.",
             )
-        made = recording(self.trace(job), f"{info.name} · recorded", info.summary, job, self.times(job, ""))
-        return changed_program(made, info.hypothetical)
+        side = recording(self.trace(job), f"{info.name} · recorded", info.summary, job, self.times(job, ""))
+        return changed_program(side, info.hypothetical)
 
     def lineup(self, sides: Sequence[tuple[str, str]]) -> Lineup:
         """Compare runs, given by job and run id, with the first.
@@ -337,15 +337,15 @@ class Session:
         Raises:
             StudioError: There is no such job or run, or its files are damaged.
         """
-        made = self.measures_made(job, run)
-        if made is None:
+        measures = self.measures_made(job, run)
+        if measures is None:
             timed = bool(run) or self.workspace.info(job).summary.timed_nodes > 0
-            made = measure(self.rank_use(job, run)[0], self.step_spans(job, run)) if timed else Measures()
+            measures = measure(self.rank_use(job, run)[0], self.step_spans(job, run)) if timed else Measures()
             with contextlib.suppress(
                 StudioError
             ):  # A full disk or a folder that cannot be written: made again when it is asked for.
-                self.workspace.save_measures(job, run, made)
-        return made
+                self.workspace.save_measures(job, run, measures)
+        return measures
 
     def measures_made(self, job: str, run: str) -> Measures | None:
         """Return what is stored of the measures of a run or, for "", the recording; reads no trace."""

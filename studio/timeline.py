@@ -165,8 +165,8 @@ class NodeTimes:
         count = _sizes(trace)[ranks]
         row = np.arange(int(count.sum())) - np.repeat(np.cumsum(count) - count, count)
         entries = np.repeat(self.first[ranks], count) + row
-        there = self.start_ns[entries] >= 0
-        entries, row, rank = entries[there], row[there], np.repeat(ranks, count)[there]
+        is_timed = self.start_ns[entries] >= 0
+        entries, row, rank = entries[is_timed], row[is_timed], np.repeat(ranks, count)[is_timed]
         return NodeSpans(rank, row, self.start_ns[entries], self.end_ns[entries])
 
     def of_nodes(self, trace: Trace) -> tuple[Int64, Int64]:

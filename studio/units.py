@@ -110,9 +110,9 @@ def format_distinct(times_ns: Sequence[int]) -> list[str]:
     most = max(times_ns, default=0)
     writers: tuple[Callable[[int], str], ...] = (format_ns, lambda ns: format_offset(ns, most))
     for write in writers:
-        said = [write(time_ns) for time_ns in times_ns]
-        if len(set(said)) == len(set(times_ns)):
-            return said
+        texts = [write(time_ns) for time_ns in times_ns]
+        if len(set(texts)) == len(set(times_ns)):
+            return texts
     return [f"{time_ns:,} ns" for time_ns in times_ns]
 
 

@@ -60,7 +60,7 @@ def slow_collectives(scene: Scene) -> Iterator[Candidate]:
 def _slow_by_type(scene: Scene, classes: list[SizeClass], attained: Attained) -> dict[int, _Slow]:
     members, took = scene.members, collective_costs(scene.members).time_ns
     most = np.maximum.reduceat(members.bytes, members.offsets[:-1])
-    found: dict[int, _Slow] = {}
+    by_type: dict[int, _Slow] = {}
     for each, ns in zip(classes, attained.ns, strict=True):
         if ns is None or each.median_ns < SLOW * ns:
             continue
@@ -69,18 +69,18 @@ def _slow_by_type(scene: Scene, classes: list[SizeClass], attained: Attained) ->
         of_class &= (most >= each.least_bytes) & (most <= each.most_bytes) & (took >= SLOW * ns)
         chosen = np.flatnonzero(of_class)
         if len(chosen):
-            slow = found.setdefault(kind, _Slow())
+            slow = by_type.setdefault(kind, _Slow())
             slow.classes.append((each, ns))
             _scale(scene, slow, chosen, ns / took[chosen])
-    return found
+    return by_type
 
 
 def _scale(scene: Scene, slow: _Slow, collectives: Int64, factor: Float64) -> None:
     """Note the nodes of collectives with what their times are multiplied by."""
     members = scene.members
     for collective, by in zip(collectives.tolist(), factor.tolist(), strict=True):
-        mine = slice(int(members.offsets[collective]), int(members.offsets[collective + 1]))
-        for place, row in zip(members.rank[mine].tolist(), members.row[mine].tolist(), strict=True):
+        span = slice(int(members.offsets[collective]), int(members.offsets[collective + 1]))
+        for place, row in zip(members.rank[span].tolist(), members.row[span].tolist(), strict=True):
             if place not in slow.factors:
                 slow.factors[place] = np.ones(len(scene.trace.graph_of(scene.trace.ranks[place])))
                 slow.rows[place] = []

@@ -142,13 +142,13 @@ def system_scene(trace: Trace, parts: Parts, cancel: Cancel | None = None) -> Sc
 
 def family_scene(trace: Trace, cancel: Cancel | None = None) -> Scene | str:
     """Simulate a recording on the system of the family of its GPUs; else return why that cannot be done."""
-    found = system_of_recording(trace)
-    if found is None:
+    known_system = system_of_recording(trace)
+    if known_system is None:
         devices = recorded_devices(trace)
         if devices:
             return f"no system was given, and none is known of the recorded {devices[0][:60]}; give one (--preset)"
         return "no system was given, and the recording names no GPU of a known family"
-    system, device = found
+    system, device = known_system
     parts = with_model(system.parts(completeness(trace).world), "full")
     words = f"simulation on {system.name}, the family of the recorded {device[:60]}"
     try:

@@ -73,14 +73,14 @@ def collective_costs(members: Members) -> Took:
     carried = carried_bytes(members, members.most_bytes, np.arange(len(members)))
     alike: dict[bytes, list[int]] = {}
     of_group = members.by_group()
-    for group, mine in enumerate(of_group):
-        if len(mine):
-            alike.setdefault(_ranks_of(members, int(mine[0])), []).append(group)
+    for group, collectives in enumerate(of_group):
+        if len(collectives):
+            alike.setdefault(_ranks_of(members, int(collectives[0])), []).append(group)
     lines: dict[int, Line] = {}
     for groups in alike.values():
-        mine = np.sort(np.concatenate([of_group[group] for group in groups]))
-        mine = mine[(time[mine] > 0) & (carried[mine] > 0)]
-        line = fit_line(carried[mine], time[mine].astype(np.float64))
+        collectives = np.sort(np.concatenate([of_group[group] for group in groups]))
+        collectives = collectives[(time[collectives] > 0) & (carried[collectives] > 0)]
+        line = fit_line(carried[collectives], time[collectives].astype(np.float64))
         lines.update(dict.fromkeys(groups, line))
     return Took(time, carried, lines)
 

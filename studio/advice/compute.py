@@ -130,8 +130,8 @@ def equal_arrivals(scene: Scene) -> Iterator[Candidate]:
         ranks = frozenset(members.rank[where[0]].tobytes() for _, where in alike)
         if ranks not in asked:
             asked.append(ranks)
-            found = [_arrivals(scene, group, *own) for group, own in zip(groups, alike, strict=True)]
-            yield from _arriving_together(scene, found)
+            arriving = [_arrivals(scene, group, *own) for group, own in zip(groups, alike, strict=True)]
+            yield from _arriving_together(scene, arriving)
 
 
 @dataclass(frozen=True, slots=True)
@@ -155,12 +155,12 @@ class _Arrivals:
     factors: dict[int, Float64]
 
 
-def _arrivals(scene: Scene, group: int, mine: Int64, where: Int64) -> _Arrivals:
+def _arrivals(scene: Scene, group: int, collectives: Int64, where: Int64) -> _Arrivals:
     """Return the arrivals of a group at its collectives, whose members stand at `where` (C, R)."""
     members = scene.members
     places = members.rank[where[0]].astype(np.int64)
     begun = np.sort(members.start_ns[where].T, axis=1)
-    types = find_distinct(members.type[mine])
+    types = find_distinct(members.type[collectives])
     if (begun < 0).any():
         return _Arrivals(group, types, places, begun, {})
     work = np.zeros(begun.shape)
@@ -170,9 +170,9 @@ def _arrivals(scene: Scene, group: int, mine: Int64, where: Int64) -> _Arrivals:
         rows = computing[place]
         start = scene.starts_ns(place)[rows]
         segment = np.searchsorted(begun[index], start, side="right")
-        inside = (segment < len(mine)) & (start >= 0)
+        inside = (segment < len(collectives)) & (start >= 0)
         rows, segment = rows[inside], segment[inside]
-        work[index] = np.bincount(segment, scene.took_ns(place)[rows], minlength=len(mine))
+        work[index] = np.bincount(segment, scene.took_ns(place)[rows], minlength=len(collectives))
         segments.append(segment)
         rows_of.append(rows)
     even = (work > 0).all(axis=0)
@@ -185,27 +185,27 @@ def _arrivals(scene: Scene, group: int, mine: Int64, where: Int64) -> _Arrivals:
 
 
 def _arriving_together(scene: Scene, groups: list[_Arrivals]) -> Iterator[Candidate]:
-    factors = {place: factor for one in groups for place, factor in one.factors.items()}
+    factors = {place: factor for group in groups for place, factor in group.factors.items()}
     if not factors:
         return
     # A rank is to blame for what the others of its group wait for it, where it comes last; several that come together share that.
     blame: dict[int, float] = {}
     waits, count = 0.0, 0
-    for one in groups:
-        late = one.begun.max(axis=0)
-        wait = (late - one.begun).sum(axis=0)
-        last = one.begun == late
-        waits, count = waits + float(wait.sum()), count + len(one.places)
+    for group in groups:
+        late = group.begun.max(axis=0)
+        wait = (late - group.begun).sum(axis=0)
+        last = group.begun == late
+        waits, count = waits + float(wait.sum()), count + len(group.places)
         for place, caused in zip(
-            one.places.tolist(), (last / last.sum(axis=0) * wait).sum(axis=1), strict=True
+            group.places.tolist(), (last / last.sum(axis=0) * wait).sum(axis=1), strict=True
         ):
             blame[place] = float(caused)
     most = max(blame.values())
     worst = [place for place, caused in blame.items() if caused >= (1 - _TIED) * most]
     share = sum(blame[place] for place in worst) / waits
-    groups.sort(key=lambda one: -max(blame[place] for place in one.places.tolist()))
-    kinds = find_distinct(np.concatenate([one.types for one in groups]))
-    names = [scene.members.groups[one.group] for one in groups]
+    groups.sort(key=lambda group: -max(blame[place] for place in group.places.tolist()))
+    kinds = find_distinct(np.concatenate([group.types for group in groups]))
+    names = [scene.members.groups[group.group] for group in groups]
     what = plural(int(kinds[0])) if len(kinds) == 1 else "collectives"
     ranks = tuple(sorted(scene.trace.ranks[place].number for place in worst))
     every = {scene.trace.ranks[place].number for place in factors}
@@ -299,11 +299,11 @@ def _host_gap_rows(graph: Graph) -> Int64:
 
 def _compiled_regions(graph: Graph) -> Int64:
     """Return the rows of operations that stand for regions of the program that PyTorch compiled."""
-    found = np.zeros(len(graph.strings), np.bool_)
+    is_compiled = np.zeros(len(graph.strings), np.bool_)
     if _COMPILED.search(graph.strings.data.tobytes()):
         used = find_distinct(graph.name).tolist()
-        found[used] = [_COMPILED.match(graph.strings.raw(code)) is not None for code in used]
-    return np.flatnonzero(found[graph.name] & (graph.start_ns >= 0))
+        is_compiled[used] = [_COMPILED.match(graph.strings.raw(code)) is not None for code in used]
+    return np.flatnonzero(is_compiled[graph.name] & (graph.start_ns >= 0))
 
 
 def _inside(graph: Graph, rows: Int64, regions: Int64) -> Bool:

@@ -26,14 +26,14 @@ def with_graphs(trace: Trace, marks: Mapping[int, bytes], change: Callable[[Grap
         marks: By place of a rank what tells its change apart: ranks of one graph and one mark share the changed graph.
         change: Returns the changed graph of the rank at a place.
     """
-    made: dict[tuple[int, bytes], int] = {}
+    index_of: dict[tuple[int, bytes], int] = {}
     graphs, ranks = list(trace.graphs), list(trace.ranks)
     for place, mark in marks.items():
         key = trace.ranks[place].graph, mark
-        if key not in made:
-            made[key] = len(graphs)
+        if key not in index_of:
+            index_of[key] = len(graphs)
             graphs.append(change(trace.graphs[key[0]], place))
-        ranks[place] = replace(ranks[place], graph=made[key])
+        ranks[place] = replace(ranks[place], graph=index_of[key])
     used = list(dict.fromkeys(rank.graph for rank in ranks))
     number = {graph: index for index, graph in enumerate(used)}
     return replace(
@@ -85,8 +85,8 @@ def _with_work(graph: Graph, factor: Float64, changed: Bool) -> Graph:
     value = graph.attrs.value.copy()
     for key in _WORK:
         rows, where = graph.rows_with(key)
-        mine = changed[rows] & (graph.type[rows] == NodeType.COMP)
-        rows, where = rows[mine], where[mine]
+        chosen = changed[rows] & (graph.type[rows] == NodeType.COMP)
+        rows, where = rows[chosen], where[chosen]
         value[where] = np.maximum(
             np.rint(value[where] * factor[rows]).astype(np.int64), np.minimum(value[where], 1)
         )
@@ -133,8 +133,8 @@ class SetSizes:
         size = self.sizes[place]
         value = graph.attrs.value.copy()
         rows, where = graph.rows_with("comm_size")
-        mine = (size[rows] != NONE) & ~graph.attrs.slot[where]
-        value[where[mine]] = size[rows[mine]]
+        chosen = (size[rows] != NONE) & ~graph.attrs.slot[where]
+        value[where[chosen]] = size[rows[chosen]]
         return replace(graph, attrs=replace(graph.attrs, value=value))
 
 
@@ -171,20 +171,23 @@ class Rewire:
         """Return the changed job."""
         marks = {
             place: _mark(
-                *(column.astype(np.int64) for column in (made.ctrl, made.data, made.further, made.gone))
+                *(
+                    column.astype(np.int64)
+                    for column in (wiring.ctrl, wiring.data, wiring.further, wiring.gone)
+                )
             )
-            for place, made in self.wirings.items()
+            for place, wiring in self.wirings.items()
         }
         return with_graphs(trace, marks, self._graph)
 
     def _graph(self, graph: Graph, place: int) -> Graph:
-        made = self.wirings[place]
+        wiring = self.wirings[place]
         return replace(
             graph,
-            type=np.where(made.gone, np.int32(NodeType.METADATA), graph.type),
-            duration_ns=np.where(made.gone, 0, graph.duration_ns),
-            ctrl=_with_further(replace(graph.ctrl, rows=made.ctrl), made.further),
-            data=replace(graph.data, rows=made.data),
+            type=np.where(wiring.gone, np.int32(NodeType.METADATA), graph.type),
+            duration_ns=np.where(wiring.gone, 0, graph.duration_ns),
+            ctrl=_with_further(replace(graph.ctrl, rows=wiring.ctrl), wiring.further),
+            data=replace(graph.data, rows=wiring.data),
         )
 
 

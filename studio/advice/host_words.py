@@ -71,8 +71,8 @@ def _graphs(trace: Trace) -> str:
     """Return what the maker of the recorded GPU calls graphs of kernels; both where none is told."""
     devices = " ".join(recorded_devices(trace))
     named = [graphs for graphs, pattern in _DEVICES if pattern.search(devices)]
-    told = named or [graphs for graphs, pattern in _MAKERS if _is_found(pattern, trace)][:1]
-    return told[0] if len(told) == 1 else _EITHER
+    names = named or [graphs for graphs, pattern in _MAKERS if _is_found(pattern, trace)][:1]
+    return names[0] if len(names) == 1 else _EITHER
 
 
 def _is_found(pattern: re.Pattern[bytes], trace: Trace) -> bool:

@@ -122,10 +122,10 @@ class _Split:
         by_id = np.empty(len(self.before), np.int64)
         by_id[np.argsort(self.before.id, kind="stable")] = np.arange(len(self.before))
         rank = by_id[old] * self.parts
-        for one in range(len(passes.steps)):
-            mine = np.flatnonzero((passes.at[old] == one) & self.shared[old])
-            slots = np.sort(rank[mine] + which[mine])
-            rank[mine[np.lexsort((by_id[old[mine]], which[mine]))]] = slots
+        for index in range(len(passes.steps)):
+            rows = np.flatnonzero((passes.at[old] == index) & self.shared[old])
+            slots = np.sort(rank[rows] + which[rows])
+            rank[rows[np.lexsort((by_id[old[rows]], which[rows]))]] = slots
         return rank
 
     def _by_pass(self, old: Int64, which: Int64, turn: Int64) -> Int64:
@@ -144,12 +144,12 @@ class _Split:
         inside = at != NONE
         turn[inside] = turns[at[inside], which[inside]]
         # Nodes of no pass stay between the passes of the steps that they stood between.
-        there = passes.at != NONE
-        first = np.full(int(passes.steps.max()) + 1, len(there))
-        np.minimum.at(first, passes.steps[passes.at[there]], passes.place[there])
+        is_in_pass = passes.at != NONE
+        first = np.full(int(passes.steps.max()) + 1, len(is_in_pass))
+        np.minimum.at(first, passes.steps[passes.at[is_in_pass]], passes.place[is_in_pass])
         steps_before = np.searchsorted(first, passes.place[old])
         base = np.where(inside, turn * 2 + 1, steps_before * length * 2)
-        return np.asarray(base * len(there) + passes.place[old], np.int64)
+        return np.asarray(base * len(is_in_pass) + passes.place[old], np.int64)
 
     def in_order(self) -> bool:
         """Whether each node comes after those that it waits for."""
@@ -166,11 +166,11 @@ class _Split:
             both = self.shared[of] & self.shared[parent]
             same = both & (passes.number[of] == passes.number[parent]) & (step[of] == step[parent])
             children, parents = [], []
-            for mine, other in product(range(self.parts), repeat=2):
+            for part, other_part in product(range(self.parts), repeat=2):
                 # Part by part where both are of one micro-batch, else each for each.
-                chosen = ~same & (self.shared[of] | (mine == 0)) & (self.shared[parent] | (other == 0))
-                chosen |= same & (mine == other)
-                child, before = self.row[of[chosen], mine], self.row[parent[chosen], other]
+                chosen = ~same & (self.shared[of] | (part == 0)) & (self.shared[parent] | (other_part == 0))
+                chosen |= same & (part == other_part)
+                child, before = self.row[of[chosen], part], self.row[parent[chosen], other_part]
                 # An early part does not wait for what its pass does once, where that is an order only.
                 stays = (
                     ~(order[chosen] & (before > child)) if passes.ordered else np.ones(len(child), np.bool_)
@@ -182,8 +182,8 @@ class _Split:
     def _crossing(self, of: Int64, parent: Int64) -> Bool:
         """Return which dependencies join two passes whose order can change."""
         at = self.plan.passes.at
-        found: Bool = (at[of] != at[parent]) & (at[of] != NONE) & (at[parent] != NONE)
-        return found & self.plan.passes.ordered
+        crosses: Bool = (at[of] != at[parent]) & (at[of] != NONE) & (at[parent] != NONE)
+        return crosses & self.plan.passes.ordered
 
     def _order_of_passes(self) -> tuple[Int64, Int64]:
         """Return nodes that wait for an earlier pass in an order only, each with the last node there of each sort it waits for."""
@@ -192,8 +192,10 @@ class _Split:
         for deps, order in zip((graph.ctrl, graph.data), only_order(graph), strict=True):
             of, parent = waiting_rows(deps), deps.rows.astype(np.int64)
             chosen = order & (parent >= 0) & self._crossing(of, parent)
-            for key, one in zip(passes.key[of[chosen]].tolist(), sort[parent[chosen]].tolist(), strict=True):
-                wanted.setdefault(key, set()).add(one)
+            for key, stream in zip(
+                passes.key[of[chosen]].tolist(), sort[parent[chosen]].tolist(), strict=True
+            ):
+                wanted.setdefault(key, set()).add(stream)
         children, parents = [], []
         last: dict[int, int] = {}
         # What the pass at work has issued so far counts from the next pass on.
@@ -206,10 +208,10 @@ class _Split:
             if turn != current:
                 last.update(coming)
                 coming, current = {}, turn
-            for one in sorted(wanted.get(keys[row], ())):
-                if one in last:
+            for stream in sorted(wanted.get(keys[row], ())):
+                if stream in last:
                     children.append(row)
-                    parents.append(last[one])
+                    parents.append(last[stream])
             coming[sorts[row]] = row
         return np.array(children, np.int64), np.array(parents, np.int64)
 
@@ -217,8 +219,8 @@ class _Split:
         """Return (N,) what sort of stream a node runs on: by its type, whether it is a copy, and of messages the way."""
         graph, passes = self.before, self.plan.passes
         way = np.where(passes.at == NONE, 0, passes.ways[passes.at])
-        told = np.where(np.isin(graph.type, _MESSAGES), 1 + way, 0)
-        return np.asarray(graph.type.astype(np.int64) * 8 + told * 2 + copies(graph), np.int64)
+        way_code = np.where(np.isin(graph.type, _MESSAGES), 1 + way, 0)
+        return np.asarray(graph.type.astype(np.int64) * 8 + way_code * 2 + copies(graph), np.int64)
 
     def graph(self) -> Graph:
         """Return the changed graph."""
@@ -261,17 +263,19 @@ class _Split:
         if self.parts == 1:
             return strings, name
         texts: dict[str, int] = {}
-        mine = np.flatnonzero(self.shared[self.old])
-        pairs, of = np.unique(name[mine].astype(np.int64) * self.parts + self.part[mine], return_inverse=True)
-        codes, before, told = [], NONE, ("", 0, "")
+        shared_rows = np.flatnonzero(self.shared[self.old])
+        pairs, of = np.unique(
+            name[shared_rows].astype(np.int64) * self.parts + self.part[shared_rows], return_inverse=True
+        )
+        codes, before, pieces = [], NONE, ("", 0, "")
         for pair in pairs.tolist():
             code, part = divmod(pair, self.parts)
             if code != before:
-                before, told = code, _around_number(strings[code])
-            head, number, tail = told
+                before, pieces = code, _around_number(strings[code])
+            head, number, tail = pieces
             text = f"{head}{number * self.parts + part}{tail}"
             codes.append(texts.setdefault(text, len(strings) + len(texts)))
-        name[mine] = np.array(codes, np.int32)[of]
+        name[shared_rows] = np.array(codes, np.int32)[of]
         more = Strings.of(texts)
         data = np.concatenate([strings.data, more.data])
         return Strings(data, np.append(strings.offsets, more.offsets[1:] + strings.offsets[-1])), name
@@ -286,10 +290,10 @@ class _Split:
         stays = ~np.isin(attrs.key[where], held)
         where, of = where[stays], of[stays]
         value, key = attrs.value[where].copy(), attrs.key[where]
-        mine = self.shared[old[of]] & ~attrs.slot[where] & (attrs.length[where] == 0)
-        sizes = mine & np.isin(key, [strings.find(one) for one in _SIZES])
+        is_shared = self.shared[old[of]] & ~attrs.slot[where] & (attrs.length[where] == 0)
+        sizes = is_shared & np.isin(key, [strings.find(name) for name in _SIZES])
         value[sizes] = -(-value[sizes] // self.parts)
-        tags = mine & (key == strings.find("comm_tag"))
+        tags = is_shared & (key == strings.find("comm_tag"))
         value[tags] = value[tags] * self.parts + self.part[of[tags]]
         offsets = np.append(0, np.cumsum(np.bincount(of, minlength=len(old)))).astype(attrs.offsets.dtype)
         doc, kind, length = attrs.doc[where], attrs.kind[where], attrs.length[where]
@@ -298,9 +302,9 @@ class _Split:
 
 def _around_number(name: str) -> tuple[str, int, str]:
     """Return the number of the micro-batch in the name of a node, with what stands before and after it."""
-    found = MICRO_BATCH.search(name)
-    assert found is not None, "work of a micro-batch is told by its name"
-    return name[: found.start(1)], int(found[1]), name[found.end(1) :]
+    match = MICRO_BATCH.search(name)
+    assert match is not None, "work of a micro-batch is told by its name"
+    return name[: match.start(1)], int(match[1]), name[match.end(1) :]
 
 
 def _dependencies(count: int, child: Int64, parent: Int64) -> Dependencies:

@@ -54,8 +54,8 @@ class Passes:
 
     def order(self, step: int) -> tuple[tuple[int, int], ...]:
         """Return way and micro-batch of the passes of a step, in order."""
-        mine = self.steps == step
-        return tuple(zip(self.ways[mine].tolist(), self.numbers[mine].tolist(), strict=True))
+        in_step = self.steps == step
+        return tuple(zip(self.ways[in_step].tolist(), self.numbers[in_step].tolist(), strict=True))
 
 
 @dataclass(slots=True)
@@ -146,12 +146,12 @@ def _labels(graph: Graph, place: Int64) -> _Labels:
     table = np.full((4, len(graph.strings)), NONE, np.int64)
     for code in find_distinct(graph.name).tolist():
         name = graph.strings[code]
-        found = MICRO_BATCH.search(name)
+        match = MICRO_BATCH.search(name)
         table[2, code] = _BACKWARD.search(name) is not None
-        if found:
-            rest = name[found.end() :]
-            table[0, code] = steps.setdefault(name[: found.start()], len(steps))
-            table[1, code] = int(found[1])
+        if match:
+            rest = name[match.end() :]
+            table[0, code] = steps.setdefault(name[: match.start()], len(steps))
+            table[1, code] = int(match[1])
             table[3, code] = rests.setdefault(rest, len(rests))
     columns = table[:, graph.name]
     # Steps by the order in which they begin.
@@ -175,13 +175,13 @@ def _find_repeated(labels: _Labels) -> Bool | None:
         return None
     count = next(iter(counts.values()))
     keys = np.stack([labels.step, labels.rest])
-    found: Bool = np.zeros(len(named), np.bool_)
+    repeated: Bool = np.zeros(len(named), np.bool_)
     rows = np.flatnonzero(named)
     _, of, many = np.unique(keys[:, rows], axis=1, return_inverse=True, return_counts=True)
     pairs = np.unique(np.stack([of, labels.number[rows]]), axis=1)
     each = np.bincount(pairs[0], minlength=len(many))
-    found[rows] = (each == count)[of] & (many % count == 0)[of]
-    return found
+    repeated[rows] = (each == count)[of] & (many % count == 0)[of]
+    return repeated
 
 
 def _ways(graph: Graph, labels: _Labels, place: Int64) -> Int64:

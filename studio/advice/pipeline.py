@@ -56,23 +56,25 @@ def pipelines(scene: Scene) -> Iterator[Found]:
     messages = match_messages(scene.trace)
     if not len(messages):
         return
-    found = _pipeline(scene, messages)
-    if isinstance(found, str):
-        yield Refusal("micro-batches", found)
-        yield Refusal("schedule", found)
+    pipeline = _pipeline(scene, messages)
+    if isinstance(pipeline, str):
+        yield Refusal("micro-batches", pipeline)
+        yield Refusal("schedule", pipeline)
         return
     took = collective_costs(scene.members)
     for parts in _PARTS:
-        yield _changed(scene, found, took, (parts, found.schedule))
-    if found.schedule is None:
+        yield _changed(scene, pipeline, took, (parts, pipeline.schedule))
+    if pipeline.schedule is None:
         yield Refusal("schedule", "no dependency keeps passes in an order: data alone says what runs when")
         return
-    other: Schedule = "gpipe" if found.schedule == "1f1b" else "1f1b"
-    orders = [[_order(found, one, stage, 1) for stage in range(found.stages)] for one in _WORDS]
+    other: Schedule = "gpipe" if pipeline.schedule == "1f1b" else "1f1b"
+    orders = [
+        [_order(pipeline, schedule, stage, 1) for stage in range(pipeline.stages)] for schedule in _WORDS
+    ]
     if orders[0] == orders[1]:
         yield Refusal("schedule", "with so few micro-batches 1F1B and GPipe are the same order")
         return
-    yield _changed(scene, found, took, (1, other))
+    yield _changed(scene, pipeline, took, (1, other))
 
 
 def _pipeline(scene: Scene, messages: Messages) -> _Pipeline | str:
@@ -82,22 +84,22 @@ def _pipeline(scene: Scene, messages: Messages) -> _Pipeline | str:
         return f"graphs of more than {_MOST_NODES:,} nodes are not searched for the passes of a pipeline"
     passes = {}
     for index in {rank.graph for rank in trace.ranks}:
-        one = passes_of(trace.graphs[index])
-        if isinstance(one, str):
-            return one
-        passes[index] = one
-    if len({(one.micro_batches, one.ordered) for one in passes.values()}) > 1:
+        own_passes = passes_of(trace.graphs[index])
+        if isinstance(own_passes, str):
+            return own_passes
+        passes[index] = own_passes
+    if len({(own_passes.micro_batches, own_passes.ordered) for own_passes in passes.values()}) > 1:
         return "ranks have different micro-batches"
     first = next(iter(passes.values()))
     stage = _stages(scene, passes, messages)
     if stage is None:
         return "messages of forward passes go round in a ring: stages are interleaved, or share a sequence"
-    found = _Pipeline(passes, stage, first.micro_batches, None, messages)
+    pipeline = _Pipeline(passes, stage, first.micro_batches, None, messages)
     if not first.ordered:
-        return found
+        return pipeline
     for schedule in _WORDS:
         if all(
-            passes[rank.graph].order(step) == _order(found, schedule, int(at), 1)
+            passes[rank.graph].order(step) == _order(pipeline, schedule, int(at), 1)
             for rank, at in zip(trace.ranks, stage.tolist(), strict=True)
             for step in find_distinct(passes[rank.graph].steps).tolist()
         ):
@@ -109,7 +111,7 @@ def _order(pipeline: _Pipeline, schedule: Schedule, stage: int, parts: int) -> t
     """Return way and micro-batch of the passes of a stage, in order, with each micro-batch cut into some parts."""
     count = pipeline.micro_batches * parts
     order = stage_order(schedule, stage, pipeline.stages, count)
-    return tuple((FORWARD if one.way == "fwd" else BACKWARD, one.number) for one in order)
+    return tuple((FORWARD if turn.way == "fwd" else BACKWARD, turn.number) for turn in order)
 
 
 def _stages(scene: Scene, passes: dict[int, Passes], messages: Messages) -> Int64 | None:
@@ -119,9 +121,9 @@ def _stages(scene: Scene, passes: dict[int, Passes], messages: Messages) -> Int6
     known = (messages.send_rank != NONE) & (messages.receive_rank != NONE)
     forward = known.copy()
     for index in np.flatnonzero(known).tolist():
-        one = passes[ranks[int(messages.send_rank[index])].graph]
-        at = int(one.at[int(messages.send_row[index])])
-        forward[index] = at != NONE and (not one.ordered or one.ways[at] == FORWARD)
+        own_passes = passes[ranks[int(messages.send_rank[index])].graph]
+        at = int(own_passes.at[int(messages.send_row[index])])
+        forward[index] = at != NONE and (not own_passes.ordered or own_passes.ways[at] == FORWARD)
     if not next(iter(passes.values())).ordered:
         # Without ways the first of the messages between two ranks tells which of them is before the other.
         forward = _first_between(scene, messages, known)
@@ -201,9 +203,9 @@ def _less_ns(scene: Scene, pipeline: _Pipeline, took: Took, parts: int) -> list[
         return less
     members, messages = scene.members, pipeline.messages
     for group, collectives in enumerate(members.by_group()):
-        mine = collectives[took.time_ns[collectives] > 0]
-        saved = took.time_ns[mine] * (1 - took.scale(mine, group, took.carried[mine] / parts))
-        for collective, cut in zip(mine.tolist(), np.rint(saved).astype(np.int64).tolist(), strict=True):
+        timed = collectives[took.time_ns[collectives] > 0]
+        saved = took.time_ns[timed] * (1 - took.scale(timed, group, took.carried[timed] / parts))
+        for collective, cut in zip(timed.tolist(), np.rint(saved).astype(np.int64).tolist(), strict=True):
             at = slice(*members.offsets[collective : collective + 2].tolist())
             for place, row in zip(members.rank[at].tolist(), members.row[at].tolist(), strict=True):
                 less[place][row] = cut
@@ -237,8 +239,8 @@ def _longest_receives(scene: Scene, messages: Messages) -> tuple[tuple[int, int]
     known = messages.receive_rank != NONE
     place, row = messages.receive_rank[known], messages.receive_row[known]
     chosen = np.lexsort((row, place, -scene.took_of(place, row)))[:NODES_NAMED]
-    ranks = [scene.trace.ranks[one] for one in place[chosen].tolist()]
+    ranks = [scene.trace.ranks[index] for index in place[chosen].tolist()]
     return tuple(
-        (rank.number, int(scene.trace.graph_of(rank).id[one]))
-        for rank, one in zip(ranks, row[chosen].tolist(), strict=True)
+        (rank.number, int(scene.trace.graph_of(rank).id[index]))
+        for rank, index in zip(ranks, row[chosen].tolist(), strict=True)
     )

@@ -51,14 +51,14 @@ def earlier(scene: Scene) -> Iterator[Found]:
     kinds = find_distinct(scene.members.type).tolist()
     for kind in kinds:
         wirings = {}
-        made: dict[int, Wiring | None] = {}
+        by_graph: dict[int, Wiring | None] = {}
         dropped = 0
         for place, rank in enumerate(scene.trace.ranks):
-            if rank.graph not in made:
-                made[rank.graph] = _unheld(
+            if rank.graph not in by_graph:
+                by_graph[rank.graph] = _unheld(
                     scene.trace.graphs[rank.graph], kind, behind_others=scene.is_replay
                 )
-            wiring = made[rank.graph]
+            wiring = by_graph[rank.graph]
             if wiring is not None:
                 wirings[place] = wiring
                 graph = scene.trace.graphs[rank.graph]
@@ -90,9 +90,9 @@ def _unheld(graph: Graph, kind: int, *, behind_others: bool) -> Wiring | None:
     columns, drops = [], []
     for deps, order in ((graph.ctrl, ctrl_order), (graph.data, data_order)):
         of = waiting_rows(deps)
-        there = deps.rows >= 0
-        parent = np.where(there, deps.rows, 0)
-        drop = chosen[of] & there & order
+        is_present = deps.rows >= 0
+        parent = np.where(is_present, deps.rows, 0)
+        drop = chosen[of] & is_present & order
         drop &= ~((slots[parent] == slots[of]) & (graph.type[parent] == NodeType.COMM_COLL))
         if behind_others:
             drop &= ~talks[parent]
@@ -131,11 +131,11 @@ def _longest(scene: Scene, collectives: Int64) -> tuple[tuple[int, int], ...]:
     members = scene.members
     lasted = (members.end_ns - members.start_ns)[members.offsets[:-1]]
     chosen = collectives[np.lexsort((collectives, -lasted[collectives]))][:NODES_NAMED]
-    found = []
+    nodes = []
     for at in members.offsets[chosen].tolist():
         rank = scene.trace.ranks[int(members.rank[at])]
-        found.append((rank.number, int(scene.trace.graph_of(rank).id[members.row[at]])))
-    return tuple(found)
+        nodes.append((rank.number, int(scene.trace.graph_of(rank).id[members.row[at]])))
+    return tuple(nodes)
 
 
 # ---------------------------------------------------------------------------------------------------
@@ -178,47 +178,47 @@ def merged(scene: Scene) -> Iterator[Found]:
     took = collective_costs(scene.members)
     of_group, size = scene.members.by_group(), scene.members.most_bytes
     needed = _Needed(scene)
-    found: list[tuple[float, list[_Buckets]]] = []
+    mergeable: list[tuple[float, list[_Buckets]]] = []
     for groups in parallel_groups(scene.members):
         by_type: dict[int, list[_Buckets]] = {}
         for group in groups:
             for buckets in _families(needed, took, (group, of_group[group]), size):
                 if buckets.buckets:
                     by_type.setdefault(buckets.type, []).append(buckets)
-        found += [
-            (sum(one.count * took.lines[one.group].fixed_ns for one in alike), alike)
+        mergeable += [
+            (sum(family.count * took.lines[family.group].fixed_ns for family in alike), alike)
             for alike in by_type.values()
         ]
-    found.sort(key=lambda item: -item[0])
-    for _, alike in found[:_FAMILIES]:
+    mergeable.sort(key=lambda item: -item[0])
+    for _, alike in mergeable[:_FAMILIES]:
         yield _merging(scene, took, alike)
 
 
 def _families(needed: _Needed, took: Took, of: tuple[int, Int64], size: Int64) -> Iterator[_Buckets]:
     """Yield what can be merged of a group, given with its collectives, type by type."""
-    group, mine = of
+    group, collectives = of
     members, line = needed.scene.members, took.lines.get(group)
     if line is None:
         return
-    mine = mine[np.argsort(members.position[mine], kind="stable")]
-    if len(with_all_members(members, mine)[0]) < len(mine):
+    collectives = collectives[np.argsort(members.position[collectives], kind="stable")]
+    if len(with_all_members(members, collectives)[0]) < len(collectives):
         # Of collectives that a member left out nothing says which of the others they belong to.
         return
-    small = (took.carried[mine] * line.ns_per_byte < line.fixed_ns) & (
-        members.type[mine] != CollectiveType.BARRIER
+    small = (took.carried[collectives] * line.ns_per_byte < line.fixed_ns) & (
+        members.type[collectives] != CollectiveType.BARRIER
     )
-    for kind in find_distinct(members.type[mine[small]]).tolist():
-        chosen = small & (members.type[mine] == kind)
+    for kind in find_distinct(members.type[collectives[small]]).tolist():
+        chosen = small & (members.type[collectives] == kind)
         if chosen.sum() > 1:
-            yield _Buckets(group, kind, tuple(_runs(needed, mine, chosen, size)))
+            yield _Buckets(group, kind, tuple(_runs(needed, collectives, chosen, size)))
 
 
-def _runs(needed: _Needed, mine: Int64, chosen: Bool, size: Int64) -> Iterator[Int64]:
+def _runs(needed: _Needed, collectives: Int64, chosen: Bool, size: Int64) -> Iterator[Int64]:
     """Yield runs of small collectives, next to each other in their group, of which none needs another's result."""
-    needs = needed.before(mine)
+    needs = needed.before(collectives)
     run: list[int] = []
     held = 0
-    for position, collective in enumerate(mine.tolist()):
+    for position, collective in enumerate(collectives.tolist()):
         begin = position - len(run)
         fits = chosen[position] and held + size[collective] <= BUCKET_BYTES
         if run and (not fits or needs[position] >= begin):
@@ -244,13 +244,13 @@ class _Needed:
         self._marks: dict[int, bytes] = {}
         self._known: dict[tuple[bytes, bytes], Int64] = {}
 
-    def before(self, mine: Int64) -> Int64:
+    def before(self, collectives: Int64) -> Int64:
         """Return (C,) the last collective of a group before each that it needs the result of, on any rank; -1 where none."""
         members, trace = self.scene.members, self.scene.trace
-        needs = np.full(len(mine), NONE, np.int64)
-        count = int(np.diff(members.offsets)[mine].min())
+        needs = np.full(len(collectives), NONE, np.int64)
+        count = int(np.diff(members.offsets)[collectives].min())
         for column in range(count):
-            at = members.offsets[mine] + column
+            at = members.offsets[collectives] + column
             rank = trace.ranks[int(members.rank[at[0]])]
             rows = members.row[at].astype(np.int64)
             key = self._mark(rank.graph), rows.tobytes()
@@ -283,9 +283,9 @@ def _find_last_needed(graph: Graph, rows: Int64) -> Int64:
     parents: list[list[int]] = [[] for _ in range(len(graph))]
     for deps, order in zip((graph.ctrl, graph.data), only_order(graph), strict=True):
         of = waiting_rows(deps)
-        there = deps.rows >= 0
-        there &= ~(order & (of_family[np.where(there, deps.rows, 0)] != NONE))
-        for child, parent in zip(of[there].tolist(), deps.rows[there].tolist(), strict=True):
+        is_needed = deps.rows >= 0
+        is_needed &= ~(order & (of_family[np.where(is_needed, deps.rows, 0)] != NONE))
+        for child, parent in zip(of[is_needed].tolist(), deps.rows[is_needed].tolist(), strict=True):
             parents[child].append(parent)
     value = [NONE] * len(graph)
     needs = np.full(len(rows), NONE, np.int64)
@@ -312,7 +312,9 @@ def _merging(scene: Scene, took: Took, alike: Sequence[_Buckets]) -> Candidate:
                 scene.members.row[scene.members.offsets[bucket] + column].astype(np.int64)
                 for bucket in family.buckets
             ]
-            wirings[place] = _join_buckets(graph, [(one[:-1], int(one[-1])) for one in rows])
+            wirings[place] = _join_buckets(
+                graph, [(bucket_rows[:-1], int(bucket_rows[-1])) for bucket_rows in rows]
+            )
     edits: list[Callable[[Trace], Trace]] = [Rewire(wirings), SetSizes(sizes)]
     if scene.is_replay:
         edits.append(ShiftTimes(shifts))
@@ -370,7 +372,7 @@ def _join_buckets(graph: Graph, buckets: Sequence[tuple[Int64, int]]) -> Wiring:
         further.append(np.stack([np.full(len(rows), row), rows]))
     columns = []
     for deps, order in zip((graph.ctrl, graph.data), only_order(graph), strict=True):
-        there = deps.rows >= 0
-        needed = there & ~order & ~gone[waiting_rows(deps)]
-        columns.append(np.where(needed, last[np.where(there, deps.rows, 0)], deps.rows).astype(np.int32))
+        is_present = deps.rows >= 0
+        needed = is_present & ~order & ~gone[waiting_rows(deps)]
+        columns.append(np.where(needed, last[np.where(is_present, deps.rows, 0)], deps.rows).astype(np.int32))
     return Wiring(columns[0], columns[1], np.concatenate(further, axis=1), gone)

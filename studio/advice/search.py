@@ -124,20 +124,20 @@ class _Search:
         """Return the candidates that save something, and what else was found."""
         listed: list[Candidate] = []
         sensitivity = []
-        for one in candidates:
-            if isinstance(one, Refusal):
-                self.refused.setdefault(one.kind, one.reason)
-            elif isinstance(one, Sensitivity):
-                sensitivity.append(one)
+        for item in candidates:
+            if isinstance(item, Refusal):
+                self.refused.setdefault(item.kind, item.reason)
+            elif isinstance(item, Sensitivity):
+                sensitivity.append(item)
             else:
-                listed.append(one)
+                listed.append(item)
         self.total += len(listed)
-        made = []
+        pairs = []
         for candidate in listed:
             finish = self.finish_ns(scene, candidate.kind, candidate.change)
             if finish is not None and finish < scene.baseline.finish_ns:
-                made.append((candidate, _advice(scene, candidate, scene.baseline.finish_ns - finish)))
-        return made, sensitivity
+                pairs.append((candidate, _advice(scene, candidate, scene.baseline.finish_ns - finish)))
+        return pairs, sensitivity
 
 
 def find_advice(
@@ -149,7 +149,7 @@ def find_advice(
     search = _Search(progress, cancel)
     scene = replay_scene(trace, cancel) if given is None else system_scene(trace, given, cancel)
     search.tick()
-    job, _ = search.advice_of(scene, (found for make in _OF_JOB for found in make(scene)))
+    job, _ = search.advice_of(scene, (entry for make in _OF_JOB for entry in make(scene)))
     family = family_scene(trace, cancel) if given is None else scene
     of_system: list[_Made] = []
     sensitivity: list[Sensitivity] = []
@@ -169,7 +169,11 @@ def find_advice(
     return Advised(
         scene.baseline,
         tuple(advice),
-        max((one for one in combined if one is not None), key=lambda one: one.saving_ns, default=None),
+        max(
+            (joint for joint in combined if joint is not None),
+            key=lambda joint: joint.saving_ns,
+            default=None,
+        ),
         tuple(sensitivity),
         tuple(
             (kind, search.refused[kind])
@@ -180,13 +184,13 @@ def find_advice(
         scene.parts,
         None if given is not None or isinstance(family, str) else family.baseline,
         impossible=tuple(
-            (kind, len(found), found[0]) for kind in KINDS if (found := search.impossible.get(kind))
+            (kind, len(entry), entry[0]) for kind in KINDS if (entry := search.impossible.get(kind))
         ),
     )
 
 
 def _of_system(search: _Search, scene: Scene) -> tuple[list[_Made], list[Sensitivity]]:
-    made: list[_Made] = []
+    pairs: list[_Made] = []
     sensitivity: list[Sensitivity] = []
     # How many it will be is known once it is done: the knee is searched for.
     search.total += _PER_DIMENSION * len(scene.config.topology.dims)
@@ -195,10 +199,10 @@ def _of_system(search: _Search, scene: Scene) -> tuple[list[_Made], list[Sensiti
         def finish(change: Change) -> int | None:
             return search.finish_ns(scene, _kind_of(change), change)
 
-        more, told = search.advice_of(scene, make(scene, finish))
-        made += more
-        sensitivity += told
-    return made, sensitivity
+        more, learned = search.advice_of(scene, make(scene, finish))
+        pairs += more
+        sensitivity += learned
+    return pairs, sensitivity
 
 
 def _kind_of(change: Change) -> Kind:
@@ -246,10 +250,10 @@ def _range(baseline: Baseline, saving: int) -> tuple[int | None, int | None]:
     return max(saving - off, 0), min(saving + off, max(baseline.recorded_ns, saving))
 
 
-def _combine(search: _Search, scene: Scene, found: Sequence[_Made]) -> Advice | None:
+def _combine(search: _Search, scene: Scene, pairs: Sequence[_Made]) -> Advice | None:
     """Return the set of two or three changes that saves most; None where none saves more than the best change alone."""
     least = _TRIFLE * scene.baseline.finish_ns
-    ranked = sorted((pair for pair in found if pair[1].saving_ns >= least), key=lambda pair: _order(pair[1]))
+    ranked = sorted((pair for pair in pairs if pair[1].saving_ns >= least), key=lambda pair: _order(pair[1]))
     best = ranked[: _COMBINED_LARGE if scene.trace.node_count > _LARGE else _COMBINED]
     sets = [
         chosen

@@ -86,26 +86,26 @@ def uneven_families(scene: Scene) -> list[list[Family]]:
     """
     members = scene.members
     of_group = members.by_group()
-    found = []
+    families = []
     for groups in parallel_groups(members):
         for kind in _MAY_DIFFER:
             alike = [_family(scene, (group, of_group[group]), int(kind)) for group in groups]
-            uneven = [one for one in alike if one is not None and one.largest > _UNEVEN]
+            uneven = [family for family in alike if family is not None and family.largest > _UNEVEN]
             if uneven:
-                uneven.sort(key=lambda one: -one.above)
-                found.append(uneven)
-    found.sort(key=lambda alike: -sum(one.above for one in alike))
-    return found[:_FAMILIES]
+                uneven.sort(key=lambda family: -family.above)
+                families.append(uneven)
+    families.sort(key=lambda alike: -sum(family.above for family in alike))
+    return families[:_FAMILIES]
 
 
 def _family(scene: Scene, of: tuple[int, Int64], kind: int) -> Family | None:
-    members, (group, mine) = scene.members, of
-    mine = mine[members.type[mine] == kind]
-    if not len(mine):
+    members, (group, collectives) = scene.members, of
+    collectives = collectives[members.type[collectives] == kind]
+    if not len(collectives):
         return None
-    mine, where = with_all_members(members, mine)
+    collectives, where = with_all_members(members, collectives)
     rank, row = members.rank[where].astype(np.int64), members.row[where].astype(np.int64)
-    return Family(group, kind, mine, rank[0], row, members.bytes[where])
+    return Family(group, kind, collectives, rank[0], row, members.bytes[where])
 
 
 def balanced_sizes(scene: Scene) -> Iterator[Found]:
@@ -123,7 +123,7 @@ def balanced_sizes(scene: Scene) -> Iterator[Found]:
         if alike[0].type != CollectiveType.ALL_TO_ALL:
             continue
         bound = [
-            one for one in ((family, _bound_work(scene, family)) for family in alike) if one[1] is not None
+            pair for pair in ((family, _bound_work(scene, family)) for family in alike) if pair[1] is not None
         ]
         if len(bound) < len(alike):
             yield Refusal("balance-experts", "no compute is in proportion to the bytes of the all-to-alls")
@@ -295,8 +295,8 @@ def _bound_work(scene: Scene, family: Family) -> _Bound | None:
     near = np.abs(share - load[np.maximum(before, 0)]).max(axis=1)
     most: Float64 = np.asarray(load.max(axis=1))
     uneven: Bool = most[np.maximum(before, 0)] > _UNEVEN
-    mine = np.flatnonzero(some & uneven & (near <= np.where(counted, ALIKE, ALIKE_TIMED)))
-    return _Bound(work, mine, before[mine]) if len(mine) else None
+    chosen = np.flatnonzero(some & uneven & (near <= np.where(counted, ALIKE, ALIKE_TIMED)))
+    return _Bound(work, chosen, before[chosen]) if len(chosen) else None
 
 
 def _last_before(scene: Scene, family: Family, work: Work) -> Int64:

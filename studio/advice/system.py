@@ -87,8 +87,8 @@ def _bandwidth(scene: Scene, finish: Finish, index: int) -> Iterator[Candidate |
     # Beside what doubling saves, a knee that is passed already says nothing.
     end = f"; {words}." if knee is not None and knee > 1 else "."
     lever = frozenset({f"bandwidth {index}"})
-    said = f"Double the bandwidth of {where}, from {format_rate(rate)} to {format_rate(2 * rate)}{end}"
-    yield Candidate("bandwidth", said, change(2.0), lever)
+    action = f"Double the bandwidth of {where}, from {format_rate(rate)} to {format_rate(2 * rate)}{end}"
+    yield Candidate("bandwidth", action, change(2.0), lever)
     if knee is not None and 1 < knee < _NEAR:
         # As it is said, so that what is said is what was simulated.
         yield Candidate(
@@ -125,12 +125,12 @@ def _latency(scene: Scene, finish: Finish, index: int) -> Iterator[Candidate | S
     yield Sensitivity(f"latency of {where}", more, less)
     if costs is not None:
         both = f"{format_ns(dim.latency_ns)} of the network, and " if dim.latency_ns else ""
-        said = f"Halve the latency of {where}: {both}the time of each hop in the library's algorithms."
+        action = f"Halve the latency of {where}: {both}the time of each hop in the library's algorithms."
     else:
-        said = f"Halve the latency of {where}, from {format_ns(dim.latency_ns)} to {format_ns(dim.latency_ns / 2)}."
+        action = f"Halve the latency of {where}, from {format_ns(dim.latency_ns)} to {format_ns(dim.latency_ns / 2)}."
     # Dimensions between nodes share the library's hops, so two of them are not changed together.
     lever = f"latency {min(index, 1) if costs is not None else index}"
-    yield Candidate("latency", said, change(0.5), frozenset({lever}))
+    yield Candidate("latency", action, change(0.5), frozenset({lever}))
 
 
 def _single_links(scene: Scene, finish: Finish) -> Iterator[Candidate | Sensitivity]:
@@ -279,14 +279,14 @@ def algorithms(scene: Scene, finish: Finish) -> Iterator[Found]:
         if kind is None or setting is None or (setting.extended and scene.config.extensions is None):
             continue
         now = [algorithm.name for algorithm in scene.config.algorithms.get(kind, ())]
-        found = []
+        better = []
         for names in _choices(now, len(dims)):
             change = Change(settings=(f"{setting.path}=[{','.join(names)}]",))
             after = finish(change)
             if after is not None and after < scene.baseline.finish_ns:
-                found.append((after, names, change))
-        if found:
-            _, names, change = min(found, key=lambda one: one[:2])
+                better.append((after, names, change))
+        if better:
+            _, names, change = min(better, key=lambda entry: entry[:2])
             where = " and ".join(
                 f"{name} in {_where(scene, index)}"
                 for index, name in enumerate(names)
@@ -308,31 +308,31 @@ def _choices(now: Sequence[str], dims: int) -> list[list[str]]:
     tried = [[name] * dims for name in names]
     if len(now) == dims > 1:
         tried += [[*now[:index], name, *now[index + 1 :]] for index in range(dims) for name in names]
-    distinct = [list(one) for one in dict.fromkeys(map(tuple, tried)) if list(one) != list(now)]
+    distinct = [list(choice) for choice in dict.fromkeys(map(tuple, tried)) if list(choice) != list(now)]
     return distinct[:_MOST_ALGORITHMS]
 
 
 def _ways(scene: Scene, finish: Finish) -> Iterator[Found]:
     costs = scene.config.costs
     assert costs is not None
-    found = []
+    options = []
     for name in WAYS:
         if name != costs.algorithm:
             change = Change(settings=(f"costs.algorithm={name}",))
             option = f" (NCCL_ALGO={_NCCL[name]})" if name in _NCCL else ""
-            said = f"Let the library carry out collectives by {name} wherever it can{option}."
+            action = f"Let the library carry out collectives by {name} wherever it can{option}."
             if name == "auto":
-                said = "Let the library choose the algorithm of each collective."
-            found.append((finish(change), said, change))
+                action = "Let the library choose the algorithm of each collective."
+            options.append((finish(change), action, change))
     if costs.choice != "least":
         change = Change(settings=("costs.choice=least",))
-        said = "Take the quickest algorithm and protocol for every collective, in place of what the library estimates (NCCL_ALGO, NCCL_PROTO)."
-        found.append((finish(change), said, change))
-    saving = [(after, said, change) for after, said, change in found if after is not None]
+        action = "Take the quickest algorithm and protocol for every collective, in place of what the library estimates (NCCL_ALGO, NCCL_PROTO)."
+        options.append((finish(change), action, change))
+    saving = [(after, action, change) for after, action, change in options if after is not None]
     if not saving:
         return
-    _, said, change = min(saving, key=lambda one: one[:2])
-    yield Candidate("algorithm", said, change, frozenset({"algorithm"}))
+    _, action, change = min(saving, key=lambda entry: entry[:2])
+    yield Candidate("algorithm", action, change, frozenset({"algorithm"}))
 
 
 def chunking(scene: Scene, finish: Finish) -> Iterator[Found]:
@@ -346,16 +346,16 @@ def chunking(scene: Scene, finish: Finish) -> Iterator[Found]:
         )
         return
     now = scene.config.splits
-    found = []
+    tried = []
     for count in sorted({1, max(now // 2, 1), 2 * now, 4 * now, 8 * now} - {now}):
         change = Change(settings=(f"preferred-dataset-splits={count}",))
         after = finish(change)
         if after is not None:
-            found.append((after, count, change))
-    if found:
-        _, count, change = min(found, key=lambda one: one[:2])
-        said = f"Cut collectives into {count} chunk{'s' if count > 1 else ''} in place of {now}."
-        yield Candidate("chunks", said, change, frozenset({"chunks"}))
+            tried.append((after, count, change))
+    if tried:
+        _, count, change = min(tried, key=lambda entry: entry[:2])
+        action = f"Cut collectives into {count} chunk{'s' if count > 1 else ''} in place of {now}."
+        yield Candidate("chunks", action, change, frozenset({"chunks"}))
     if len(scene.config.topology.dims) < 2:
         yield Refusal("dimension-order", "the network has one dimension")
         return

@@ -160,8 +160,8 @@ def lines(advised: Advised, most: int = 12) -> Iterator[str]:
     if advised.sensitivity:
         yield ""
         yield f"  {'':28}{'×2 better':>12}{'×2 worse':>12}"
-        for one in advised.sensitivity:
-            yield f"  {one.name:28}{format_ns(one.more_ns):>12}{format_ns(one.less_ns):>12}  {one.knee}".rstrip()
+        for rate in advised.sensitivity:
+            yield f"  {rate.name:28}{format_ns(rate.more_ns):>12}{format_ns(rate.less_ns):>12}  {rate.knee}".rstrip()
     yield from _left_out_lines(advised)
     yield ""
     of_replays = f"; a replay has to meet its recording within {100 * MOST_DEVIATION:g} %"
@@ -200,10 +200,10 @@ def by_reason(advised: Advised) -> list[tuple[str, str]]:
         >>> by_reason(SimpleNamespace(refused=(("bandwidth", "no network"), ("chunks", "whole ones"), ("latency", "no network"))))
         [('more bandwidth, less latency', 'no network'), ('other chunks', 'whole ones')]
     """
-    found: dict[str, list[str]] = {}
+    grouped: dict[str, list[str]] = {}
     for kind, reason in advised.refused:
-        found.setdefault(reason, []).append(LABELS[kind])
-    return [(", ".join(kinds), reason) for reason, kinds in found.items()]
+        grouped.setdefault(reason, []).append(LABELS[kind])
+    return [(", ".join(kinds), reason) for reason, kinds in grouped.items()]
 
 
 def together_words(combined: Advice, listed: Sequence[Advice], others: Sequence[Advice] = ()) -> str:
@@ -216,10 +216,10 @@ def together_words(combined: Advice, listed: Sequence[Advice], others: Sequence[
     left: set[object] = {*map(id, combined.change.edits), *combined.change.settings}
     numbers, spelt, singly_ns = [], [], 0
     for number, item in enumerate((*listed, *others), start=1):
-        mine: set[object] = {*map(id, item.change.edits), *item.change.settings}
+        changes: set[object] = {*map(id, item.change.edits), *item.change.settings}
         # Of two that change the same only the first is one of the set.
-        if mine and mine <= left:
-            left -= mine
+        if changes and changes <= left:
+            left -= changes
             if number <= len(listed):
                 numbers.append(str(number))
             else:
@@ -280,13 +280,13 @@ def bars(advised: Advised, most: int = 12) -> list[Bar]:
         if item.kind not in ("bandwidth", "latency") or not advised.sensitivity
     ]
     base = (advised.system_baseline or advised.baseline).finish_ns
-    for one in advised.sensitivity:
-        better, worse = base - one.more_ns, one.less_ns - base
-        said = f"{one.name}: {format_ns(one.more_ns)} with twice as good a one, {format_ns(one.less_ns)} with half"
+    for rate in advised.sensitivity:
+        better, worse = base - rate.more_ns, rate.less_ns - base
+        sentence = f"{rate.name}: {format_ns(rate.more_ns)} with twice as good a one, {format_ns(rate.less_ns)} with half"
         rows.append(
             Bar(
-                one.name,
-                f"{said}; {one.knee}." if one.knee else f"{said}.",
+                rate.name,
+                f"{sentence}; {rate.knee}." if rate.knee else f"{sentence}.",
                 100 * better / max(base, 1),
                 100 * worse / max(base, 1),
                 better=_signed(-better),

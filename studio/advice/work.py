@@ -59,13 +59,13 @@ def compute_rows(graph: Graph) -> Int64:
 def rows_of_places(trace: Trace, places: Iterable[int]) -> dict[int, Int64]:
     """Return by place the rows of nodes that compute of some ranks, looked for once in a graph that ranks share."""
     of_graph: dict[int, Int64] = {}
-    found = {}
+    rows_of = {}
     for place in places:
         index = trace.ranks[place].graph
         if index not in of_graph:
             of_graph[index] = compute_rows(trace.graphs[index])
-        found[place] = of_graph[index]
-    return found
+        rows_of[place] = of_graph[index]
+    return rows_of
 
 
 def work_of(scene: Scene, places: Int64) -> Work:
@@ -151,21 +151,21 @@ def stages(trace: Trace, groups: dict[str, tuple[int, ...]]) -> list[Int64]:
         inside = np.array(ranks, np.int64)
         if (np.isin(channels.source, inside) & np.isin(channels.target, inside)).any():
             continue
-        there = find_distinct(label[[place[rank] for rank in ranks if rank in place]])
-        if len(there):
-            label[np.isin(label, there)] = there[0]
+        labels = find_distinct(label[[place[rank] for rank in ranks if rank in place]])
+        if len(labels):
+            label[np.isin(label, labels)] = labels[0]
     return [np.flatnonzero(label == first) for first in find_distinct(label).tolist()]
 
 
 def group_ranks(scene: Scene) -> dict[str, tuple[int, ...]]:
     """Return the ranks of every comm group that a collective uses."""
     members = scene.members
-    found = {}
+    ranks_of = {}
     seen, first = np.unique(members.group, return_index=True)
     for group, at in zip(seen.tolist(), first.tolist(), strict=True):
         places = members.rank[members.offsets[at] : members.offsets[at + 1]].tolist()
-        found[members.groups[group]] = tuple(scene.trace.ranks[place].number for place in places)
-    return found
+        ranks_of[members.groups[group]] = tuple(scene.trace.ranks[place].number for place in places)
+    return ranks_of
 
 
 def parallel_groups(members: Members) -> list[list[int]]:
@@ -175,23 +175,23 @@ def parallel_groups(members: Members) -> list[list[int]]:
     """
     if not len(members):
         return []
-    found: dict[tuple[int, bytes], list[tuple[list[int], set[int]]]] = {}
+    by_key: dict[tuple[int, bytes], list[tuple[list[int], set[int]]]] = {}
     order = np.lexsort((members.position, members.group))
     seen, first = np.unique(members.group[order], return_index=True)
-    for group, mine in zip(seen.tolist(), np.split(order, first[1:]), strict=True):
-        at = int(mine[0])
+    for group, collectives in zip(seen.tolist(), np.split(order, first[1:]), strict=True):
+        at = int(collectives[0])
         ranks = set(members.rank[members.offsets[at] : members.offsets[at + 1]].tolist())
         if len(ranks) < 2:
             continue
-        key = len(ranks), members.type[mine].tobytes()
-        families = found.setdefault(key, [])
+        key = len(ranks), members.type[collectives].tobytes()
+        families = by_key.setdefault(key, [])
         free = next((family for family in families if not family[1] & ranks), None)
         if free is None:
             free = ([], set())
             families.append(free)
         free[0].append(group)
         free[1].update(ranks)
-    every = [groups for families in found.values() for groups, _ in families]
+    every = [groups for families in by_key.values() for groups, _ in families]
     return sorted(every, key=lambda groups: groups[0])
 
 

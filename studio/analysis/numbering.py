@@ -34,5 +34,5 @@ def first_places(numbers: Int64) -> tuple[Int64, Int64]:
     first = np.full(int(numbers.max(initial=-1)) + 2, -1, np.int64)
     # Of several values for one place the last stays.
     first[numbers[::-1] + 1] = np.arange(len(numbers))[::-1]
-    there = np.flatnonzero(first >= 0)
-    return there - 1, first[there]
+    present = np.flatnonzero(first >= 0)
+    return present - 1, first[present]

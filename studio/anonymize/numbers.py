@@ -34,12 +34,12 @@ class Scaling:
     def scaled_times(self, ns: Int64, *, duration: bool) -> Int64:
         """Return (M,) times; negative ones mean that nothing is known, and stay."""
         known = ns >= 0
-        made = _multiplied(ns, self.times)
+        scaled = _multiplied(ns, self.times)
         if self.round_ns:
-            made = (made + self.round_ns // 2) // self.round_ns * self.round_ns
+            scaled = (scaled + self.round_ns // 2) // self.round_ns * self.round_ns
             if duration:
-                made = np.where(ns > 0, np.maximum(made, self.round_ns), made)
-        return np.where(known, made, ns)
+                scaled = np.where(ns > 0, np.maximum(scaled, self.round_ns), scaled)
+        return np.where(known, scaled, ns)
 
     def scaled(self, key: str, values: Int64) -> Int64:
         """Return (M,) values of an integer attribute."""
@@ -51,9 +51,9 @@ class Scaling:
         factor = self._factor(key)
         if factor == 1.0:
             return values
-        made = np.sign(values) * np.maximum(_multiplied(np.abs(values), factor), 1)
+        scaled = np.sign(values) * np.maximum(_multiplied(np.abs(values), factor), 1)
         # -1 says that nothing is known; what there was some of there is some of.
-        return np.where(values == NONE, NONE, made)
+        return np.where(values == NONE, NONE, scaled)
 
     def scaled_reals(self, key: str, values: Float64) -> Float64:
         """Return (M,) values of an attribute that a writer made no integer."""
@@ -61,12 +61,12 @@ class Scaling:
             return self.scaled_reals("inclusive_ns", values * 1e3) / 1e3
         if key not in DURATIONS and key not in MOMENTS:
             return values * self._factor(key)
-        made = values * self.times
+        scaled = values * self.times
         if self.round_ns:
-            made = np.rint(made / self.round_ns) * self.round_ns
+            scaled = np.rint(scaled / self.round_ns) * self.round_ns
             if key in DURATIONS:
-                made = np.where(values > 0, np.maximum(made, self.round_ns), made)
-        return np.where(values >= 0, made, values)
+                scaled = np.where(values > 0, np.maximum(scaled, self.round_ns), scaled)
+        return np.where(values >= 0, scaled, values)
 
     def changes(self, key: str) -> bool:
         """Whether values of an attribute do not stay as they are."""

@@ -73,7 +73,7 @@ def policy_of(name: PolicyName, changes: Mapping[str, str] | None = None) -> Pol
                 key=field,
                 allowed=", ".join(rules),
             )
-        known = next((one for one in rule.allowed if one == action), None)
+        known = next((option for option in rule.allowed if option == action), None)
         if known is None:
             raise ConfigError(
                 f"{field} cannot become {action[:40]!r}; allowed: {', '.join(rule.allowed)}",

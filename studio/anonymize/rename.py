@@ -265,23 +265,26 @@ class _Work:
         if key != ADDRESSES:
             return self.scaling.scaled(key, values)
         known = self.addresses
-        new = [one if one < 0 else known.setdefault(one, len(known) + 1) for one in values.tolist()]
+        new = [
+            address if address < 0 else known.setdefault(address, len(known) + 1)
+            for address in values.tolist()
+        ]
         return np.array(new, np.int64)
 
     def _docs(self, strings: Strings, pool: Texts, doc: Int32) -> Int32:
         codes, back, count = np.unique(doc, return_inverse=True, return_counts=True)
-        made = [NONE] * len(codes)
+        new_codes = [NONE] * len(codes)
         for place, (code, entries) in enumerate(zip(codes.tolist(), count.tolist(), strict=True)):
             if code != NONE:
                 new = self.text(self.policy["docs"], strings[code], "doc")
                 self.changed["doc strings renamed" if new else "doc strings dropped"] += entries
-                made[place] = pool.code(new) if new else NONE
-        return np.array(made, np.int32)[back.reshape(-1)]
+                new_codes[place] = pool.code(new) if new else NONE
+        return np.array(new_codes, np.int32)[back.reshape(-1)]
 
     def _io(self, graph: Graph, pool: Texts) -> Int32:
         if not len(graph.io):
             return graph.io
-        made = graph.io.copy()
+        io = graph.io.copy()
         changes: dict[str, Callable[[str], str]] = {
             "shapes": self._shape,
             "types": lambda text: self.text(self.policy["types"], text, "type"),
@@ -295,8 +298,8 @@ class _Work:
                     new = changes[what](graph.strings[code])
                     self.changed[f"{what} changed"] += new != graph.strings[code]
                     new_codes[place] = pool.code(new)
-            made[:, column] = np.array(new_codes, np.int32)[back.reshape(-1)]
-        return made
+            io[:, column] = np.array(new_codes, np.int32)[back.reshape(-1)]
+        return io
 
     def _shape(self, text: str) -> str:
         action = self.policy["shapes"]

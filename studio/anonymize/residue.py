@@ -103,14 +103,14 @@ def looked_for(trace: Trace, policy: Policy, name: str, kept: Iterable[str] = ()
         kept: Words that the user said may stay.
     """
     known = _public_words(kept)
-    found = {word.lower() for word in words_in(name)}
+    all_words = {word.lower() for word in words_in(name)}
     for field, text in texts_of(trace):
         words = {word.lower() for word in words_in(text)}
         if field is not None and policy[field] == "keep":
             known |= words
-        found |= words
+        all_words |= words
     joined = "\n".join(known)
-    return frozenset(word for word in found if len(word) >= SHORTEST and word not in joined)
+    return frozenset(word for word in all_words if len(word) >= SHORTEST and word not in joined)
 
 
 @dataclass(frozen=True, slots=True)
@@ -206,9 +206,9 @@ class Learnt:
     words: str
 
 
-def still_learnt(made: Anonymous, policy: Policy, scaling: Scaling) -> list[Learnt]:
+def still_learnt(anonymous: Anonymous, policy: Policy, scaling: Scaling) -> list[Learnt]:
     """Return what a reader of an anonymous job can still learn, from what stands in it."""
-    trace = made.trace
+    trace = anonymous.trace
     nodes, edges = trace.node_count, 0
     types: Counter[str] = Counter()
     collectives: Counter[str] = Counter()
@@ -231,21 +231,21 @@ def still_learnt(made: Anonymous, policy: Policy, scaling: Scaling) -> list[Lear
             totals[key] += int(int_column(graph, key)[1].sum())
         timed += int((graph.start_ns >= 0).sum())
         totals["time"] += int(graph.duration_ns.sum())
-    found = [
+    learnt = [
         Learnt("structure", "exact", f"{format_counted(len(trace.ranks), 'rank')}, {format_counted(nodes, 'node')} with their ids, {format_counted(edges, 'dependency', 'dependencies')}: how the program is built, and how often its layers and steps repeat."),
         Learnt("kinds", "exact", f"Types of nodes: {_listed(types)}."),
     ]  # fmt: skip
     if collectives:
-        found.append(Learnt("collectives", "exact", f"{_listed(collectives)}, with groups, peers and order: the kinds of parallelism and their degrees."))  # fmt: skip
+        learnt.append(Learnt("collectives", "exact", f"{_listed(collectives)}, with groups, peers and order: the kinds of parallelism and their degrees."))  # fmt: skip
     if trace.groups:
         sizes = Counter(len(group.ranks) for group in trace.groups)
-        said = ", ".join(
+        listed = ", ".join(
             f"{count:,} of {format_counted(size, 'rank')}" for size, count in sorted(sizes.items())
         )
-        found.append(Learnt("comm groups", "exact", f"Members of all groups: {said}."))
-    found += _numbers_learnt(totals, timed, scaling)
-    found += _words_learnt(made, policy)
-    return found
+        learnt.append(Learnt("comm groups", "exact", f"Members of all groups: {listed}."))
+    learnt += _numbers_learnt(totals, timed, scaling)
+    learnt += _words_learnt(anonymous, policy)
+    return learnt
 
 
 def _numbers_learnt(totals: Counter[str], timed: int, scaling: Scaling) -> list[Learnt]:
@@ -256,10 +256,10 @@ def _numbers_learnt(totals: Counter[str], timed: int, scaling: Scaling) -> list[
             else ("scaled", " Ratios stay; one known size gives the factor away.")
         )
 
-    found = []
+    learnt = []
     if totals["num_ops"]:
         how, note = state(scaling.operations)
-        found.append(
+        learnt.append(
             Learnt(
                 "operations",
                 how,
@@ -269,7 +269,7 @@ def _numbers_learnt(totals: Counter[str], timed: int, scaling: Scaling) -> list[
     size = totals["comm_size"] + totals["tensor_size"]
     if size:
         how, note = state(scaling.bytes)
-        found.append(Learnt("bytes", how, f"{format_bytes(totals['comm_size'])} of messages and {format_bytes(totals['tensor_size'])} of tensors, by node: sizes of models and batches.{note}"))  # fmt: skip
+        learnt.append(Learnt("bytes", how, f"{format_bytes(totals['comm_size'])} of messages and {format_bytes(totals['tensor_size'])} of tensors, by node: sizes of models and batches.{note}"))  # fmt: skip
     if timed or totals["time"]:
         how, note = state(scaling.times)
         if scaling.round_ns:
@@ -278,39 +278,41 @@ def _numbers_learnt(totals: Counter[str], timed: int, scaling: Scaling) -> list[
                 f"{note} Multiples of {format_ns(scaling.round_ns)}.",
             )
         when = "starts, counted from the first, and durations" if timed else "durations"
-        found.append(Learnt("times", how, f"{when[0].upper()}{when[1:]} of nodes, {format_ns(totals['time'])} in all: how fast the machine is.{note}"))  # fmt: skip
-    return found
+        learnt.append(Learnt("times", how, f"{when[0].upper()}{when[1:]} of nodes, {format_ns(totals['time'])} in all: how fast the machine is.{note}"))  # fmt: skip
+    return learnt
 
 
-def _words_learnt(made: Anonymous, policy: Policy) -> list[Learnt]:
-    found = []
-    terms = Counter(made.kept)
+def _words_learnt(anonymous: Anonymous, policy: Policy) -> list[Learnt]:
+    learnt = []
+    terms = Counter(anonymous.kept)
     if terms:
-        found.append(Learnt("public terms", "kept", f"{format_counted(len(terms), 'word')} of operators, kernels and collectives stay in texts: {_listed(terms)}."))  # fmt: skip
+        learnt.append(Learnt("public terms", "kept", f"{format_counted(len(terms), 'word')} of operators, kernels and collectives stay in texts: {_listed(terms)}."))  # fmt: skip
     if policy["names"] == "words":
-        found.append(Learnt("names", "renamed", "Equal words are renamed alike, and numbers and signs stay: how names are made of levels, and how many layers there are."))  # fmt: skip
+        learnt.append(Learnt("names", "renamed", "Equal words are renamed alike, and numbers and signs stay: how names are made of levels, and how many layers there are."))  # fmt: skip
     elif policy["names"] == "rename":
-        found.append(Learnt("names", "renamed", "Equal names are renamed alike: which nodes do the same."))
-    if policy["shapes"] == "rename" and any(len(graph.io) for graph in made.trace.graphs):
-        found.append(
+        learnt.append(Learnt("names", "renamed", "Equal names are renamed alike: which nodes do the same."))
+    if policy["shapes"] == "rename" and any(len(graph.io) for graph in anonymous.trace.graphs):
+        learnt.append(
             Learnt("shapes", "renamed", "How many dimensions tensors have, and which sizes are equal.")
         )
     for field, action in policy.items():
         if action == "keep":
-            found.append(Learnt(field, "kept", "As in the original, because you said so or the policy does."))
+            learnt.append(
+                Learnt(field, "kept", "As in the original, because you said so or the policy does.")
+            )
     if policy["own"] == "rename":
-        found.append(Learnt("own attributes", "renamed", "Their numbers stand as they were."))
-    found.append(
+        learnt.append(Learnt("own attributes", "renamed", "Their numbers stand as they were."))
+    learnt.append(
         Learnt(
             "key",
             "exact",
             "Who has the key can test whether a word stands for a guess; keep it, or forget it.",
         )
     )
-    return found
+    return learnt
 
 
 def _listed(counted: Counter[str]) -> str:
-    said = ", ".join(f"{name} ({format_count(count)})" for name, count in counted.most_common(_NAMED))
+    listed = ", ".join(f"{name} ({format_count(count)})" for name, count in counted.most_common(_NAMED))
     more = len(counted) - _NAMED
-    return said + (f", and {more:,} more" if more > 0 else "")
+    return listed + (f", and {more:,} more" if more > 0 else "")

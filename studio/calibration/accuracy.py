@@ -91,8 +91,8 @@ def accuracy_report(
     judged: dict[str, list[Judgement]] = {}
     notes: list[str] = []
     for split in dict.fromkeys(part.split for part in PARTS):
-        judged[split], said = judge_split(tables, split, None, starts=starts, progress=progress)
-        notes += [note for note in said if "nothing to fit" in note]
+        judged[split], split_notes = judge_split(tables, split, None, starts=starts, progress=progress)
+        notes += [note for note in split_notes if "nothing to fit" in note]
     parts = [(part, _of_part(part, judged[part.split])) for part in PARTS]
     lines = [
         "# Accuracy of simulated collectives",
@@ -216,13 +216,13 @@ def _wrong(parts: _Parts) -> list[str]:
         "| | table | GMF | bias: small | middle | large |",
         "| --- | --- | ---: | ---: | ---: | ---: |",
     ]
-    found = [
+    wrong = [
         (part, judgement)
         for part, judged in parts
         for judgement in judged.values()
         if not judgement.reported and judgement.errors.gmf > 2 * part.target
     ]
-    for part, judgement in sorted(found, key=lambda pair: (pair[0].letter, -pair[1].errors.gmf)):
+    for part, judgement in sorted(wrong, key=lambda pair: (pair[0].letter, -pair[1].errors.gmf)):
         bias = (judgement.errors.bias.get(name) for name in ("small", "middle", "large"))
         shown = " | ".join("" if value is None else f"{100 * value:+.0f} %" for value in bias)
         lines.append(
@@ -276,16 +276,18 @@ def _every_table(tables: Sequence[MeasuredTable], parts: _Parts) -> Iterator[str
     yield "| table | sizes | A | A without curve | B or C | D |"
     yield "| --- | ---: | ---: | ---: | ---: | ---: |"
     for table in tables:
-        found = {part.letter: judged[table.table_id] for part, judged in parts if table.table_id in judged}
-        star = "*" if any(judgement.reported for judgement in found.values()) else ""
-        held = found.get("B") or found.get("C")
-        letter = "B" if "B" in found else "C"
-        a = found.get("A")
+        by_letter = {
+            part.letter: judged[table.table_id] for part, judged in parts if table.table_id in judged
+        }
+        star = "*" if any(judgement.reported for judgement in by_letter.values()) else ""
+        held = by_letter.get("B") or by_letter.get("C")
+        letter = "B" if "B" in by_letter else "C"
+        a = by_letter.get("A")
         cells = (
             "–" if a is None else _both(a.errors.gmf, a.errors.gm_error),
             "–" if a is None else _both(a.uncorrected.gmf, a.uncorrected.gm_error),
             "–" if held is None else f"{letter}: {_both(held.errors.gmf, held.errors.gm_error)}",
-            "–" if "D" not in found else _both(found["D"].errors.gmf, found["D"].errors.gm_error),
+            "–" if "D" not in by_letter else _both(by_letter["D"].errors.gmf, by_letter["D"].errors.gm_error),
         )
         yield f"| `{table.table_id}`{star} | {len(table.size_bytes)} | " + " | ".join(cells) + " |"
     yield ""

@@ -75,7 +75,7 @@ def _system_table(
     """Return the keys and values of the system file."""
     hardware = next((table.hardware for table in tables if table.hardware), start.system.title)
     system = start.system
-    made: dict[str, object] = {
+    content: dict[str, object] = {
         "name": name,
         "title": f"{hardware}, calibrated to measured collectives",
         "source": f"{len(tables)} measured tables, listed under calibration; the rest as preset {system.name}",
@@ -86,15 +86,15 @@ def _system_table(
     }
     if system.gpu is not None:
         gpu = system.gpu
-        made["gpu"] = {
+        content["gpu"] = {
             "name": gpu.name,
             "tera-flops": dict(gpu.tera_flops),
             "memory-bandwidth": gpu.memory_bytes_per_ns,
             "memory-size": gpu.memory_gbytes,
         }
-    made["costs"] = _round_numbers(fitted.costs.to_table())
-    made["calibration"] = _calibration(tables, start, fitted, judged)
-    return made
+    content["costs"] = _round_numbers(fitted.costs.to_table())
+    content["calibration"] = _calibration(tables, start, fitted, judged)
+    return content
 
 
 def _sources(system: System, fitted: Fitted, start: Machine) -> dict[str, str]:
@@ -102,15 +102,15 @@ def _sources(system: System, fitted: Fitted, start: Machine) -> dict[str, str]:
     sources = {
         key: text for key, text in system.sources.items() if key.split(".")[0] in ("gpu", "system", "family")
     }
-    said = {key: text for key, text in system.sources.items() if key.startswith("network")}
-    told = "; ".join((*start.notes[-3:], *fitted.notes)) or "as the preset"
+    network_sources = {key: text for key, text in system.sources.items() if key.startswith("network")}
+    note = "; ".join((*start.notes[-3:], *fitted.notes)) or "as the preset"
     for place, rate in (
         (0, (fitted.ports.inside, start.ports.inside)),
         (1, (fitted.ports.between, start.ports.between)),
     ):
         key = f"network.bandwidth[{place}]"
         same = abs(rate[0] - rate[1]) < 1e-9 * max(rate[1], 1e-9) and not start.notes[1:]
-        sources[key] = said.get(key, told) if same else told
+        sources[key] = network_sources.get(key, note) if same else note
     return {**sources, "costs": "fitted to the tables listed under calibration"}
 
 
@@ -165,11 +165,11 @@ def _calibration(
         "inseparable": [list(group) for group in fitted.inseparable],
         "outliers": [
             {
-                "table": found.table_id,
-                "size": int(found.size_bytes),
-                "measured-by-expected": round_figure(found.factor),
+                "table": outlier.table_id,
+                "size": int(outlier.size_bytes),
+                "measured-by-expected": round_figure(outlier.factor),
             }
-            for found in fitted.outliers
+            for outlier in fitted.outliers
         ],
         "errors": {name: _errors(name, own) for name, own in judged.items() if own},
     }

@@ -41,26 +41,26 @@ def taken_by(
     model: CostModel, table: MeasuredTable, shape: GroupShape, ports: Ports
 ) -> npt.NDArray[np.int64]:
     """Return which of the possible ways each size of a table took: as its kernels' names tell, else as the library would."""
-    found = model.possible(table.collective, shape, ports)
+    ways = model.possible(table.collective, shape, ports)
     choice = model.taken(table.collective, table.size_bytes, shape, ports)
-    for told in sorted(set(table.choices) - {""}):
-        rows = np.flatnonzero(np.array(table.choices) == told)
-        places = [place for place, way in enumerate(found) if _may_be(told, way)]
+    for kernel in sorted(set(table.choices) - {""}):
+        rows = np.flatnonzero(np.array(table.choices) == kernel)
+        places = [place for place, way in enumerate(ways) if _may_be(kernel, way)]
         if places:
-            among = [found[place] for place in places]
+            among = [ways[place] for place in places]
             picked = model.taken(table.collective, table.size_bytes[rows], shape, ports, among)
             choice[rows] = np.array(places)[picked]
     return choice
 
 
-def _may_be(told: str, way: Way) -> bool:
+def _may_be(kernel: str, way: Way) -> bool:
     """Whether a way may be what a kernel of this name carried out.
 
     Of NCCL's kernels only those of LL are built: each begins whatever function of its collective is asked for, the ones of trees all
     trees, the ones of rings everything else (NVIDIA/nccl, src/device/generate.py, `best_kernel`). So LL in a name tells no protocol,
     and RING only that it is no tree.
     """
-    algorithm, _, protocol = told.partition(" ")
+    algorithm, _, protocol = kernel.partition(" ")
     if protocol == "LL":
         return (way.algorithm == "tree") == (algorithm == "tree")
     same = way.algorithm.lower() == algorithm

@@ -64,8 +64,8 @@ def tables_of_family(system: System, tables: Sequence[MeasuredTable]) -> list[Me
     return [
         table
         for table in tables
-        if (found := system_for(table.hardware)) is not None
-        and found.name == system.name
+        if (own_system := system_for(table.hardware)) is not None
+        and own_system.name == system.name
         and table.collective in KINDS
         and not _is_spoilt(table)
         and not _shares_ports(system, table)
@@ -161,8 +161,8 @@ def _fit(
                 for name, listed in own.items()
             ]
         )
-        found = solve(plan, times, expected, precision(start.library, widen))
-        logs = zip(NAMES, found.logs, strict=True)
+        solution = solve(plan, times, expected, precision(start.library, widen))
+        logs = zip(NAMES, solution.logs, strict=True)
         fitted = {name: float(f"{np.exp(log):.{_DIGITS}g}") for name, log in logs}
         values = {name: value for name, value in fitted.items() if abs(value / start.value(name) - 1) > 1e-3}
     return replace(start, values=values, fitted=_range(own, machines))
@@ -212,39 +212,39 @@ def _unseen(
     own: Mapping[str, Sequence[MeasuredTable]], machines: Mapping[str, Machine], transport: str
 ) -> list[Judgement]:
     """Judge each machine by a fit to the others, and of a single one each table by a fit to its others."""
-    found = []
+    judged = []
     if len(own) > 1:
         for name, listed in own.items():
             others = {other: tables for other, tables in own.items() if other != name}
             machine = _with(machines[name], _fit(others, machines, transport))
-            found += [judge(table, machine, "other machine") for table in listed]
-        return found
+            judged += [judge(table, machine, "other machine") for table in listed]
+        return judged
     [(name, listed)] = own.items()
     for table in listed:
         rest = [other for other in listed if other.table_id != table.table_id]
         if rest:
             machine = _with(machines[name], _fit({name: rest}, machines, transport))
-            found.append(judge(table, machine, "other collective or count"))
-    return found
+            judged.append(judge(table, machine, "other collective or count"))
+    return judged
 
 
 # ---------------------------------------------------------------------------------------------------
 # As a system file has it
 
 
-def calibration_of(found: FamilyFit) -> dict[str, object]:
+def calibration_of(family_fit: FamilyFit) -> dict[str, object]:
     """Return what a system file keeps of a fit: the tables, and the errors by class."""
-    several = len({table.machine for table in found.tables}) > 1
+    several = len({table.machine for table in family_fit.tables}) > 1
     left_out = "machine left out of the fit" if several else "table left out of the fit"
-    across = {judgement.table.table_id: _crosses(judgement.table) for judgement in found.judged}
+    across = {judgement.table.table_id: _crosses(judgement.table) for judgement in family_fit.judged}
     classes = {
-        "in a node": [one for one in found.judged if not across[one.table.table_id]],
-        "across nodes": [one for one in found.judged if across[one.table.table_id]],
-        left_out: list(found.unseen),
+        "in a node": [judgement for judgement in family_fit.judged if not across[judgement.table.table_id]],
+        "across nodes": [judgement for judgement in family_fit.judged if across[judgement.table.table_id]],
+        left_out: list(family_fit.unseen),
     }
     return {
         "made-by": "python -m benchmarks.fit_families",
-        "tables": [_entry(table) for table in found.tables],
+        "tables": [_entry(table) for table in family_fit.tables],
         "errors": {name: _errors(judged) for name, judged in classes.items() if judged},
     }
 
@@ -265,13 +265,13 @@ def _entry(table: MeasuredTable) -> dict[str, object]:
 
 def _errors(judged: Sequence[Judgement]) -> dict[str, object]:
     """Return the errors of tables together; those of few sizes count where there are no others."""
-    counted = [one for one in judged if not one.reported] or list(judged)
-    gmf = [one.errors.gmf for one in counted]
-    sizes = [float(size) for one in judged for size in one.table.size_bytes]
-    ranks = [one.table.gpus_per_node * one.table.nodes for one in judged]
+    counted = [judgement for judgement in judged if not judgement.reported] or list(judged)
+    gmf = [judgement.errors.gmf for judgement in counted]
+    sizes = [float(size) for judgement in judged for size in judgement.table.size_bytes]
+    ranks = [judgement.table.gpus_per_node * judgement.table.nodes for judgement in judged]
     return {
         "gmf": round_figure(quantile(gmf, 0.5)),
-        "gm_error": round_figure(quantile([one.errors.gm_error for one in counted], 0.5)),
+        "gm_error": round_figure(quantile([judgement.errors.gm_error for judgement in counted], 0.5)),
         "gmf-nine-of-ten": round_figure(quantile(gmf, 0.9)),
         "tables": len(counted),
         "sizes": [int(min(sizes)), int(max(sizes))],

@@ -105,9 +105,9 @@ def fit(tables: Sequence[MeasuredTable], costs: CostModel, ports: Ports) -> Fitt
     ports, notes = _raise_ports(used, costs, ports)
     start = replace(costs, curves=(), fitted=None)
     notes = (*notes, *(note for table in used if (note := _otherwise(start, table, ports))))
-    plan, found = _solve_fit(start, used, ports)
-    told = _find_determined(plan)
-    fitted = replace(start, values=_values(start, found, told), fitted=_range(used, ports))
+    plan, solution = _solve_fit(start, used, ports)
+    determined = _find_determined(plan)
+    fitted = replace(start, values=_values(start, solution, determined), fitted=_range(used, ports))
     firm = precision(start.library, one_network=True)
     plain = [predict(fitted, ports, table, corrected=False) for table in used]
     outliers = outliers_of(used, [modelled.time_us for modelled in plain])
@@ -120,8 +120,8 @@ def fit(tables: Sequence[MeasuredTable], costs: CostModel, ports: Ports) -> Fitt
     return Fitted(
         costs=replace(fitted, curves=curves),
         ports=ports,
-        intervals=_intervals(found, firm, [name for name in NAMES if told[name]]),
-        inseparable=_inseparable(found, firm, told),
+        intervals=_intervals(solution, firm, [name for name in NAMES if determined[name]]),
+        inseparable=_inseparable(solution, firm, determined),
         outliers=outliers,
         notes=notes,
     )
@@ -140,9 +140,9 @@ def _solve_fit(start: CostModel, tables: Sequence[MeasuredTable], ports: Ports) 
     chooser = start
     for _ in range(passes(start)):
         plan = design(chooser, tables, ports)
-        found = solve(plan, times, expected, precision(start.library, one_network=True))
-        chooser = replace(start, values=_values(start, found, _find_determined(plan)))
-    return plan, found
+        solution = solve(plan, times, expected, precision(start.library, one_network=True))
+        chooser = replace(start, values=_values(start, solution, _find_determined(plan)))
+    return plan, solution
 
 
 def passes(start: CostModel) -> int:
@@ -150,10 +150,10 @@ def passes(start: CostModel) -> int:
     return _PASSES if LIBRARIES[start.library].searches or start.choice == "least" else 1
 
 
-def _values(start: CostModel, found: Solution, told: Mapping[str, bool]) -> dict[str, float]:
+def _values(start: CostModel, solution: Solution, determined: Mapping[str, bool]) -> dict[str, float]:
     """Return the parameters that the tables tell of, or that moved with those, and what the start had set."""
-    values = {name: float(np.exp(log)) for name, log in zip(NAMES, found.logs, strict=True)}
-    moved = {name for name in NAMES if told[name] or abs(values[name] / start.value(name) - 1) > 1e-3}
+    values = {name: float(np.exp(log)) for name, log in zip(NAMES, solution.logs, strict=True)}
+    moved = {name for name in NAMES if determined[name] or abs(values[name] / start.value(name) - 1) > 1e-3}
     return {**start.values, **{name: values[name] for name in NAMES if name in moved}}
 
 
@@ -212,9 +212,9 @@ def _otherwise(costs: CostModel, table: MeasuredTable, ports: Ports) -> str:
         return ""
     names = sorted(
         {
-            f"{ways[one].name} for {ways[two].name}"
-            for one, two in zip(taken, expected, strict=True)
-            if one != two
+            f"{ways[taken_way].name} for {ways[expected_way].name}"
+            for taken_way, expected_way in zip(taken, expected, strict=True)
+            if taken_way != expected_way
         }
     )
     return f"{table.table_id}: at {other} of {len(taken)} sizes kernels are named otherwise than expected: {', '.join(names)}."
@@ -240,13 +240,13 @@ def _range(tables: Sequence[MeasuredTable], ports: Ports) -> Range:
     )
 
 
-def _intervals(found: Solution, firm: Float64, names: Sequence[str]) -> dict[str, tuple[float, float]]:
-    covariance = np.linalg.inv(found.information + firm)
+def _intervals(solution: Solution, firm: Float64, names: Sequence[str]) -> dict[str, tuple[float, float]]:
+    covariance = np.linalg.inv(solution.information + firm)
     places = {name: place for place, name in enumerate(NAMES)}
     intervals = {}
     for name in names:
         place = places[name]
-        log, apart = found.logs[place], _CERTAIN * float(np.sqrt(covariance[place, place]))
+        log, apart = solution.logs[place], _CERTAIN * float(np.sqrt(covariance[place, place]))
         high = float(np.exp(log + apart))
         intervals[name] = (
             float(np.exp(log - apart)),
@@ -255,12 +255,14 @@ def _intervals(found: Solution, firm: Float64, names: Sequence[str]) -> dict[str
     return intervals
 
 
-def _inseparable(found: Solution, firm: Float64, told: Mapping[str, bool]) -> tuple[tuple[str, ...], ...]:
+def _inseparable(
+    solution: Solution, firm: Float64, determined: Mapping[str, bool]
+) -> tuple[tuple[str, ...], ...]:
     """Return groups of parameters along which the times hardly change: near-singular directions of the Jacobian."""
-    rows = [place for place, name in enumerate(NAMES) if told[name]]
+    rows = [place for place, name in enumerate(NAMES) if determined[name]]
     names = [NAMES[place] for place in rows]
     spread = np.sqrt(np.diag(np.linalg.inv(firm)))[rows]
-    scaled = found.information[np.ix_(rows, rows)] * np.outer(spread, spread)
+    scaled = solution.information[np.ix_(rows, rows)] * np.outer(spread, spread)
     strength, directions = np.linalg.eigh(scaled)
     groups: list[tuple[str, ...]] = []
     for value, direction in zip(strength, directions.T, strict=True):

@@ -154,9 +154,9 @@ def _has_sizes(entry: Mapping[str, object], table: MeasuredTable) -> bool:
 
 def _is_unnamed(table: MeasuredTable, system: System) -> bool:
     """Whether a table tells its machine by nothing but the hardware, and that is the system's."""
-    found = system_for(table.hardware) if table.machine == table.hardware else None
+    match = system_for(table.hardware) if table.machine == table.hardware else None
     # What was fitted is kept without its times, so that only a name tells one machine from another.
-    built_in = found.family if found is not None else None
+    built_in = match.family if match is not None else None
     return built_in is not None and system.family is not None and built_in.devices == system.family.devices
 
 

@@ -48,13 +48,13 @@ class Machine:
 
 def machines_of(tables: Sequence[MeasuredTable]) -> dict[str, list[MeasuredTable]]:
     """Return the tables by machine, in order of first appearance; tables that name none join the only machine there is."""
-    found: dict[str, list[MeasuredTable]] = {}
+    by_machine: dict[str, list[MeasuredTable]] = {}
     for table in tables:
-        found.setdefault(table.machine, []).append(table)
-    if "" in found and len(found) == 2:
-        [other] = [name for name in found if name]
+        by_machine.setdefault(table.machine, []).append(table)
+    if "" in by_machine and len(by_machine) == 2:
+        [other] = [name for name in by_machine if name]
         return {other: [table for table in tables if table.machine in ("", other)]}
-    return found
+    return by_machine
 
 
 def pick_machine(tables: Sequence[MeasuredTable], name: str | None) -> list[MeasuredTable]:
@@ -67,24 +67,24 @@ def pick_machine(tables: Sequence[MeasuredTable], name: str | None) -> list[Meas
     Raises:
         ConfigError: There are several machines and none is named, or there is none of this name; lists them.
     """
-    found = machines_of(tables)
-    if name is None and len(found) == 1:
-        return next(iter(found.values()))
-    if name is not None and name in found:
-        return found[name]
-    names = [machine or "(no name)" for machine in found]
+    by_machine = machines_of(tables)
+    if name is None and len(by_machine) == 1:
+        return next(iter(by_machine.values()))
+    if name is not None and name in by_machine:
+        return by_machine[name]
+    names = [machine or "(no name)" for machine in by_machine]
     listed = ", ".join(names[:_LISTED]) + (
         f", and {len(names) - _LISTED} more" if len(names) > _LISTED else ""
     )
     if name is None:
         raise ConfigError(
-            f"The tables are of {len(found)} machines: {listed}; allowed: one machine a file",
-            hint=f"Pick one with --machine, such as --machine {next(iter(found))}.",
+            f"The tables are of {len(by_machine)} machines: {listed}; allowed: one machine a file",
+            hint=f"Pick one with --machine, such as --machine {next(iter(by_machine))}.",
             key="machine",
         )
     from studio.sim.fields import nearest
 
-    near = nearest(name, tuple(found))
+    near = nearest(name, tuple(by_machine))
     raise ConfigError(
         f"--machine is {name!r}; allowed: {listed}",
         hint=f"The nearest is {near!r}."
@@ -136,15 +136,15 @@ def machine_for(tables: Sequence[MeasuredTable], named: str | None, *, nominal: 
         system = find_system(named)[0]
     else:
         hardware = next((table.hardware for table in tables if table.hardware), "")
-        found = system_for(hardware)
-        if found is None:
+        match = system_for(hardware)
+        if match is None:
             what = f"the hardware {hardware!r}" if hardware else "a table that does not name its hardware"
             raise ConfigError(
                 f"{tables[0].table_id}: there is no built-in system for {what}",
                 hint="Name one with --preset or --system; `chakra-studio presets` lists them.",
                 key="preset",
             )
-        system = found
+        system = match
         notes.append(f"{hardware}: taken to be {system.name}; --system or --preset names another.")
     costs = CostModel.from_table(system.costs or {}, f"{system.place}: costs")
     ports = ports_of(system)
@@ -258,10 +258,10 @@ def _gpus_of_a_node(tables: Sequence[MeasuredTable], usual: int) -> int:
     """Return the GPUs of a node of the tables' machine; several nodes are only used once one is full."""
     if any(_is_rack(table) for table in tables):
         return usual
-    said = [int(found[1]) for table in tables if (found := _MESH.search(table.interconnect))]
+    stated = [int(match[1]) for table in tables if (match := _MESH.search(table.interconnect))]
     full = [table.gpus_per_node for table in tables if table.nodes > 1 and table.gpus_per_node > 1]
     most = max(table.gpus_per_node for table in tables)
-    return max([most, *said, *full]) if said or full else max(usual, most)
+    return max([most, *stated, *full]) if stated or full else max(usual, most)
 
 
 def _stated_between(tables: Sequence[MeasuredTable]) -> list[tuple[float, int, int]]:

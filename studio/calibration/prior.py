@@ -101,7 +101,7 @@ def precision(
         covariance[np.ix_(rows, rows)] = common**2 + each**2 * np.eye(len(rows))
     for alike, correlation in (*ALIKE, *OF_A_NETWORK) if one_network else ALIKE:
         rows = np.array([place for place, name in enumerate(names) if name in alike])
-        for one in rows:
-            for other in rows[rows != one]:
-                covariance[one, other] = correlation * spread[one] * spread[other]
+        for first in rows:
+            for second in rows[rows != first]:
+                covariance[first, second] = correlation * spread[first] * spread[second]
     return np.asarray(np.linalg.inv(covariance * widen**2))

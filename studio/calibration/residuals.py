@@ -38,7 +38,7 @@ def outliers_of(tables: Sequence[MeasuredTable], modelled: Sequence[Float64]) ->
     A time is out of line where its residual is more than 25 % and five typical scatters from the line through those of
     both neighbours, and they agree better with each other than with it.
     """
-    found = []
+    outliers = []
     for table, times in zip(tables, modelled, strict=True):
         if len(times) < LEAST_SIZES:
             continue
@@ -51,8 +51,8 @@ def outliers_of(tables: Sequence[MeasuredTable], modelled: Sequence[Float64]) ->
         for place in np.flatnonzero(np.abs(off) > limit).tolist():
             if abs(left[place + 2] - left[place]) < abs(off[place]):
                 size = float(table.size_bytes[place + 1])
-                found.append(Outlier(table.table_id, size, float(np.exp(off[place]))))
-    return tuple(found)
+                outliers.append(Outlier(table.table_id, size, float(np.exp(off[place]))))
+    return tuple(outliers)
 
 
 def curves_of(

@@ -70,7 +70,7 @@ def solve(
 
     here, damping = state(expected.copy()), 1e-2
     for _ in range(_STEPS):
-        found = None
+        better = None
         curvature = here.slopes.T @ here.slopes + precision
         downhill = here.slopes.T @ here.residuals + precision @ (here.logs - expected)
         for _ in range(8):
@@ -79,13 +79,13 @@ def solve(
             logs = np.where(plan.powers < 0, np.minimum(logs, 0.0), logs)
             tried = state(logs)
             if tried.cost < here.cost:
-                found = tried
+                better = tried
                 break
             damping *= 4
-        if found is None:
+        if better is None:
             break
-        done = here.cost - found.cost < _DONE * here.cost
-        here, damping = found, max(damping / 5, 1e-7)
+        done = here.cost - better.cost < _DONE * here.cost
+        here, damping = better, max(damping / 5, 1e-7)
         if done:
             break
     return Solution(here.logs, here.slopes.T @ here.slopes, here.cost)

@@ -135,8 +135,8 @@ def measured_entry(table: MeasuredTable) -> dict[str, object]:
 
 def machine_of(table_id: str) -> str:
     """Return the machine in a table's name: the words before the number of nodes and after the collective."""
-    found = re.fullmatch(
+    match = re.fullmatch(
         r"(.+?)_n\d+_g\d+_(?:all_reduce|all_gather|reduce_scatter|alltoall|sendrecv|broadcast|reduce)(_.+)?",
         table_id,
     )
-    return table_id if found is None else found[1] + (found[2] or "")
+    return table_id if match is None else match[1] + (match[2] or "")

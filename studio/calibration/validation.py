@@ -33,12 +33,12 @@ class Summary:
 
 def summarise(judged: Sequence[Judgement]) -> list[Summary]:
     """Return a summary of each class that occurs."""
-    found = []
+    summaries = []
     for relation in CLASSES:
         own = [judgement for judgement in judged if judgement.relation == relation]
         if own:
-            found.append(summary_of(relation, own))
-    return found
+            summaries.append(summary_of(relation, own))
+    return summaries
 
 
 def summary_of(relation: str, judged: Sequence[Judgement]) -> Summary:

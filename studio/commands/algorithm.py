@@ -86,17 +86,17 @@ def run(request: Request) -> Outcome:
     chosen = preset(request.system, npus=len(algorithm.gpus))
     plain = with_latencies(chosen.parts, chosen.under("astra-sim"))
     parts = with_settings(plain, request.settings) if request.settings else plain
-    made = contest(algorithm, parts, size)
-    findings = tuple(findings_of(algorithm, made.played, path.name))
-    return Outcome(chosen.name, made, findings, _write(made, target) if target is not None else ())
+    result = contest(algorithm, parts, size)
+    findings = tuple(findings_of(algorithm, result.played, path.name))
+    return Outcome(chosen.name, result, findings, _write(result, target) if target is not None else ())
 
 
-def _write(made: Contest, target: Path) -> tuple[Path, ...]:
+def _write(contest: Contest, target: Path) -> tuple[Path, ...]:
     """Write the traces and a system that has them, all or nothing."""
     target.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=target.parent, prefix=f".{target.name}.") as scratch:
         folder = Path(scratch, "made")
-        save(made.parts, folder, made.custom)
+        save(contest.parts, folder, contest.custom)
         names = sorted(path.name for path in folder.iterdir())
         folder.replace(target)
     return tuple(target / name for name in names)
@@ -104,26 +104,26 @@ def _write(made: Contest, target: Path) -> tuple[Path, ...]:
 
 def report(outcome: Outcome) -> dict[str, Any]:
     """Return what `--json` prints."""
-    made = outcome.contest
+    contest = outcome.contest
     return {
         "system": outcome.system,
-        "name": made.algorithm.name,
-        "collective": made.algorithm.collective,
-        "ranks": len(made.algorithm.gpus),
-        "comm_size": made.comm_size,
-        "buffer_bytes": made.buffer_bytes,
-        "chunks": made.algorithm.chunks,
-        "chunk_bytes": made.chunk_bytes,
-        "messages": made.played.messages,
-        "longest": made.played.longest,
-        "most_bytes_sent": made.played.most_bytes,
-        "flaws": {code: list(flaws) for code, flaws in made.played.flaws.items()},
-        "notes": dict(made.played.notes),
-        "latency_ns": [dim.latency_ns for dim in interpret(made.parts).config.topology.dims],
-        "finish_ns": made.own.finish_ns,
+        "name": contest.algorithm.name,
+        "collective": contest.algorithm.collective,
+        "ranks": len(contest.algorithm.gpus),
+        "comm_size": contest.comm_size,
+        "buffer_bytes": contest.buffer_bytes,
+        "chunks": contest.algorithm.chunks,
+        "chunk_bytes": contest.chunk_bytes,
+        "messages": contest.played.messages,
+        "longest": contest.played.longest,
+        "most_bytes_sent": contest.played.most_bytes,
+        "flaws": {code: list(flaws) for code, flaws in contest.played.flaws.items()},
+        "notes": dict(contest.played.notes),
+        "latency_ns": [dim.latency_ns for dim in interpret(contest.parts).config.topology.dims],
+        "finish_ns": contest.own.finish_ns,
         "others": [
             {"name": timed.name, "finish_ns": timed.finish_ns, "why_not": timed.why_not or None}
-            for timed in made.others
+            for timed in contest.others
         ],
         "files": [str(path) for path in outcome.files],
     }
@@ -135,14 +135,14 @@ def text(outcome: Outcome) -> str:
 
 
 def _lines(outcome: Outcome) -> Iterator[str]:
-    made, played = outcome.contest, outcome.contest.played
-    ranks = len(made.algorithm.gpus)
+    contest, played = outcome.contest, outcome.contest.played
+    ranks = len(contest.algorithm.gpus)
     yield (
-        f"{made.algorithm.name}: {made.algorithm.collective} of {format_bytes(made.comm_size)} by "
+        f"{contest.algorithm.name}: {contest.algorithm.collective} of {format_bytes(contest.comm_size)} by "
         f"{format_counted(ranks, 'GPU')} of {outcome.system}"
     )
     yield (
-        f"{format_counted(made.algorithm.chunks, 'chunk')} of {format_bytes(made.chunk_bytes)}, "
+        f"{format_counted(contest.algorithm.chunks, 'chunk')} of {format_bytes(contest.chunk_bytes)}, "
         f"{format_counted(played.messages, 'message')}, at most {played.longest:,} one after the other; the busiest GPU "
         f"sends {format_bytes(played.most_bytes)}"
     )
@@ -154,27 +154,27 @@ def _lines(outcome: Outcome) -> Iterator[str]:
         yield from (f"    {flaw}" for flaw in flaws[1:_FLAWS_SHOWN])
     yield ""
     yield f"  {'algorithm':<22}{'time':>12}{'algbw':>14}"
-    best = fastest((made.own, *made.others))
-    for timed in (made.own, *made.others):
-        yield _row(timed, made, marked=timed is best)
-    yield f"  latency {_latency_words(made)}; messages are stored and forwarded whole, and not cut up on their way"
+    best = fastest((contest.own, *contest.others))
+    for timed in (contest.own, *contest.others):
+        yield _row(timed, contest, marked=timed is best)
+    yield f"  latency {_latency_words(contest)}; messages are stored and forwarded whole, and not cut up on their way"
     if outcome.files:
         yield ""
         yield f"Written: {format_counted(len(outcome.files), 'file')} into {outcome.files[0].parent}"
         yield "Simulate jobs with it by --system and --network and the files there; a size other than this one needs other traces."
 
 
-def _latency_words(made: Contest) -> str:
+def _latency_words(contest: Contest) -> str:
     """Return the latency of a hop in each dimension."""
-    hops = [dim.latency_ns for dim in interpret(made.parts).config.topology.dims]
+    hops = [dim.latency_ns for dim in interpret(contest.parts).config.topology.dims]
     return f"{', '.join(format_ns(hop) for hop in hops)} a hop" if any(hops) else "none: the system says 0"
 
 
-def _row(timed: Timed, made: Contest, *, marked: bool) -> str:
+def _row(timed: Timed, contest: Contest, *, marked: bool) -> str:
     mark = "→" if marked else " "
     if timed.finish_ns is None:
         return f"{mark} {timed.name:<22}cannot run: {timed.why_not}"
-    rate = format_rate(made.buffer_bytes / max(timed.finish_ns, 1))
+    rate = format_rate(contest.buffer_bytes / max(timed.finish_ns, 1))
     return f"{mark} {timed.name[:21]:<22}{format_ns(timed.finish_ns):>12}{rate:>14}"
 
 

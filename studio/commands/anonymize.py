@@ -141,19 +141,19 @@ def run(request: Request, *, progress: Progress | None = None) -> Anonymized:
             hint="Other files beside the anonymous ones could be given away by mistake.",
         )
     old_name, trace = _read(request, progress)
-    wanted = looked_for(trace, policy, old_name, (*request.keep, *words_in(name)))
-    renamer = Renamer(request.key or secrets.token_bytes(32), request.keep, wanted)
-    made = anonymize_job(trace, policy, request.scaling, renamer)
-    tokens = tokens_left(trace, made.trace, policy, (*request.keep, *words_in(name)))
+    forbidden = looked_for(trace, policy, old_name, (*request.keep, *words_in(name)))
+    renamer = Renamer(request.key or secrets.token_bytes(32), request.keep, forbidden)
+    anonymous = anonymize_job(trace, policy, request.scaling, renamer)
+    tokens = tokens_left(trace, anonymous.trace, policy, (*request.keep, *words_in(name)))
     _refuse_left(tokens.left)
-    residue = Residue(wanted)
-    files = _write(made.trace, target, name, request, residue, progress)
-    steps = _simulate_both(trace, made.trace) if request.simulate else None
-    learnt = tuple(still_learnt(made, policy, request.scaling))
-    changed = {what: count for what, count in made.changed.items() if count}
+    residue = Residue(forbidden)
+    files = _write(anonymous.trace, target, name, request, residue, progress)
+    steps = _simulate_both(trace, anonymous.trace) if request.simulate else None
+    learnt = tuple(still_learnt(anonymous, policy, request.scaling))
+    changed = {what: count for what, count in anonymous.changed.items() if count}
     chosen: dict[str, str] = {what: action for what, action in policy.items()}  # noqa: C416
     return Anonymized(
-        files, chosen, changed, len(wanted), residue.bytes, tokens, learnt, steps, not request.key
+        files, chosen, changed, len(forbidden), residue.bytes, tokens, learnt, steps, not request.key
     )
 
 
@@ -208,9 +208,9 @@ def _write(
 def _refuse_left(left: Sequence[str]) -> None:
     """Raise an error where words of the original are left."""
     if left:
-        said = _name_first(map(repr, left))
+        listed = _name_first(map(repr, left))
         raise TraceError(
-            f"{format_count(len(left))} of the words of the original would be left: {said}. Nothing was written.",
+            f"{format_count(len(left))} of the words of the original would be left: {listed}. Nothing was written.",
             hint="Drop what holds them (--field texts=drop, --field names=rename), or allow them: --keep WORD.",
         )
 
@@ -239,21 +239,23 @@ def _simulate_both(before: Trace, after: Trace) -> Steps:
     return Steps(label, int(max(first)), int(max(second)))
 
 
-def report(made: Anonymized) -> dict[str, Any]:
+def report(anonymized: Anonymized) -> dict[str, Any]:
     """Return what `--json` prints."""
-    steps = made.steps
+    steps = anonymized.steps
     return {
-        "files": [str(path) for path in made.files],
-        "policy": dict(made.policy),
-        "changed": dict(made.changed),
-        "check": {"words": made.looked_for, "bytes": made.searched_bytes, "left": 0},
+        "files": [str(path) for path in anonymized.files],
+        "policy": dict(anonymized.policy),
+        "changed": dict(anonymized.changed),
+        "check": {"words": anonymized.looked_for, "bytes": anonymized.searched_bytes, "left": 0},
         "tokens": {
-            "words": len(made.tokens.words),
-            "words_kept": list(made.tokens.kept_words),
-            "numbers": len(made.tokens.numbers),
-            "numbers_kept": list(made.tokens.kept_numbers),
+            "words": len(anonymized.tokens.words),
+            "words_kept": list(anonymized.tokens.kept_words),
+            "numbers": len(anonymized.tokens.numbers),
+            "numbers_kept": list(anonymized.tokens.kept_numbers),
         },
-        "learnt": [{"about": one.about, "state": one.state, "words": one.words} for one in made.learnt],
+        "learnt": [
+            {"about": fact.about, "state": fact.state, "words": fact.words} for fact in anonymized.learnt
+        ],
         "step": None
         if steps is None
         else {
@@ -262,23 +264,23 @@ def report(made: Anonymized) -> dict[str, Any]:
             "after_ns": steps.after_ns,
             "why": steps.why,
         },
-        "key_forgotten": made.forgotten,
+        "key_forgotten": anonymized.forgotten,
     }
 
 
-def text(made: Anonymized) -> str:
+def text(anonymized: Anonymized) -> str:
     """Format the outcome for a terminal."""
-    lines = [written_line(made.files)]
-    lines += [f"  {what}: {format_count(count)}" for what, count in made.changed.items()]
+    lines = [written_line(anonymized.files)]
+    lines += [f"  {what}: {format_count(count)}" for what, count in anonymized.changed.items()]
     lines.append(
-        f"None of {format_count(made.looked_for)} words of the original is left in {format_count(made.searched_bytes)} bytes."
+        f"None of {format_count(anonymized.looked_for)} words of the original is left in {format_count(anonymized.searched_bytes)} bytes."
     )
-    lines += _token_lines(made.tokens)
+    lines += _token_lines(anonymized.tokens)
     lines.append("What a reader can still learn:")
-    lines += [f"  {one.about} ({one.state}): {one.words}" for one in made.learnt]
-    if made.steps is not None:
-        lines.append(_step_line(made.steps))
-    if made.forgotten:
+    lines += [f"  {fact.about} ({fact.state}): {fact.words}" for fact in anonymized.learnt]
+    if anonymized.steps is not None:
+        lines.append(_step_line(anonymized.steps))
+    if anonymized.forgotten:
         lines.append("The key was made for this job and is forgotten: another run gives other words.")
     return "\n".join(printable(line) for line in lines)
 
@@ -287,12 +289,12 @@ def _token_lines(tokens: Tokens) -> list[str]:
     """Say what became of words and numbers that are too short to be looked for in bytes."""
     lines = []
     if tokens.words:
-        told = _stay(tokens.kept_words, len(tokens.words), "stay", "words of up to two letters do")
-        lines.append(f"Words of under four letters, looked for as whole words of texts: {told}.")
+        staying = _stay(tokens.kept_words, len(tokens.words), "stay", "words of up to two letters do")
+        lines.append(f"Words of under four letters, looked for as whole words of texts: {staying}.")
     if tokens.numbers:
         why = "numbers of up to six digits do, and names of comm groups that are numbers"
-        told = _stay(tokens.kept_numbers, len(tokens.numbers), "stay or stand there anew", why)
-        lines.append(f"Numbers in texts, looked for as whole numbers: {told}.")
+        staying = _stay(tokens.kept_numbers, len(tokens.numbers), "stay or stand there anew", why)
+        lines.append(f"Numbers in texts, looked for as whole numbers: {staying}.")
     return lines
 
 
@@ -432,6 +434,6 @@ def command(
     """Carry out `anonymize`."""
     scaling = Scaling(scale_operations, scale_bytes, scale_times, round_ns)
     request = Request(scaling=scaling, key=_key(key), size=JobSize(npus, passes), **given)
-    made = run(request, progress=progress_line())
+    outcome = run(request, progress=progress_line())
     if as_json or not quiet:
-        show(made, as_json, report, text)
+        show(outcome, as_json, report, text)

@@ -104,10 +104,10 @@ def run(request: Request, *, progress: Progress | None = None) -> Breakdown:
         ConfigError: Nothing is called so, or it has no such step or group.
         StudioError: What is named cannot be read, or holds no times.
     """
-    found = with_stored_check(request.find(progress), request.workspace)
-    side = found.side
+    compared = with_stored_check(request.find(progress), request.workspace)
+    side = compared.side
     trace, account = side.trace, side.ledger()
-    windows = _windows(request, found, account)
+    windows = _windows(request, compared, account)
     groups = group_times(trace, account, windows, side.groups)
     wanted = None
     if request.group is not None:
@@ -115,15 +115,15 @@ def run(request: Request, *, progress: Progress | None = None) -> Breakdown:
         wanted = in_group(trace, name, side.groups)
         groups = groups.only(name)
     waits = blame(trace, side.times, account, windows, wanted)
-    return Breakdown(found, account, windows, account.within(windows), groups, waits)
+    return Breakdown(compared, account, windows, account.within(windows), groups, waits)
 
 
-def _windows(request: Request, found: Compared, account: Ledger) -> Int64:
+def _windows(request: Request, compared: Compared, account: Ledger) -> Int64:
     given = request.from_ns is not None or request.to_ns is not None
     if request.step is not None:
         if given:
             raise ConfigError("--step and --from or --to exclude each other", hint="Give one of them.")
-        return of_step(found.side.trace, found.side.times, account, request.step)
+        return of_step(compared.side.trace, compared.side.times, account, request.step)
     if not given:
         return whole(account)
     start = request.from_ns or 0
@@ -141,7 +141,7 @@ def _group_named(word: str, account: Ledger, groups: GroupTimes) -> str:
     known = dict.fromkeys([*(group.name for group in account.arrivals.groups), *groups.group])
     name = WORLD if word == _WORLD_WORD and word not in known else word
     if name not in known:
-        shown = [one or _WORLD_WORD for one in known]
+        shown = [group_name or _WORLD_WORD for group_name in known]
         listed = ", ".join(shown[:8]) + (", …" if len(shown) > 8 else "")
         raise ConfigError(
             f"no rank communicates in a comm group {word!r}; allowed: {listed or 'none, the job has no communication'}",
@@ -264,13 +264,13 @@ def _apart(shown: Breakdown) -> dict[str, Int64]:
 def _head(shown: Breakdown) -> str:
     account = shown.account
     count = f"{format_count(len(account))} {'rank' if len(account) == 1 else 'ranks'}"
-    told = "recorded" if account.is_recording else shown.of.side.model
+    source = "recorded" if account.is_recording else shown.of.side.model
     note = (
         "; of communication a recording tells only how much was waiting for other ranks"
         if account.is_recording and len(account) > 1
         else ""
     )
-    return f"{shown.of.name}  ({told}), {count}, finish {format_ns(account.makespan_ns)}{note}"
+    return f"{shown.of.name}  ({source}), {count}, finish {format_ns(account.makespan_ns)}{note}"
 
 
 def _rank_lines(shown: Breakdown) -> Iterator[str]:

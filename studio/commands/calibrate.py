@@ -156,8 +156,8 @@ def _outliers(done: Calibrated) -> list[str]:
         return ["No outliers."]
     lines = ["Outliers, which no residual curve follows:"]
     return lines + [
-        f"  {printable(found.table_id)} at {format_bytes(found.size_bytes)}: {found.factor:.2f} × its neighbours"
-        for found in done.fitted.outliers
+        f"  {printable(outlier.table_id)} at {format_bytes(outlier.size_bytes)}: {outlier.factor:.2f} × its neighbours"
+        for outlier in done.fitted.outliers
     ]
 
 

@@ -123,14 +123,14 @@ def report(done: Sequence[Checked]) -> dict[str, Any] | list[dict[str, Any]]:
 
 
 def _job_report(checked: Checked) -> dict[str, Any]:
-    made: dict[str, Any] = {
+    data: dict[str, Any] = {
         "name": checked.name,
         "ranks": len(checked.trace.ranks),
         "nodes": checked.trace.node_count,
         **_examination_report(checked.trace, checked.examination),
     }
     if checked.left is not None:
-        made["repaired"] = {
+        data["repaired"] = {
             "files": [str(path) for path in checked.files],
             "changes": [
                 {"what": change.what, "count": change.count, "first": list(change.first)}
@@ -139,7 +139,7 @@ def _job_report(checked: Checked) -> dict[str, Any]:
             "levels": {level: checked.left.count(level) for level in LEVELS},
             "left": sorted({diagnosis.code for diagnosis in checked.left.diagnoses}),
         }
-    return made
+    return data
 
 
 def _examination_report(trace: Trace, examination: Examination) -> dict[str, Any]:

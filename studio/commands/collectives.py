@@ -85,8 +85,8 @@ def run(request: Request, *, progress: Progress | None = None) -> Listed:
         ConfigError: Nothing is called so, or the preset does not fit the job.
         StudioError: What is named cannot be read, or holds no times.
     """
-    found = with_stored_check(request.find(progress), request.workspace)
-    side = found.side
+    compared = with_stored_check(request.find(progress), request.workspace)
+    side = compared.side
     times = collective_times(side.trace, side.times, side.groups)
     classes = size_classes(side.trace, times)
     # The ledger is made only where it may tell more: of collectives whose members all begin together.
@@ -97,7 +97,7 @@ def run(request: Request, *, progress: Progress | None = None) -> Listed:
     if late_count:
         late = late_ranks(Lateness(side.trace, side.times, side.ledger()), times, most=_LATE)
     attained = attained_by(side.trace, classes, request.system)
-    return Listed(found, times, classes, attained, late, late_count, note)
+    return Listed(compared, times, classes, attained, late, late_count, note)
 
 
 def report(listed: Listed) -> dict[str, Any]:

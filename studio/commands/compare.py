@@ -115,12 +115,12 @@ def run_baseline(
     allowed = parse_allowed(allow)
     against = None if baseline is None else read_baseline(baseline)
     [side] = find_runs(request.sides, request.workspace, ranks=request.ranks, progress=progress, least=1)
-    found = baseline_of(side)
-    judged = Judged(found, None, (), None)
+    measured = baseline_of(side)
+    judged = Judged(measured, None, (), None)
     if against is not None and baseline is not None:
-        judged = hold(found, against, allowed, baseline)
+        judged = hold(measured, against, allowed, baseline)
     if write_to is not None and not judged.worse:
-        write_baseline(write_to, found)
+        write_baseline(write_to, measured)
         judged = replace(judged, written=write_to)
     return judged, side
 
@@ -269,9 +269,10 @@ def _node_report(side: Side, node: NodeAlone) -> dict[str, Any]:
 
 
 def _alone_report(side: Side, alignment: Alignment, *, of_b: bool) -> list[dict[str, Any]]:
-    found = alone_by_name(side, alignment, of_b=of_b)[:MOST_LISTED]
+    alone = alone_by_name(side, alignment, of_b=of_b)[:MOST_LISTED]
     return [
-        {"name": one.name, "count": one.count, "total_ns": one.total_ns, "ranks": one.ranks} for one in found
+        {"name": entry.name, "count": entry.count, "total_ns": entry.total_ns, "ranks": entry.ranks}
+        for entry in alone
     ]
 
 
@@ -408,15 +409,15 @@ def _alone_lines(title: str, alone: Sequence[AloneName]) -> Iterator[str]:
         return
     yield ""
     yield f"  {title:{_NAME_WIDTH}}{'nodes':>12}{'together':>12}"
-    names = distinct_names([one.name for one in alone[:_SHOWN]], _NAME_WIDTH)
-    for name, one in zip(names, alone, strict=False):
-        lasted = format_ns(one.total_ns) if one.total_ns else "no time"
-        yield f"  {name:{_NAME_WIDTH}}{format_count(one.count):>12}{lasted:>12}"
+    names = distinct_names([entry.name for entry in alone[:_SHOWN]], _NAME_WIDTH)
+    for name, entry in zip(names, alone, strict=False):
+        lasted = format_ns(entry.total_ns) if entry.total_ns else "no time"
+        yield f"  {name:{_NAME_WIDTH}}{format_count(entry.count):>12}{lasted:>12}"
     if len(alone) > _SHOWN:
         rest = alone[_SHOWN:]
         yield (
-            f"  {f'and {format_count(len(rest))} more names':{_NAME_WIDTH}}{format_count(sum(one.count for one in rest)):>12}"
-            f"{format_ns(sum(one.total_ns for one in rest)):>12}"
+            f"  {f'and {format_count(len(rest))} more names':{_NAME_WIDTH}}{format_count(sum(entry.count for entry in rest)):>12}"
+            f"{format_ns(sum(entry.total_ns for entry in rest)):>12}"
         )
 
 

@@ -121,9 +121,9 @@ def run(request: Request, *, progress: Progress | None = None) -> Completed:
     given = given_layout(request.layout) if request.layout is not None else None
     facts = known_facts(known, given)
     mesh = chosen_mesh(facts, given, request.ranks, first=request.first)
-    made = complete_on(facts, mesh, request.spread, axes=given.axes if given else {})
-    written = write_with_copies(made, request.target, name, progress=progress)
-    return Completed(name, known, made, mesh, tuple(written), recomputed)
+    completed = complete_on(facts, mesh, request.spread, axes=given.axes if given else {})
+    written = write_with_copies(completed, request.target, name, progress=progress)
+    return Completed(name, known, completed, mesh, tuple(written), recomputed)
 
 
 def report(done: Completed) -> dict[str, Any]:

@@ -37,8 +37,8 @@ def run(request: Request) -> str:
     complete = get_completion_class(request.shell)
     assert complete is not None, request.shell
     # `source` asks the installed bash for its version; the script is the same for all that can read it.
-    made = complete(click.Group(), {}, _PROGRAM, _VARIABLE)
-    return str(made.source_template % made.source_vars())
+    shell_completion = complete(click.Group(), {}, _PROGRAM, _VARIABLE)
+    return str(shell_completion.source_template % shell_completion.source_vars())
 
 
 def text(script: str) -> str:

@@ -70,18 +70,18 @@ def run(request: Request, *, progress: Progress | None = None) -> Found:
         ConfigError: Nothing is called so.
         StudioError: What is named cannot be read, or holds no times.
     """
-    found = with_stored_check(request.find(progress), request.workspace)
-    side = found.side
+    compared = with_stored_check(request.find(progress), request.workspace)
+    side = compared.side
     account = side.ledger()
     path = critical_path(side.trace, side.times, account)
     shares = path_shares(side.trace, side.times, account, path, side.groups)
     spare = slack(side.trace, side.times, account) if request.slack else None
-    return Found(found, account, path, shares, spare)
+    return Found(compared, account, path, shares, spare)
 
 
-def report(found: Found) -> dict[str, Any]:
+def report(result: Found) -> dict[str, Any]:
     """Return the path as plain data; times are whole nanoseconds after the beginning of the run."""
-    path, trace = found.path, found.of.side.trace
+    path, trace = result.path, result.of.side.trace
     names, numbers = NodeNames(trace), [rank.number for rank in trace.ranks]
     columns = (path.rank, path.row, path.start_ns, path.end_ns, path.cause)
     segments = [
@@ -95,12 +95,12 @@ def report(found: Found) -> dict[str, Any]:
         }
         for place, row, start, end, cause in zip(*(column.tolist() for column in columns), strict=True)
     ]
-    made: dict[str, Any] = {
-        "name": found.of.name,
-        "job": found.of.job or None,
-        "run": found.of.run,
+    data: dict[str, Any] = {
+        "name": result.of.name,
+        "job": result.of.job or None,
+        "run": result.of.run,
         "length_ns": path.length_ns,
-        "summary": path_sentence(found.shares),
+        "summary": path_sentence(result.shares),
         "shares": [
             {
                 "cause": share.cause,
@@ -109,26 +109,28 @@ def report(found: Found) -> dict[str, Any]:
                 "share": share.share,
                 "ranks": list(share.ranks),
             }
-            for share in found.shares
+            for share in result.shares
         ],
         "segments": segments,
     }
-    if found.slack_ns is not None:
-        made |= _slack_report(found, names, segments)
-    return made
+    if result.slack_ns is not None:
+        data |= _slack_report(result, names, segments)
+    return data
 
 
-def _slack_report(found: Found, names: NodeNames, segments: list[dict[str, Any]]) -> dict[str, Any]:
+def _slack_report(result: Found, names: NodeNames, segments: list[dict[str, Any]]) -> dict[str, Any]:
     """Return the slack of every node, by rank; put that of the path's into its segments."""
-    assert found.slack_ns is not None
-    trace, first = found.of.side.trace, found.of.side.times.first
-    limit = NEAR * found.path.length_ns
-    for segment, place, row in zip(segments, found.path.rank.tolist(), found.path.row.tolist(), strict=True):
-        segment["slack_ns"] = int(found.slack_ns[first[place] + row]) if row != NONE else None
+    assert result.slack_ns is not None
+    trace, first = result.of.side.trace, result.of.side.times.first
+    limit = NEAR * result.path.length_ns
+    for segment, place, row in zip(
+        segments, result.path.rank.tolist(), result.path.row.tolist(), strict=True
+    ):
+        segment["slack_ns"] = int(result.slack_ns[first[place] + row]) if row != NONE else None
     ranks, near = [], 0
-    for place in found.account.places.tolist():
+    for place in result.account.places.tolist():
         begin = int(first[place])
-        spare = found.slack_ns[begin : begin + len(trace.graph_of(trace.ranks[place]))]
+        spare = result.slack_ns[begin : begin + len(trace.graph_of(trace.ranks[place]))]
         rows = np.flatnonzero(spare >= 0)
         near += int((spare[rows] <= limit).sum())
         nodes = [names.id(place, row) for row in rows.tolist()]
@@ -136,23 +138,23 @@ def _slack_report(found: Found, names: NodeNames, segments: list[dict[str, Any]]
     return {"near_critical": {"slack_ns": int(limit), "nodes": near}, "slack": ranks}
 
 
-def text(found: Found) -> str:
+def text(result: Found) -> str:
     """Format the path for a terminal: in a sentence, by share, and its longest segments."""
-    path = found.path
-    told = "recorded" if found.account.is_recording else found.of.side.model
+    path = result.path
+    source = "recorded" if result.account.is_recording else result.of.side.model
     segments = format_counted(len(path), "segment")
     ranks = format_counted(len(find_distinct(path.rank)), "rank")
     lines = [
-        path_sentence(found.shares),
+        path_sentence(result.shares),
         "",
-        f"{found.of.name}  ({told}), critical path of {format_ns(path.length_ns)}: {segments} on {ranks}",
+        f"{result.of.name}  ({source}), critical path of {format_ns(path.length_ns)}: {segments} on {ranks}",
         "",
-        *_share_lines(found.shares),
+        *_share_lines(result.shares),
         "",
-        *_segment_lines(found),
-        *_near_lines(found),
+        *_segment_lines(result),
+        *_near_lines(result),
     ]
-    if any(map(lacks_host, found.of.side.trace.graphs)):
+    if any(map(lacks_host, result.of.side.trace.graphs)):
         lines += ["", NO_HOST]
     return "\n".join(printable(line) for line in lines).rstrip()
 
@@ -173,9 +175,9 @@ def _share_lines(shares: list[Share]) -> Iterator[str]:
         yield f"and {format_count(len(shares) - _LISTED)} more; --json lists all"
 
 
-def _segment_lines(found: Found) -> Iterator[str]:
+def _segment_lines(result: Found) -> Iterator[str]:
     """Yield the longest segments, by time."""
-    path, trace = found.path, found.of.side.trace
+    path, trace = result.path, result.of.side.trace
     names = NodeNames(trace)
     chosen = np.sort(np.argsort(-path.ns, kind="stable")[:_LISTED]).tolist()
     rows = [("longest segments", "rank", "from", "time", "cause")]
@@ -191,15 +193,15 @@ def _segment_lines(found: Found) -> Iterator[str]:
     yield from align_columns(rows, (44, 8, 12, 12, 12))
 
 
-def _near_lines(found: Found) -> Iterator[str]:
-    if found.slack_ns is None:
+def _near_lines(result: Found) -> Iterator[str]:
+    if result.slack_ns is None:
         return
-    spare = found.slack_ns[found.slack_ns >= 0]
-    near = int((spare <= NEAR * found.path.length_ns).sum())
+    spare = result.slack_ns[result.slack_ns >= 0]
+    near = int((spare <= NEAR * result.path.length_ns).sum())
     yield ""
     yield (
         f"{format_count(near)} of {format_counted(len(spare), 'node')} have a slack of at most 1 % of the finish "
-        f"({format_ns(NEAR * found.path.length_ns)}): they are near-critical"
+        f"({format_ns(NEAR * result.path.length_ns)}): they are near-critical"
     )
 
 
@@ -209,7 +211,7 @@ def _near_lines(found: Found) -> Iterator[str]:
 @click.pass_context
 def command(ctx: click.Context, /, as_json: bool, allow_damaged: bool, **given: Any) -> None:
     """Carry out `critical-path`."""
-    found = run(Request(**given), progress=progress_line())
-    warn_of_check([found.of])
-    show(found, as_json, report, text)
-    end_with_losses(ctx, findings_of([found.of]), allow_damaged, warned=False)
+    result = run(Request(**given), progress=progress_line())
+    warn_of_check([result.of])
+    show(result, as_json, report, text)
+    end_with_losses(ctx, findings_of([result.of]), allow_damaged, warned=False)

@@ -239,14 +239,14 @@ def _numbers(_ctx: click.Context, _param: click.Parameter, text: str | None) -> 
     """Parse numbers and runs of them, as 0-3,8."""
     if text is None:
         return None
-    found: set[int] = set()
+    numbers: set[int] = set()
     for item in text.split(","):
         match = _RUN.fullmatch(item)
         first, last = (int(match[1]), int(match[2] or match[1])) if match else (1, 0)
         if first > last or last - first >= _MOST_NUMBERS:
             raise click.BadParameter(f"{item!r} is no number and no run of them; allowed: such as 0-3,8.")
-        found.update(range(first, last + 1))
-    return frozenset(found)
+        numbers.update(range(first, last + 1))
+    return frozenset(numbers)
 
 
 def _refs(_ctx: click.Context, _param: click.Parameter, text: str | None) -> tuple[NodeRef, ...]:

@@ -77,25 +77,25 @@ def run(request: Request) -> Explained:
 
 def report(explained: Explained) -> dict[str, Any]:
     """Return what `--json` prints."""
-    made = explained.explanation
+    explanation = explained.explanation
     return {
         "system": explained.system,
-        "collective": made.kind,
-        "comm_size": made.comm_size,
-        "buffer_bytes": made.buffer_bytes,
-        "group": asdict(made.shape),
-        "ports": asdict(made.ports),
-        "nics": made.nics,
-        "library": made.library,
-        "taken": made.ways[made.taken].name,
-        "total_ns": made.total_ns,
-        "algbw_bytes_per_ns": made.algorithm_bytes_per_ns,
-        "busbw_bytes_per_ns": made.bus_bytes_per_ns,
-        "residual_curve": made.correction or None,
-        "extrapolated": made.extrapolated,
+        "collective": explanation.kind,
+        "comm_size": explanation.comm_size,
+        "buffer_bytes": explanation.buffer_bytes,
+        "group": asdict(explanation.shape),
+        "ports": asdict(explanation.ports),
+        "nics": explanation.nics,
+        "library": explanation.library,
+        "taken": explanation.ways[explanation.taken].name,
+        "total_ns": explanation.total_ns,
+        "algbw_bytes_per_ns": explanation.algorithm_bytes_per_ns,
+        "busbw_bytes_per_ns": explanation.bus_bytes_per_ns,
+        "residual_curve": explanation.correction or None,
+        "extrapolated": explanation.extrapolated,
         "uneven_nodes": explained.uneven or None,
-        "ways": [_way_report(way) for way in made.ways],
-        "crossovers": [asdict(crossover) for crossover in made.crossovers],
+        "ways": [_way_report(way) for way in explanation.ways],
+        "crossovers": [asdict(crossover) for crossover in explanation.crossovers],
     }
 
 
@@ -114,30 +114,30 @@ def text(explained: Explained) -> str:
 
 
 def _lines(explained: Explained) -> Iterator[str]:
-    made = explained.explanation
-    shape, taken = made.shape, made.ways[made.taken]
+    explanation = explained.explanation
+    shape, taken = explanation.shape, explanation.ways[explanation.taken]
     yield (
-        f"{made.kind} of {format_bytes(made.comm_size)} by {format_counted(shape.ranks, 'rank')} on "
-        f"{format_counted(shape.nodes, 'node')} of {explained.system}: {format_ns(made.total_ns)}, {taken.name}"
+        f"{explanation.kind} of {format_bytes(explanation.comm_size)} by {format_counted(shape.ranks, 'rank')} on "
+        f"{format_counted(shape.nodes, 'node')} of {explained.system}: {format_ns(explanation.total_ns)}, {taken.name}"
     )
-    if made.kind != "barrier":
-        yield f"algbw {format_rate(made.algorithm_bytes_per_ns)}, busbw {format_rate(made.bus_bytes_per_ns)}"
-    if made.extrapolated:
+    if explanation.kind != "barrier":
+        yield f"algbw {format_rate(explanation.algorithm_bytes_per_ns)}, busbw {format_rate(explanation.bus_bytes_per_ns)}"
+    if explanation.extrapolated:
         yield "extrapolated: the machine's parameters were fitted to other collectives, sizes or groups"
     if explained.uneven:
         yield explained.uneven
-    if made.correction:
-        yield f"the time holds a residual curve of the calibration ({made.correction})"
+    if explanation.correction:
+        yield f"the time holds a residual curve of the calibration ({explanation.correction})"
     yield ""
     yield f"  {'way':<18}{'time':>12}{'launch':>12}{'waits':>12}{'moving':>12}{'p':>6}"
-    for way in made.ways:
+    for way in explanation.ways:
         mark = "→" if way is taken else " "
         yield (
             f"{mark} {way.name:<18}{format_ns(way.total_ns):>12}{format_ns(way.launch_ns):>12}{format_ns(way.waits_ns):>12}"
             f"{format_ns(way.moving_ns):>12}{way.overlap:>6g}"
         )
-    if made.not_quickest:
-        yield f"  {made.not_quickest}"
+    if explanation.not_quickest:
+        yield f"  {explanation.not_quickest}"
     yield ""
     added = " + latency" if taken.latency else ""
     yield f"  {taken.name}: (host^4 + (launch + (waits^p + moving^p)^(1/p))^4)^(1/4){added}"
@@ -150,7 +150,7 @@ def _lines(explained: Explained) -> Iterator[str]:
         ("latency", taken.latency),
     ):
         yield from _term_lines(title, terms)
-    crossovers = made.crossovers
+    crossovers = explanation.crossovers
     if crossovers:
         yield ""
         yield "  another way is taken"

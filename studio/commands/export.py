@@ -158,17 +158,17 @@ def _export_astra_sim(request: Request, progress: Progress | None) -> Exported:
         (source.parts, source.custom, False) if source.parts else _system(request, source.trace)
     )
     backend = backend_named(request.backend) if request.backend else None
-    wanted = request.congestion or (backend.congestion if backend else None)
-    prepared = prepare(source.trace, parts, custom, congestion=wanted, keep_durations=keeps)
+    congestion = request.congestion or (backend.congestion if backend else None)
+    prepared = prepare(source.trace, parts, custom, congestion=congestion, keep_durations=keeps)
     backend = backend or analytical(prepared.config.congestion)
     _refuse_other_network(backend, prepared)
     result = simulate(prepared.trace, prepared.config)
-    made = write_folder(prepared, request.folder, backend, title=source.title, progress=progress)
+    written = write_folder(prepared, request.folder, backend, title=source.title, progress=progress)
     return Exported(
         request.folder,
-        len(made.files),
+        len(written.files),
         backend,
-        made.command,
+        written.command,
         prepared,
         result.makespan_ns,
         source.finish_ns,

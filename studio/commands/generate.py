@@ -92,18 +92,18 @@ def run(request: Request, *, progress: Progress | None = None) -> Generated:
     trace = None
     if request.kind in NETWORKS:
         wanted = network_of(str(request.model), request.ranks, request.given, request.kind)
-        told = describe_network(wanted.network, wanted.replicas)
+        figures = describe_network(wanted.network, wanted.replicas)
         if request.target is not None:
             trace = wanted.job()
     elif request.kind == "inference":
         asked = asked_of(request.model, request.ranks, request.given)
-        told = describe_steps(asked.model, asked.wish, asked.speed.gpu if asked.speed else None)
+        figures = describe_steps(asked.model, asked.wish, asked.speed.gpu if asked.speed else None)
         if request.target is not None:
             trace = steps_job(asked)
     else:
         workload = workload_of(request.model, request.ranks, request.given)
         gpu = workload.speed.gpu if workload.speed else None
-        told = {
+        figures = {
             **describe(workload.model, workload.layout, gpu),
             "compute_times": told_times(workload.speed),
         }
@@ -112,9 +112,9 @@ def run(request: Request, *, progress: Progress | None = None) -> Generated:
                 workload.model, workload.layout, workload.speed, workload.faults, workload.recipe
             )
     if trace is None or request.target is None:
-        return Generated(told, None, ())
-    files = write_with_copies(trace, request.target, told["model"], progress=progress)
-    return Generated(told, trace, tuple(files))
+        return Generated(figures, None, ())
+    files = write_with_copies(trace, request.target, figures["model"], progress=progress)
+    return Generated(figures, trace, tuple(files))
 
 
 def report(done: Generated) -> dict[str, Any]:
@@ -128,79 +128,83 @@ def report(done: Generated) -> dict[str, Any]:
 
 def text(done: Generated) -> str:
     """Format the result for a terminal."""
-    told = done.told
-    active = told.get("active_parameters", told["parameters"])
-    of_token = "" if active == told["parameters"] else f", {active:,} of a token"
-    lines = [f"{told['model']}: {told['parameters']:,} parameters{of_token} ({told['source'] or 'given'})"]
-    if "kv_transfer" in told:
+    figures = done.told
+    active = figures.get("active_parameters", figures["parameters"])
+    of_token = "" if active == figures["parameters"] else f", {active:,} of a token"
+    lines = [
+        f"{figures['model']}: {figures['parameters']:,} parameters{of_token} ({figures['source'] or 'given'})"
+    ]
+    if "kv_transfer" in figures:
         for part in ("prefill", "decode"):
-            lines += [f"{part}, {format_counted(told[part]['world_size'], 'rank')}:"]
-            lines += [f"  {line}" for line in (*_step_lines(told[part]), *_memory_lines(told[part]))]
-        joined = format_counted(told["joined_sequences"], "sequence decodes", "sequences decode")
+            lines += [f"{part}, {format_counted(figures[part]['world_size'], 'rank')}:"]
+            lines += [f"  {line}" for line in (*_step_lines(figures[part]), *_memory_lines(figures[part]))]
+        joined = format_counted(figures["joined_sequences"], "sequence decodes", "sequences decode")
         lines.append(f"{joined} in the step after prompts have arrived")
     else:
-        said = _network_lines if "family" in told else _step_lines if "phase" in told else _training_lines
-        lines += said(told)
-        lines += _memory_lines(told)
-    if told["collectives"]:
+        format_part = (
+            _network_lines if "family" in figures else _step_lines if "phase" in figures else _training_lines
+        )
+        lines += format_part(figures)
+        lines += _memory_lines(figures)
+    if figures["collectives"]:
         lines.append("collectives and messages of a step: nodes of all ranks, and the bytes that ranks give:")
     lines += [
         f"  {row['group']:<4}{row['type']:<16}{row['count']:>14,}  {format_bytes(row['bytes'])}"
-        for row in told["collectives"]
+        for row in figures["collectives"]
     ]
     if done.files:
         lines.append(written_line(done.files))
     return "\n".join(printable(line) for line in lines)
 
 
-def _memory_lines(told: Mapping[str, Any]) -> list[str]:
-    memory = told["memory"]
+def _memory_lines(figures: Mapping[str, Any]) -> list[str]:
+    memory = figures["memory"]
     parts = [
         f"{part.replace('_', ' ')} {format_bytes(memory[part])}"
         for part in memory
         if part not in ("total", "stage") and (memory[part] or part not in ("draft", "tables"))
     ]
-    stage = "" if "family" in told else f" of stage {memory['stage']}"
+    stage = "" if "family" in figures else f" of stage {memory['stage']}"
     most = f"{format_bytes(memory['total'])} on a rank{stage}, which holds most: {', '.join(parts)}"
     lines = [most]
-    if any(told.get("host_memory", {}).values()):
-        host = told["host_memory"]
+    if any(figures.get("host_memory", {}).values()):
+        host = figures["host_memory"]
         each = ", ".join(f"{part} {format_bytes(size)}" for part, size in host.items() if size)
         lines.append(f"{format_bytes(sum(host.values()))} in host memory besides: {each}")
-    if not told.get("unfit"):
+    if not figures.get("unfit"):
         return lines
-    cures = "; ".join(told["remedies"]) or "no change of layout, data type or batch that was tried"
-    return [*lines, told["unfit"], f"what would fit: {cures}"]
+    cures = "; ".join(figures["remedies"]) or "no change of layout, data type or batch that was tried"
+    return [*lines, figures["unfit"], f"what would fit: {cures}"]
 
 
-def _training_lines(told: Mapping[str, Any]) -> list[str]:
-    stages = ", ".join(map(str, told["stage_layers"]))
+def _training_lines(figures: Mapping[str, Any]) -> list[str]:
+    stages = ", ".join(map(str, figures["stage_layers"]))
     return [
-        f"layout {told['layout']}, zero {told['zero']}, {told['schedule']}, layers of stages {stages}",
-        f"batch of {told['batch']:,} × {told['sequence']:,} tokens ({told['batch_from']}), micro-batches of a replica: {told['micro_batches']:,}",
-        f"{format_si(told['flop'])}FLOP in matrix products of a step",
-        f"compute nodes: {told['compute_times']}",
+        f"layout {figures['layout']}, zero {figures['zero']}, {figures['schedule']}, layers of stages {stages}",
+        f"batch of {figures['batch']:,} × {figures['sequence']:,} tokens ({figures['batch_from']}), micro-batches of a replica: {figures['micro_batches']:,}",
+        f"{format_si(figures['flop'])}FLOP in matrix products of a step",
+        f"compute nodes: {figures['compute_times']}",
     ]
 
 
-def _network_lines(told: Mapping[str, Any]) -> list[str]:
+def _network_lines(figures: Mapping[str, Any]) -> list[str]:
     return [
-        f"layout {told['layout']}, {told['optimizer']}, gradients summed in buckets: {told['buckets']}",
-        f"batch of {told['batch']:,} ({told['batch_from']})",
-        f"{format_si(told['flop'])}FLOP in products and attention of a step",
+        f"layout {figures['layout']}, {figures['optimizer']}, gradients summed in buckets: {figures['buckets']}",
+        f"batch of {figures['batch']:,} ({figures['batch_from']})",
+        f"{format_si(figures['flop'])}FLOP in products and attention of a step",
     ]
 
 
-def _step_lines(told: Mapping[str, Any]) -> list[str]:
-    stages = ", ".join(map(str, told["stage_layers"]))
-    drafting = f", {told['draft']} drafted tokens a sequence" if told["draft"] else ""
-    drafting += f" by {told['draft_model']}" if told["draft_model"] else ""
-    read = f"{format_counted(told['new_tokens'], 'new token')}, {told['cached_tokens']:,} in the KV cache after the step"
-    cache = f"{format_bytes(told['kv_bytes_per_token'])} of KV cache a token"
+def _step_lines(figures: Mapping[str, Any]) -> list[str]:
+    stages = ", ".join(map(str, figures["stage_layers"]))
+    drafting = f", {figures['draft']} drafted tokens a sequence" if figures["draft"] else ""
+    drafting += f" by {figures['draft_model']}" if figures["draft_model"] else ""
+    read = f"{format_counted(figures['new_tokens'], 'new token')}, {figures['cached_tokens']:,} in the KV cache after the step"
+    cache = f"{format_bytes(figures['kv_bytes_per_token'])} of KV cache a token"
     return [
-        f"layout {told['layout']}, layers of stages {stages}, {told['dtype']}, KV cache in {told['kv_dtype']}",
-        f"{told['phase']} of {format_counted(told['sequences'], 'sequence')}: {read}{drafting}",
-        f"{format_si(told['flop'])}FLOP in matrix products and attention of a step; {cache}",
+        f"layout {figures['layout']}, layers of stages {stages}, {figures['dtype']}, KV cache in {figures['kv_dtype']}",
+        f"{figures['phase']} of {format_counted(figures['sequences'], 'sequence')}: {read}{drafting}",
+        f"{format_si(figures['flop'])}FLOP in matrix products and attention of a step; {cache}",
     ]
 
 
@@ -244,13 +248,13 @@ def command(as_json: bool, **values: Any) -> None:
     kind = values["kind"]
     if kind == _CASES:
         raise click.UsageError("cases comes before its options: chakra-studio generate cases -o DIR.")
-    told = given_options(values, (*OPTIONS, *STEP_OPTIONS))
+    options = given_options(values, (*OPTIONS, *STEP_OPTIONS))
     allowed = NETWORK_OPTIONS if kind in NETWORKS else INFERENCE if kind == "inference" else BY_KEY
-    foreign = [key for key in told if told[key] is not None and key not in allowed]
+    foreign = [key for key in options if options[key] is not None and key not in allowed]
     if foreign:
         names = ", ".join((BY_KEY | INFERENCE)[key].names[0].partition("/")[0] for key in foreign)
         raise click.UsageError(f"{names}: not of {kind}.")
-    given = {key: told[key] for key in allowed}
+    given = {key: options[key] for key in allowed}
     if kind in NETWORKS and (values["model"] is None or values["config"] is not None):
         raise click.UsageError(f"Give --model: {', '.join(NETWORKS[kind])}.")
     shape = [option.names[0] for option in OPTIONS if option.part == "shape" and given.get(option.key)]

@@ -76,7 +76,7 @@ def run(request: Request) -> Written:
         with path_or_stdin(request.file) as path:
             network = read_network(path, request.wires)
         table: dict[str, Any] = network.table()
-        made = Written(
+        written = Written(
             request.target,
             network.name,
             len(network.npus),
@@ -100,14 +100,14 @@ def run(request: Request) -> Written:
         if config.costs is not None:
             notes.append("Costs of collectives are no part of an infrastructure.")
         links = len(graph.links) // 2
-        made = Written(request.target, chosen.name, graph.npus, graph.switches, links, tuple(notes))
+        written = Written(request.target, chosen.name, graph.npus, graph.switches, links, tuple(notes))
     content = as_yaml(table)
     if request.target == DASH:
         click.echo(content, nl=False)
-        return made
+        return written
     with written_together() as put:
         put(request.target, [content.encode()])
-    return made
+    return written
 
 
 def report(written: Written) -> dict[str, Any]:
@@ -138,7 +138,7 @@ def _lines(written: Written) -> Iterator[str]:
 
 def _wires(_ctx: click.Context, _param: click.Parameter, given: tuple[str, ...]) -> dict[str, Wire]:
     """Read NAME=RATE or NAME=RATE:LATENCY."""
-    made = {}
+    wires = {}
     for each in given:
         name, equals, numbers = each.partition("=")
         rate, _, latency = numbers.partition(":")
@@ -153,8 +153,8 @@ def _wires(_ctx: click.Context, _param: click.Parameter, given: tuple[str, ...])
             or not 0 <= wire.latency_ns < 1e12
         ):
             raise click.BadParameter(f"{each!r}; allowed: NAME=GB/s or NAME=GB/s:ns, such as pcie=32:500.")
-        made[name] = wire
-    return made
+        wires[name] = wire
+    return wires
 
 
 @click.command(

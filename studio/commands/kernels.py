@@ -51,8 +51,8 @@ def run(request: Request, *, progress: Progress | None = None) -> Listed:
         StudioError: What is named cannot be read, or holds no times.
     """
     side = request.find(progress)
-    found = launches(side.side.trace) if side.side.is_recording else None
-    return Listed(side, kernels(side.side.trace, side.side.times), found)
+    all_launches = launches(side.side.trace) if side.side.is_recording else None
+    return Listed(side, kernels(side.side.trace, side.side.times), all_launches)
 
 
 def report(listed: Listed) -> dict[str, Any]:
@@ -98,11 +98,15 @@ def _delays(delays: Delays | None) -> dict[str, Any] | None:
     }
 
 
-def _launches(found: Launches | None) -> dict[str, Any] | None:
-    if found is None:
+def _launches(launched: Launches | None) -> dict[str, Any] | None:
+    if launched is None:
         return None
-    told = {"call_median_ns": found.call_ns, "unknown": found.unknown}
-    return {**(_delays(found.all) or {}), **told, "queues": [_queue(queue) for queue in found.queues]}
+    figures = {"call_median_ns": launched.call_ns, "unknown": launched.unknown}
+    return {
+        **(_delays(launched.all) or {}),
+        **figures,
+        "queues": [_queue(queue) for queue in launched.queues],
+    }
 
 
 def _queue(queue: Queue) -> dict[str, Any]:
@@ -146,8 +150,8 @@ def text(listed: Listed) -> str:
     return "\n".join(printable(line) for line in lines)
 
 
-def _median(found: Launches, name: str) -> str:
-    delays = found.by_name.get(name)
+def _median(launched: Launches, name: str) -> str:
+    delays = launched.by_name.get(name)
     return "-" if delays is None else format_ns(delays.median_ns)
 
 

@@ -92,7 +92,8 @@ def report(listed: Listed) -> dict[str, Any]:
                 "peak_ns": use.peak_ns,
                 "reserved_bytes": use.reserved_bytes,
                 "holders": [
-                    {"operator": one.name, "bytes": one.bytes, "count": one.count} for one in use.holders
+                    {"operator": holder.name, "bytes": holder.bytes, "count": holder.count}
+                    for holder in use.holders
                 ],
             }
             for use in listed.uses
@@ -105,8 +106,8 @@ def text(listed: Listed) -> str:
     blocks: dict[tuple[Any, ...], list[MemoryUse]] = {}
     for index, use in enumerate(listed.uses):
         # Of few ranks each is shown, of many those together that read the same.
-        one = (use.rank, index) if len(listed.uses) <= _RANKS else ()
-        blocks.setdefault((use.device, _peak(use), *_holders(use), *one), []).append(use)
+        key = (use.rank, index) if len(listed.uses) <= _RANKS else ()
+        blocks.setdefault((use.device, _peak(use), *_holders(use), *key), []).append(use)
     by_peak = sorted(blocks.values(), key=lambda uses: -uses[0].peak_bytes)
     lines = [f"{listed.side.name}: memory at the peak"]
     for uses in blocks.values() if len(listed.uses) <= _RANKS else by_peak[:_RANKS]:
@@ -135,21 +136,21 @@ def _peak(use: MemoryUse) -> str:
 
 def _holders(use: MemoryUse) -> list[str]:
     """Return the lines of who held most at the peak."""
-    lines, rest = [_holder(use, one) for one in use.holders[:_SHOWN]], use.holders[_SHOWN:]
+    lines, rest = [_holder(use, holder) for holder in use.holders[:_SHOWN]], use.holders[_SHOWN:]
     if rest:
         more, held = (
             f"and {format_count(len(rest))} more; --json lists them all",
-            sum(one.bytes for one in rest),
+            sum(holder.bytes for holder in rest),
         )
         lines.append(f"  {more:{_NAME_WIDTH}}{format_bytes(held):>12}")
     return lines
 
 
-def _holder(use: MemoryUse, one: Holder) -> str:
-    if one.was_there:
-        name = holder_words(use, one) if use.counted else f"allocated {holder_words(use, one)}"
-        return f"  {name:{_NAME_WIDTH}}{format_bytes(one.bytes):>12}"
-    return f"  {shorten(one.name, _NAME_WIDTH - 1):{_NAME_WIDTH}}{format_bytes(one.bytes):>12}{format_count(one.count):>9}"
+def _holder(use: MemoryUse, holder: Holder) -> str:
+    if holder.was_there:
+        name = holder_words(use, holder) if use.counted else f"allocated {holder_words(use, holder)}"
+        return f"  {name:{_NAME_WIDTH}}{format_bytes(holder.bytes):>12}"
+    return f"  {shorten(holder.name, _NAME_WIDTH - 1):{_NAME_WIDTH}}{format_bytes(holder.bytes):>12}{format_count(holder.count):>9}"
 
 
 @click.command(help=__doc__, epilog="Example: chakra-studio memory rank0.json.gz --gpu a100 --json")

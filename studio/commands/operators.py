@@ -92,17 +92,17 @@ def run(request: Request, *, progress: Progress | None = None) -> Listed:
 
 def report(listed: Listed) -> dict[str, Any]:
     """Return what `--json` prints."""
-    found = listed.operators
+    operators = listed.operators
     return {
         "name": listed.name,
-        "device": found.device,
-        "on_device": found.on_device,
-        "time_ns": found.time_ns,
-        "coverage": found.coverage,
-        "covered_by_name_ns": found.by_name_ns,
-        "communication_ns": found.communication_ns,
-        "host_link_ns": found.host_link_ns,
-        "peer_link_ns": found.peer_link_ns,
+        "device": operators.device,
+        "on_device": operators.on_device,
+        "time_ns": operators.time_ns,
+        "coverage": operators.coverage,
+        "covered_by_name_ns": operators.by_name_ns,
+        "communication_ns": operators.communication_ns,
+        "host_link_ns": operators.host_link_ns,
+        "peer_link_ns": operators.peer_link_ns,
         "rows": [
             {
                 **asdict(row),
@@ -111,53 +111,53 @@ def report(listed: Listed) -> dict[str, Any]:
                 "intensity": row.intensity,
                 "doubt": memory_words(listed.gpu, row.bytes_per_s) if listed.gpu is not None else "",
             }
-            for row in found.rows
+            for row in operators.rows
         ],
-        "uncovered": [asdict(row) for row in found.uncovered],
+        "uncovered": [asdict(row) for row in operators.uncovered],
     }
 
 
-def _between(found: OperatorReport) -> str:
-    return f", copies between GPUs {format_ns(found.peer_link_ns)}" if found.peer_link_ns else ""
+def _between(operators: OperatorReport) -> str:
+    return f", copies between GPUs {format_ns(operators.peer_link_ns)}" if operators.peer_link_ns else ""
 
 
 def text(listed: Listed) -> str:
     """Format the result for a terminal."""
-    found = listed.operators
-    where = f"on {found.device}" if found.device else "on a device that the trace does not name"
-    lines = [f"{listed.name}: {where if found.on_device else 'operators on the processor'}"]
-    if found.coverage is None:
+    operators = listed.operators
+    where = f"on {operators.device}" if operators.device else "on a device that the trace does not name"
+    lines = [f"{listed.name}: {where if operators.on_device else 'operators on the processor'}"]
+    if operators.coverage is None:
         return "\n".join([*map(printable, lines), "no recorded compute time"])
     lines += [
         (
-            f"compute time {format_ns(found.time_ns)}, {format_percent(found.coverage)} of it by formula"
-            f"{_by_name(found)}; besides communication {format_ns(found.communication_ns)}, copies from and to "
-            f"the host {format_ns(found.host_link_ns)}{_between(found)}"
+            f"compute time {format_ns(operators.time_ns)}, {format_percent(operators.coverage)} of it by formula"
+            f"{_by_name(operators)}; besides communication {format_ns(operators.communication_ns)}, copies from and to "
+            f"the host {format_ns(operators.host_link_ns)}{_between(operators)}"
         ),
         "",
         f"  {'operator':<{_LONGEST}} {'calls':>8} {'time':>10} {'type':>5} {'operations':>13} {'achieved':>14} {'bytes':>10} {'achieved':>11}",
     ]
-    rows = found.rows[:_SHOWN]
+    rows = operators.rows[:_SHOWN]
     for name, row in zip(_names(row.operator for row in rows), rows, strict=True):
         called = (row.called_ns, row.called_flop, row.called_bytes)
         lines.append(_line(name, row.count, row.type, *called, listed.gpu))
         if row.by_name_count:
             alone = (row.by_name_ns, row.by_name_flop, row.by_name_bytes)
             lines.append(_line(_ALONE, row.by_name_count, row.type, *alone, listed.gpu))
-    if len(found.rows) > _SHOWN:
-        lines.append(f"  and {format_count(len(found.rows) - _SHOWN)} more; --json lists them all")
-    if any(row.by_name_count for row in found.rows[:_SHOWN]):
+    if len(operators.rows) > _SHOWN:
+        lines.append(f"  and {format_count(len(operators.rows) - _SHOWN)} more; --json lists them all")
+    if any(row.by_name_count for row in operators.rows[:_SHOWN]):
         lines += ["", f"  {_ALONE_WORDS}"]
-    lines += _compare_counts(found)
-    if found.uncovered:
+    lines += _compare_counts(operators)
+    if operators.uncovered:
         lines += ["", "  without a formula:"]
-        lacking = found.uncovered[:_SHOWN]
+        lacking = operators.uncovered[:_SHOWN]
         lines += [
             f"  {name:<{_LONGEST}} {format_count(row.count):>8} {format_ns(row.time_ns):>10}  {row.why}"
             for name, row in zip(_names(row.name for row in lacking), lacking, strict=True)
         ]
-    if len(found.uncovered) > _SHOWN:
-        lines.append(f"  and {format_count(len(found.uncovered) - _SHOWN)} more; --json lists them all")
+    if len(operators.uncovered) > _SHOWN:
+        lines.append(f"  and {format_count(len(operators.uncovered) - _SHOWN)} more; --json lists them all")
     return "\n".join(printable(line) for line in lines)
 
 
@@ -172,14 +172,14 @@ def _line(name: str, count: int, kind: str, time_ns: int, flop: float, moved: fl
     )
 
 
-def _compare_counts(found: OperatorReport) -> list[str]:
+def _compare_counts(operators: OperatorReport) -> list[str]:
     """Hold the operations by formula against those that the recorder counts, where it counts any."""
-    told = [row for row in found.rows if row.told_flop]
-    if not told:
+    counted_rows = [row for row in operators.rows if row.told_flop]
+    if not counted_rows:
         return []
     lines = ["", "  counted by the recorder itself:"]
-    names = _names(row.operator for row in told[:_SHOWN])
-    for name, row in zip(names, told[:_SHOWN], strict=True):
+    names = _names(row.operator for row in counted_rows[:_SHOWN])
+    for name, row in zip(names, counted_rows[:_SHOWN], strict=True):
         counted = row.told_flop or 0.0
         lines.append(
             f"  {name:<{_LONGEST}} {format_si(counted, 'FLOP'):>13}, {row.called_flop / counted:.3g} times as many by formula"
@@ -187,10 +187,10 @@ def _compare_counts(found: OperatorReport) -> list[str]:
     return lines
 
 
-def _by_name(found: OperatorReport) -> str:
-    if not found.by_name_ns:
+def _by_name(operators: OperatorReport) -> str:
+    if not operators.by_name_ns:
         return ""
-    return f" ({format_percent(found.by_name_ns / found.time_ns)} known by the kernel's name alone)"
+    return f" ({format_percent(operators.by_name_ns / operators.time_ns)} known by the kernel's name alone)"
 
 
 def _names(names: Iterable[str]) -> list[str]:

@@ -105,47 +105,49 @@ def run(request: Request, *, progress: Progress | None = None) -> Outcome:
     preset = simulated.preset
     given = dict(request.given)
     system = parts_for(simulated, ranks=request.ranks) if files else None
-    found = find_layouts(
+    layouts = find_layouts(
         request.model, ranks=request.ranks, preset=preset, system=system, settings=request.settings if not files else (),
         top=request.top, progress=progress, **given,
     )  # fmt: skip
     if request.output is not None:
-        write_layouts(request.output, found)
+        write_layouts(request.output, layouts)
     jobs = []
-    for place, item in enumerate(found.ranked[: request.keep] if request.folder else ()):
+    for place, item in enumerate(layouts.ranked[: request.keep] if request.folder else ()):
         assert request.folder is not None
         folder = (
             request.folder / f"{place + 1}-{item.candidate.layout.name.replace('=', '').replace(',', '-')}"
         )
-        write_with_copies(job_of(found.setting, item.candidate.options), folder, found.frame.model.name)
+        write_with_copies(job_of(layouts.setting, item.candidate.options), folder, layouts.frame.model.name)
         jobs.append(folder)
-    return Outcome(request, found, tuple(jobs))
+    return Outcome(request, layouts, tuple(jobs))
 
 
 def report(outcome: Outcome) -> dict[str, Any]:
     """Return what `--json` prints; docs/formats.md describes it."""
-    found = outcome.found
-    rows = found.rows()
+    layouts = outcome.found
+    rows = layouts.rows()
     return {
-        "model": found.frame.model.name,
-        "ranks": found.frame.ranks,
-        "gpu": found.gpu.name,
-        "memory_capacity_bytes": int(found.gpu.memory_gbytes * 1e9),
-        "system": found.system_name,
-        "batch": found.frame.batch,
-        "batch_from": found.frame.batch_from,
-        "sequence": found.frame.sequence,
-        "fixed": {key: value for key, value in found.frame.given.items() if key not in ("batch", "sequence")},
-        "without_host": found.without_host or None,
+        "model": layouts.frame.model.name,
+        "ranks": layouts.frame.ranks,
+        "gpu": layouts.gpu.name,
+        "memory_capacity_bytes": int(layouts.gpu.memory_gbytes * 1e9),
+        "system": layouts.system_name,
+        "batch": layouts.frame.batch,
+        "batch_from": layouts.frame.batch_from,
+        "sequence": layouts.frame.sequence,
+        "fixed": {
+            key: value for key, value in layouts.frame.given.items() if key not in ("batch", "sequence")
+        },
+        "without_host": layouts.without_host or None,
         "tried": {**{degree.key: degree.words for degree in degrees()}, "offload": OFFLOAD_WORDS},
-        "divide": len(found.items) + found.unfit,
-        "refused": sum(found.refused.values()),
-        "fit": len(found.items),
-        "simulated": len(found.simulated),
+        "divide": len(layouts.items) + layouts.unfit,
+        "refused": sum(layouts.refused.values()),
+        "fit": len(layouts.items),
+        "simulated": len(layouts.simulated),
         "mfu_definition": MFU,
-        "compute_times": found.compute_times,
+        "compute_times": layouts.compute_times,
         "layouts": rows,
-        "why": reasons(found),
+        "why": reasons(layouts),
         "files": [
             str(path)
             for path in (*([outcome.request.output] if outcome.request.output else []), *outcome.jobs)
@@ -159,51 +161,51 @@ def text(outcome: Outcome) -> str:
 
 
 def _lines(outcome: Outcome) -> Iterator[str]:
-    found = outcome.found
-    frame = found.frame
-    yield f"{frame.model.name} on {frame.ranks:,} × {found.gpu.name}, system {found.system_name}"
-    yield f"  batch of {frame.batch:,} × {frame.sequence:,} tokens ({frame.batch_from}); {found.compute_times}"
-    yield from _counted(found)
+    layouts = outcome.found
+    frame = layouts.frame
+    yield f"{frame.model.name} on {frame.ranks:,} × {layouts.gpu.name}, system {layouts.system_name}"
+    yield f"  batch of {frame.batch:,} × {frame.sequence:,} tokens ({frame.batch_from}); {layouts.compute_times}"
+    yield from _counted(layouts)
     yield ""
     yield "fastest"
-    yield from _table(found, found.ranked)
+    yield from _table(layouts, layouts.ranked)
     yield ""
     yield "front of step time against memory: no layout takes less of both"
-    yield from _table(found, found.front)
+    yield from _table(layouts, layouts.front)
     yield ""
-    yield from _account(found)
-    yield from (f"  {line}" for line in reasons(found))
+    yield from _account(layouts)
+    yield from (f"  {line}" for line in reasons(layouts))
     yield ""
     if outcome.jobs:
         for folder in outcome.jobs:
             yield written_line((folder,))
             yield f"  chakra-studio simulate {shlex.quote(str(folder))}{_system_words(outcome)}"
     else:
-        yield f"the job of the best: {generate_command(outcome.request, found.best.candidate)} -o JOB"
+        yield f"the job of the best: {generate_command(outcome.request, layouts.best.candidate)} -o JOB"
     if outcome.request.output is not None:
         yield written_line((outcome.request.output,))
 
 
-def _counted(found: LayoutPlan) -> Iterator[str]:
-    divide = len(found.items) + found.unfit
+def _counted(layouts: LayoutPlan) -> Iterator[str]:
+    divide = len(layouts.items) + layouts.unfit
     yield (
-        f"  {format_counted(divide, 'layout divides', 'layouts divide')}, {len(found.items):,} of them fit in {found.gpu.memory_gbytes:g} GB; "
-        f"{sum(found.refused.values()):,} more do not divide or are not modelled"
+        f"  {format_counted(divide, 'layout divides', 'layouts divide')}, {len(layouts.items):,} of them fit in {layouts.gpu.memory_gbytes:g} GB; "
+        f"{sum(layouts.refused.values()):,} more do not divide or are not modelled"
     )
-    if found.without_host:
+    if layouts.without_host:
         yield "  none fits without host memory, so a part goes there (offload). What would fit without:"
-        yield f"  {found.without_host}"
-    if found.nearest_unfit is not None:
-        near = found.nearest_unfit
+        yield f"  {layouts.without_host}"
+    if layouts.nearest_unfit is not None:
+        near = layouts.nearest_unfit
         yield f"  the nearest that does not fit: {describe(near.candidate)}, {format_si(near.held.total, 'B')}"
-    left = found.left_out
-    words = f"  simulated {len(found.simulated):,} of the {len(found.items):,} layouts that fit"
+    left = layouts.left_out
+    words = f"  simulated {len(layouts.simulated):,} of the {len(layouts.items):,} layouts that fit"
     if left:
         words += (
-            f"; the others take at least {_seconds(found.step_ns(left[0]))} and change none of these tables"
+            f"; the others take at least {_seconds(layouts.step_ns(left[0]))} and change none of these tables"
         )
     yield words
-    failed = [item for item in found.items if item.error]
+    failed = [item for item in layouts.items if item.error]
     if failed:
         yield f"  {format_counted(len(failed), 'layout')} cannot be simulated: {shorten(failed[0].error.splitlines()[0], _WIDE)}"
 
@@ -212,17 +214,17 @@ def _seconds(ns: float) -> str:
     return format_ns(round(ns))
 
 
-def _table(found: LayoutPlan, items: list[Item]) -> Iterator[str]:
+def _table(layouts: LayoutPlan, items: list[Item]) -> Iterator[str]:
     yield f"  {'step':>9} {'tokens/s/GPU':>12} {'MFU':>6} {'memory':>9}  layout"
     for item in items:
         yield (
-            f"  {_seconds(found.step_ns(item)):>9} {found.tokens_per_s(item):>12,.0f} {100 * found.mfu(item):>4.1f} % "
+            f"  {_seconds(layouts.step_ns(item)):>9} {layouts.tokens_per_s(item):>12,.0f} {100 * layouts.mfu(item):>4.1f} % "
             f"{format_bytes(item.held.total):>9}  {describe(item.candidate)}"
         )
 
 
-def _account(found: LayoutPlan) -> Iterator[str]:
-    names, rows = account(found)
+def _account(layouts: LayoutPlan) -> Iterator[str]:
+    names, rows = account(layouts)
     unit, scale = next(
         (unit, scale) for unit, scale in _UNITS if rows[0][1] * scale >= 1 or scale == _UNITS[-1][1]
     )
@@ -231,8 +233,8 @@ def _account(found: LayoutPlan) -> Iterator[str]:
     for item, step, parts in rows:
         cells = zip(("step", *names), (step, *parts), strict=True)
         words = [f"{value * scale:>{max(8, len(name))}.3f}" for name, value in cells]
-        least = found.least_of_kind_ns(item.candidate.kind)
-        more = f" (others of its kind at least {_seconds(least)})" if least < found.step_ns(item) else ""
+        least = layouts.least_of_kind_ns(item.candidate.kind)
+        more = f" (others of its kind at least {_seconds(least)})" if least < layouts.step_ns(item) else ""
         yield f"  {' '.join(words)}  {item.candidate.kind}: {item.candidate.layout.name}{more}"
 
 
@@ -256,17 +258,17 @@ def generate_command(request: Request, candidate: Candidate) -> str:
     name = request.model if isinstance(request.model, str) else request.model.name
     words = ["chakra-studio generate llm", f"--model {shlex.quote(name)}", f"--ranks {request.ranks}"]
     for option in OPTIONS:
-        said = request.given.get(option.key) if option.part == "shape" else candidate.options.get(option.key)
-        if said is None or said == option.default:
+        value = request.given.get(option.key) if option.part == "shape" else candidate.options.get(option.key)
+        if value is None or value == option.default:
             continue
         if option.kind == "switch":
-            if bool(said) is not (candidate.layout.tp > 1):
-                words.append(option.names[0].split("/")[0 if said else 1])
+            if bool(value) is not (candidate.layout.tp > 1):
+                words.append(option.names[0].split("/")[0 if value else 1])
         elif option.kind == "flag":
             words.append(option.names[0])
         else:
-            value = ",".join(map(str, said)) if isinstance(said, tuple) else str(said)
-            words.append(f"{option.names[0]} {shlex.quote(value)}")
+            text = ",".join(map(str, value)) if isinstance(value, tuple) else str(value)
+            words.append(f"{option.names[0]} {shlex.quote(text)}")
     return " ".join(words)
 
 

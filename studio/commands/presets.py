@@ -48,27 +48,27 @@ def run(request: Request) -> Sequence[Preset]:
                 hint="Such as chakra-studio presets hgx-h100 --npus 64.",
             )
         return tuple(PRESETS.values())
-    found = preset(request.name, request.npus)
-    if found.system.family is None and request.npus not in (None, found.system.npus):
+    chosen = preset(request.name, request.npus)
+    if chosen.system.family is None and request.npus not in (None, chosen.system.npus):
         raise ConfigError(
-            f"--npus is {request.npus:,} for the system {request.name}; allowed: {found.system.sizes_words}",
+            f"--npus is {request.npus:,} for the system {request.name}; allowed: {chosen.system.sizes_words}",
             hint="`chakra-studio presets` lists the sizes of each system.",
         )
-    return (found,)
+    return (chosen,)
 
 
 def report(presets: Sequence[Preset]) -> list[dict[str, Any]]:
     """Return the presets as plain data."""
-    return [_about(one) for one in presets]
+    return [_about(item) for item in presets]
 
 
-def _about(one: Preset) -> dict[str, Any]:
-    system, parts = one.system, one.under("full")
+def _about(item: Preset) -> dict[str, Any]:
+    system, parts = item.system, item.under("full")
     return {
-        "name": one.name,
-        "title": one.title,
-        "source": one.source,
-        "npus": one.npus,
+        "name": item.name,
+        "title": item.title,
+        "source": item.source,
+        "npus": item.npus,
         "sizes": system.sizes_words,
         "node": None if system.family is None else system.family.node,
         "nics": None if system.family is None else system.family.nics or None,
@@ -77,40 +77,40 @@ def _about(one: Preset) -> dict[str, Any]:
         "congestion": parts.congestion,
         "gpu": None if system.gpu is None else asdict(system.gpu),
         "costs": system.costs,
-        "astra_sim": _under_astra_sim(one),
+        "astra_sim": _under_astra_sim(item),
         "sources": dict(system.sources),
-        "measured_error": one.measured_error,
+        "measured_error": item.measured_error,
         "calibration": dict(system.calibration),
     }
 
 
-def _under_astra_sim(one: Preset) -> dict[str, Any]:
-    parts = one.under("astra-sim")
+def _under_astra_sim(item: Preset) -> dict[str, Any]:
+    parts = item.under("astra-sim")
     return {"network": parts.network, "system": parts.system, "congestion": parts.congestion}
 
 
 def text(presets: Sequence[Preset]) -> str:
     """Format the presets for a terminal."""
-    return "\n\n".join("\n".join(_lines(one)) for one in presets)
+    return "\n\n".join("\n".join(_lines(item)) for item in presets)
 
 
-def _lines(one: Preset) -> Iterator[str]:
-    yield f"{one.name:{_INDENT}}{one.title}"
-    yield _line("sizes", one.system.sizes_words)
-    yield _line("rates", _rates(one))
-    if one.system.gpu is not None:
-        yield _line("NPU", _gpu(one))
-    yield _line("source", one.source)
-    yield _line("error", one.measured_error)
+def _lines(item: Preset) -> Iterator[str]:
+    yield f"{item.name:{_INDENT}}{item.title}"
+    yield _line("sizes", item.system.sizes_words)
+    yield _line("rates", _rates(item))
+    if item.system.gpu is not None:
+        yield _line("NPU", _gpu(item))
+    yield _line("source", item.source)
+    yield _line("error", item.measured_error)
 
 
 def text_of_one(presets: Sequence[Preset]) -> str:
     """Format all about one preset for a terminal."""
-    [one] = presets
-    lines = [*_lines(one), "", "  measured error", *_errors(one), "", "  where each number is from"]
-    lines += [f"    {key}: {source}" for key, source in one.system.sources.items()]
-    if one.system.costs:
-        lines += ["", "  costs of collectives", *_tree(one.system.costs, 4)]
+    [item] = presets
+    lines = [*_lines(item), "", "  measured error", *_errors(item), "", "  where each number is from"]
+    lines += [f"    {key}: {source}" for key, source in item.system.sources.items()]
+    if item.system.costs:
+        lines += ["", "  costs of collectives", *_tree(item.system.costs, 4)]
     return "\n".join(printable(line) for line in lines)
 
 
@@ -118,9 +118,9 @@ def _line(what: str, words: str) -> str:
     return f"{'':{_INDENT}}{what:7}{words}"
 
 
-def _rates(one: Preset) -> str:
+def _rates(item: Preset) -> str:
     """Return the rates of each dimension that the system can have, as its file has them."""
-    network = one.system.network
+    network = item.system.network
     columns = (network["topology"], network["bandwidth"], network["latency"])
     unit = network.get("bandwidth-unit", "GiB/s")
     return " × ".join(
@@ -129,17 +129,17 @@ def _rates(one: Preset) -> str:
     )
 
 
-def _gpu(one: Preset) -> str:
-    gpu = one.system.gpu
+def _gpu(item: Preset) -> str:
+    gpu = item.system.gpu
     assert gpu is not None
     rates = ", ".join(f"{rate:g} {name}" for name, rate in gpu.tera_flops.items())
     return f"{gpu.name}: {rates} TFLOP/s dense, {gpu.memory_gbytes:g} GB of memory at {gpu.memory_bytes_per_ns:g} GB/s"
 
 
-def _errors(one: Preset) -> Iterator[str]:
-    classes = classes_of(one.system)
+def _errors(item: Preset) -> Iterator[str]:
+    classes = classes_of(item.system)
     if not classes:
-        yield f"    {one.measured_error}"
+        yield f"    {item.measured_error}"
     for name, error in classes.items():
         yield f"    {name}: {_figures(error)}"
 
@@ -149,15 +149,15 @@ def _figures(error: object) -> str:
     if not isinstance(error, Mapping):
         return "?"
     named = (("gmf", "GMF"), ("gm_error", "gm|e|"), ("gmf-nine-of-ten", "GMF of nine tables in ten at most"))
-    found = [f"{words} {percent_words(error[key])}" for key, words in named if key in error]
+    figures = [f"{words} {percent_words(error[key])}" for key, words in named if key in error]
     tables, sizes, ranks = (error.get(key) for key in ("tables", "sizes", "ranks"))
-    found += [f"{tables} {'table' if tables == 1 else 'tables'}"] if tables is not None else []
+    figures += [f"{tables} {'table' if tables == 1 else 'tables'}"] if tables is not None else []
     if isinstance(sizes, list | tuple) and isinstance(ranks, list | tuple):
-        found += [
+        figures += [
             f"{format_bytes(sizes[0])} to {format_bytes(sizes[-1])}",
             f"{ranks[0]:,} to {ranks[-1]:,} ranks",
         ]
-    return ", ".join(found)
+    return ", ".join(figures)
 
 
 def _tree(table: Mapping[str, Any], indent: int) -> Iterator[str]:

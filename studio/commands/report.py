@@ -54,8 +54,8 @@ def run(request: Request, *, progress: Progress | None = None) -> Reported:
         ConfigError: Nothing is called so, or the file cannot be written.
         StudioError: What is named cannot be read, or holds no times.
     """
-    found = find_runs(request.sides, request.workspace, ranks=request.ranks, progress=progress, least=1)
-    sides = [with_stored_check(side, request.workspace) for side in found]
+    runs = find_runs(request.sides, request.workspace, ranks=request.ranks, progress=progress, least=1)
+    sides = [with_stored_check(side, request.workspace) for side in runs]
     if progress:
         # Imported late: drawing figures is slow to import.
         progress("drawing", 0, len(sides) + 1)

@@ -118,29 +118,29 @@ def run(request: Request, *, progress: Progress | None = None) -> dict[str, Any]
         outcomes.append(serve_requests(server, requests, load))
     if progress:
         progress("Serving", 1, 1)
-    told = {"requests": request.path.name, **describe_serving(server, outcomes, len(read) - len(requests))}
+    figures = {"requests": request.path.name, **describe_serving(server, outcomes, len(read) - len(requests))}
     if request.out is not None:
         # Imported late: drawing figures is slow to import.
         from studio.reporting.serving import serving_html
 
         with appearing(request.out, "--out") as stream:
-            stream.write(serving_html(told, f"Chakra Studio {__version__}"))
-    return told
+            stream.write(serving_html(figures, f"Chakra Studio {__version__}"))
+    return figures
 
 
-def report(told: Mapping[str, Any]) -> Mapping[str, Any]:
+def report(figures: Mapping[str, Any]) -> Mapping[str, Any]:
     """Return what `--json` prints."""
-    return told
+    return figures
 
 
-def text(told: Mapping[str, Any]) -> str:
+def text(figures: Mapping[str, Any]) -> str:
     """Format the result for a terminal."""
-    policy = told["policy"]
-    ranks = told["world_size"] // told["replicas"]
+    policy = figures["policy"]
+    ranks = figures["world_size"] // figures["replicas"]
     held = format_bytes(policy["kv_cache_bytes_of_a_rank"])
     cache = f"{policy['kv_cache_tokens']:,} tokens, {held} on {'its rank' if ranks == 1 else f'each of its {ranks} ranks'}"
     lines = [
-        f"{told['model']} on {told['world_size']} × {told['gpu']}, {told['layout']}, {told['dtype']}, KV cache in {told['kv_dtype']}",
+        f"{figures['model']} on {figures['world_size']} × {figures['gpu']}, {figures['layout']}, {figures['dtype']}, KV cache in {figures['kv_dtype']}",
         f"a step: up to {policy['token_budget']:,} tokens of {format_counted(policy['max_sequences'], 'sequence')}; KV cache of a replica: {cache}",
     ]
     if policy["pipeline_batches"] > 1:
@@ -156,17 +156,17 @@ def text(told: Mapping[str, Any]) -> str:
         lines.append(
             f"up to {policy['draft']} tokens a sequence are drafted, {by}; each is accepted with {policy['acceptance']:g}"
         )
-    if told["left_out"]:
-        verb = "is" if told["left_out"] == 1 else "are"
+    if figures["left_out"]:
+        verb = "is" if figures["left_out"] == 1 else "are"
         lines.append(
-            f"{format_counted(told['left_out'], 'request')} {verb} left out: longer than the context or the KV cache"
+            f"{format_counted(figures['left_out'], 'request')} {verb} left out: longer than the context or the KV cache"
         )
-    for load in told["loads"]:
+    for load in figures["loads"]:
         lines += ["", *_load_lines(load, policy["kv_cache_blocks"])]
-    error = f"{100 * told['step_time_error']:.1f} %"
+    error = f"{100 * figures['step_time_error']:.1f} %"
     lines += [
         "",
-        f"{format_counted(told['step_simulations'], 'step')} simulated; times of others differ by at most {error} where checked",
+        f"{format_counted(figures['step_simulations'], 'step')} simulated; times of others differ by at most {error} where checked",
     ]
     return "\n".join(printable(line) for line in lines)
 

@@ -84,10 +84,10 @@ def _run_lines(runs: Sequence[RunInfo]) -> Iterator[str]:
         figures = (run.makespan_ns, run.summary.exposed_ns)
         cells = "".join(f"{'–' if figure is None else format_ns(figure):>12}" for figure in figures)
         size = format_bytes(run.stored_bytes)
-        made = time.strftime("%Y-%m-%d %H:%M", time.localtime(run.created))
+        created = time.strftime("%Y-%m-%d %H:%M", time.localtime(run.created))
         yield (
             f"{run.id:24}{cells}{run.npus:>9,}  {system:{wide}}  {run.model:20}"
-            f"{made:18}{size:>10}  {printable(run.name)}{_mark(run)}"
+            f"{created:18}{size:>10}  {printable(run.name)}{_mark(run)}"
         )
 
 

@@ -109,9 +109,9 @@ def run(request: Request, *, progress: Progress | None = None) -> Scaled:
     wanted = Growth(
         request.dp, request.ranks, request.pp, request.ep, request.tp, request.strong, request.layers
     )
-    made, after, rules = scale_job(known, before, wanted)
-    written = write_with_copies(made, request.target, name, progress=progress)
-    return Scaled(name, known, made, before, after, applying(rules, known, before), tuple(written))
+    scaled, after, rules = scale_job(known, before, wanted)
+    written = write_with_copies(scaled, request.target, name, progress=progress)
+    return Scaled(name, known, scaled, before, after, applying(rules, known, before), tuple(written))
 
 
 def report(done: Scaled) -> dict[str, Any]:

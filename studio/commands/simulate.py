@@ -151,14 +151,16 @@ def _outcome(request: Request, progress: Progress | None, notice: Notice | None)
         spent_s = time.monotonic() - begun
         doubts = doubts_of(result, parts)
         rest = (finding for finding in findings if finding.code not in FORESEEN)
-        told = (
+        all_findings = (
             *chosen,
             *rest,
             *(doubt.finding for doubt in doubts),
             *_other_gpu(request, result),
             *_idle(request, result),
         )
-        return Outcome(", ".join(request.workload), result, told, spent_s, every_rank, job, doubts=doubts)
+        return Outcome(
+            ", ".join(request.workload), result, all_findings, spent_s, every_rank, job, doubts=doubts
+        )
 
     outcome = simulated(read_config)
     if prepared is not None and request.engine is not None:
@@ -207,24 +209,26 @@ def _prepare_for_astra(
     store = open_workspace(request.workspace)
     known = store.info(job)
     mark = f"for-astra-sim {trace_digest(prepared.trace)}"
-    found = store.find(mark)
+    stored = store.find(mark)
     words = f"{known.name}, as ASTRA-sim takes it"
-    made = found.id if found else store.save(prepared.trace, words, source=known.source, fingerprint=mark)
-    return prepared, made
+    stored_id = (
+        stored.id if stored else store.save(prepared.trace, words, source=known.source, fingerprint=mark)
+    )
+    return prepared, stored_id
 
 
 def _kept_engine(request: Request, outcome: Outcome, parts: Parts) -> EngineRun:
     """Keep what an engine found as a run of its own, beside ours; where its log is not whole there is none."""
     from studio.store.runs import Run
 
-    found = outcome.engine
-    if found is None or found.result is None or outcome.job is None:
+    engine_run = outcome.engine
+    if engine_run is None or engine_run.result is None or outcome.job is None:
         raise AssertionError("there is no run of an engine to keep")
-    name = f"{request.out} by {Path(found.program).name}"
+    name = f"{request.out} by {Path(engine_run.program).name}"
     run_id = open_workspace(request.workspace).save_run(
-        outcome.job, Run(name, found.result, parts, found.spent_s, ())
+        outcome.job, Run(name, engine_run.result, parts, engine_run.spent_s, ())
     )
-    return replace(found, run=run_id)
+    return replace(engine_run, run=run_id)
 
 
 def _other_gpu(request: Request, result: SimResult) -> Iterator[Finding]:
@@ -245,9 +249,11 @@ def _other_gpu(request: Request, result: SimResult) -> Iterator[Finding]:
 
 def _idle(request: Request, result: SimResult) -> Iterator[Finding]:
     """Warn of settings on the command line that change nothing."""
-    found = idle_settings([setting.partition("=")[0].strip() for setting in request.settings], result.config)
-    if found is not None:
-        yield found
+    finding = idle_settings(
+        [setting.partition("=")[0].strip() for setting in request.settings], result.config
+    )
+    if finding is not None:
+        yield finding
 
 
 def _refuse(findings: Sequence[Finding], size_hint: str, trace: Trace) -> None:

@@ -124,11 +124,11 @@ def report(outcome: Outcome) -> dict[str, Any]:
     """Return what `--json` prints."""
     answer = outcome.answer
     names = answer.table.column_names
-    told: dict[str, Any] = {"columns": names, "row_count": answer.table.num_rows, "more": answer.more}
-    told |= {"spent_s": answer.spent_s, "notes": list(answer.notes)}
+    answered: dict[str, Any] = {"columns": names, "row_count": answer.table.num_rows, "more": answer.more}
+    answered |= {"spent_s": answer.spent_s, "notes": list(answer.notes)}
     if outcome.out:
-        return {**told, "file": str(outcome.out)}
-    return {**told, "rows": [dict(zip(names, row, strict=True)) for row in plain_rows(answer.table)]}
+        return {**answered, "file": str(outcome.out)}
+    return {**answered, "rows": [dict(zip(names, row, strict=True)) for row in plain_rows(answer.table)]}
 
 
 def text(outcome: Outcome) -> str:
@@ -282,12 +282,12 @@ def command(
         return
     if folder is not None:
         progress = progress_line()
-        made = write_tables(
+        exported = write_tables(
             words, folder, chosen, given["workspace"], given["ranks"], progress, size, limit_memory
         )
         if as_json or not quiet:
-            show(made, as_json, parquet_folder.report, parquet_folder.text)
-        end_with_losses(ctx, made.given, allow_damaged, warned=False)
+            show(exported, as_json, parquet_folder.report, parquet_folder.text)
+        end_with_losses(ctx, exported.given, allow_damaged, warned=False)
         return
     if chosen:
         raise click.UsageError("--table belongs to --export.")

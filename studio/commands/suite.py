@@ -118,15 +118,15 @@ def _lines(outcome: Outcome) -> Iterator[str]:
     named = [(f"{row[0]:{wide[0]}}  {row[1]:{wide[1]}}", *row[2:]) for row in rows]
     yield from (f"  {line}".rstrip() for line in align_columns(named, (24, 11, 9, 10, 12)))
     for case in results.cases:
-        one = case.result
-        if one.finish_ns is None:
-            yield f"  failed: {one.job} on {one.system}: {shorten(one.error.splitlines()[0], 2 * _WIDE)}"
+        result = case.result
+        if result.finish_ns is None:
+            yield f"  failed: {result.job} on {result.system}: {shorten(result.error.splitlines()[0], 2 * _WIDE)}"
         for words in case.exceeded:
-            yield f"  limit: {one.job} on {one.system}: {words}"
-        if one.impossible:
-            yield f"  IMPOSSIBLE: {one.job} on {one.system}: {one.impossible}"
-        if one.other_gpu:
-            yield f"  doubtful: {one.job} on {one.system}: {one.other_gpu}"
+            yield f"  limit: {result.job} on {result.system}: {words}"
+        if result.impossible:
+            yield f"  IMPOSSIBLE: {result.job} on {result.system}: {result.impossible}"
+        if result.other_gpu:
+            yield f"  doubtful: {result.job} on {result.system}: {result.other_gpu}"
     if any(case.result.other_gpu for case in results.cases):
         yield '  Give these systems gpu = "NAME" to have recorded durations recomputed; a generated job is generated anew for each GPU.'
     yield ""
@@ -147,15 +147,15 @@ def _mark(score: Score) -> str:
 
 
 def _cells(case: Case) -> tuple[str, ...]:
-    one = case.result
-    if one.finish_ns is None:
-        return cut_middle(one.job, _NAME), cut_middle(one.system, _NAME), "failed", "–", "–", "–"
+    result = case.result
+    if result.finish_ns is None:
+        return cut_middle(result.job, _NAME), cut_middle(result.system, _NAME), "failed", "–", "–", "–"
     return (
-        cut_middle(one.job, _NAME),
-        cut_middle(one.system, _NAME),
-        format_ns(one.finish_ns),
+        cut_middle(result.job, _NAME),
+        cut_middle(result.system, _NAME),
+        format_ns(result.finish_ns),
         "–" if case.speed is None else f"{case.speed:.3f}",
-        "–" if one.exposed is None else f"{100 * one.exposed:.1f} %",
+        "–" if result.exposed is None else f"{100 * result.exposed:.1f} %",
         "not kept" if case.exceeded else "",
     )
 

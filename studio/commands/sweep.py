@@ -217,7 +217,7 @@ def _read_job(
             read[count] = read_job(sized, progress)
         except StudioError as error:
             read[count] = error.message
-    jobs = [found for found in read.values() if isinstance(found, Trace)]
+    jobs = [job for job in read.values() if isinstance(job, Trace)]
     if not jobs:
         raise ConfigError(
             f"the job can be read for none of the numbers of NPUs: {next(iter(read.values()))}",
@@ -241,7 +241,7 @@ def report(outcome: Outcome) -> dict[str, Any]:
         "models": models(rows),
         "best": [_point(swept, row) for row in best(rows, _BEST)],
         "pareto": [_point(swept, row) for row in pareto(rows)],
-        "importance": [asdict(one) for one in importance(space, rows)],
+        "importance": [asdict(share) for share in importance(space, rows)],
         "importance_method": IMPORTANCE,
         "target": None
         if swept.sweep.plan.target is None
@@ -331,8 +331,8 @@ def _importance_lines(outcome: Outcome) -> Iterator[str]:
         if little := describe_little(rows):
             yield f"  {little}"
         yield "  variance of the finish that a key explains by itself"
-        for one in shares:
-            yield f"    {100 * one.share:5.1f} %  {one.key}, least at {one.best}"
+        for share in shares:
+            yield f"    {100 * share.share:5.1f} %  {share.key}, least at {share.best}"
 
 
 def refuse_nothing(outcome: Outcome) -> None:

@@ -257,12 +257,12 @@ def command(
     warn_notes(done.notes)
     show(done, as_json, report, text)
     if max_error is not None and done.judged:
-        found = worst(done.judged)
-        if 100 * found.gate_gmf > max_error:
-            name = printable(found.table.table_id)
-            of_fitted = " without its residual curve" if found.relation == "fitted" else ""
+        judgement = worst(done.judged)
+        if 100 * judgement.gate_gmf > max_error:
+            name = printable(judgement.table.table_id)
+            of_fitted = " without its residual curve" if judgement.relation == "fitted" else ""
             click.echo(
-                f"GMF of {name}{of_fitted} is {percent(found.gate_gmf)}, above --max-error {max_error:g} %.",
+                f"GMF of {name}{of_fitted} is {percent(judgement.gate_gmf)}, above --max-error {max_error:g} %.",
                 err=True,
             )
             ctx.exit(1)

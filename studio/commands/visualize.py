@@ -135,12 +135,12 @@ def run(request: Request, *, progress: Progress | None = None) -> Visualized:
             f"{request.target}: {problem}",
             hint="pip install 'chakra-studio[pictures]', or name a file ending in .svg or .html.",
         )
-    found = _find(request, progress)
-    name, trace, spans = found.name, found.trace, found.spans
+    job = _find(request, progress)
+    name, trace, spans = job.name, job.trace, job.spans
     rank = _rank(trace, request.rank)
     graph = trace.graph_of(rank)
     around = find_node(graph, request.around) if request.around else NONE
-    path = _path_here(found, rank) if request.critical else None
+    path = _path_here(job, rank) if request.critical else None
     asked = Asked(around, request.depth, request.fold, request.critical, path)
     title = f"{name} · rank {rank.number}"
     if around != NONE:
@@ -182,10 +182,10 @@ def _kind(request: Request) -> str:
         return request.kind
     form: Form | None = form_of(request.target, "visualize")
     if form is None:
-        found = "this is a folder" if request.target.is_dir() else "the name has no suffix"
+        problem = "this is a folder" if request.target.is_dir() else "the name has no suffix"
         allowed = ", ".join(f".{kind}" for kind in _KINDS)
         raise TraceError(
-            f"{request.target}: {found}; allowed: a file ending in {allowed}.", hint=f"{request.target}.svg"
+            f"{request.target}: {problem}; allowed: a file ending in {allowed}.", hint=f"{request.target}.svg"
         )
     return form.suffixes[0].removeprefix(".")
 
@@ -200,15 +200,15 @@ class _Found:
     side: Side | None = None
 
 
-def _path_here(found: _Found, rank: Rank) -> PathHere | None:
+def _path_here(job: _Found, rank: Rank) -> PathHere | None:
     """Return what is on a rank of the critical path through all ranks; None for jobs of one rank or without times."""
-    if len(found.trace.ranks) < 2:
+    if len(job.trace.ranks) < 2:
         return None
-    side = found.side
+    side = job.side
     if side is None:
-        if not any((graph.start_ns >= 0).any() for graph in found.trace.graphs):
+        if not any((graph.start_ns >= 0).any() for graph in job.trace.graphs):
             return None
-        side = recording(found.trace, found.name).side
+        side = recording(job.trace, job.name).side
     path = critical_path(side.trace, side.times, side.ledger())
     place = next(index for index, each in enumerate(side.trace.ranks) if each.number == rank.number)
     part = rank_path(path, place)
@@ -291,9 +291,9 @@ def _drawing(kind: str, drawn: RankGraph, trace: Trace, rank: Rank, caption: Cap
     text = svg(drawn.elements, dark=dark, caption=caption)
     if kind == "svg":
         return text.encode()
-    found = re.search(r'width="([0-9.]+)" height="([0-9.]+)"', text)
-    assert found is not None
-    size = float(found[1]), float(found[2])
+    dimensions = re.search(r'width="([0-9.]+)" height="([0-9.]+)"', text)
+    assert dimensions is not None
+    size = float(dimensions[1]), float(dimensions[2])
     return (svg_pictures.pdf if kind == "pdf" else svg_pictures.png)(text, size)
 
 

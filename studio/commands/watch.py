@@ -168,8 +168,8 @@ def _measure_job(session: Session, event: Arrived) -> Iterator[Line | Refused]:
         if run is not None:
             session.measures(event.job, run)
     except (StudioError, MemoryError) as error:
-        told = error.message if isinstance(error, StudioError) else "not enough memory to measure it."
-        yield Refused(info.name, f"{info.name}: {told}", is_lost=False)
+        reason = error.message if isinstance(error, StudioError) else "not enough memory to measure it."
+        yield Refused(info.name, f"{info.name}: {reason}", is_lost=False)
     point = point_of(session, info)
     yield Line(point, point_before(session, point), event.version)
 

@@ -52,14 +52,14 @@ def _refuse_disagreement(trace: Trace, matching: GroupMatching) -> None:
     disputed = disagreement(replace(matching, sequences=tuple(map(_comparable, matching.sequences))))
     if disputed is None:
         return
-    one, other = (matching.find_sequence(rank) for rank in (disputed.rank, disputed.other_rank))
-    if _content(one) == _content(other):
+    first, second = (matching.find_sequence(rank) for rank in (disputed.rank, disputed.other_rank))
+    if _content(first) == _content(second):
         return
     issue = f"its members issue {min(counts):,} to {max(counts):,}; " if len(counts) > 1 else ""
     at = disputed.position
     raise TraceError(
-        f"{label}: {issue}{_who(trace, disputed.rank)} has {_what(one, at)} as collective {at} of the group, where "
-        f"{_who(trace, disputed.other_rank)} has {_what(other, at)}.",
+        f"{label}: {issue}{_who(trace, disputed.rank)} has {_what(first, at)} as collective {at} of the group, where "
+        f"{_who(trace, disputed.other_rank)} has {_what(second, at)}.",
         hint=_HINT,
     )
 

@@ -68,7 +68,7 @@ def waited(known: Known) -> dict[int, Waited]:
     for number, groups in own.items():
         for name in groups:
             by_group[name].append(number)
-    found: dict[int, list[tuple[Int64, Int64]]] = defaultdict(list)
+    parts_of: dict[int, list[tuple[Int64, Int64]]] = defaultdict(list)
     for name, numbers in by_group.items():
         listed = known.groups.get(name)
         if listed and set(listed.ranks) <= own.keys():
@@ -79,15 +79,15 @@ def waited(known: Known) -> dict[int, Waited]:
         # Who came last of those known waited least: for ranks that are not known.
         least = np.min([ns for _, ns in each], axis=0)
         for number, (rows, _) in zip(numbers, each, strict=True):
-            found[number].append((rows, least))
-    made = {}
-    for number, parts in found.items():
+            parts_of[number].append((rows, least))
+    waits = {}
+    for number, parts in parts_of.items():
         rows, ns = (np.concatenate(column) for column in zip(*parts, strict=True))
         order = np.argsort(rows)
         order = order[ns[order] > 0]
         if len(order):
-            made[number] = Waited(rows[order], ns[order])
-    return made
+            waits[number] = Waited(rows[order], ns[order])
+    return waits
 
 
 def _of_rank(known: Known, rank: Rank) -> dict[str, tuple[Int64, Int64]]:
@@ -103,12 +103,12 @@ def _of_rank(known: Known, rank: Rank) -> dict[str, tuple[Int64, Int64]]:
     waits = np.zeros(len(rows), np.int64)
     kinds = np.column_stack((slots, dense_column(graph, "comm_type", NONE)[rows], graph.name[rows]))
     _, kind = np.unique(kinds, axis=0, return_inverse=True)
-    for one in range(int(kind.max()) + 1):
-        mine = np.flatnonzero(kind.reshape(-1) == one)
-        if len(mine) >= _LEAST:
-            times = graph.duration_ns[rows[mine]]
-            usual = _usual_ns(sizes[mine], times)
-            waits[mine] = np.where(times > usual * (1 + _NOISE), times - usual, 0)
+    for number in range(int(kind.max()) + 1):
+        chosen = np.flatnonzero(kind.reshape(-1) == number)
+        if len(chosen) >= _LEAST:
+            times = graph.duration_ns[rows[chosen]]
+            usual = _usual_ns(sizes[chosen], times)
+            waits[chosen] = np.where(times > usual * (1 + _NOISE), times - usual, 0)
     return {
         str(rank.slots[slot]) if slot != NONE else "": (rows[slots == slot], waits[slots == slot])
         for slot in dict.fromkeys(slots.tolist())
@@ -137,8 +137,8 @@ def words(waits: Mapping[int, Waited]) -> str:
         'rank 0 may have waited 2.00 ms inside 2 collectives'
     """
     each = [
-        f"rank {number} may have waited {format_ns(int(one.ns.sum()))} inside {format_counted(len(one.rows), 'collective')}"
-        for number, one in sorted(waits.items())
+        f"rank {number} may have waited {format_ns(int(wait.ns.sum()))} inside {format_counted(len(wait.rows), 'collective')}"
+        for number, wait in sorted(waits.items())
     ]
     return "; ".join(each[:_NAMED]) + (f"; and {len(each) - _NAMED:,} more" if len(each) > _NAMED else "")
 
@@ -213,7 +213,7 @@ def _repeat_dependencies(before: Dependencies, rows: Int64, of: Dependencies | N
     """Return dependencies with more nodes at their end, which wait for what some rows wait for."""
     of = of or before
     each = [of.of(row)[of.of(row) >= 0] for row in rows.tolist()]
-    offsets = before.offsets[-1] + np.cumsum([len(one) for one in each])
+    offsets = before.offsets[-1] + np.cumsum([len(parents) for parents in each])
     return Dependencies(
         np.concatenate((before.offsets, offsets.astype(before.offsets.dtype))),
         np.concatenate((before.rows, *each)).astype(np.int32),

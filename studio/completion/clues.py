@@ -104,10 +104,10 @@ class Known:
 
     def unlisted_by_rank(self) -> dict[int, list[GroupUse]]:
         """Return `unlisted` of each rank that has any."""
-        found: dict[int, list[GroupUse]] = {}
+        by_rank: dict[int, list[GroupUse]] = {}
         for use in self.unlisted:
-            found.setdefault(use.rank, []).append(use)
-        return found
+            by_rank.setdefault(use.rank, []).append(use)
+        return by_rank
 
 
 def known_facts(trace: Trace, given: Layout | None = None) -> Known:
@@ -128,7 +128,7 @@ def known_facts(trace: Trace, given: Layout | None = None) -> Known:
     graphs = [_Slots(graph) for graph in shared.graphs]
     uses = tuple(use for rank in shared.ranks for use in graphs[rank.graph].uses(rank, groups))
     steps = tuple(sorted({step for rank in shared.ranks for step in graphs[rank.graph].steps(rank)}))
-    exchanges = tuple(one for rank in shared.ranks for one in graphs[rank.graph].exchanges(rank))
+    exchanges = tuple(exchange for rank in shared.ranks for exchange in graphs[rank.graph].exchanges(rank))
     trains = any(_BACKWARD.search(text) for graph in shared.graphs for text in graph.strings)
     clues = (
         *_group_clues(uses, world, trains=trains),
@@ -181,11 +181,11 @@ class _Slots:
 
     def uses(self, rank: Rank, groups: Mapping[str, CommGroup]) -> Iterator[GroupUse]:
         """Yield how a rank of the graph uses groups of more than one member."""
-        found: dict[str, list[int]] = {}
+        slots_of: dict[str, list[int]] = {}
         for slot, _ in self._groups:
-            found.setdefault(str(rank.slots[slot]), []).append(slot)
+            slots_of.setdefault(str(rank.slots[slot]), []).append(slot)
         described = _descriptions(rank)
-        for name, slots in found.items():
+        for name, slots in slots_of.items():
             listed = groups.get(name)
             if (listed is None and name in WORLD_NAMES) or (listed is not None and len(listed.ranks) < 2):
                 continue
@@ -224,11 +224,11 @@ def _messages(
     group, size = group_slots(graph), dense_column(graph, "comm_size", 0)
     for slot, key, rows in slots:
         sent, received = graph.type[rows] == NodeType.COMM_SEND, graph.type[rows] == NodeType.COMM_RECV
-        for is_sent, there in ((True, rows[sent]), (False, rows[received])):
+        for is_sent, side_rows in ((True, rows[sent]), (False, rows[received])):
             if key == ("comm_dst" if is_sent else "comm_src"):
-                for number in dict.fromkeys(group[there].tolist()):
-                    mine = there[group[there] == number]
-                    yield slot, is_sent, number, len(mine), int(size[mine].sum())
+                for number in dict.fromkeys(group[side_rows].tolist()):
+                    group_rows = side_rows[group[side_rows] == number]
+                    yield slot, is_sent, number, len(group_rows), int(size[group_rows].sum())
 
 
 def _descriptions(rank: Rank) -> Mapping[str, str]:
@@ -259,9 +259,9 @@ def _by_text(name: str, description: str) -> tuple[str, float, str] | None:
 
 def _by_content(graph: Graph, rows: Int64, kinds: Mapping[int, int]) -> tuple[str, float, str]:
     """Return the dimension that a group seems to belong to by what its collectives carry, how sure that is, and why."""
-    told = Counter(kinds.get(row, -1) for row in rows.tolist())
-    words = ", ".join(f"{count:,} {_kind_words(kind)}" for kind, count in told.most_common(3))
-    if told[int(CollectiveType.ALL_TO_ALL)] * 2 > len(rows):
+    kind_counts = Counter(kinds.get(row, -1) for row in rows.tolist())
+    words = ", ".join(f"{count:,} {_kind_words(kind)}" for kind, count in kind_counts.most_common(3))
+    if kind_counts[int(CollectiveType.ALL_TO_ALL)] * 2 > len(rows):
         return "ep", 3.0, words
     named = [graph.strings[code] for code in graph.name[rows].tolist()]
     weights = sum(bool(_WEIGHTS.search(text)) for text in named)
@@ -308,13 +308,13 @@ def _read_dimensions(
     described: dict[str, str] = {}
     for rank in trace.ranks:
         described.update(_descriptions(rank))
-    found = {}
-    for name in dict.fromkeys(one.group for one in exchanges):
+    dimensions = {}
+    for name in dict.fromkeys(exchange.group for exchange in exchanges):
         members = groups[name].ranks if name in groups else ()
         text = _by_text(name, described.get(name, "")) if len(members) > 1 else None
         if text is not None and (spans := spans_of(members)) is not None:
-            found[name] = Told(text[0], text[2], f"group {name} of ranks {_listed(members)}", spans)
-    return found
+            dimensions[name] = Told(text[0], text[2], f"group {name} of ranks {_listed(members)}", spans)
+    return dimensions
 
 
 def _listed(members: tuple[int, ...]) -> str:
@@ -333,7 +333,7 @@ def axes_of_unlisted(known: Known, names: list[str], given: Mapping[str, str]) -
     Raises:
         ConfigError: There are more such groups than dimensions, or a given dimension has one rank only.
     """
-    found: dict[str, str] = {}
+    axis_of: dict[str, str] = {}
     alone = next((name for name, axis in given.items() if axis not in names), None)
     if alone is not None:
         raise ConfigError(
@@ -344,7 +344,7 @@ def axes_of_unlisted(known: Known, names: list[str], given: Mapping[str, str]) -
         free = [name for name in names if name not in {given[use.name] for use in own if use.name in given}]
         for use in own:
             if use.name in given:
-                found[use.name] = given[use.name]
+                axis_of[use.name] = given[use.name]
                 continue
             if not free:
                 raise ConfigError(
@@ -354,8 +354,8 @@ def axes_of_unlisted(known: Known, names: list[str], given: Mapping[str, str]) -
                 )
             chosen = use.likely if use.likely in free else free[0]
             free.remove(chosen)
-            found[use.name] = chosen
-    return found
+            axis_of[use.name] = chosen
+    return axis_of
 
 
 def dimension_words(name: str) -> str:

@@ -327,7 +327,7 @@ def complete_on(
     sources, trace = _with_graphs(trace, stages)
     graphs = _Graphs(list(trace.graphs))
     keys = slot_keys(trace)
-    measured, told, spread = _measure_spread(known, mesh, sources, spread)
+    measured, spread_findings, spread = _measure_spread(known, mesh, sources, spread)
     waits = waited(known) if spread.as_late and mesh.world > len(recorded) else {}
     ranks = []
     for number in range(mesh.world):
@@ -337,14 +337,14 @@ def complete_on(
         graph = graphs.rooted(source, number, groups) if copied else source.graph
         if copied and stages[stage].of == stage and source.number in waits:
             graph = graphs.late(graph, source.number, waits[source.number])
-        made = replace(
+        rank = replace(
             source,
             number=number,
             graph=graph,
             slots=_slots(keys[source.graph], source, number, mesh, groups),
             metadata=_metadata(source, number, mesh.world, stages[stage].words if copied else ""),
         )
-        ranks.append(made)
+        ranks.append(rank)
     used = list(dict.fromkeys(rank.graph for rank in ranks))
     place = {graph: index for index, graph in enumerate(used)}
     done = replace(
@@ -352,7 +352,7 @@ def complete_on(
         graphs=tuple(graphs.graphs[graph] for graph in used),
         ranks=tuple(replace(rank, graph=place[rank.graph]) for rank in ranks),
         groups=groups.all(),
-        findings=(*trace.findings, *_findings(trace, mesh, stages), *told, *_waiting(waits)),
+        findings=(*trace.findings, *_findings(trace, mesh, stages), *spread_findings, *_waiting(waits)),
     )
     refuse_unmatched(done)
     return spread_durations(done, spread, frozenset(recorded), measured)
@@ -392,8 +392,8 @@ def _measure_spread(
             words.append(
                 f"spread of nodes measured between known ranks: a standard deviation of {spread.jitter:.3f} of the logarithm"
             )
-    told = [Finding("info", "spread-measured", f"{text[0].upper()}{text[1:]}.") for text in words]
-    return measured, told, spread
+    findings = [Finding("info", "spread-measured", f"{text[0].upper()}{text[1:]}.") for text in words]
+    return measured, findings, spread
 
 
 def _slots(
@@ -426,10 +426,12 @@ def _with_graphs(trace: Trace, stages: Mapping[int, Stage]) -> tuple[dict[int, R
 
 def _metadata(source: Rank, number: int, world: int, built: str) -> tuple[Attribute, ...]:
     kept = tuple(item for item in source.metadata if item.name not in ("world_size", "world_size_unknown"))
-    told = replace(source, metadata=(*kept, Attribute("world_size", ValueKind.INT64, world)))
+    described = replace(source, metadata=(*kept, Attribute("world_size", ValueKind.INT64, world)))
     if built:
-        told = replace(told, metadata=(*told.metadata, Attribute(ASSUMED_STAGE, ValueKind.STRING, built)))
-    return copied_metadata(told, number, source.number if number != source.number else None)
+        described = replace(
+            described, metadata=(*described.metadata, Attribute(ASSUMED_STAGE, ValueKind.STRING, built))
+        )
+    return copied_metadata(described, number, source.number if number != source.number else None)
 
 
 @dataclass(slots=True)
@@ -471,24 +473,24 @@ class _Graphs:
                 values[place] = groups.moved_member(root, name, source.number, number)
         if (values == roots).all():
             return source.graph
-        found = source.graph, values.tobytes()
-        if found not in self.made:
+        key = source.graph, values.tobytes()
+        if key not in self.made:
             column = graph.attrs.value.copy()
             column[where] = values
             self.graphs.append(replace(graph, attrs=replace(graph.attrs, value=column)))
-            self.made[found] = len(self.graphs) - 1
-        return self.made[found]
+            self.made[key] = len(self.graphs) - 1
+        return self.made[key]
 
 
 def _roots(graph: Graph) -> tuple[Int64, Int64, dict[int, int]]:
     """Return the rows of a graph that name a root, where their attributes stand, and the slot of each row's group."""
     rows, where = (np.concatenate(parts) for parts in zip(*map(graph.rows_with, _ROOT_KEYS), strict=True))
-    mine = (graph.attrs.length[where] == 0) & ~graph.attrs.slot[where]
+    is_plain = (graph.attrs.length[where] == 0) & ~graph.attrs.slot[where]
     slot_of: dict[int, int] = {}
-    for slot, key, using in slot_rows(graph) if mine.any() else ():
+    for slot, key, using in slot_rows(graph) if is_plain.any() else ():
         if key in GROUP_KEYS:
             slot_of.update(dict.fromkeys(using.tolist(), slot))
-    return rows[mine], where[mine], slot_of
+    return rows[is_plain], where[is_plain], slot_of
 
 
 def _waiting(waits: Mapping[int, Waited]) -> list[Finding]:

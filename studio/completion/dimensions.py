@@ -89,8 +89,8 @@ class Inputs:
         """Return a column as lists, not to be changed; an empty one where it is none."""
         code = int(self._graph.io[row, column])
         if code not in self._lists:
-            made = parse_literal(self._graph.strings[code]) if code >= 0 else None
-            self._lists[code] = made if isinstance(made, list) else []
+            parsed = parse_literal(self._graph.strings[code]) if code >= 0 else None
+            self._lists[code] = parsed if isinstance(parsed, list) else []
         return self._lists[code]
 
     def tensors(self, row: int, column: int) -> tuple[tuple[Place, _Key, tuple[int, ...]], ...]:
@@ -199,17 +199,17 @@ class _Walk:
 
     def take(self, visit: _Visit) -> None:
         """Relate the sizes of an operator's tensors."""
-        graph, found, row = self._graph, self.found, visit.row
+        graph, dimensions, row = self._graph, self.found, visit.row
         inputs, outputs = self._take_inputs(visit), self._take_outputs(visit)
-        found.tensors[row] = [*inputs.values(), *outputs.values()]
+        dimensions.tensors[row] = [*inputs.values(), *outputs.values()]
         if graph.type[row] == NodeType.COMM_COLL:
-            found.partial[row] = self._terms(inputs)
+            dimensions.partial[row] = self._terms(inputs)
         else:
             rule = _rule_of(self._name(row))
             if rule or row not in self._calls:
                 if rule is None and _rule_of(self._name(visit.caller)) is None:
-                    found.unknown.append(row)
-                call = Call(row, self._inputs.lists(row, 0), inputs, outputs, found)
+                    dimensions.unknown.append(row)
+                call = Call(row, self._inputs.lists(row, 0), inputs, outputs, dimensions)
                 (rule or _relate_equal_shapes)(call)
                 self._pass_on(row, inputs, outputs)
         self._place += 1
@@ -222,41 +222,41 @@ class _Walk:
         # What an operator did not get it made itself: what had the same id or storage before is gone.
         inside = visit.caller >= 0 and self._name(visit.caller).startswith("aten::")
         storages = {key[1] for _, key, _ in self._inputs.tensors(visit.caller, 0)} if inside else set[Any]()
-        found: dict[Place, Tensor] = {}
+        taken: dict[Place, Tensor] = {}
         for place, key, shape in self._inputs.tensors(visit.row, 0):
             known = self._known(key, visit.caller_begin if inside and key[1] not in storages else 0)
             sizes = known or self._make(shape)
             self._keep(key, sizes, is_new=known is None)
-            found[place] = Tensor(place, shape, sizes, key)
-        return found
+            taken[place] = Tensor(place, shape, sizes, key)
+        return taken
 
     def _take_outputs(self, visit: _Visit) -> dict[Place, Tensor]:
         """Return the outputs of an operator: inputs that it changed, what operators that it called made, or new ones."""
         given = {key for _, key, _ in self._inputs.tensors(visit.row, 0)}
-        found: dict[Place, Tensor] = {}
+        taken: dict[Place, Tensor] = {}
         for place, key, shape in self._inputs.tensors(visit.row, 3):
             sizes = self._known(key, 0 if key in given else visit.begin) or self._make(shape)
             self._keep(key, sizes, is_new=True)
-            found[place] = Tensor(place, shape, sizes, key)
-        return found
+            taken[place] = Tensor(place, shape, sizes, key)
+        return taken
 
     def _known(self, key: _Key, since: int) -> tuple[Size, ...] | None:
         """Return the sizes of a tensor, or of another one of its storage and shape, that was made since a place on the walk."""
-        made = next((one for one in (key, key[1:]) if self._made_at.get(one, NONE) >= since), None)
-        return None if made is None else self._sizes[made]
+        known_key = next((alias for alias in (key, key[1:]) if self._made_at.get(alias, NONE) >= since), None)
+        return None if known_key is None else self._sizes[known_key]
 
     def _make(self, shape: tuple[int, ...]) -> tuple[Size, ...]:
         return tuple(self.found.factors.new(number) for number in shape)
 
     def _keep(self, key: _Key, sizes: tuple[Size, ...], *, is_new: bool) -> None:
-        for one in (key, key[1:]):
-            self._sizes[one] = sizes
+        for alias in (key, key[1:]):
+            self._sizes[alias] = sizes
             if is_new:
-                self._made_at[one] = self._place
+                self._made_at[alias] = self._place
 
     def _terms(self, tensors: Mapping[Place, Tensor]) -> frozenset[int]:
         """Return the products that some tensors are sums of."""
-        return frozenset().union(*(self._partial.get(one.key, frozenset()) for one in tensors.values()))
+        return frozenset().union(*(self._partial.get(tensor.key, frozenset()) for tensor in tensors.values()))
 
     def _pass_on(self, row: int, inputs: Mapping[Place, Tensor], outputs: Mapping[Place, Tensor]) -> None:
         """Note of which products the outputs of an operator are sums."""
@@ -265,10 +265,10 @@ class _Walk:
             terms = frozenset((row,))
         else:
             terms = self._terms(inputs) if name.removeprefix("aten::") in _LINEAR else frozenset[int]()
-        given = {one.key for one in inputs.values()}
-        for one in outputs.values():
-            if terms or one.key not in given or name.startswith("aten::"):
-                self._partial[one.key] = terms
+        given = {tensor.key for tensor in inputs.values()}
+        for tensor in outputs.values():
+            if terms or tensor.key not in given or name.startswith("aten::"):
+                self._partial[tensor.key] = terms
 
 
 # ---------------------------------------------------------------------------------------------------
@@ -307,15 +307,15 @@ class Call:
         """The first tensor that it returns."""
         return next(iter(self.outputs.values()), None)
 
-    def equate(self, one: Size, other: Size) -> None:
+    def equate(self, left: Size, right: Size) -> None:
         """Make two sizes the same, where they can be."""
-        self.found.factors.equate(one, other)
+        self.found.factors.equate(left, right)
 
     def equate_all(self, some: Iterable[Size], others: Iterable[Size], but: int = NONE) -> None:
         """Make sizes the same one by one, as long as both go on, but for one dimension where it is named."""
-        for dim, (one, other) in enumerate(zip(some, others, strict=False)):
+        for dim, (left, right) in enumerate(zip(some, others, strict=False)):
             if dim != but:
-                self.equate(one, other)
+                self.equate(left, right)
 
     def lay_out(self, sizes: Sequence[Size] | None) -> None:
         """Make the sizes of the output those given, where there are as many of the same numbers."""
@@ -329,102 +329,108 @@ _Rule = Callable[[Call], None]
 def _relate_equal_shapes(call: Call) -> None:
     """Tensors of the same shape have the same sizes; so have the tensors of lists, pair by pair."""
     groups: dict[Any, Tensor] = {}
-    for one in (*call.inputs.values(), *call.outputs.values()):
+    for tensor in (*call.inputs.values(), *call.outputs.values()):
         # Of lists of tensors the first ones belong together, and so on.
-        first = groups.setdefault((one.shape, one.place[2:]), one)
-        call.equate_all(first.sizes, one.sizes)
+        first = groups.setdefault((tensor.shape, tensor.place[2:]), tensor)
+        call.equate_all(first.sizes, tensor.sizes)
 
 
 def _broadcast(call: Call) -> None:
     """Sizes are compared from the last one on, and equal ones are the same."""
     _relate_equal_shapes(call)
     tensors = [*call.inputs.values(), *call.outputs.values()]
-    largest = max(tensors, key=lambda one: len(one.shape), default=None)
-    for one in tensors:
-        if largest and one.place[2:] == largest.place[2:]:
-            call.equate_all(reversed(largest.sizes), reversed(one.sizes))
+    largest = max(tensors, key=lambda tensor: len(tensor.shape), default=None)
+    for tensor in tensors:
+        if largest and tensor.place[2:] == largest.place[2:]:
+            call.equate_all(reversed(largest.sizes), reversed(tensor.sizes))
 
 
 def _multiply(first: int) -> _Rule:
     """Return the rule of a product of two matrices, or of as many as a third size says: M × K by K × N."""
 
     def rule(call: Call) -> None:
-        one, two = call.tensor(first), call.tensor(first + 1)
-        if not one or not two or len(one.sizes) < 2 or len(two.sizes) < 2 or len(one.sizes) != len(two.sizes):
+        left, right = call.tensor(first), call.tensor(first + 1)
+        if (
+            not left
+            or not right
+            or len(left.sizes) < 2
+            or len(right.sizes) < 2
+            or len(left.sizes) != len(right.sizes)
+        ):
             return
-        call.equate(one.sizes[-1], two.sizes[-2])
-        call.equate_all(one.sizes[:-2], two.sizes[:-2])
-        made = (*one.sizes[:-1], two.sizes[-1])
-        call.lay_out(made)
+        call.equate(left.sizes[-1], right.sizes[-2])
+        call.equate_all(left.sizes[:-2], right.sizes[:-2])
+        product = (*left.sizes[:-1], right.sizes[-1])
+        call.lay_out(product)
         bias = call.tensor(0) if first else None
-        call.equate_all(reversed(bias.sizes if bias else ()), reversed(made))
-        call.found.products.append(Product(call.row, (one.shape, two.shape), one.sizes[-1]))
+        call.equate_all(reversed(bias.sizes if bias else ()), reversed(product))
+        call.found.products.append(Product(call.row, (left.shape, right.shape), left.sizes[-1]))
 
     return rule
 
 
 def _view(call: Call) -> None:
     """Lay out the output of a reshape: its elements are those of the input, in the same order."""
-    one, made = call.tensor(0), call.output
-    if one and made:
-        call.lay_out(call.found.factors.regroup(one.sizes, made.shape))
+    source, result = call.tensor(0), call.output
+    if source and result:
+        call.lay_out(call.found.factors.regroup(source.sizes, result.shape))
 
 
 def _transpose(call: Call) -> None:
-    one = call.tensor(0)
-    if one and one.sizes:
-        order = list(range(len(one.sizes)))
+    source = call.tensor(0)
+    if source and source.sizes:
+        order = list(range(len(source.sizes)))
         a, b = call.number(1, 0), call.number(2, len(order) - 1)
         order[a], order[b] = order[b], order[a]
-        call.lay_out([one.sizes[index] for index in order])
+        call.lay_out([source.sizes[index] for index in order])
 
 
 def _permute(call: Call) -> None:
-    one = call.tensor(0)
+    source = call.tensor(0)
     order = call.arguments[1] if len(call.arguments) > 1 else None
-    if one and isinstance(order, list) and len(order) == len(one.sizes):
-        call.lay_out([one.sizes[index] for index in order])
+    if source and isinstance(order, list) and len(order) == len(source.sizes):
+        call.lay_out([source.sizes[index] for index in order])
 
 
 def _expand(call: Call) -> None:
     """Sizes of 1 become larger; the others stay."""
-    one, made = call.tensor(0), call.output
-    if one and made:
-        call.equate_all(reversed(one.sizes), reversed(made.sizes))
+    source, result = call.tensor(0), call.output
+    if source and result:
+        call.equate_all(reversed(source.sizes), reversed(result.sizes))
 
 
 def _select(call: Call) -> None:
     """One dimension goes: one index of it is taken."""
-    one = call.tensor(0)
-    if one and one.sizes:
-        dim = call.number(1, 0) % len(one.sizes)
-        call.found.summed.append((one.sizes[dim], call.row))
-        call.lay_out([size for index, size in enumerate(one.sizes) if index != dim])
+    source = call.tensor(0)
+    if source and source.sizes:
+        dim = call.number(1, 0) % len(source.sizes)
+        call.found.summed.append((source.sizes[dim], call.row))
+        call.lay_out([size for index, size in enumerate(source.sizes) if index != dim])
 
 
 def _slice(call: Call) -> None:
     """A part of one dimension is taken: one of several equal parts where it can be."""
-    one, made = call.tensor(0), call.output
-    if one and made and one.sizes and len(one.shape) == len(made.shape):
-        dim = call.number(1, 0) % len(one.sizes)
-        whole, part = one.shape[dim], made.shape[dim]
-        call.equate_all(one.sizes, made.sizes, but=dim)
+    source, result = call.tensor(0), call.output
+    if source and result and source.sizes and len(source.shape) == len(result.shape):
+        dim = call.number(1, 0) % len(source.sizes)
+        whole, part = source.shape[dim], result.shape[dim]
+        call.equate_all(source.sizes, result.sizes, but=dim)
         if whole % part == 0:
-            _equate_parts(call, one.sizes[dim], [made.sizes[dim]], whole // part, part)
+            _equate_parts(call, source.sizes[dim], [result.sizes[dim]], whole // part, part)
 
 
 def _concatenate(call: Call) -> None:
     """Parts are put together along one dimension, which is so many times one of them where they are equal."""
-    made = call.output
-    parts = [one for one in call.inputs.values() if len(one.place) == 3]
-    if not made or not made.sizes or any(len(one.sizes) != len(made.sizes) for one in parts):
+    result = call.output
+    parts = [part for part in call.inputs.values() if len(part.place) == 3]
+    if not result or not result.sizes or any(len(part.sizes) != len(result.sizes) for part in parts):
         return
-    dim = call.number(1, 0) % len(made.sizes)
-    for one in parts:
-        call.equate_all(one.sizes, made.sizes, but=dim)
-    if len({one.shape[dim] for one in parts}) == 1:
+    dim = call.number(1, 0) % len(result.sizes)
+    for part in parts:
+        call.equate_all(part.sizes, result.sizes, but=dim)
+    if len({part.shape[dim] for part in parts}) == 1:
         _equate_parts(
-            call, made.sizes[dim], [one.sizes[dim] for one in parts], len(parts), parts[0].shape[dim]
+            call, result.sizes[dim], [part.sizes[dim] for part in parts], len(parts), parts[0].shape[dim]
         )
 
 
@@ -438,39 +444,39 @@ def _equate_parts(call: Call, whole: Size, parts: Sequence[Size], count: int, nu
 
 def _sum(call: Call) -> None:
     """Some dimensions are summed over: all where none are named."""
-    one, made = call.tensor(0), call.output
-    if not one:
+    source, result = call.tensor(0), call.output
+    if not source:
         return
     named = call.arguments[1] if len(call.arguments) > 1 else None
     named = [named] if isinstance(named, int) and not isinstance(named, bool) else named
     dims = (
-        [dim % len(one.sizes) for dim in named if isinstance(dim, int)]
-        if isinstance(named, list) and one.sizes
+        [dim % len(source.sizes) for dim in named if isinstance(dim, int)]
+        if isinstance(named, list) and source.sizes
         else []
     )
-    dims = dims or list(range(len(one.sizes)))
-    call.found.summed += [(one.sizes[dim], call.row) for dim in dims]
-    kept = [() if index in dims else size for index, size in enumerate(one.sizes)]
-    if made and len(made.sizes) != len(kept):
-        kept = [size for index, size in enumerate(one.sizes) if index not in dims]
+    dims = dims or list(range(len(source.sizes)))
+    call.found.summed += [(source.sizes[dim], call.row) for dim in dims]
+    kept = [() if index in dims else size for index, size in enumerate(source.sizes)]
+    if result and len(result.sizes) != len(kept):
+        kept = [size for index, size in enumerate(source.sizes) if index not in dims]
     call.lay_out(kept)
 
 
 def _normalize(call: Call) -> None:
     """Every element depends on all of one dimension: a softmax; the argument after the last tensor says which."""
     _relate_equal_shapes(call)
-    one = call.tensor(0)
+    source = call.tensor(0)
     last = max((place[1] for place in call.inputs), default=0)
-    if one and one.sizes:
-        call.found.summed.append((one.sizes[call.number(last + 1, -1) % len(one.sizes)], call.row))
+    if source and source.sizes:
+        call.found.summed.append((source.sizes[call.number(last + 1, -1) % len(source.sizes)], call.row))
 
 
 def _normalize_layer(call: Call) -> None:
     """Every element depends on all of the last dimension."""
     _broadcast(call)
-    one = call.tensor(0)
-    if one and one.sizes:
-        call.found.summed.append((one.sizes[-1], call.row))
+    source = call.tensor(0)
+    if source and source.sizes:
+        call.found.summed.append((source.sizes[-1], call.row))
 
 
 def _look_up(call: Call) -> None:
@@ -492,9 +498,9 @@ def _look_up_along(call: Call) -> None:
 
 def _add_to_table(call: Call) -> None:
     """What was looked up is added to the rows of a table: the gradient of an embedding."""
-    one, made = call.tensor(0), call.output
-    if one and made and one.sizes and len(made.sizes) == 2:
-        call.equate(one.sizes[-1], made.sizes[-1])
+    source, result = call.tensor(0), call.output
+    if source and result and source.sizes and len(result.sizes) == 2:
+        call.equate(source.sizes[-1], result.sizes[-1])
 
 
 def _attend(heads: int) -> _Rule:
@@ -509,14 +515,14 @@ def _attend(heads: int) -> _Rule:
         if not queries or rank < 3:
             return
         _relate_equal_shapes(call)
-        for one in (*call.inputs.values(), *call.outputs.values()):
-            if len(one.shape) == rank and one.shape[-1] == queries.shape[-1]:
-                _share_heads(call, queries.sizes[heads], one.sizes[heads])
-            elif one.shape == queries.shape[:-1]:
+        for tensor in (*call.inputs.values(), *call.outputs.values()):
+            if len(tensor.shape) == rank and tensor.shape[-1] == queries.shape[-1]:
+                _share_heads(call, queries.sizes[heads], tensor.sizes[heads])
+            elif tensor.shape == queries.shape[:-1]:
                 # Of a sum per row of each head.
-                _share_heads(call, queries.sizes[heads], one.sizes[heads + 1])
-            if rank == 4 and len(one.shape) >= 3:
-                call.equate(queries.sizes[0], one.sizes[0])
+                _share_heads(call, queries.sizes[heads], tensor.sizes[heads + 1])
+            if rank == 4 and len(tensor.shape) >= 3:
+                call.equate(queries.sizes[0], tensor.sizes[0])
 
     return rule
 

@@ -54,12 +54,16 @@ def with_balanced_experts(trace: Trace, mesh: Mesh, factor: int) -> Trace:
         )
     _refuse_parts(trace, along)
     graphs: list[Graph] = []
-    made: dict[int, Rank] = {}
+    new_ranks: dict[int, Rank] = {}
     stages = sorted({mesh.stage(rank.number) for rank in trace.ranks})
     for stage in stages:
         ranks = [rank for rank in trace.ranks if mesh.stage(rank.number) == stage]
         tables = [_numbers(trace.graph_of(rank), sent[rank.number]) for rank in ranks]
-        if any(len(one) != len(two) for table in tables for one, two in zip(table, tables[0], strict=True)):
+        if any(
+            len(column) != len(first_column)
+            for table in tables
+            for column, first_column in zip(table, tables[0], strict=True)
+        ):
             raise ConfigError(
                 "ep cannot be scaled: ranks of a pipeline stage have different numbers of all-to-alls, or of nodes of experts",
                 hint="What tokens would do on more ranks cannot be told from such a job.",
@@ -70,8 +74,8 @@ def with_balanced_experts(trace: Trace, mesh: Mesh, factor: int) -> Trace:
             if rank.graph not in place:
                 place[rank.graph] = len(graphs)
                 graphs.append(_balance_work(trace.graph_of(rank), sent[rank.number], means, factor))
-            made[rank.number] = replace(rank, graph=place[rank.graph])
-    return replace(trace, graphs=tuple(graphs), ranks=tuple(made[rank.number] for rank in trace.ranks))
+            new_ranks[rank.number] = replace(rank, graph=place[rank.graph])
+    return replace(trace, graphs=tuple(graphs), ranks=tuple(new_ranks[rank.number] for rank in trace.ranks))
 
 
 def _along_experts(trace: Trace, mesh: Mesh) -> frozenset[str]:

@@ -39,29 +39,33 @@ class Factors:
 
     def split(self, size: Size) -> Size:
         """Return a size by factors none of which was split."""
-        found: list[int] = []
+        unsplit: list[int] = []
         for factor in size:
-            one = self._find(factor)
-            found += self.split(self._parts[one]) if one in self._parts else (one,)
-        return tuple(found)
+            representative = self._find(factor)
+            unsplit += (
+                self.split(self._parts[representative])
+                if representative in self._parts
+                else (representative,)
+            )
+        return tuple(unsplit)
 
-    def equate(self, one: Size, other: Size) -> bool:
+    def equate(self, first: Size, second: Size) -> bool:
         """Make two sizes the same; return whether they can be, which they cannot where their factors do not fit into each other."""
-        left, right = list(self.split(one)), list(self.split(other))
-        if self.number(tuple(left)) != self.number(tuple(right)):
+        left_factors, right_factors = list(self.split(first)), list(self.split(second))
+        if self.number(tuple(left_factors)) != self.number(tuple(right_factors)):
             return False
-        while left and right:
-            inner, other_inner = self._find(left.pop()), self._find(right.pop())
+        while left_factors and right_factors:
+            inner, other_inner = self._find(left_factors.pop()), self._find(right_factors.pop())
             if inner in self._parts or other_inner in self._parts:
-                left += self.split((inner,))
-                right += self.split((other_inner,))
+                left_factors += self.split((inner,))
+                right_factors += self.split((other_inner,))
                 continue
             small, large = sorted((inner, other_inner), key=self.value)
             if self.value(large) % self.value(small):
                 return False
             if self.value(large) > self.value(small):
                 outer, inner = self._cut(large, self.value(small))
-                (left if large != other_inner else right).append(outer)
+                (left_factors if large != other_inner else right_factors).append(outer)
                 large = inner
             if small != large:
                 self._same[large] = small
@@ -72,10 +76,10 @@ class Factors:
         if math.prod(map(self.number, sizes)) != math.prod(numbers) or 0 in numbers:
             return None
         left = [factor for size in sizes for factor in self.split(size)]
-        found: list[Size] = []
+        regrouped: list[Size] = []
         for wanted in reversed(numbers):
             number = wanted
-            made: list[int] = []
+            taken: list[int] = []
             while number > 1:
                 inner = left.pop()
                 common = math.gcd(number, self.value(inner))
@@ -84,10 +88,10 @@ class Factors:
                 if common < self.value(inner):
                     outer, inner = self._cut(inner, common)
                     left.append(outer)
-                made.append(inner)
+                taken.append(inner)
                 number //= common
-            found.append(tuple(reversed(made)))
-        return found[::-1]
+            regrouped.append(tuple(reversed(taken)))
+        return regrouped[::-1]
 
     def _find(self, factor: int) -> int:
         while self._same[factor] != factor:
@@ -97,6 +101,6 @@ class Factors:
 
     def _cut(self, factor: int, inner: int) -> tuple[int, int]:
         """Split a factor in two, the inner one of a given size."""
-        (one,), (two,) = self.new(self._size[factor] // inner), self.new(inner)
-        self._parts[factor] = (one, two)
-        return one, two
+        (outer_part,), (inner_part,) = self.new(self._size[factor] // inner), self.new(inner)
+        self._parts[factor] = (outer_part, inner_part)
+        return outer_part, inner_part

@@ -44,11 +44,11 @@ def with_fewer_layers(graph: Graph, factor: int) -> Graph:
 
 def _first(graph: Graph, numbers: Int64, among: Bool, factor: int, what: str) -> Graph:
     """Return a graph without the nodes of all but the first share of what is numbered."""
-    there = find_distinct(numbers[(numbers != NONE) & among])
-    if len(there) % factor:
+    present = find_distinct(numbers[(numbers != NONE) & among])
+    if len(present) % factor:
         raise ConfigError(
-            f"{len(there):,} {what} cannot be shared by {factor:,} times as many",
+            f"{len(present):,} {what} cannot be shared by {factor:,} times as many",
             hint="Choose a number that divides them.",
         )
-    gone = np.isin(numbers, there[len(there) // factor :]) & among
+    gone = np.isin(numbers, present[len(present) // factor :]) & among
     return edited(graph, np.flatnonzero(gone).tolist(), ())

@@ -23,33 +23,33 @@ def guessed_meshes(known: Known, world: int) -> tuple[Mesh, ...]:
     that fill a node of 8 come first.
     """
     mesh = mesh_of(known.clues, world)
-    told = {
+    known_names = {
         axis.name
         for axis in mesh.axes
         if any(clue.covers(axis.stride, axis.stride * axis.size) for clue in known.clues)
     }
-    free = [axis for axis in mesh.axes if axis.name not in told]
-    names = _names(known, told)
+    free = [axis for axis in mesh.axes if axis.name not in known_names]
+    names = _names(known, known_names)
     if len(free) != 1 or not names:
         return ()
     [axis] = free
     inner = [name for name in NAMES if name in names and name != _DATA]
-    found = []
+    candidates = []
     for sizes in _divisions(axis.size, len(inner) + 1):
         # Groups that seem to be data parallel need several replicas.
         if 1 in sizes[:-1] or (_DATA in names and sizes[-1] == 1):
             continue
         part = [*zip(inner, sizes[:-1], strict=True)] + ([(_DATA, sizes[-1])] if sizes[-1] > 1 else [])
-        found.append((_unlikely(sizes[:-1]), _with(mesh, axis, part)))
-    return tuple(mesh for _, mesh in sorted(found, key=lambda one: one[0])[:MOST])
+        candidates.append((_unlikely(sizes[:-1]), _with(mesh, axis, part)))
+    return tuple(mesh for _, mesh in sorted(candidates, key=lambda candidate: candidate[0])[:MOST])
 
 
-def _names(known: Known, told: set[str]) -> list[str]:
+def _names(known: Known, known_names: set[str]) -> list[str]:
     """Return the dimensions that groups without members seem to belong to, one each for those of a rank."""
     most: list[str] = []
     for uses in known.unlisted_by_rank().values():
         own = sorted(uses, key=lambda use: (-use.weight, -use.count))
-        left = [name for name in NAMES if name not in told and name != PIPELINE]
+        left = [name for name in NAMES if name not in known_names and name != PIPELINE]
         chosen: list[str] = []
         for use in own:
             likely = use.likely if use.likely in left else next(iter(left), "")

@@ -51,9 +51,9 @@ def ends(graph: Graph) -> Bool:
 def _numbers(graph: Graph, pattern: re.Pattern[str]) -> Int64:
     by_name = np.full(len(graph.strings), NONE, np.int64)
     for code in find_distinct(graph.name).tolist():
-        found = pattern.search(graph.strings[code])
-        if found:
-            by_name[code] = int(found[1])
+        match = pattern.search(graph.strings[code])
+        if match:
+            by_name[code] = int(match[1])
     return np.asarray(by_name[graph.name], np.int64)
 
 

@@ -69,12 +69,12 @@ def with_members(trace: Trace, layout: Layout) -> Trace:
     """
     world = Mesh.of(layout.sizes).world
     listed = {group.name: group for group in trace.groups if not group.inferred}
-    made = []
+    added = []
     for name, members in layout.members.items():
-        there = listed.get(name)
-        if there is not None and set(there.ranks) != set(members):
+        group = listed.get(name)
+        if group is not None and set(group.ranks) != set(members):
             raise ConfigError(
-                f"layout: group {name} has the ranks {_shown(members)}; the job's list has {_shown(there.ranks)}",
+                f"layout: group {name} has the ranks {_shown(members)}; the job's list has {_shown(group.ranks)}",
                 hint="Leave the group out of the layout.",
             )
         if max(members) >= world:
@@ -82,10 +82,10 @@ def with_members(trace: Trace, layout: Layout) -> Trace:
                 f"layout: group {name} has a rank {max(members):,}; the layout has {world:,} ranks",
                 hint="Give a layout of more ranks, or leave the rank out of the group.",
             )
-        if there is None:
-            made.append(CommGroup(name, members))
+        if group is None:
+            added.append(CommGroup(name, members))
     kept = [group for group in trace.groups if group.name not in layout.members or not group.inferred]
-    return replace(trace, groups=(*kept, *made)) if made else trace
+    return replace(trace, groups=(*kept, *added)) if added else trace
 
 
 def _shown(members: tuple[int, ...]) -> str:

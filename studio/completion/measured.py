@@ -203,15 +203,15 @@ def _collectives(
     kinds = dense_column(graph, "comm_type", NONE)[rows]
     sizes = dense_column(graph, "comm_size", NONE)[rows]
     slots = group_slots(graph)[rows]
-    found: dict[tuple[object, ...], _Issued] = {}
+    by_role: dict[tuple[object, ...], _Issued] = {}
     for slot in dict.fromkeys(slots.tolist()):
         name = str(rank.slots[slot]) if slot != NONE else ""
         members = groups[name].ranks if name in groups else ()
         axes = tuple(axis.name for axis in mesh.axes if len({axis.place(member) for member in members}) > 1)
-        number = sum(role[0] == axes for role in found)
+        number = sum(role[0] == axes for role in by_role)
         here = slots == slot
-        found[axes, number] = _Issued(rows[here], kinds[here], sizes[here])
-    return found
+        by_role[axes, number] = _Issued(rows[here], kinds[here], sizes[here])
+    return by_role
 
 
 def measured_jitter(known: Known, mesh: Mesh) -> float:
@@ -225,14 +225,14 @@ def measured_jitter(known: Known, mesh: Mesh) -> float:
     """
     deviations, weights = [], []
     for first, second in _pairs(known.trace, mesh):
-        one, two = known.trace.graph_of(first), known.trace.graph_of(second)
-        if len(one) != len(two) or _names(one) != _names(two):
+        left, right = known.trace.graph_of(first), known.trace.graph_of(second)
+        if len(left) != len(right) or _names(left) != _names(right):
             continue
-        both = (one.type == NodeType.COMP) & (one.duration_ns > 0) & (two.duration_ns > 0)
+        both = (left.type == NodeType.COMP) & (left.duration_ns > 0) & (right.duration_ns > 0)
         if both.any():
-            logs = np.log(two.duration_ns[both] / one.duration_ns[both])
+            logs = np.log(right.duration_ns[both] / left.duration_ns[both])
             deviations.append(np.abs(logs - np.median(logs)))
-            weights.append(np.sqrt(one.duration_ns[both] * two.duration_ns[both].astype(np.float64)))
+            weights.append(np.sqrt(left.duration_ns[both] * right.duration_ns[both].astype(np.float64)))
     if not deviations:
         raise ConfigError(
             "the spread of nodes cannot be measured: no two known ranks of one pipeline stage have the same nodes with durations",

@@ -105,11 +105,11 @@ class Mesh:
             >>> Mesh.of([("tp", 4), ("dp", 2)]).moved(1, source=0, target=6)
             7
         """
-        found = 0
+        number = 0
         for axis in self.axes:
             place = axis.place(rank) + axis.place(target) - axis.place(source)
-            found += place % axis.size * axis.stride
-        return found
+            number += place % axis.size * axis.stride
+        return number
 
 
 def parse_layout(text: str) -> tuple[tuple[str, int], ...]:
@@ -122,17 +122,17 @@ def parse_layout(text: str) -> tuple[tuple[str, int], ...]:
         >>> parse_layout("tp=4,dp=2")
         (('tp', 4), ('dp', 2))
     """
-    found: dict[str, int] = {}
+    sizes: dict[str, int] = {}
     for term in text.split(","):
         match = _TERM.fullmatch(term)
-        if match is None or match[1] not in NAMES or int(match[2]) < 1 or match[1] in found:
+        if match is None or match[1] not in NAMES or int(match[2]) < 1 or match[1] in sizes:
             known = ", ".join(f"{name} ({meaning})" for name, meaning in NAMES.items())
             raise ConfigError(
                 f"layout has {term!r}; allowed: dimension=size, each of {known} once, sizes from 1",
                 hint="Such as --layout tp=4,pp=2,dp=8, the dimension whose ranks have adjacent numbers first.",
             )
-        found[match[1]] = int(match[2])
-    return tuple(found.items())
+        sizes[match[1]] = int(match[2])
+    return tuple(sizes.items())
 
 
 @dataclass(frozen=True, slots=True)
@@ -162,17 +162,17 @@ def bounds_of(clues: Sequence[Clue], world: int) -> list[int]:
     Raises:
         ConfigError: No mesh has all of them; names two that contradict each other.
     """
-    said = {1: "the first rank", world: f"the job's {world:,} ranks"}
+    reasons = {1: "the first rank", world: f"the job's {world:,} ranks"}
     for clue in clues:
         for stride, size in clue.spans:
-            said.setdefault(stride, clue.words)
+            reasons.setdefault(stride, clue.words)
             if size:
-                said.setdefault(stride * size, clue.words)
-    bounds = sorted(said)
+                reasons.setdefault(stride * size, clue.words)
+    bounds = sorted(reasons)
     for low, high in itertools.pairwise(bounds):
         if high % low or high > world:
             raise ConfigError(
-                f"ranks form no mesh: {said[low]} asks for dimensions that end at a multiple of {low:,}, {said[high]} at {high:,}, "
+                f"ranks form no mesh: {reasons[low]} asks for dimensions that end at a multiple of {low:,}, {reasons[high]} at {high:,}, "
                 f"in a job of {world:,} ranks",
                 hint=_NO_COPIES,
             )

@@ -49,31 +49,33 @@ class Told:
     spans: tuple[tuple[int, int], ...]
 
 
-def message_clues(exchanges: Iterable[Exchange], told: Mapping[str, Told]) -> Iterator[Clue]:
+def message_clues(exchanges: Iterable[Exchange], described: Mapping[str, Told]) -> Iterator[Clue]:
     """Yield what messages tell: of groups that say which dimension they are, of a ring, else of a pipeline.
 
     Args:
         exchanges: Messages of the known ranks with others.
-        told: What the groups say that say something, by name; of the pipeline only messages tell the order of stages.
+        described: What the groups say that say something, by name; of the pipeline only messages tell the order of stages.
     """
     rest = []
     named: dict[str, None] = {}
-    for one in exchanges:
-        if one.peer == one.rank:
+    for exchange in exchanges:
+        if exchange.peer == exchange.rank:
             continue
-        about = told.get(one.group)
+        about = described.get(exchange.group)
         if about is None or about.name == PIPELINE:
-            rest.append(one)
+            rest.append(exchange)
         else:
-            named.setdefault(one.group)
+            named.setdefault(exchange.group)
     for group in named:
-        about = told[group]
+        about = described[group]
         yield Clue(f"messages in {about.words} ({about.why})", about.spans, about.name, 5.0)
     ring = _ring(rest)
     if ring is not None:
         yield ring
     elif rest:
-        near = min(rest, key=lambda one: (abs(one.peer - one.rank), one.rank, one.peer))
+        near = min(
+            rest, key=lambda exchange: (abs(exchange.peer - exchange.rank), exchange.rank, exchange.peer)
+        )
         words = f"messages between rank {near.rank} and rank {near.peer}"
         yield Clue(words, ((abs(near.peer - near.rank), 0),), PIPELINE, 5.0)
 
@@ -85,13 +87,15 @@ def _ring(exchanges: Sequence[Exchange]) -> Clue | None:
     a first stage that receives nothing but answers.
     """
     each: dict[int, list[Exchange]] = defaultdict(list)
-    for one in exchanges:
-        each[one.rank].append(one)
+    for exchange in exchanges:
+        each[exchange.rank].append(exchange)
     strides, sizes = set[int](), set[int]()
     for rank, own in each.items():
-        ways = [[one for one in own if one.is_sent is sent] for sent in (True, False)]
-        amounts = [(sum(one.count for one in way), sum(one.bytes for one in way)) for way in ways]
-        targets, sources = ({one.peer for one in way} for way in ways)
+        ways = [[exchange for exchange in own if exchange.is_sent is sent] for sent in (True, False)]
+        amounts = [
+            (sum(exchange.count for exchange in way), sum(exchange.bytes for exchange in way)) for way in ways
+        ]
+        targets, sources = ({exchange.peer for exchange in way} for way in ways)
         if len(targets) != 1 or len(sources) != 1 or targets == sources or amounts[0] != amounts[1]:
             return None
         least, most = sorted(abs(peer - rank) for peer in targets | sources)

@@ -111,7 +111,9 @@ def applying(rules: Sequence[Rule], trace: Trace, mesh: Mesh) -> tuple[Rule, ...
     """
     present = _present(trace, mesh)
     return tuple(
-        rule for rule in rules if not _collective_of(rule) or any(_is_about(rule, *one) for one in present)
+        rule
+        for rule in rules
+        if not _collective_of(rule) or any(_is_about(rule, *collective) for collective in present)
     )
 
 
@@ -121,7 +123,7 @@ def _present(trace: Trace, mesh: Mesh) -> set[tuple[str, str]]:
     exchanging = groups_of_gradients(trace) if mesh.axis(DATA) is None else frozenset()
     members = {group.name: group.ranks for group in trace.groups}
     along: dict[str, list[str]] = {}
-    found: set[tuple[str, str]] = set()
+    pairs_present: set[tuple[str, str]] = set()
     for index, rank in first.items():
         nodes = comm_nodes(trace.graphs[index])
         pairs = np.column_stack((nodes.collective, nodes.group_slot))[nodes.type == NodeType.COMM_COLL]
@@ -131,8 +133,8 @@ def _present(trace: Trace, mesh: Mesh) -> set[tuple[str, str]]:
                 along[name] = _along(members.get(name), mesh)
                 # Replicas that are added join the groups of gradients.
                 along[name] += [DATA] if name in exchanging else []
-            found.update((collective_name(kind), dimension) for dimension in along[name])
-    return found
+            pairs_present.update((collective_name(kind), dimension) for dimension in along[name])
+    return pairs_present
 
 
 def _along(members: Sequence[int] | None, mesh: Mesh) -> list[str]:

@@ -331,13 +331,13 @@ def _with_stages(trace: Trace, before: Mesh, after: Mesh) -> Trace:
             number += (axis.size - 1 if at_end else place) * axis.stride
         slots = _slots(keys[rank.graph], rank, number, scaling)
         kept = tuple(item for item in rank.metadata if item.name not in ("world_size", ASSUMED))
-        told = (*kept, Attribute("world_size", ValueKind.INT64, after.world))
-        metadata = copied_metadata(replace(rank, metadata=told), number, None)
+        metadata_items = (*kept, Attribute("world_size", ValueKind.INT64, after.world))
+        metadata = copied_metadata(replace(rank, metadata=metadata_items), number, None)
         ranks.append(replace(rank, number=number, slots=slots, metadata=metadata))
     ordered = tuple(sorted(ranks, key=lambda rank: rank.number))
     listed = tuple(scaling.made.values())
-    made = complete_on(known_facts(replace(trace, ranks=ordered, groups=listed)), after)
-    return replace(made, findings=trace.findings)
+    completed = complete_on(known_facts(replace(trace, ranks=ordered, groups=listed)), after)
+    return replace(completed, findings=trace.findings)
 
 
 def _with_replicas(
@@ -417,24 +417,24 @@ def _slots(keys: Sequence[str], source: Rank, number: int, scaling: _Scaling) ->
 
 def _peer(scaling: _Scaling, source: int, peer: int, number: int) -> int:
     """Return who is to a rank what the peer was to its source."""
-    found = 0
+    target = 0
     for larger, axis in scaling.pairs:
         step = axis.place(peer) - axis.place(source)
         # Round the end of the smaller mesh is round the end of the larger one.
-        found += (larger.place(number) + step) % larger.size * larger.stride
-    return found
+        target += (larger.place(number) + step) % larger.size * larger.stride
+    return target
 
 
 def _metadata(
     source: Rank, number: int, world: int, made_of: str, repeated: int | None
 ) -> tuple[Attribute, ...]:
     kept = tuple(item for item in source.metadata if item.name not in ("world_size", SCALED))
-    told = (
+    metadata = (
         *kept,
         Attribute("world_size", ValueKind.INT64, world),
         Attribute(SCALED, ValueKind.STRING, made_of),
     )
-    return copied_metadata(replace(source, metadata=told), number, repeated)
+    return copied_metadata(replace(source, metadata=metadata), number, repeated)
 
 
 def _scaled_graph(graph: Graph, source: Rank, scaling: _Scaling, factor: int) -> Graph:
@@ -453,16 +453,16 @@ def _scaled_graph(graph: Graph, source: Rank, scaling: _Scaling, factor: int) ->
         ("tensor_size", np.flatnonzero(shards)),
     ):
         at, where = graph.rows_with(key)
-        mine = where[np.isin(at, rows)]
-        bad = np.flatnonzero(value[mine] % factor)
+        places = where[np.isin(at, rows)]
+        bad = np.flatnonzero(value[places] % factor)
         if len(bad):
             row = int(at[np.isin(at, rows)][bad[0]])
             raise ConfigError(
-                f"{key} of node {graph.id[row]} ({graph.strings[int(graph.name[row])]!r}) is {int(value[mine[bad[0]]]):,}, which "
+                f"{key} of node {graph.id[row]} ({graph.strings[int(graph.name[row])]!r}) is {int(value[places[bad[0]]]):,}, which "
                 f"{factor} times as many replicas cannot share evenly",
                 hint="Choose a number of replicas that divides it.",
             )
-        value[mine] //= factor
+        value[places] //= factor
     duration = np.where(
         shards, np.maximum(graph.duration_ns // factor, np.minimum(graph.duration_ns, 1)), graph.duration_ns
     )
@@ -487,8 +487,8 @@ def _find_sharded(graph: Graph, source: Rank, scaling: _Scaling) -> tuple[Int64,
     size = np.where(scatters, part, np.where(np.isin(tensor, part[scatters]), tensor, ops))
     shards = np.zeros(len(graph), np.bool_)
     likely = np.flatnonzero((graph.type == NodeType.COMP) & np.isin(size, part[scatters]))
-    found = -1
-    while found != (found := int(shards.sum())):
+    count = -1
+    while count != (count := int(shards.sum())):
         for row in likely[~shards[likely]].tolist():
             parents = np.concatenate([graph.data.of(row), graph.ctrl.of(row)])
             parents = parents[parents >= 0]
@@ -506,22 +506,22 @@ def _column(graph: Graph, key: str) -> Int64:
 
 def _findings(trace: Trace, before: Mesh, after: Mesh, *, strong: bool, layers: Layers) -> Sequence[Finding]:
     """Return findings about a scaled job: what was scaled, and what remains unknown."""
-    said = []
+    changes = []
     replicas = size_of(after, DATA) > size_of(before, DATA)
     if replicas and strong:
-        said.append("replicas share the batch: each has fewer micro-batches, as large as before")
+        changes.append("replicas share the batch: each has fewer micro-batches, as large as before")
     elif replicas:
-        said.append("every replica does the work of a recorded one on samples of its own")
+        changes.append("every replica does the work of a recorded one on samples of its own")
     if size_of(after, PIPELINE) > size_of(before, PIPELINE):
         model = (
             "share the layers of the model" if layers == "divided" else "have as many layers as before each"
         )
-        said.append(f"more pipeline stages {model}; those added are copies")
+        changes.append(f"more pipeline stages {model}; those added are copies")
     if size_of(after, EXPERT) > size_of(before, EXPERT):
-        said.append("more ranks share the experts, and tokens are taken to be routed evenly")
+        changes.append("more ranks share the experts, and tokens are taken to be routed evenly")
     if size_of(after, TENSOR) > size_of(before, TENSOR):
-        said.append("more ranks share the operators whose shapes say how they are divided")
-    message = f"Scaled from {before.layout} to {after.layout}: {'; '.join(said) or 'nothing changes'}."
+        changes.append("more ranks share the operators whose shapes say how they are divided")
+    message = f"Scaled from {before.layout} to {after.layout}: {'; '.join(changes) or 'nothing changes'}."
     silent = replicas and not _talks(trace, before)
     if silent:
         message += " Nothing that replicas exchange is in the job, so that they do not communicate: gradients are missing."

@@ -101,14 +101,14 @@ def all_stages(trace: Trace, mesh: Mesh) -> dict[int, Stage]:
     for rank in sorted(trace.ranks, key=lambda rank: rank.number):
         stage = mesh.stage(rank.number)
         known.setdefault(stage, Stage(rank, trace.graph_of(rank), stage))
-    found = dict(known)
+    stages = dict(known)
     for stage in range(pipeline.size):
         if stage not in known:
-            found[stage] = _built(stage, known, pipeline)
-    if len(found) > len(known):
-        _agree_on_tags(found, known, pipeline)
-        _refuse_circles(found, known, pipeline)
-    return dict(sorted(found.items()))
+            stages[stage] = _built(stage, known, pipeline)
+    if len(stages) > len(known):
+        _agree_on_tags(stages, known, pipeline)
+        _refuse_circles(stages, known, pipeline)
+    return dict(sorted(stages.items()))
 
 
 def _built(stage: int, known: Mapping[int, Stage], pipeline: Axis) -> Stage:
@@ -120,19 +120,19 @@ def _built(stage: int, known: Mapping[int, Stage], pipeline: Axis) -> Stage:
         "last": ("middle", "first"),
     }
     for wanted in preference[kind]:
-        near = [one for one in known if kind_of(one, pipeline.size) == wanted]
+        near = [candidate for candidate in known if kind_of(candidate, pipeline.size) == wanted]
         if near:
-            of = min(near, key=lambda one: (abs(one - stage), one))
+            of = min(near, key=lambda candidate: (abs(candidate - stage), candidate))
             break
     source = known[of]
-    made = source
+    built = source
     try:
         if kind_of(of, pipeline.size) == "first":
-            made = _open_end(made, pipeline, "before")
+            built = _open_end(built, pipeline, "before")
         elif kind_of(of, pipeline.size) == "last":
-            made = _open_end(made, pipeline, "after")
+            built = _open_end(built, pipeline, "after")
         if kind != "middle":
-            made = _close_end(made, pipeline, "before" if kind == "first" else "after")
+            built = _close_end(built, pipeline, "before" if kind == "first" else "after")
     except _UnclearError as unclear:
         example = stage * pipeline.stride
         listed = ", ".join(map(str, sorted(known)))
@@ -142,9 +142,9 @@ def _built(stage: int, known: Mapping[int, Stage], pipeline: Axis) -> Stage:
             hint=f"Record one of its ranks too, such as rank {example}.",
         ) from None
     lacks = "" if kind_of(of, pipeline.size) == kind else _WITHOUT[kind]
-    graph, slots = compact(made.graph, made.rank.slots)
-    made = replace(made, graph=graph, rank=replace(made.rank, slots=slots))
-    return replace(made, of=of, lacks=lacks, words=_words(stage, of, pipeline.size, lacks))
+    graph, slots = compact(built.graph, built.rank.slots)
+    built = replace(built, graph=graph, rank=replace(built.rank, slots=slots))
+    return replace(built, of=of, lacks=lacks, words=_words(stage, of, pipeline.size, lacks))
 
 
 def _words(stage: int, of: int, stages: int, lacks: str) -> str:
@@ -189,15 +189,15 @@ def _sides(stage: Stage, pipeline: Axis) -> dict[Side, _Sides]:
         rows[side][0].extend(sends)
         rows[side][1].extend(receives)
         rows[side][2].append(slot)
-    found: dict[Side, _Sides] = {}
+    by_side: dict[Side, _Sides] = {}
     for side, (sent, received, slots) in rows.items():
         if slots:
             if len(sent) != len(received) or len(slots) > 2:
                 raise _UnclearError(
                     f"rank {rank.number} sends {len(sent):,} messages to the stage {side} it and receives {len(received):,}"
                 )
-            found[side] = _Sides(tuple(_in_order(graph, sent)), tuple(_in_order(graph, received)), slots[0])
-    return found
+            by_side[side] = _Sides(tuple(_in_order(graph, sent)), tuple(_in_order(graph, received)), slots[0])
+    return by_side
 
 
 def _in_order(graph: Graph, rows: Sequence[int]) -> list[int]:
@@ -219,9 +219,9 @@ def _open_end(stage: Stage, pipeline: Axis, new: Side) -> Stage:
     """
     graph, rank = stage.graph, stage.rank
     sides = _sides(stage, pipeline)
-    there = sides.get("after" if new == "before" else "before")
+    neighbour_side = sides.get("after" if new == "before" else "before")
     what = "the embedding" if new == "before" else "the output layer and the loss"
-    if there is None:
+    if neighbour_side is None:
         raise _UnclearError(f"rank {rank.number} exchanges no messages with the next stage")
     part = begins(graph) if new == "before" else ends(graph)
     layers = layer_of(graph) != NONE
@@ -231,21 +231,21 @@ def _open_end(stage: Stage, pipeline: Axis, new: Side) -> Stage:
             + ("" if layers.any() else " (no node names the number of a layer)")
         )
     # What comes in from the neighbour that is there, and what goes out to it.
-    came, goes = latest_of(graph, there.receives), earliest_of(graph, there.sends)
-    into: list[set[int]] = [set() for _ in there.sends]
-    out: list[set[int]] = [set() for _ in there.sends]
+    came, goes = latest_of(graph, neighbour_side.receives), earliest_of(graph, neighbour_side.sends)
+    into: list[set[int]] = [set() for _ in neighbour_side.sends]
+    out: list[set[int]] = [set() for _ in neighbour_side.sends]
     _boundary(graph, part, layers, (came, goes), new, (into, out))
     if not all(into) or not all(out):
         lacking = next(k for k in range(len(into)) if not into[k] or not out[k])
         raise _UnclearError(f"micro-batch {lacking} of rank {rank.number} does not pass {what}")
     neighbour = _neighbour(rank.number, pipeline, -1 if new == "before" else 1)
     slots, remap, widened = list(rank.slots), dict[int, int](), graph
-    for slot in _peer_slots(stage, there):
+    for slot in _peer_slots(stage, neighbour_side):
         widened, remap[slot] = with_slot(widened, slot)
         slots.append(neighbour)
     sizes = dense_column(graph, "comm_size", NONE)
     added = []
-    for k, (begin, end) in enumerate(zip(there.sends, there.receives, strict=True)):
+    for k, (begin, end) in enumerate(zip(neighbour_side.sends, neighbour_side.receives, strict=True)):
         received, sent = tuple(sorted(into[k])), tuple(sorted(out[k]))
         flow = "activations", "gradients"
         names = flow if new == "before" else flow[::-1]
@@ -271,9 +271,9 @@ def _open_end(stage: Stage, pipeline: Axis, new: Side) -> Stage:
                 before=new == "after",
             )
         )
-    made = edited(widened, np.flatnonzero(part).tolist(), added)
+    opened_graph = edited(widened, np.flatnonzero(part).tolist(), added)
     opened: dict[int, Side] = dict.fromkeys(remap.values(), new)
-    return replace(stage, graph=made, rank=replace(rank, slots=tuple(slots)), opened=opened)
+    return replace(stage, graph=opened_graph, rank=replace(rank, slots=tuple(slots)), opened=opened)
 
 
 def _boundary(
@@ -282,7 +282,7 @@ def _boundary(
     layers: Bool,
     flows: tuple[Int64, Int64],
     new: Side,
-    found: tuple[list[set[int]], list[set[int]]],
+    boundary: tuple[list[set[int]], list[set[int]]],
 ) -> None:
     """Collect the layers' nodes that wait for the part taken out, and those it waits for, by micro-batch.
 
@@ -295,10 +295,10 @@ def _boundary(
         layers: (N,) which nodes belong to layers.
         flows: (N,) of the neighbour that is there: the last receive before each node, the first send after it.
         new: The side on which a neighbour comes.
-        found: Sets to add to: nodes that wait for the part, nodes that the part waits for.
+        boundary: Sets to add to: nodes that wait for the part, nodes that the part waits for.
     """
     came, goes = flows
-    into, out = found
+    into, out = boundary
     count = len(into)
     for row in range(len(graph)):
         for parent in graph.data.of(row).tolist():
@@ -324,12 +324,12 @@ def _close_end(stage: Stage, pipeline: Axis, side: Side) -> Stage:
     Raises:
         _UnclearError: It exchanges no messages on that side.
     """
-    there = _sides(stage, pipeline).get(side)
-    if there is None:
+    neighbour_side = _sides(stage, pipeline).get(side)
+    if neighbour_side is None:
         raise _UnclearError(f"rank {stage.rank.number} exchanges no messages with the stage {side} it")
-    links = list(zip(there.sends, there.receives, strict=True)) if side == "after" else []
-    made = edited(stage.graph, (*there.sends, *there.receives), (), links)
-    return replace(stage, graph=made)
+    links = list(zip(neighbour_side.sends, neighbour_side.receives, strict=True)) if side == "after" else []
+    closed_graph = edited(stage.graph, (*neighbour_side.sends, *neighbour_side.receives), (), links)
+    return replace(stage, graph=closed_graph)
 
 
 def _neighbour(rank: int, pipeline: Axis, step: int) -> int:
@@ -363,7 +363,7 @@ def _between(stage: Stage, step: int, pipeline: Axis) -> tuple[list[int], list[i
     return _in_order(stage.graph, sends), _in_order(stage.graph, receives)
 
 
-def _agree_on_tags(found: dict[int, Stage], known: Mapping[int, Stage], pipeline: Axis) -> None:
+def _agree_on_tags(stages: dict[int, Stage], known: Mapping[int, Stage], pipeline: Axis) -> None:
     """Give messages of stages that were never recorded the tags that the other side has for them.
 
     Raises:
@@ -373,8 +373,8 @@ def _agree_on_tags(found: dict[int, Stage], known: Mapping[int, Stage], pipeline
         if stage in known and stage + 1 in known:
             continue
         for sender, receiver in ((stage, stage + 1), (stage + 1, stage)):
-            sends, _ = _between(found[sender], receiver - sender, pipeline)
-            _, receives = _between(found[receiver], sender - receiver, pipeline)
+            sends, _ = _between(stages[sender], receiver - sender, pipeline)
+            _, receives = _between(stages[receiver], sender - receiver, pipeline)
             if len(sends) != len(receives):
                 raise TraceError(
                     f"Pipeline stage {sender} sends {len(sends):,} messages to stage {receiver}, which receives {len(receives):,}: "
@@ -384,13 +384,13 @@ def _agree_on_tags(found: dict[int, Stage], known: Mapping[int, Stage], pipeline
             # A stage that was recorded keeps its tags.
             ends = [(sender, sends), (receiver, receives)]
             (giver, given), (taker, taken) = ends[::-1] if receiver in known else ends
-            tags = dense_column(found[giver].graph, "comm_tag", 0)[given].tolist()
-            if tags != dense_column(found[taker].graph, "comm_tag", 0)[taken].tolist():
-                graph = with_values(found[taker].graph, "comm_tag", taken, tags)
-                found[taker] = replace(found[taker], graph=graph)
+            tags = dense_column(stages[giver].graph, "comm_tag", 0)[given].tolist()
+            if tags != dense_column(stages[taker].graph, "comm_tag", 0)[taken].tolist():
+                graph = with_values(stages[taker].graph, "comm_tag", taken, tags)
+                stages[taker] = replace(stages[taker], graph=graph)
 
 
-def _refuse_circles(found: Mapping[int, Stage], known: Mapping[int, Stage], pipeline: Axis) -> None:
+def _refuse_circles(stages: Mapping[int, Stage], known: Mapping[int, Stage], pipeline: Axis) -> None:
     """Raise an error where the stages would wait for each other for ever.
 
     Ranks of a stage run one graph, so that its collectives hold nobody up; messages between stages may.
@@ -398,14 +398,14 @@ def _refuse_circles(found: Mapping[int, Stage], known: Mapping[int, Stage], pipe
     Raises:
         TraceError: They would; names a stage.
     """
-    first = np.cumsum([0, *(len(found[stage].graph) for stage in range(pipeline.size))])
-    stuck = _stuck(int(first[-1]), _waits(found, first, pipeline))
+    first = np.cumsum([0, *(len(stages[stage].graph) for stage in range(pipeline.size))])
+    stuck = _stuck(int(first[-1]), _waits(stages, first, pipeline))
     if stuck == NONE:
         return
     stage = int(np.searchsorted(first, stuck, side="right")) - 1
-    graph = found[stage].graph
+    graph = stages[stage].graph
     name = graph.strings[int(graph.name[int(stuck - first[stage])])]
-    missing = ", ".join(str(one) for one in sorted(found) if one not in known)
+    missing = ", ".join(str(number) for number in sorted(stages) if number not in known)
     raise TraceError(
         f"Pipeline stages would wait for each other for ever, among them stage {stage} for {name!r}: stages {missing} were built "
         "from others, whose order of micro-batches does not fit.",
@@ -413,16 +413,16 @@ def _refuse_circles(found: Mapping[int, Stage], known: Mapping[int, Stage], pipe
     )
 
 
-def _waits(found: Mapping[int, Stage], first: Int64, pipeline: Axis) -> Iterator[tuple[int, int]]:
+def _waits(stages: Mapping[int, Stage], first: Int64, pipeline: Axis) -> Iterator[tuple[int, int]]:
     """Yield who waits for whom over one rank of every stage, whose nodes are numbered one stage after the other."""
     for stage in range(pipeline.size):
-        for row in range(len(found[stage].graph)):
-            for parent in parents_of(found[stage].graph, row):
+        for row in range(len(stages[stage].graph)):
+            for parent in parents_of(stages[stage].graph, row):
                 yield int(first[stage] + row), int(first[stage] + parent)
     for stage in range(pipeline.size - 1):
         for sender, receiver in ((stage, stage + 1), (stage + 1, stage)):
-            sends, _ = _between(found[sender], receiver - sender, pipeline)
-            _, receives = _between(found[receiver], sender - receiver, pipeline)
+            sends, _ = _between(stages[sender], receiver - sender, pipeline)
+            _, receives = _between(stages[receiver], sender - receiver, pipeline)
             for send, receive in zip(sends, receives, strict=False):
                 yield int(first[receiver] + receive), int(first[sender] + send)
 

@@ -66,24 +66,24 @@ def data_order(graph: Graph) -> list[int]:
 
 def latest_of(graph: Graph, rows: Sequence[int]) -> Int64:
     """Return (N,) the last place in `rows` of a node that each node is or waits for by data, -1 where there is none."""
-    found = np.full(len(graph), NONE, np.int64)
-    found[list(rows)] = np.arange(len(rows))
+    latest = np.full(len(graph), NONE, np.int64)
+    latest[list(rows)] = np.arange(len(rows))
     for row in data_order(graph):
         for parent in graph.data.of(row).tolist():
-            if parent >= 0 and found[parent] > found[row]:
-                found[row] = found[parent]
-    return found
+            if parent >= 0 and latest[parent] > latest[row]:
+                latest[row] = latest[parent]
+    return latest
 
 
 def earliest_of(graph: Graph, rows: Sequence[int]) -> Int64:
     """Return (N,) the first place in `rows` of a node that is each node or waits for it by data, `len(rows)` where there is none."""
-    found = np.full(len(graph), len(rows), np.int64)
-    found[list(rows)] = np.arange(len(rows))
+    earliest = np.full(len(graph), len(rows), np.int64)
+    earliest[list(rows)] = np.arange(len(rows))
     for row in reversed(data_order(graph)):
         for parent in graph.data.of(row).tolist():
-            if parent >= 0 and found[row] < found[parent]:
-                found[parent] = found[row]
-    return found
+            if parent >= 0 and earliest[row] < earliest[parent]:
+                earliest[parent] = earliest[row]
+    return earliest
 
 
 def edited(
@@ -113,7 +113,9 @@ def edited(
         # What was taken out waited for by order too; who needs its data comes after that.
         after = graph.ctrl.of(row).tolist() + [parent for parent in needs if parent >= 0 and gone[parent]]
         given = set(data[-1])
-        ctrl.append([one for one in _map_parents(after, gone, new_row, reach.by_any) if one not in given])
+        ctrl.append(
+            [parent for parent in _map_parents(after, gone, new_row, reach.by_any) if parent not in given]
+        )
     for place, node in enumerate(added):
         for child in node.children:
             data[int(new_row[child])].append(len(kept) + place)
@@ -163,7 +165,7 @@ class _Reach:
 
     def _of(self, row: int, *, any_kind: bool) -> tuple[int, ...]:
         if (row, any_kind) not in self.known:
-            seen, found, ahead = {row}, dict[int, None](), [row]
+            seen, reached, ahead = {row}, dict[int, None](), [row]
             while ahead:
                 at = ahead.pop()
                 parents = parents_of(self.graph, at) if any_kind else self.graph.data.of(at).tolist()
@@ -171,11 +173,11 @@ class _Reach:
                     if parent < 0:
                         continue
                     if not self.gone[parent]:
-                        found[parent] = None
+                        reached[parent] = None
                     elif parent not in seen:
                         seen.add(parent)
                         ahead.append(parent)
-            self.known[row, any_kind] = tuple(found)
+            self.known[row, any_kind] = tuple(reached)
         return self.known[row, any_kind]
 
 
@@ -183,21 +185,21 @@ def _map_parents(
     parents: list[int], gone: Bool, new_row: Int64, reach: Callable[[int], tuple[int, ...]]
 ) -> list[int]:
     """Return the new rows of parents, those that are gone replaced by what they waited for; dangling ones as they are."""
-    found: dict[int, None] = {}
+    mapped: dict[int, None] = {}
     for parent in parents:
         if parent < 0:
-            found[parent] = None
+            mapped[parent] = None
         elif gone[parent]:
-            found.update((int(new_row[other]), None) for other in reach(parent))
+            mapped.update((int(new_row[other]), None) for other in reach(parent))
         else:
-            found[int(new_row[parent])] = None
-    return list(found)
+            mapped[int(new_row[parent])] = None
+    return list(mapped)
 
 
 def _dependencies(lists: Sequence[Sequence[int]], before: Dependencies) -> Dependencies:
     offsets = np.zeros(len(lists) + 1, before.offsets.dtype)
-    np.cumsum([len(one) for one in lists], out=offsets[1:])
-    rows = np.array([row for one in lists for row in one], np.int32)
+    np.cumsum([len(parents) for parents in lists], out=offsets[1:])
+    rows = np.array([row for parents in lists for row in parents], np.int32)
     return Dependencies(offsets, rows, (before.dangling + np.uint64(1)) * _ROOM)
 
 

@@ -141,7 +141,7 @@ def _refuse_buckets(
         ConfigError: One does; names it.
     """
     sizes = dense_column(graph, "comm_size", 0)
-    known = {size for one in products for shape in one.shapes for size in shape}
+    known = {size for product in products for shape in product.shapes for size in shape}
     for row in sorted(others):
         shapes = _flat(inputs.lists(row, 1)) if len(graph.io) else []
         if sizes[row] > 0 and (
@@ -155,9 +155,9 @@ def _refuse_buckets(
 
 def _flat(shapes: Any) -> list[list[int]]:
     """Return the shapes of all tensors, those of lists of tensors too."""
-    if shapes and all(isinstance(one, int) for one in shapes):
+    if shapes and all(isinstance(item, int) for item in shapes):
         return [shapes]
-    return [found for one in shapes if isinstance(one, list) for found in _flat(one)]
+    return [shape for item in shapes if isinstance(item, list) for shape in _flat(item)]
 
 
 def _unclear(why: str) -> ConfigError:
@@ -179,7 +179,7 @@ def _divided_factors(graph: Graph, rank: Rank, own: list[int], known: Dimensions
     Raises:
         ConfigError: An all-reduce sums up no product, or a product that sums over a divided size is summed up by none.
     """
-    by_row = {one.row: one for one in known.products}
+    by_row = {product.row: product for product in known.products}
     sizes = dense_column(graph, "comm_size", NONE)
     reduced = set[int]()
     for row in own:
@@ -194,23 +194,25 @@ def _divided_factors(graph: Graph, rank: Rank, own: list[int], known: Dimensions
     for factors in sorted((known.factors.split(by_row[row].summed) for row in reduced), key=len):
         if divided.isdisjoint(factors):
             divided |= set(factors[:1])
-    for one in known.products:
-        if one.row not in reduced and divided & set(known.factors.split(one.summed)):
+    for product in known.products:
+        if product.row not in reduced and divided & set(known.factors.split(product.summed)):
             raise _unclear(
-                f"{_words(graph, one)} sums over a divided size ({format_count(known.factors.number(one.summed))}), and no all-reduce sums its parts up"
+                f"{_words(graph, product)} sums over a divided size ({format_count(known.factors.number(product.summed))}), and no all-reduce sums its parts up"
             )
     return divided
 
 
 def _partial(graph: Graph, row: int, known: Dimensions) -> frozenset[int]:
     """Return the products whose sum a collective, or the operator that calls it, exchanges."""
-    found = (known.partial.get(one, frozenset()) for one in (row, *callers(graph, row)))
-    return next(filter(None, found), frozenset())
+    terms = (known.partial.get(node_row, frozenset()) for node_row in (row, *callers(graph, row)))
+    return next(filter(None, terms), frozenset())
 
 
 def _words(graph: Graph, product: Product) -> str:
-    one, two = (" × ".join(map(format_count, shape)) for shape in product.shapes)
-    return f"{graph.strings[int(graph.name[product.row])]!r} of {one} by {two} (node {graph.id[product.row]})"
+    left, right = (" × ".join(map(format_count, shape)) for shape in product.shapes)
+    return (
+        f"{graph.strings[int(graph.name[product.row])]!r} of {left} by {right} (node {graph.id[product.row]})"
+    )
 
 
 class _Shapes:
@@ -246,14 +248,14 @@ def _refuse_unclear(graph: Graph, known: Dimensions, shapes: _Shapes) -> None:
     odd = Counter[str]()
     for row in known.unknown:
         tensors = known.tensors[row]
-        parts = [any(map(shapes.divides, one.sizes)) for one in tensors]
-        given = [part for part, one in zip(parts, tensors, strict=True) if one.place[0] == 0]
-        made = [
+        parts = [any(map(shapes.divides, tensor.sizes)) for tensor in tensors]
+        inputs = [part for part, tensor in zip(parts, tensors, strict=True) if tensor.place[0] == 0]
+        outputs = [
             part
-            for part, one in zip(parts, tensors, strict=True)
-            if one.place[0] == 3 and math.prod(one.shape) > 1
+            for part, tensor in zip(parts, tensors, strict=True)
+            if tensor.place[0] == 3 and math.prod(tensor.shape) > 1
         ]
-        if given and made and any(given) != any(made):
+        if inputs and outputs and any(inputs) != any(outputs):
             odd[_named(graph, row)] += 1
     if odd:
         listed = ", ".join(f"{name!r}" for name, _ in odd.most_common(3))
@@ -262,7 +264,7 @@ def _refuse_unclear(graph: Graph, known: Dimensions, shapes: _Shapes) -> None:
 
 def _named(graph: Graph, row: int) -> str:
     """Return the name of the operator that called one, which says more than that of what it is made of; else its own."""
-    names = [graph.strings[int(graph.name[one])] for one in (next(callers(graph, row), row), row)]
+    names = [graph.strings[int(graph.name[node_row])] for node_row in (next(callers(graph, row), row), row)]
     return next((name for name in names if name.startswith("aten::")), names[-1])
 
 
@@ -275,7 +277,7 @@ def _rewritten(graph: Graph, inputs: Inputs, shapes: _Shapes, others: set[int]) 
     io, texts, share = _new_inputs(graph, inputs, shapes)
     strings, _ = with_texts(graph.strings, texts)
     # A product has a divided size once, so that its operations are divided whatever its bytes are.
-    products = {one.row for one in shapes.known.products}
+    products = {product.row for product in shapes.known.products}
     operations = {row: 1 / shapes.times if row in products else left for row, left in share.items()}
     duration = graph.duration_ns.copy()
     for row in _working(graph, share):
@@ -306,20 +308,22 @@ def _new_inputs(graph: Graph, inputs: Inputs, shapes: _Shapes) -> tuple[Int32, l
         return len(graph.strings) + texts.setdefault(repr(lists).replace(", ", ","), len(texts))
 
     for row, tensors in _tensors_by_row(graph, shapes.known):
-        new = {one.place: shapes.of(one) for one in tensors}
-        before = sum(math.prod(one.shape) for one in tensors)
+        new = {tensor.place: shapes.of(tensor) for tensor in tensors}
+        before = sum(math.prod(tensor.shape) for tensor in tensors)
         after = sum(map(math.prod, new.values()))
         if after == before:
             continue
         share[row] = after / before
-        changed = {one.shape: new[one.place] for one in tensors if list(one.shape) != new[one.place]}
+        changed = {
+            tensor.shape: new[tensor.place] for tensor in tensors if list(tensor.shape) != new[tensor.place]
+        }
         for column in (0, 3):
             values, listed = deepcopy(inputs.lists(row, column)), deepcopy(inputs.lists(row, column + 1))
-            for one in tensors:
-                if one.place[0] == column:
-                    _put(listed, one.place[1:], new[one.place])
-                    value = _at(values, one.place[1:])
-                    value[3] = value[3] * math.prod(new[one.place]) // math.prod(one.shape)
+            for tensor in tensors:
+                if tensor.place[0] == column:
+                    _put(listed, tensor.place[1:], new[tensor.place])
+                    value = _at(values, tensor.place[1:])
+                    value[3] = value[3] * math.prod(new[tensor.place]) // math.prod(tensor.shape)
             values = [_new_argument(value, changed) for value in values]
             io[row, column] = code(values) if values else io[row, column]
             io[row, column + 1] = code(listed) if listed else io[row, column + 1]
@@ -336,7 +340,7 @@ def _tensors_by_row(graph: Graph, known: Dimensions) -> Iterator[tuple[int, list
             continue
         for above in callers(graph, row):
             if above in known.tensors and (graph.io[above, :2] == graph.io[row, :2]).all():
-                yield row, [one for one in known.tensors[above] if one.place[0] == 0]
+                yield row, [tensor for tensor in known.tensors[above] if tensor.place[0] == 0]
                 break
 
 

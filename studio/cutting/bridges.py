@@ -40,18 +40,18 @@ def without(graph: Graph, keep: Bool) -> Closed:
     """
     instead = _instead(graph, keep)
     satisfied = bridged = dangling = 0
-    made = []
+    both_closed = []
     for deps in (graph.ctrl, graph.data):
         entered = entries(graph, deps)
-        mine = keep[entered.of]
-        dangling += int((mine & (entered.rows < 0)).sum())
-        entered = entered.keep(mine & (entered.rows >= 0))
+        stays = keep[entered.of]
+        dangling += int((stays & (entered.rows < 0)).sum())
+        entered = entered.keep(stays & (entered.rows >= 0))
         gone = ~keep[entered.rows]
         satisfied += sum(not instead[row] for row in entered.rows[gone].tolist())
         closed, added = _bridge(entered, gone, instead, len(graph))
         bridged += added
-        made.append(closed)
-    left = with_order(with_dependencies(graph, *made), np.flatnonzero(keep))
+        both_closed.append(closed)
+    left = with_order(with_dependencies(graph, *both_closed), np.flatnonzero(keep))
     return Closed(left, satisfied, bridged, dangling)
 
 
@@ -88,22 +88,22 @@ def _instead(graph: Graph, keep: Bool) -> dict[int, list[int]]:
     ctrl, data = graph.ctrl.rows.tolist(), graph.data.rows.tolist()
     bounds = graph.ctrl.offsets.tolist(), graph.data.offsets.tolist()
     for row in np.argsort(issue_order(graph), kind="stable").tolist():
-        found: _Rows = {}
+        kept_parents: _Rows = {}
         for rows, ends in ((ctrl, bounds[0]), (data, bounds[1])):
             for other in rows[ends[row] : ends[row + 1]]:
                 if other < 0:
                     continue
                 if kept[other]:
-                    found[other] = None
+                    kept_parents[other] = None
                 else:
                     # On a circle a node may come before what it waits for; the circle is opened there.
-                    found.update(dict.fromkeys(instead.get(other, ())))
+                    kept_parents.update(dict.fromkeys(instead.get(other, ())))
         if kept[row]:
-            nearest[row] = found
+            nearest[row] = kept_parents
             continue
-        if len(found) > 1:
+        if len(kept_parents) > 1:
             # What another one waits for anyway: lists would grow along chains of nodes that are gone.
-            implied = {other for one in found for other in nearest.get(one, ())}
-            found = {one: None for one in found if one not in implied}
-        instead[row] = list(found)
+            implied = {other for kept_parent in kept_parents for other in nearest.get(kept_parent, ())}
+            kept_parents = {kept_parent: None for kept_parent in kept_parents if kept_parent not in implied}
+        instead[row] = list(kept_parents)
     return instead

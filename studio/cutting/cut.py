@@ -116,10 +116,14 @@ def cut(trace: Trace, choice: Choice, times: NodeTimes | None = None) -> Cut:
         )
     left = tuple(trace.ranks[place].number for place in masks)
     number = {old: new for new, old in enumerate(left)}
-    shrunk = [one for one in collectives if _members_before(trace, one) > len(one.members)]
-    made, closed = _ranks(trace, masks, number, choice.words)
+    shrunk = [
+        collective
+        for collective in collectives
+        if _members_before(trace, collective) > len(collective.members)
+    ]
+    built, closed = _ranks(trace, masks, number, choice.words)
     groups = _restrict_groups(trace.groups, number)
-    graphs, ranks = made
+    graphs, ranks = built
     count = sum(part.satisfied for part in closed), sum(part.bridged for part in closed)
     whole = Trace(graphs, ranks, groups, tuple(f for f in trace.findings if f.level == "error"))
     whole, ordered = with_one_order(whole, _move_nodes(masks, [*collectives, *messages]))
@@ -137,7 +141,7 @@ def cut(trace: Trace, choice: Choice, times: NodeTimes | None = None) -> Cut:
         dangling=sum(part.dangling for part in closed),
         ordered=ordered,
         groups_before=len(trace.groups),
-        shrunk=len({one.group for one in shrunk}),
+        shrunk=len({collective.group for collective in shrunk}),
         shrunk_collectives=len(shrunk),
     )
 
@@ -157,11 +161,11 @@ def _part(trace: Trace, masks: Mapping[int, Bool]) -> Trace:
 
 def _restrict_groups(groups: tuple[CommGroup, ...], number: Mapping[int, int]) -> tuple[CommGroup, ...]:
     """Return comm groups of the ranks that are left, by their new numbers; those of none are left out."""
-    made = [
+    restricted = [
         replace(group, ranks=tuple(number[rank] for rank in group.ranks if rank in number))
         for group in groups
     ]
-    return tuple(group for group in made if group.ranks)
+    return tuple(group for group in restricted if group.ranks)
 
 
 def _move_nodes(masks: Mapping[int, Bool], together: list[Together]) -> list[Together]:
@@ -169,8 +173,8 @@ def _move_nodes(masks: Mapping[int, Bool], together: list[Together]) -> list[Tog
     place = {old: new for new, old in enumerate(masks)}
     row = {old: np.cumsum(mask) - 1 for old, mask in masks.items()}
     return [
-        replace(one, members=tuple((place[old], int(row[old][at])) for old, at in one.members))
-        for one in together
+        replace(item, members=tuple((place[old], int(row[old][at])) for old, at in item.members))
+        for item in together
     ]
 
 
@@ -187,16 +191,16 @@ def _complete_collectives(
     for group in match_collectives(part, part.groups):
         table = group.rows()
         places = [place_of[member] for member in group.members]
-        there = table != NONE
+        is_present = table != NONE
         kept = np.array(
-            [masks[place][rows] & has for place, rows, has in zip(places, table, there, strict=True)],
+            [masks[place][rows] & has for place, rows, has in zip(places, table, is_present, strict=True)],
             np.bool_,
         ).reshape(table.shape)
-        wanted = (kept.any(axis=0) if join else kept.all(axis=0)) & there.all(axis=0)
+        wanted = (kept.any(axis=0) if join else kept.all(axis=0)) & is_present.all(axis=0)
         gone = kept.any(axis=0) & ~wanted
         collectives += int(gone.sum())
         nodes += int(kept[:, gone].sum())
-        for place, rows, has in zip(places, table, there, strict=True):
+        for place, rows, has in zip(places, table, is_present, strict=True):
             masks[place][rows[has]] = wanted[has]
             loose[place][rows[has]] = False
         name = f"{_GROUP}{group.name}"
@@ -214,10 +218,10 @@ def _complete_messages(trace: Trace, masks: dict[int, Bool], *, join: bool) -> t
     """Keep messages of which both sides are there, or add the other side; returns them, and sends and receives left out."""
     part = _part(trace, masks)
     places = list(masks)
-    found = match_messages(part)
+    matched = match_messages(part)
     left_out = 0
-    sides = ((found.send_rank, found.send_row), (found.receive_rank, found.receive_row))
-    whole = (found.send_row != NONE) & (found.receive_row != NONE)
+    sides = ((matched.send_rank, matched.send_row), (matched.receive_rank, matched.receive_row))
+    whole = (matched.send_row != NONE) & (matched.receive_row != NONE)
     kept = [
         np.array(
             [
@@ -234,7 +238,7 @@ def _complete_messages(trace: Trace, masks: dict[int, Bool], *, join: bool) -> t
         for rank, row, stays in zip(ranks.tolist(), rows.tolist(), wanted.tolist(), strict=True):
             if row != NONE:
                 masks[places[rank]][row] = stays
-    columns = [found.send_rank, found.send_row, found.receive_rank, found.receive_row]
+    columns = [matched.send_rank, matched.send_row, matched.receive_rank, matched.receive_row]
     pairs = zip(*(column[wanted].tolist() for column in columns), strict=True)
     return [Together("", ((places[a], b), (places[c], d))) for a, b, c, d in pairs], left_out
 
@@ -244,17 +248,17 @@ def _ranks(
 ) -> tuple[tuple[tuple[Graph, ...], tuple[Rank, ...]], list[Closed]]:
     """Return the graphs and ranks of the part, and what became of dependencies, a line for each rank."""
     index: dict[tuple[int, bytes], int] = {}
-    made: list[Closed] = []
+    parts: list[Closed] = []
     ranks, closed = [], []
     for place, mask in masks.items():
         rank = trace.ranks[place]
         key = rank.graph, np.packbits(mask).tobytes()
         if key not in index:
-            index[key] = len(made)
-            made.append(without(trace.graphs[rank.graph], mask))
-        closed.append(made[index[key]])
+            index[key] = len(parts)
+            parts.append(without(trace.graphs[rank.graph], mask))
+        closed.append(parts[index[key]])
         ranks.append(_renumber_rank(trace, rank, number, index[key], words))
-    return (tuple(part.graph for part in made), tuple(ranks)), closed
+    return (tuple(part.graph for part in parts), tuple(ranks)), closed
 
 
 def _renumber_rank(trace: Trace, rank: Rank, number: Mapping[int, int], graph: int, words: str) -> Rank:

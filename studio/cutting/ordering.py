@@ -50,23 +50,23 @@ def with_one_order(trace: Trace, together: Sequence[Together]) -> tuple[Trace, i
     if order is None:
         return trace, 0
     for whole in (False, True):
-        made, count = _chain_communication(trace, order, whole=whole)
-        if not _hangs(made):
+        chained, count = _chain_communication(trace, order, whole=whole)
+        if not _hangs(chained):
             break
-    return made, count
+    return chained, count
 
 
 def _hangs(trace: Trace) -> bool:
     case = Case(trace)
-    return any(found.level == "error" for check in (collectives, deadlocks) for found in check(case))
+    return any(finding.level == "error" for check in (collectives, deadlocks) for finding in check(case))
 
 
 def _chain_communication(trace: Trace, order: Sequence[Together], *, whole: bool) -> tuple[Trace, int]:
     """Let the communication of each rank wait for that before it: within each group, or all of it."""
     lines: dict[tuple[int, str], list[int]] = {}
-    for one in order:
-        for place, row in one.members if whole or one.group else ():
-            lines.setdefault((place, "" if whole else one.group), []).append(row)
+    for item in order:
+        for place, row in item.members if whole or item.group else ():
+            lines.setdefault((place, "" if whole else item.group), []).append(row)
     wanted: dict[int, tuple[_Member, ...]] = {}
     for (place, _), rows in lines.items():
         wanted[place] = (*wanted.get(place, ()), *pairwise(rows))
@@ -85,9 +85,9 @@ def _order(trace: Trace, together: Sequence[Together]) -> list[Together] | None:
     # All sides of a collective are one node of the whole job; a receive waits for its send.
     node = np.arange(first[-1])
     before, after = [], []
-    for one in together:
-        at = [first[place] + row for place, row in one.members]
-        if one.group:
+    for item in together:
+        at = [first[place] + row for place, row in item.members]
+        if item.group:
             node[at] = at[0]
         else:
             before.append(np.array(at[:1]))
@@ -103,11 +103,13 @@ def _order(trace: Trace, together: Sequence[Together]) -> list[Together] | None:
     number = _order_nodes(node, np.concatenate(before), np.concatenate(after), priority)
     if number is None:
         return None
-    ordered = [one for one in together if one.group]
+    ordered = [item for item in together if item.group]
     # Of a message each side has its own place in the order.
-    sides = [replace(one, members=(member,)) for one in together if not one.group for member in one.members]
+    sides = [
+        replace(item, members=(member,)) for item in together if not item.group for member in item.members
+    ]
     return sorted(
-        [*ordered, *sides], key=lambda one: number[int(node[first[one.members[0][0]] + one.members[0][1]])]
+        [*ordered, *sides], key=lambda item: number[int(node[first[item.members[0][0]] + item.members[0][1]])]
     )
 
 
@@ -120,12 +122,12 @@ def _order_nodes(node: Int64, before: Int64, after: Int64, priority: Int64) -> d
         after: (D,) ... and others that come after them.
         priority: (N,) which of several comes first, the lowest.
     """
-    one, other = node[before], node[after]
-    one, other = one[one != other], other[one != other]
-    order = np.argsort(one, kind="stable")
-    ends = np.searchsorted(one[order], np.arange(len(node) + 1)).tolist()
-    children: list[int] = other[order].tolist()
-    waiting: list[int] = np.bincount(other, minlength=len(node)).tolist()
+    earlier, later = node[before], node[after]
+    earlier, later = earlier[earlier != later], later[earlier != later]
+    order = np.argsort(earlier, kind="stable")
+    ends = np.searchsorted(earlier[order], np.arange(len(node) + 1)).tolist()
+    children: list[int] = later[order].tolist()
+    waiting: list[int] = np.bincount(later, minlength=len(node)).tolist()
     first: list[int] = priority.tolist()
     standing: list[int] = find_distinct(node).tolist()
     ready = [(first[at], at) for at in standing if not waiting[at]]

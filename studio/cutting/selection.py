@@ -110,19 +110,19 @@ def _places(trace: Trace, choice: Choice) -> list[int]:
 
 def _by_graph(trace: Trace, masks: Mapping[int, Bool], chosen: Callable[[Graph], Bool]) -> None:
     """Take nodes out of the masks that are not chosen of their graph; each graph is looked at once."""
-    made: dict[int, Bool] = {}
+    mask_of: dict[int, Bool] = {}
     for place, mask in masks.items():
         index = trace.ranks[place].graph
-        if index not in made:
-            made[index] = chosen(trace.graphs[index])
-        np.logical_and(mask, made[index], out=mask)
+        if index not in mask_of:
+            mask_of[index] = chosen(trace.graphs[index])
+        np.logical_and(mask, mask_of[index], out=mask)
 
 
 def _keep_steps(trace: Trace, steps: frozenset[int], masks: dict[int, Bool]) -> None:
-    there = step_numbers(trace)
-    absent = sorted(steps - set(there))
+    known_steps = step_numbers(trace)
+    absent = sorted(steps - set(known_steps))
     if absent:
-        listed = ", ".join(map(str, there[:8])) + (", …" if len(there) > 8 else "")
+        listed = ", ".join(map(str, known_steps[:8])) + (", …" if len(known_steps) > 8 else "")
         raise ConfigError(
             f"no rank has a training step {absent[0]}; allowed: {listed or 'none, the job has no marked steps'}"
         )

@@ -81,12 +81,12 @@ def missing_ranks(case: Case) -> Iterator[Found]:
 
 def _are_whole(case: Case, hints: list[tuple[str, bool]]) -> bool:
     """Whether the ranks that are there are of use by themselves."""
-    told = [true for _, true in hints]
-    alone = told == [True, False, False] and len(case.trace.ranks) == 1
+    hint_values = [true for _, true in hints]
+    alone = hint_values == [True, False, False] and len(case.trace.ranks) == 1
     return (
         is_recording(case.trace)
         or any(rank.metadata_number("link_host_operations") > 0 for rank in case.trace.ranks)
-        or (alone and not any(one.communicates.any() for one in case.graphs))
+        or (alone and not any(graph_case.communicates.any() for graph_case in case.graphs))
     )
 
 
@@ -160,16 +160,16 @@ def collectives(case: Case) -> Iterator[Found]:
         if difference is None and group.by_number:
             plain = comparable(ordered)
             difference = disagreement(plain)
-        found = (
+        finding = (
             differing_root(case, group)
             if difference is None
             else _disagreement(case, plain, difference, ran=ran)
         )
-        if found is None:
+        if finding is None:
             continue
         listed += 1
         if listed <= _GROUPS_LISTED:
-            yield found
+            yield finding
     if listed > _GROUPS_LISTED:
         rest = listed - _GROUPS_LISTED
         yield Found(
@@ -181,16 +181,16 @@ def border_collectives(case: Case) -> Iterator[Found]:
     """Yield which collectives some members were not recorded long enough to have."""
     if is_flight(case.trace) or not case.borders:
         return
-    found = case.borders
+    borders = case.borders
     yield Found(
         "warning",
-        border_words(found),
-        tuple(sorted({*found.counts, *found.lacking})),
+        border_words(borders),
+        tuple(sorted({*borders.counts, *borders.lacking})),
         (),
-        sum(found.counts.values()),
+        sum(borders.counts.values()),
         tuple(
             (f"more on rank {number}", format_count(count))
-            for number, count in islice(found.counts.items(), _GROUPS_LISTED)
+            for number, count in islice(borders.counts.items(), _GROUPS_LISTED)
         ),
         mends=False,
     )
@@ -315,11 +315,11 @@ def _unmatched_findings(case: Case, chosen: Int64, *, receives: bool) -> Iterato
     if near is not None:
         nearest = f"; nearest is {half_label(case.trace, case.messages, near, receives=not receives)}"
     outside = receives and _are_cut_off(case, chosen)
-    said = " The job ran: they were sent before or after what the sender recorded." if outside else ""
+    remark = " The job ran: they were sent before or after what the sender recorded." if outside else ""
     yield Found(
         "error" if receives and not outside else "warning",
         f"{format_counted(len(chosen), noun)} of {rank_list(ranks)} {'is' if len(chosen) == 1 else 'are'} never {verb}: "
-        f"{first}{nearest}.{said}",
+        f"{first}{nearest}.{remark}",
         ranks,
         nodes,
         len(chosen),
@@ -372,14 +372,14 @@ def _line(messages: Messages, message: int) -> _Line:
 
 def _spans(case: Case, lines: Collection[_Line], ranks: Int64, rows: Int64) -> _Spans:
     """Return when the halves of the lines' messages began and ended."""
-    found: _Spans = {}
+    spans_of: _Spans = {}
     for message in np.flatnonzero(rows != NONE).tolist():
         line = _line(case.messages, message)
         if line in lines:
             graph = case.trace.graph_of(case.trace.ranks[int(ranks[message])])
             begin = int(graph.start_ns[rows[message]])
-            found.setdefault(line, []).append((begin, begin + int(graph.duration_ns[rows[message]])))
-    return {line: sorted(spans) for line, spans in found.items()}
+            spans_of.setdefault(line, []).append((begin, begin + int(graph.duration_ns[rows[message]])))
+    return {line: sorted(spans) for line, spans in spans_of.items()}
 
 
 def self_messages(case: Case) -> Iterator[Found]:
@@ -543,8 +543,8 @@ def _moved_clocks(case: Case) -> Iterator[Found]:
     odd = list(_two_clocks_of_a_machine(case, far))
     yield from odd
     # What a warning has told is not told again as something that makes times comparable.
-    told = {rank for one in odd for rank in one.ranks}
-    rest = sorted(far.keys() - told)
+    warned = {rank for finding in odd for rank in finding.ranks}
+    rest = sorted(far.keys() - warned)
     if not rest:
         return
     worst = max(rest, key=lambda rank: abs(far[rank]))

@@ -31,13 +31,13 @@ def doubt_of_times(trace: Trace, known: Examination | None = None) -> str:
     """
     nodes = sum(map(len, trace.graphs))
     if known is None and (nodes > MOST_NODES or len(trace.ranks) > MOST_RANKS):
-        found = _of_times(trace) or noticed_of_times(trace)
-        return _line(found[0].message, sum(one.level == "error" for one in found)) if found else ""
-    made = [one for one in (known or examination(trace)).diagnoses if one.code in _CODES]
-    errors = [one for one in made if one.level == "error"]
+        problems = _of_times(trace) or noticed_of_times(trace)
+        return _line(problems[0].message, sum(item.level == "error" for item in problems)) if problems else ""
+    diagnoses = [item for item in (known or examination(trace)).diagnoses if item.code in _CODES]
+    errors = [item for item in diagnoses if item.level == "error"]
     doubts = (
         errors
-        or [one for one in made if one.level == "warning" and one.code in _OF_TIMES]
+        or [item for item in diagnoses if item.level == "warning" and item.code in _OF_TIMES]
         or noticed_of_times(trace)
     )
     return _line(doubts[0].message, len(errors)) if doubts else ""
@@ -45,13 +45,13 @@ def doubt_of_times(trace: Trace, known: Examination | None = None) -> str:
 
 def noticed_of_times(trace: Trace) -> list[Finding]:
     """Return what was noticed on reading that makes an account of a rank's times doubtful."""
-    return [one for one in trace.findings if one.code in _NOTICED]
+    return [finding for finding in trace.findings if finding.code in _NOTICED]
 
 
 def _of_times(trace: Trace) -> list[Found]:
     """Return what the checks of times find, the worst first."""
     case = Case(trace)
-    return [one for find in (mixed_runs, early_ends, impossible_times) for one in find(case)]
+    return [problem for find in (mixed_runs, early_ends, impossible_times) for problem in find(case)]
 
 
 def _line(first: str, errors: int) -> str:

@@ -358,18 +358,18 @@ def examination(trace: Trace, *, progress: Progress | None = None) -> Examinatio
         trace: The job.
         progress: Told the checks done and the checks in all; may raise to stop.
     """
-    made = 0
+    checked = 0
 
     def tick() -> None:
         if progress:
-            progress("checking", made, len(CHECKS))
+            progress("checking", checked, len(CHECKS))
 
     # What ranks do alike is found once, of all of them; nodes are told by their rows.
     case = Case(share_graphs(trace), tick)
     diagnoses: list[Diagnosis] = []
     passed = []
     for index, check in enumerate(CHECKS):
-        made = index
+        checked = index
         tick()
         here = [_diagnosis(check, hedge(case, problem)) for problem in check.find(case)]
         diagnoses += here
@@ -378,15 +378,15 @@ def examination(trace: Trace, *, progress: Progress | None = None) -> Examinatio
     if progress:
         progress("checking", len(CHECKS), len(CHECKS))
     open_checks = {check.code for check in passed}
-    read = [one for one in trace.findings if not _is_repeated(one, open_checks)]
+    read = [finding for finding in trace.findings if not _is_repeated(finding, open_checks)]
     known = {code for finding in read for code in _SAME_AS.get(finding.code, ())}
     passed = [check for check in passed if check.code not in known]
     # What is lost of the files comes before what may follow from it.
-    told = list(_from_reader(read))
-    lost = [one for one in told if one.level == "error"]
-    if lost and any(one.level == "error" for one in diagnoses):
-        lost = [replace(one, consequence=f"{one.consequence} {_MAY_FOLLOW}") for one in lost]
-    rest = [one for one in told if one.level != "error"]
+    from_reader = list(_from_reader(read))
+    lost = [finding for finding in from_reader if finding.level == "error"]
+    if lost and any(finding.level == "error" for finding in diagnoses):
+        lost = [replace(finding, consequence=f"{finding.consequence} {_MAY_FOLLOW}") for finding in lost]
+    rest = [finding for finding in from_reader if finding.level != "error"]
     ranked = sorted([*lost, *diagnoses, *rest], key=lambda diagnosis: LEVELS.index(diagnosis.level))
     return Examination(tuple(ranked), tuple(passed))
 

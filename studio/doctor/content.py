@@ -141,7 +141,7 @@ def _ranks_without_links(trace: Trace) -> list[int]:
 
 def _unlinked_advice(case: Case, lost: Where, linked: int, *, alone: bool) -> str:
     """Return advice that fits the cause; "" for that of the check."""
-    early = {one.rank for one in case.early}.intersection(lost.ranks)
+    early = {early_end.rank for early_end in case.early}.intersection(lost.ranks)
     if early:
         return f"The device trace of {rank_list(sorted(early))} stops before those of the others (ends-early): record it again."
     if alone:
@@ -277,7 +277,7 @@ def size_missing(case: Case) -> Iterator[Found]:
     def chosen(graph_case: GraphCase) -> Bool:
         return np.asarray((graph_case.sizes == UNSIZED) & ~graph_case.calls)
 
-    everywhere = all(bool(chosen(one)[one.communicates].all()) for one in case.graphs)
+    everywhere = all(bool(chosen(graph_case)[graph_case.communicates].all()) for graph_case in case.graphs)
     yield from _nodes(case, chosen, level_of_missing(case, everywhere=everywhere), words)
 
 
@@ -309,13 +309,16 @@ def size_zero(case: Case) -> Iterator[Found]:
         return np.asarray((graph_case.sizes == 0) & ~are_empty(graph_case) & ~are_unknown(graph_case))
 
     yield from _nodes(case, are_told, "warning", words)
-    for found in _nodes(case, are_unknown, "warning", _UNKNOWN_SIZES):
-        yield replace(found, advice=_RECORD_SHAPES)
-    told = tuple(f"{word}, as the recording tells: their tensors were empty" for word in words)
-    for found in _nodes(
-        case, lambda graph_case: (graph_case.sizes == 0) & are_empty(graph_case), "info", (told[0], told[1])
+    for finding in _nodes(case, are_unknown, "warning", _UNKNOWN_SIZES):
+        yield replace(finding, advice=_RECORD_SHAPES)
+    empty_words = tuple(f"{word}, as the recording tells: their tensors were empty" for word in words)
+    for finding in _nodes(
+        case,
+        lambda graph_case: (graph_case.sizes == 0) & are_empty(graph_case),
+        "info",
+        (empty_words[0], empty_words[1]),
     ):
-        yield replace(found, advice=_EMPTY_TENSORS)
+        yield replace(finding, advice=_EMPTY_TENSORS)
 
 
 def comm_untyped(case: Case) -> Iterator[Found]:
@@ -326,7 +329,7 @@ def comm_untyped(case: Case) -> Iterator[Found]:
         return np.asarray((graph_case.graph.type == NodeType.COMM_COLL) & ~known & ~graph_case.calls)
 
     words = ("names an unknown collective", "name unknown collectives")
-    everywhere = all(bool((one.collective == NONE).all()) for one in case.graphs)
+    everywhere = all(bool((graph_case.collective == NONE).all()) for graph_case in case.graphs)
     yield from _nodes(case, chosen, level_of_missing(case, everywhere=everywhere), words)
 
 

@@ -64,8 +64,8 @@ def _inside(case: GraphCase) -> tuple[Int64, Int64, Int64, Int64]:
     """Return the distinct dependencies on cycles: waiting node, node waited for, weight, and cycle number."""
     of, waited = case.pairs
     number = case.circles
-    there = (number[of] != NONE) & (number[of] == number[waited]) & (of != waited)
-    keys, entries = np.unique(of[there] * len(number) + waited[there], return_counts=True)
+    is_inside = (number[of] != NONE) & (number[of] == number[waited]) & (of != waited)
+    keys, entries = np.unique(of[is_inside] * len(number) + waited[is_inside], return_counts=True)
     of, waited = np.divmod(keys, max(len(number), 1))
     return of, waited, _ONE * entries + _reluctance(case.graph, of, waited), number[of]
 

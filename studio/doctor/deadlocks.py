@@ -87,10 +87,10 @@ def is_alike(case: Case) -> bool:
 
 def deadlocks(case: Case) -> Iterator[Found]:
     """Yield the first way in which ranks wait for each other for ever."""
-    for found in _deadlocks(case.settled):
+    for finding in _deadlocks(case.settled):
         # All messages alike behind a lost send are paired with another than theirs.
-        may_follow = found.level == "error" and len(case.unmatched.receives)
-        yield replace(found, advice=_RECEIVES_FIRST) if may_follow else found
+        may_follow = finding.level == "error" and len(case.unmatched.receives)
+        yield replace(finding, advice=_RECEIVES_FIRST) if may_follow else finding
 
 
 def _deadlocks(case: Case) -> Iterator[Found]:
@@ -125,8 +125,8 @@ def _deadlocks(case: Case) -> Iterator[Found]:
         if circle is not None:
             yield _found(case, waits, kind, *circle)
             return
-        if kind.level == "error" and (found := list(_by_order(case, waits))):
-            yield from found
+        if kind.level == "error" and (findings := list(_by_order(case, waits))):
+            yield from findings
             return
 
 
@@ -202,8 +202,8 @@ def _circle(waits: Waits, before: Int64, after: Int64, place: Int64) -> tuple[li
     start, end = np.searchsorted(nodes, before[inside]), np.searchsorted(nodes, after[inside])
     path = [int(nodes[row]) for row in shortest_cycle(len(nodes), start, end, starts=_STARTS)]
     hops = []
-    for one, following in zip(path, [*path[1:], path[0]], strict=True):
-        fits = inside[(before[inside] == one) & (after[inside] == following)]
+    for node, following in zip(path, [*path[1:], path[0]], strict=True):
+        fits = inside[(before[inside] == node) & (after[inside] == following)]
         hops.append(int(place[fits[0]]))
     # From a node to the one it waits for, and on from there.
     return hops[::-1], int(large.sum()), circles
@@ -237,8 +237,8 @@ def _found(case: Case, waits: Waits, kind: _Kind, hops: list[int], nodes: int, c
 def _hop(case: Case, waits: Waits, hop: int) -> str:
     """Say who waits for whom."""
     before, after = int(waits.before[hop]), int(waits.after[hop])
-    one, other = (case.trace.ranks[int(waits.rank[node])] for node in (after, before))
-    own = node_label(case.trace.graph_of(one), int(waits.row[after]))
-    awaited = node_label(case.trace.graph_of(other), int(waits.row[before]))
-    where = "" if one is other else f" of rank {other.number}"
-    return f"rank {one.number}'s {own} {_WORDS[Why(int(waits.why[hop]))]} {awaited}{where}"
+    waiting_rank, awaited_rank = (case.trace.ranks[int(waits.rank[node])] for node in (after, before))
+    own = node_label(case.trace.graph_of(waiting_rank), int(waits.row[after]))
+    awaited = node_label(case.trace.graph_of(awaited_rank), int(waits.row[before]))
+    where = "" if waiting_rank is awaited_rank else f" of rank {awaited_rank.number}"
+    return f"rank {waiting_rank.number}'s {own} {_WORDS[Why(int(waits.why[hop]))]} {awaited}{where}"

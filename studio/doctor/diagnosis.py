@@ -129,12 +129,12 @@ class Diagnoses(list[Diagnosis]):
 
     def __repr__(self) -> str:
         """Return them in a line."""
-        codes = [f"{one.level} {one.code}" for one in self]
+        codes = [f"{diagnosis.level} {diagnosis.code}" for diagnosis in self]
         return line("Diagnoses", codes or ["nothing found"])
 
     def _repr_html_(self) -> str:
         """Return a row for each."""
-        rows = [(one.level, one.code, one.message, one.advice) for one in self]
+        rows = [(diagnosis.level, diagnosis.code, diagnosis.message, diagnosis.advice) for diagnosis in self]
         return table(repr(self), ("level", "check", "what", "advice"), rows)
 
 
@@ -309,9 +309,9 @@ class Case:
     @cached_property
     def copied(self) -> Mapping[int, int]:
         """The ranks whose file is a copy of another rank's: they hold the same in every node, and name groups of that one, not theirs."""
-        found: dict[int, int] = {}
+        originals: dict[int, int] = {}
         if not any(group.outsiders for group in self.groups):
-            return found
+            return originals
         ranks = self.rank_of
         # Else the list of members may be what is wrong.
         idle = {
@@ -330,15 +330,15 @@ class Case:
                     and (ranks[member].graph, ranks[member].slots) == (own.graph, own.slots)
                 )
                 for member in alike:
-                    found.setdefault(number, member)
-        return found
+                    originals.setdefault(number, member)
+        return originals
 
     def copy_words(self, numbers: Iterable[int]) -> str:
         """Return a sentence about those of some ranks whose file is a copy of another rank's, "" where none is."""
         for number in numbers:
             if number in self.copied:
                 other = self.copied[number]
-                files = [self.rank_of[one].file for one in (number, other)]
+                files = [self.rank_of[rank].file for rank in (number, other)]
                 names = [f" ({file})" if file else "" for file in files]
                 return (
                     f"The file of rank {number}{names[0]} is a copy of that of rank {other}{names[1]}: both hold the same in every "

@@ -89,9 +89,9 @@ def with_dependencies(graph: Graph, ctrl: Entries, data: Entries) -> Graph:
     """Return a graph with other dependencies; attributes with their reasons are updated."""
     rows, where = _labelled_nodes(graph)
     counts = np.bincount(data.of, minlength=len(graph))
-    mine = np.zeros(len(graph), bool)
-    mine[rows] = True
-    attrs = _with_lists(graph.attrs, where, counts[rows], data.kinds[mine[data.of]])
+    is_labelled = np.zeros(len(graph), bool)
+    is_labelled[rows] = True
+    attrs = _with_lists(graph.attrs, where, counts[rows], data.kinds[is_labelled[data.of]])
     return replace(
         graph,
         ctrl=_dependencies(ctrl, graph.ctrl.dangling, len(graph)),
@@ -177,8 +177,8 @@ def with_order(graph: Graph, order: Int64) -> Graph:
     items = attrs.items[_places(value[listed], lengths[listed])]
     value[listed] = _offsets(lengths[listed])[:-1]
     extra = place[graph.extra_row]
-    there = np.argsort(extra, kind="stable")
-    there = there[extra[there] != NONE]
+    extra_order = np.argsort(extra, kind="stable")
+    extra_order = extra_order[extra[extra_order] != NONE]
     return replace(
         graph,
         id=graph.id[order],
@@ -199,8 +199,8 @@ def with_order(graph: Graph, order: Int64) -> Graph:
             attrs.slot[picked],
             items,
         ),
-        extra_row=extra[there],
-        extra=graph.extra[there],
+        extra_row=extra[extra_order],
+        extra=graph.extra[extra_order],
     )
 
 
@@ -304,8 +304,8 @@ def _with_added(attrs: Attributes, key: int, rows: Int64, values: Int64) -> Attr
     more[rows + 1] = 1
 
     def added(column: NDArray[Any], new: object) -> NDArray[Any]:
-        made: NDArray[Any] = np.insert(column, places, cast("Any", new))
-        return made
+        result: NDArray[Any] = np.insert(column, places, cast("Any", new))
+        return result
 
     return replace(
         attrs,
@@ -323,9 +323,9 @@ def _with_added(attrs: Attributes, key: int, rows: Int64, values: Int64) -> Attr
 # Jobs
 
 
-def with_graphs(trace: Trace, made: Mapping[int, Graph]) -> Trace:
+def with_graphs(trace: Trace, changed: Mapping[int, Graph]) -> Trace:
     """Return a trace with some graphs replaced."""
-    return replace(trace, graphs=tuple(made.get(index, graph) for index, graph in enumerate(trace.graphs)))
+    return replace(trace, graphs=tuple(changed.get(index, graph) for index, graph in enumerate(trace.graphs)))
 
 
 def rank_by_rank(

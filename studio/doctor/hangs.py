@@ -109,7 +109,7 @@ def _calls(trace: Trace, rank: Rank) -> dict[str, list[_Call]]:
     graph = trace.graph_of(rank)
     state, dtype = _texts(graph, STATE), _texts(graph, DTYPE)
     serial, kind, size = (dense_column(graph, key, NONE) for key in (SERIAL, "comm_type", "comm_size"))
-    made: dict[str, list[_Call]] = {}
+    by_group: dict[str, list[_Call]] = {}
     groups = _groups(graph, rank)
     for row in sorted(state):
         call = _Call(
@@ -123,8 +123,8 @@ def _calls(trace: Trace, rank: Rank) -> dict[str, list[_Call]]:
             state[row],
             int(graph.start_ns[row]),
         )
-        made.setdefault(groups.get(row, ""), []).append(call)
-    return made
+        by_group.setdefault(groups.get(row, ""), []).append(call)
+    return by_group
 
 
 def _texts(graph: Graph, key: str) -> dict[int, str]:
@@ -137,14 +137,14 @@ def _texts(graph: Graph, key: str) -> dict[int, str]:
 
 def _groups(graph: Graph, rank: Rank) -> dict[int, str]:
     """Return the name of the group of each row that names one."""
-    made: dict[int, str] = {}
+    group_of: dict[int, str] = {}
     for key in reversed(GROUP_KEYS):
         rows, where = graph.rows_with(key)
         for row, value, bound in zip(
             rows.tolist(), graph.attrs.value[where].tolist(), graph.attrs.slot[where].tolist(), strict=True
         ):
-            made[row] = str(rank.slots[value]) if bound else graph.strings[value]
-    return made
+            group_of[row] = str(rank.slots[value]) if bound else graph.strings[value]
+    return group_of
 
 
 def _collectives(calls: Iterable[_Call]) -> dict[int, _Call]:
@@ -157,18 +157,22 @@ def _stands(calls: _Calls, members: Mapping[str, Sequence[int]]) -> Iterator[_St
     names = dict.fromkeys(name for of_rank in calls.values() for name in of_rank)
     for name in names:
         of_rank = {
-            rank: found for rank, groups in calls.items() if (found := _collectives(groups.get(name, ())))
+            rank: numbered
+            for rank, groups in calls.items()
+            if (numbered := _collectives(groups.get(name, ())))
         }
         if not of_rank:
             continue
         listed = tuple(members.get(name, ())) or tuple(of_rank)
-        open_ones = [call.serial for found in of_rank.values() for call in found.values() if not call.ended]
+        open_ones = [
+            call.serial for numbered in of_rank.values() for call in numbered.values() if not call.ended
+        ]
         disputed = _first_dispute(of_rank)
         serials = [*([min(open_ones)] if open_ones else []), *([disputed] if disputed is not None else [])]
         if not serials:
             continue
         serial = min(serials)
-        here = {rank: found[serial] for rank, found in of_rank.items() if serial in found}
+        here = {rank: numbered[serial] for rank, numbered in of_rank.items() if serial in numbered}
         present = [rank for rank in listed if rank in calls]
         yield _Stand(
             name,
@@ -183,8 +187,8 @@ def _stands(calls: _Calls, members: Mapping[str, Sequence[int]]) -> Iterator[_St
 def _first_dispute(of_rank: Mapping[int, Mapping[int, _Call]]) -> int | None:
     """Return the first number under which ranks issued different collectives, None where they never did."""
     by_serial: dict[int, dict[int, _Call]] = {}
-    for rank, found in of_rank.items():
-        for serial, call in found.items():
+    for rank, numbered in of_rank.items():
+        for serial, call in numbered.items():
             by_serial.setdefault(serial, {})[rank] = call
     return min((serial for serial, here in by_serial.items() if _odd(here)), default=None)
 
@@ -205,7 +209,9 @@ def _content(call: _Call) -> tuple[int, int, str]:
 
 def _pending(calls: Mapping[str, list[_Call]], *, but: str) -> _Call | None:
     """Return the first operation of a rank that has not ended, in another group than this."""
-    waiting = [call for name, found in calls.items() if name != but for call in found if not call.ended]
+    waiting = [
+        call for name, group_calls in calls.items() if name != but for call in group_calls if not call.ended
+    ]
     return min(waiting, key=lambda call: call.row, default=None)
 
 
@@ -323,12 +329,12 @@ def _whereabouts(trace: Trace, stand: _Stand, rank: int, calls: Mapping[str, lis
         call, how = stand.here[rank], stand.here[rank].state
     else:
         pending = _pending(calls, but=stand.group)
-        every = [call for found in calls.values() for call in found]
+        every = [call for group_calls in calls.values() for call in group_calls]
         if pending is None and not every:
             return "its dump holds no operation"
         call = pending or max(every, key=lambda call: call.row)
         how = f"waits there ({call.state})" if pending else f"{call.state}, the last it issued"
-    group = next(name for name, found in calls.items() if call in found)
+    group = next(name for name, group_calls in calls.items() if call in group_calls)
     number = f" (number {call.serial} of {_group(group)})" if call.serial >= 0 else f" of {_group(group)}"
     behind = _behind(stand, call)
     at = _calls_of(trace, call)
@@ -348,8 +354,8 @@ def _behind(stand: _Stand, call: _Call) -> str:
 def _calls_of(trace: Trace, call: _Call) -> str:
     """Return the innermost calls that issued an operation, "" where they were not recorded."""
     rank = trace.known_rank(call.rank)
-    told = node_attributes(trace.graph_of(rank), call.row, rank.slots)
-    lines = next((str(attr.value) for attr in told if attr.name == CALLED_AT), "").split("\n")
+    attributes = node_attributes(trace.graph_of(rank), call.row, rank.slots)
+    lines = next((str(attr.value) for attr in attributes if attr.name == CALLED_AT), "").split("\n")
     own = [line for line in lines if line and "torch/distributed/" not in line.replace("\\", "/")]
     return " ← ".join((own or lines)[:_FRAMES])
 
@@ -375,13 +381,13 @@ def _messages(trace: Trace, calls: _Calls) -> Iterator[Found]:
     for number, groups in calls.items():
         graph = trace.graph_of(number)
         rank = trace.known_rank(number)
-        for name, found in groups.items():
-            for call in found:
+        for name, group_calls in groups.items():
+            for call in group_calls:
                 if call.type not in (-NodeType.COMM_SEND, -NodeType.COMM_RECV) or call.ended:
                     continue
-                told = {attr.name: attr.value for attr in node_attributes(graph, call.row, rank.slots)}
+                attributes = {attr.name: attr.value for attr in node_attributes(graph, call.row, rank.slots)}
                 sends = call.type == -NodeType.COMM_SEND
-                peer = told.get("comm_dst" if sends else "comm_src")
+                peer = attributes.get("comm_dst" if sends else "comm_src")
                 if isinstance(peer, int) and peer in calls:
                     ends = (number, peer) if sends else (peer, number)
                     both = waiting.setdefault((name, *ends), ([], []))

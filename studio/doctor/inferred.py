@@ -39,32 +39,34 @@ _UNRECORDED = (
 )
 
 
-def hedge(case: Case, found: Found) -> Found:
+def hedge(case: Case, finding: Found) -> Found:
     """Return the result of a check, as a warning where it rests on groups or sizes that were inferred, or on calls without a time.
 
     Likewise where the recording of a rank lacks calls that gloo's threads made: what comes after these is matched with others.
     """
-    if found.level != "error":
-        return found
-    differ = dict(found.evidence).get("they differ in")
+    if finding.level != "error":
+        return finding
+    differ = dict(finding.evidence).get("they differ in")
     facts = ["group", "size"] if differ == "size" else ["group"]
-    if differ and differ != "root" and not may_be_of_other_groups(case, found.nodes):
+    if differ and differ != "root" and not may_be_of_other_groups(case, finding.nodes):
         # Whatever groups the recording did not name.
         facts = facts[1:]
     for fact in facts:
-        if any(_is_inferred(case, node, fact) for node in found.nodes):
-            return replace(found, level="warning", message=f"{found.message} {_WORDS[fact]}")
-    lacking = set(found.ranks) - {node.rank for node in found.nodes} if differ and "group" in facts else set()
-    alike = [row for number in lacking for node in found.nodes for row in _rows_alike(case, node, number)]
+        if any(_is_inferred(case, node, fact) for node in finding.nodes):
+            return replace(finding, level="warning", message=f"{finding.message} {_WORDS[fact]}")
+    lacking = (
+        set(finding.ranks) - {node.rank for node in finding.nodes} if differ and "group" in facts else set()
+    )
+    alike = [row for number in lacking for node in finding.nodes for row in _rows_alike(case, node, number)]
     if any(_is_inferred(case, node, "group") for node in alike):
-        return replace(found, level="warning", message=f"{found.message} {_ELSEWHERE}")
-    if any(_is_untimed(case, node) for node in found.nodes):
-        return replace(found, level="warning", message=f"{found.message} {_UNTIMED}")
+        return replace(finding, level="warning", message=f"{finding.message} {_ELSEWHERE}")
+    if any(_is_untimed(case, node) for node in finding.nodes):
+        return replace(finding, level="warning", message=f"{finding.message} {_UNTIMED}")
     if differ and not ranks_with_unrecorded_calls(case.trace).isdisjoint(
-        [*found.ranks, *(node.rank for node in found.nodes)]
+        [*finding.ranks, *(node.rank for node in finding.nodes)]
     ):
-        return replace(found, level="warning", message=f"{found.message} {_UNRECORDED}")
-    return found
+        return replace(finding, level="warning", message=f"{finding.message} {_UNRECORDED}")
+    return finding
 
 
 def level_of_missing(case: Case, *, everywhere: bool) -> Level:
@@ -99,8 +101,8 @@ def may_be_of_other_groups(case: Case, nodes: Sequence[NodeAt]) -> bool:
 
 def _rows_alike(case: Case, node: NodeAt, number: int) -> list[NodeAt]:
     """Return the collectives of a rank that have the kind and size of a node; of its kind alone where ranks may bring other sizes."""
-    told = _content(case, node.rank)
-    kind, size = (column[node.row] for column in told)
+    columns = _content(case, node.rank)
+    kind, size = (column[node.row] for column in columns)
     if kind == NONE:
         return []
     kinds, sizes = _content(case, number)

@@ -81,14 +81,14 @@ def try_orders(case: Case, tick: Callable[[], None] = lambda: None) -> Tried | N
     if not is_small(case):
         return None
     # The finding of their own tells them; what waits for a collective that is no communication has no order to try.
-    if any((one.communicates & one.on_cpu).any() for one in case.graphs):
+    if any((item.communicates & item.on_cpu).any() for item in case.graphs):
         return None
     messages = case.messages
     halves = (messages.send_row == NONE) | (messages.receive_row == NONE) | ~messages.known
     if halves.any() or any(group.outsiders for group in case.ordered):
         return None
     contents = [disagreement(group) for group in case.ordered]
-    if any(one is not None and NONE in (one.row, one.other_row) for one in contents):
+    if any(item is not None and NONE in (item.row, item.other_row) for item in contents):
         return None
     return _Search(case, tick).run()
 
@@ -96,13 +96,15 @@ def try_orders(case: Case, tick: Callable[[], None] = lambda: None) -> Tried | N
 def is_small(case: Case) -> bool:
     """Whether a job has so little communication that its orders can be tried."""
     events = count_events(case)
-    waits = sum(_events_of(one) * len(one.graph) * len(one.ranks) for one in case.graphs)
+    waits = sum(
+        _events_of(graph_case) * len(graph_case.graph) * len(graph_case.ranks) for graph_case in case.graphs
+    )
     return 0 < events <= FEW_EVENTS or (events <= MOST_EVENTS and 0 < waits <= MOST_WAITS)
 
 
 def count_events(case: Case) -> int:
     """Return how many communication nodes all ranks have."""
-    return sum(_events_of(one) * len(one.ranks) for one in case.graphs)
+    return sum(_events_of(graph_case) * len(graph_case.ranks) for graph_case in case.graphs)
 
 
 def _events_of(graph_case: GraphCase) -> int:
@@ -131,17 +133,17 @@ class _Search:
         for ranks, rows in ((of.send_rank, of.send_row), (of.receive_rank, of.receive_row)):
             for rank, row, key in zip(ranks.tolist(), rows.tolist(), what, strict=True):
                 keys[rank][row] = tuple(key)
-        by_graph = {one.index: one for one in case.graphs}
+        by_graph = {item.index: item for item in case.graphs}
         self.events = [
             _events(by_graph[rank.graph], groups[at], keys[at]) for at, rank in enumerate(case.trace.ranks)
         ]
         self.full = [(1 << len(events)) - 1 for events in self.events]
-        self.in_group = [_bits(events, lambda one: one.group) for events in self.events]
+        self.in_group = [_bits(events, lambda item: item.group) for events in self.events]
         sends: dict[tuple[int, ...], tuple[int, int]] = {}
         for rank, events in enumerate(self.events):
-            own = _bits(events, lambda one: one.key if one.turn else None)
+            own = _bits(events, lambda item: item.key if item.turn else None)
             sends.update({key: (rank, bits) for key, bits in own.items()})
-        receives = [_bits(events, lambda one: None if one.turn else one.key) for events in self.events]
+        receives = [_bits(events, lambda item: None if item.turn else item.key) for events in self.events]
         # Of each message of a rank: who sends it, and which nodes send and receive it.
         self.transfers = [
             {key: (*sends[key], bits) for key, bits in own.items() if key in sends} for own in receives
@@ -173,10 +175,10 @@ class _Search:
                     ends = True
                 else:
                     stuck = stuck or self.waits_in(state)
-            for one in following:
-                if one not in seen:
-                    seen.add(one)
-                    waiting.append(one)
+            for state_after in following:
+                if state_after not in seen:
+                    seen.add(state_after)
+                    waiting.append(state_after)
         stuck = stuck or (self.waits_in(last) if by_id else ())
         return Tried(ends or not by_id, bool(stuck), not waiting, by_id, stuck)
 
@@ -188,17 +190,17 @@ class _Search:
 
     def waits_in(self, state: _State) -> tuple[tuple[int, int], ...]:
         """Return the rank and row of what unfinished ranks wait in."""
-        found = []
+        waits = []
         for rank, (mask, busy) in enumerate(state):
             if busy != NONE:
-                found.append((rank, self.events[rank][busy].row))
+                waits.append((rank, self.events[rank][busy].row))
             elif receives := self.next_of(rank, mask)[1]:
-                found.append((rank, self.events[rank][receives[0]].row))
-        return tuple(found)
+                waits.append((rank, self.events[rank][receives[0]].row))
+        return tuple(waits)
 
     def following(self, state: _State) -> list[_State]:
         """Return the states that can come next."""
-        made: list[_State] = []
+        states: list[_State] = []
         for rank, (mask, busy) in enumerate(state):
             turns, receives, at_once = self.known[rank].get(mask) or self.next_of(rank, mask)
             own: list[_State] = []
@@ -211,26 +213,26 @@ class _Search:
                 own = [_set(state, rank, mask | 1 << busy, NONE)]
             alone = not receives
             if receives:
-                arriving = [one for one in receives if self.has_arrived(state, rank, one)]
-                own += [_set(state, rank, mask | 1 << one, busy) for one in arriving]
+                arriving = [receive for receive in receives if self.has_arrived(state, rank, receive)]
+                own += [_set(state, rank, mask | 1 << receive, busy) for receive in arriving]
                 alone = len(receives) == len(arriving) == 1 and busy == NONE and not picks
             # What others do changes nothing about these steps, so they are made first.
             if own and alone:
                 return own
-            made += own
-        return made
+            states += own
+        return states
 
     def next_of(self, rank: int, mask: int) -> _Next:
         """Return what a rank can do next, which is worked out once."""
-        found = self.known[rank].get(mask)
-        if found is None:
-            found = self.known[rank][mask] = self._ready(rank, mask)
-        return found
+        following = self.known[rank].get(mask)
+        if following is None:
+            following = self.known[rank][mask] = self._ready(rank, mask)
+        return following
 
     def _ready(self, rank: int, mask: int) -> _Next:
         """Work out what a rank can do next."""
         events = self.events[rank]
-        open_ones = [at for at, one in enumerate(events) if not mask >> at & 1 and one.needs & ~mask == 0]
+        open_ones = [at for at, event in enumerate(events) if not mask >> at & 1 and event.needs & ~mask == 0]
         turns = sorted((events[at].number, at) for at in open_ones if events[at].turn)
         receives = tuple(at for at in open_ones if not events[at].turn)
         sure = next((index for index, (_, at) in enumerate(turns) if events[at].sure), None)
@@ -246,7 +248,7 @@ class _Search:
         for at in turns:
             parents = self.events[rank][at].parents
             # What waits for no more than another is ready no later.
-            if not any(one <= parents for one in kept):
+            if not any(earlier <= parents for earlier in kept):
                 kept.append(parents)
                 yield at
 
@@ -284,12 +286,12 @@ def _set(state: _State, rank: int, mask: int, busy: int) -> _State:
 
 def _bits(events: list[_Event], of: Callable[[_Event], _Key | None]) -> dict[_Key, int]:
     """Return the nodes of each key, as bits."""
-    found: dict[_Key, int] = {}
+    bits: dict[_Key, int] = {}
     for at, event in enumerate(events):
         key = of(event)
         if key is not None:
-            found[key] = found.get(key, 0) | 1 << at
-    return found
+            bits[key] = bits.get(key, 0) | 1 << at
+    return bits
 
 
 def _events(case: GraphCase, groups: dict[int, str], keys: dict[int, tuple[int, ...]]) -> list[_Event]:
@@ -310,14 +312,14 @@ def _events(case: GraphCase, groups: dict[int, str], keys: dict[int, tuple[int, 
             needs[row] |= needs[parent] | bit.get(parent, 0)
     kinds = dense_column(graph, "comm_type", NONE).tolist()
     sizes = dense_column(graph, "comm_size", 0).tolist()
-    made = []
+    events = []
     for row in rows:
         kind = kinds[row]
         waits = kind != CollectiveType.BROADCAST
         size = 0 if kind == CollectiveType.ALL_TO_ALL else sizes[row]
         sure = all(parent in bit for parent in parents[row])
         group = groups.get(row) if waits else None
-        made.append(
+        events.append(
             _Event(
                 row=row,
                 number=int(graph.id[row]),
@@ -330,7 +332,7 @@ def _events(case: GraphCase, groups: dict[int, str], keys: dict[int, tuple[int, 
                 content=(kind, size),
             )
         )
-    return made
+    return events
 
 
 def _parents_first(parents: list[list[int]]) -> Iterator[int]:

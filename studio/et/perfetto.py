@@ -140,31 +140,31 @@ def slices_of(reading: Reading) -> Slices:
             f"{reading.name}: not a whole Perfetto trace: {error}.", hint="Copy or record the file again."
         ) from error
     reading.tick(len(reading.data))
-    found = Slices()
+    slices = Slices()
     texts: dict[int, dict[str, dict[int, str]]] = {}
     open_slices: dict[int, list[Slice]] = {}
     for packet in trace.packet:
-        known = texts.setdefault(packet.sequence, {kind: {} for kind in _KINDS})
+        interned = texts.setdefault(packet.sequence, {kind: {} for kind in _KINDS})
         if packet.flags & _CLEARED:
-            known = texts[packet.sequence] = {kind: {} for kind in _KINDS}
+            interned = texts[packet.sequence] = {kind: {} for kind in _KINDS}
         for kind in _KINDS if packet.HasField("interned") else ():
-            known[kind].update((text.iid, _said(text.name)) for text in getattr(packet.interned, kind))
+            interned[kind].update((text.iid, _said(text.name)) for text in getattr(packet.interned, kind))
         if packet.HasField("track"):
-            _track(found, packet.track)
+            _track(slices, packet.track)
         if packet.HasField("event"):
-            _event(found, packet, known, open_slices)
-    return found
+            _event(slices, packet, interned, open_slices)
+    return slices
 
 
-def _track(found: Slices, track: Any) -> None:
+def _track(slices: Slices, track: Any) -> None:
     name = _said(track.name) or _said(track.thread.name)
-    found.tracks[track.uuid] = name, track.parent
+    slices.tracks[track.uuid] = name, track.parent
     if track.HasField("process"):
-        found.processes[track.uuid] = _said(track.process.name)
+        slices.processes[track.uuid] = _said(track.process.name)
 
 
 def _event(
-    found: Slices, packet: Any, known: dict[str, dict[int, str]], open_slices: dict[int, list[Slice]]
+    slices: Slices, packet: Any, interned: dict[str, dict[int, str]], open_slices: dict[int, list[Slice]]
 ) -> None:
     event = packet.event
     running = open_slices.setdefault(event.track_uuid, [])
@@ -173,25 +173,25 @@ def _event(
         ended.end = packet.timestamp
         ended.flows.extend(event.flow_ids)
     elif event.type == BEGIN:
-        categories = [known["categories"].get(number, "") for number in event.category_iids]
+        categories = [interned["categories"].get(number, "") for number in event.category_iids]
         categories += map(_said, event.categories)
-        one = Slice(
+        new_slice = Slice(
             event.track_uuid,
-            known["names"].get(event.name_iid, "") if event.name_iid else _said(event.name),
+            interned["names"].get(event.name_iid, "") if event.name_iid else _said(event.name),
             categories[0] if categories else "",
             packet.timestamp,
-            said=dict(_annotations(event, known)),
+            said=dict(_annotations(event, interned)),
             flows=list(event.flow_ids),
         )
-        found.slices.append(one)
-        running.append(one)
+        slices.slices.append(new_slice)
+        running.append(new_slice)
 
 
-def _annotations(event: Any, known: dict[str, dict[int, str]]) -> Iterator[tuple[str, int | str]]:
+def _annotations(event: Any, interned: dict[str, dict[int, str]]) -> Iterator[tuple[str, int | str]]:
     for note in event.annotations:
-        name = known["annotations"].get(note.name_iid, "") if note.name_iid else _said(note.name)
+        name = interned["annotations"].get(note.name_iid, "") if note.name_iid else _said(note.name)
         if note.string_iid:
-            yield name, known["strings"].get(note.string_iid, "")
+            yield name, interned["strings"].get(note.string_iid, "")
         elif note.string_value:
             yield name, _said(note.string_value)
         else:
@@ -221,23 +221,29 @@ def read(reading: Reading) -> list[Part]:
         TraceFormatError: It is damaged, or no recording of rocprof.
     """
     with collector_paused():
-        found = slices_of(reading)
+        slices = slices_of(reading)
         events, left = Events(), dict[str, int]()
-        timed = [one for one in found.slices if "begin_ns" in one.said]
+        timed = [piece for piece in slices.slices if "begin_ns" in piece.said]
         calls = LibraryCalls(
-            [(one.name, _number(one, "tid"), *_span(one)) for one in timed if one.category == "rccl_api"],
+            [
+                (piece.name, _number(piece, "tid"), *_span(piece))
+                for piece in timed
+                if piece.category == "rccl_api"
+            ],
             {
-                _number(one, "corr_id"): (_number(one, "tid"), _number(one, "begin_ns"))
-                for one in timed
-                if one.category == "hip_api"
+                _number(piece, "corr_id"): (_number(piece, "tid"), _number(piece, "begin_ns"))
+                for piece in timed
+                if piece.category == "hip_api"
             },
         )
-        for one in found.slices:
-            known = "begin_ns" in one.said and (one.category in _HOST or one.category in _DEVICE)
-            if known:
-                events.add(_recorded(one, found.tracks.get(one.track, ("", 0))[0], calls))
+        for piece in slices.slices:
+            is_known = "begin_ns" in piece.said and (piece.category in _HOST or piece.category in _DEVICE)
+            if is_known:
+                events.add(_recorded(piece, slices.tracks.get(piece.track, ("", 0))[0], calls))
             else:
-                left[one.category or "without category"] = left.get(one.category or "without category", 0) + 1
+                left[piece.category or "without category"] = (
+                    left.get(piece.category or "without category", 0) + 1
+                )
     if not events.rows:
         kinds = ", ".join(repr(kind) for kind in list(left)[:4]) or "none"
         raise TraceFormatError(
@@ -248,28 +254,30 @@ def read(reading: Reading) -> list[Part]:
     return [DevicePart(trace, (*reading.findings, *findings_of(reading.name, events.damaged, left)))]
 
 
-def _number(one: Slice, name: str) -> int:
-    value = one.said.get(name)
+def _number(piece: Slice, name: str) -> int:
+    value = piece.said.get(name)
     return value if isinstance(value, int) else NONE
 
 
-def _span(one: Slice) -> tuple[int, int]:
-    return _number(one, "begin_ns"), _number(one, "end_ns")
+def _span(piece: Slice) -> tuple[int, int]:
+    return _number(piece, "begin_ns"), _number(piece, "end_ns")
 
 
-def _recorded(one: Slice, track: str, calls: LibraryCalls) -> Event:
-    begin, end = _span(one)
+def _recorded(piece: Slice, track: str, calls: LibraryCalls) -> Event:
+    begin, end = _span(piece)
     times = begin, end - begin
-    correlation = _number(one, "corr_id")
-    if one.category in _HOST:
-        kind = _HOST[one.category]
-        thread = ("host", str(_number(one, "tid")))
-        return Event(kind, one.name, *times, thread, correlation if kind == EventKind.RUNTIME else NONE)
+    correlation = _number(piece, "corr_id")
+    if piece.category in _HOST:
+        kind = _HOST[piece.category]
+        thread = ("host", str(_number(piece, "tid")))
+        return Event(kind, piece.name, *times, thread, correlation if kind == EventKind.RUNTIME else NONE)
     agent, stream = _places(track)
-    kind = EventKind.COPY if one.category == "memory_copy" else device_kind(one.name)
+    kind = EventKind.COPY if piece.category == "memory_copy" else device_kind(piece.name)
     place = (f"device {agent}", f"stream {stream}")
-    comm = calls.facts(correlation) if LIBRARY_KERNEL.search(one.name) else None
-    return Event(kind, one.name, *times, place, correlation, stream, agent, _number(one, "copy_bytes"), comm)
+    comm = calls.facts(correlation) if LIBRARY_KERNEL.search(piece.name) else None
+    return Event(
+        kind, piece.name, *times, place, correlation, stream, agent, _number(piece, "copy_bytes"), comm
+    )
 
 
 def _places(track: str) -> tuple[int, int]:

@@ -64,13 +64,13 @@ def load(points: Iterable[EntryPoint], taken: frozenset[str]) -> Plugins:
         except (Exception, SystemExit) as error:  # noqa: BLE001
             problems.append(f"{label} cannot be loaded: {_said(error)}.")
             continue
-        for one in loaded if isinstance(loaded, list | tuple) else (loaded,):
-            if not isinstance(one, Format):
-                problems.append(f"{label} is a {type(one).__name__}, not a studio.formats.Format.")
-            elif one.name in taken or one.name in formats:
-                problems.append(f"{label}: there is a format {one.name!r} already.")
+        for fmt in loaded if isinstance(loaded, list | tuple) else (loaded,):
+            if not isinstance(fmt, Format):
+                problems.append(f"{label} is a {type(fmt).__name__}, not a studio.formats.Format.")
+            elif fmt.name in taken or fmt.name in formats:
+                problems.append(f"{label}: there is a format {fmt.name!r} already.")
             else:
-                formats[one.name] = _guarded(one, label)
+                formats[fmt.name] = _guarded(fmt, label)
     return Plugins(tuple(formats.values()), tuple(problems))
 
 

@@ -257,7 +257,7 @@ def _columns(content: _Content, nodes: list[Any], name: str) -> tuple[HostTrace,
     chosen = [nodes[index] for index in order.tolist()]
     flat = bool(chosen) and isinstance(chosen[0], _FlatNode)
     parents = [node.parent for node in chosen] if flat else [_parent(node.ctrl_deps) for node in chosen]
-    parent, there = integers(parents)
+    parent, has_parent = integers(parents)
     attrs = _flat_attributes(chosen) if flat else _attributes(chosen)
     count = len(chosen)
     numbers = {}
@@ -288,7 +288,7 @@ def _columns(content: _Content, nodes: list[Any], name: str) -> tuple[HostTrace,
         pid=pid,
         header=header,
         id=ids[order],
-        parent=np.where(there, parent, NONE),
+        parent=np.where(has_parent, parent, NONE),
         numbers=numbers,
         names=[node.name if isinstance(node.name, str) else str(node.name) for node in chosen],
         op_schema=schemas,

@@ -107,7 +107,7 @@ def counted_numbers(names: Sequence[str]) -> Mapping[str, tuple[str, int]]:
     alike: dict[str, list[str]] = {}
     for name in names:
         alike.setdefault(_NUMBER.sub("#", name), []).append(name)
-    found: dict[str, tuple[str, int]] = {}
+    ranks: dict[str, tuple[str, int]] = {}
     for skeleton, group in alike.items():
         columns = list(
             zip(*([int(number) for number in _NUMBER.findall(name)] for name in group), strict=True)
@@ -123,5 +123,5 @@ def counted_numbers(names: Sequence[str]) -> Mapping[str, tuple[str, int]]:
         if len(counting) == 1:
             numbers = columns[counting[0]]
             stem = _SUFFIXES.sub("", "".join(between))
-            found |= {name: (stem, number) for name, number in zip(group, numbers, strict=True)}
-    return found
+            ranks |= {name: (stem, number) for name, number in zip(group, numbers, strict=True)}
+    return ranks

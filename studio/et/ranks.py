@@ -53,21 +53,21 @@ def ranks_by_file(files: Sequence[SourceFile], given: Mapping[str, int]) -> dict
     return numbers
 
 
-def rank_overridden(file: str, said: int | None, given: int | None) -> tuple[Finding, ...]:
+def rank_overridden(file: str, own: int | None, given: int | None) -> tuple[Finding, ...]:
     """Return the finding that a file says to be another rank than the user gave to it, none where it does not.
 
     Args:
         file: Its name.
-        said: The rank that its content names, None where it names none.
+        own: The rank that its content names, None where it names none.
         given: The rank that the user gave to it, None where none was given.
 
     Example:
         >>> [finding.message for finding in rank_overridden("a.json", 0, 7)]
         ['a.json: says that it is rank 0; taken as rank 7, as was asked for.']
     """
-    if given is None or said in (None, given):
+    if given is None or own in (None, given):
         return ()
-    message = f"{file}: says that it is rank {said}; taken as rank {given}, as was asked for."
+    message = f"{file}: says that it is rank {own}; taken as rank {given}, as was asked for."
     hint = "Comm groups and peers are those of the file: check that they name this rank."
     return (Finding("warning", "rank-overridden", message, hint, rank=given, file=file),)
 

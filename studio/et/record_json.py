@@ -213,7 +213,7 @@ def _varint(raw: bytes, at: int) -> tuple[int, int]:
 
 def _decode(raw: bytes, message: str) -> dict[str, Any]:
     """Return the values of a message, in the order of the schema; raises _DamagedError."""
-    known, found, unknown = _NUMBERS[message], dict[int, Any](), b""
+    fields, contents, unknown = _NUMBERS[message], dict[int, Any](), b""
     at, end = 0, len(raw)
     while at < end:
         start = at
@@ -234,48 +234,48 @@ def _decode(raw: bytes, message: str) -> dict[str, Any]:
             if size > end - at:
                 raise _DamagedError
             content, at = raw[at : at + size], at + size
-        field = known.get(number)
-        if field is None or not _put(found, field, message, wire, content):
+        field = fields.get(number)
+        if field is None or not _put(contents, field, message, wire, content):
             unknown += raw[start:at]
-    value = {known[number].key: found[number] for number in sorted(found)}
+    value = {fields[number].key: contents[number] for number in sorted(contents)}
     if unknown:
         value[UNKNOWN] = _base64(unknown)
     return value
 
 
-def _put(found: dict[int, Any], field: _Field, message: str, wire: int, content: int | bytes) -> bool:
+def _put(contents: dict[int, Any], field: _Field, message: str, wire: int, content: int | bytes) -> bool:
     """Add a field to the values of its message; False where its wire type is none that its kind can have."""
     number, kind = field.number, field.kind
     if isinstance(kind, ValueKind):
         if number == 1 and message in _LISTS.values():
-            return _put_items(found.setdefault(number, []), kind, wire, content)
+            return _put_items(contents.setdefault(number, []), kind, wire, content)
         if wire != _WIRES.get(kind, _VARINT):
             return False
-        _only_value(found, message, number)
-        found[number] = _to_json(kind, content)
+        _only_value(contents, message, number)
+        contents[number] = _to_json(kind, content)
     elif kind == "TYPE":
         if wire != _VARINT or not isinstance(content, int):
             return False
-        found[number] = _type_name(_signed(content, 32))
+        contents[number] = _type_name(_signed(content, 32))
     elif kind == "IDS":
-        return _put_items(found.setdefault(number, []), _UINT, wire, content)
+        return _put_items(contents.setdefault(number, []), _UINT, wire, content)
     elif wire != _SIZED or not isinstance(content, bytes):
         return False
     elif kind == "attribute":
-        found.setdefault(number, []).append(
+        contents.setdefault(number, []).append(
             _attribute(content) if len(content) < 512 else _decode(content, kind)
         )
     else:
-        _only_value(found, message, number)
-        found[number] = _decode(content, kind)
+        _only_value(contents, message, number)
+        contents[number] = _decode(content, kind)
     return True
 
 
-def _only_value(found: dict[int, Any], message: str, number: int) -> None:
+def _only_value(contents: dict[int, Any], message: str, number: int) -> None:
     """Forget the values that an attribute had before: the last one counts."""
     if message == "attribute" and number > 2:
-        for other in [other for other in found if other > 2]:
-            del found[other]
+        for other in [other for other in contents if other > 2]:
+            del contents[other]
 
 
 def _put_items(items: list[Any], kind: ValueKind, wire: int, content: int | bytes) -> bool:
@@ -397,14 +397,16 @@ def _field_bytes(field: _Field, item: Any, message: str, where: str) -> bytes:
     tag = length(number << 3 | _SIZED)
     if kind == "attribute":
         return b"".join(
-            tag + add_length(_encode(one, kind, f"{where}[{index}]"))
-            for index, one in enumerate(_list_of(item, where))
+            tag + add_length(_encode(value, kind, f"{where}[{index}]"))
+            for index, value in enumerate(_list_of(item, where))
         )
     return tag + add_length(_encode(item, kind, where))
 
 
 def _list_bytes(number: int, kind: ValueKind, item: Any, where: str) -> bytes:
-    contents = [_from_json(kind, one, f"{where}[{index}]") for index, one in enumerate(_list_of(item, where))]
+    contents = [
+        _from_json(kind, value, f"{where}[{index}]") for index, value in enumerate(_list_of(item, where))
+    ]
     tag = length(number << 3 | _SIZED)
     if _WIRES.get(kind) == _SIZED:
         return b"".join(tag + content for content in contents)

@@ -232,5 +232,5 @@ class DeviceTrace:
 def mark_names(names: Sequence[str], codes: NDArray[np.integer], is_so: Callable[[str], bool]) -> Bool:
     """Return which of M codes of names are of one that is so; each name is looked at once, however often it is used."""
     marked = np.array([is_so(name) for name in names] or [False], np.bool_)
-    found: Bool = marked[codes]
-    return found
+    is_marked: Bool = marked[codes]
+    return is_marked

@@ -327,5 +327,5 @@ class LibraryCalls:
             kinds = {
                 other for other in calls.names[calls.opened(last) : last] if _COLLECTIVE.fullmatch(other)
             }
-        said = _COLLECTIVE.fullmatch(next(iter(kinds))) if len(kinds) == 1 else None
-        return {"collective": said[1]} if said else None
+        match = _COLLECTIVE.fullmatch(next(iter(kinds))) if len(kinds) == 1 else None
+        return {"collective": match[1]} if match else None

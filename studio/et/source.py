@@ -163,7 +163,7 @@ def _named(path: Path, name: str) -> SourceFile:
 def walk(folder: Path, name: str) -> list[SourceFile]:
     """Return the files below a folder by name, hidden ones left out."""
     # Not rglob: a path for each file and its comparison take longer than all else for ten thousands of files.
-    found: list[SourceFile] = []
+    files: list[SourceFile] = []
     waiting = [_shown(folder)]
     names = [name]
     while waiting:
@@ -176,8 +176,8 @@ def walk(folder: Path, name: str) -> list[SourceFile]:
             waiting.append(_shown(entry.path))
         elif _is_file(entry):
             # As a path would have it: of the folder "." there is nothing to name.
-            found.append(SourceFile(f"{names[-1]}/{entry.name}", entry.path.removeprefix("./")))
-    return found
+            files.append(SourceFile(f"{names[-1]}/{entry.name}", entry.path.removeprefix("./")))
+    return files
 
 
 def _shown(folder: Path | str) -> Iterator[os.DirEntry[str]]:
@@ -340,10 +340,10 @@ def _inflate(stream: BinaryIO, name: str) -> tuple[memoryview, tuple[Finding, ..
     return whole, (Finding("error", "damaged-gzip", message, hint, file=name, offset=len(content)),)
 
 
-def _refuse_bomb(name: str, taken: int, made: int) -> None:
-    if made > _LONGEST_INFLATED or (made > _RATIO_FROM and made > _RATIO * taken):
+def _refuse_bomb(name: str, compressed: int, inflated: int) -> None:
+    if inflated > _LONGEST_INFLATED or (inflated > _RATIO_FROM and inflated > _RATIO * compressed):
         raise TraceFormatError(
-            f"{name}: inflates to more than {made >> 20:,} MiB from {max(taken >> 20, 1):,} MiB.",
+            f"{name}: inflates to more than {inflated >> 20:,} MiB from {max(compressed >> 20, 1):,} MiB.",
             hint="This looks like a decompression bomb. If it is a real trace, decompress it first.",
         )
 
@@ -371,7 +371,7 @@ def foreign(start: bytes) -> tuple[str, str] | None:
         >>> foreign(b'"Kind","Agent_Id","Queue_Id","Kernel_Name"')[0]
         'a table of rocprof (CSV)'
     """
-    return next((said for is_so, said in _FOREIGN if is_so(start)), None)
+    return next((words for is_so, words in _FOREIGN if is_so(start)), None)
 
 
 _TABLE = re.compile(

@@ -173,7 +173,7 @@ class Template:
         data: UInt8,
         records: _Holes,
         inner: _Holes,
-        found: _Found,
+        appearances: _Found,
         slot_marks: Sequence[tuple[int, int]],
         ids: UInt64,
     ) -> None:
@@ -183,17 +183,17 @@ class Template:
             data: Its node records.
             records: Lengths of records.
             inner: Lengths of attributes and lists that hold symbols.
-            found: Appearances of symbols.
+            appearances: Appearances of symbols.
             slot_marks: Key and kind of every slot; those with the same mark are told apart by their values.
             ids: Ids of its nodes.
         """
-        self.records, self.inner, self.found = records, inner, found
+        self.records, self.inner, self.found = records, inner, appearances
         self.slot_marks, self.ids = slot_marks, ids
-        self.is_text = found.kinds == ValueKind.STRING
+        self.is_text = appearances.kinds == ValueKind.STRING
         sorts = {mark: index for index, mark in enumerate(slot_marks)}
-        of_ids = [_OUTSIDE] * (len(found.kinds) - found.slots)
+        of_ids = [_OUTSIDE] * (len(appearances.kinds) - appearances.slots)
         self.sort = np.array([sorts[mark] for mark in slot_marks] + of_ids, np.int64)
-        holes = (records, inner, found.holes)
+        holes = (records, inner, appearances.holes)
         place = np.concatenate([hole.place for hole in holes])
         width = np.concatenate([hole.width for hole in holes])
         self.order = np.argsort(place, kind="stable")
@@ -202,12 +202,12 @@ class Template:
         self.literal = data[~is_open]
         in_order = width[self.order]
         self.literal_before = place[self.order] - np.cumsum(in_order) + in_order
-        by_inner, by_record = self._sums(found.holes.width, inner.width)
+        by_inner, by_record = self._sums(appearances.holes.width, inner.width)
         self.inner_base = read_numbers(data, inner.place)[0] - by_inner
         self.record_base = read_numbers(data, records.place)[0] - by_record
-        in_file = np.argsort(found.holes.place, kind="stable")
-        self.first = in_file[np.unique(found.symbol[in_file], return_index=True)[1]]
-        self.layouts = [self._layout(found.holes.width[self.first])]
+        in_file = np.argsort(appearances.holes.place, kind="stable")
+        self.first = in_file[np.unique(appearances.symbol[in_file], return_index=True)[1]]
+        self.layouts = [self._layout(appearances.holes.width[self.first])]
 
     @property
     def held_bytes(self) -> int:
@@ -295,9 +295,9 @@ class Template:
 
     def _sums(self, found_width: Int64, inner_width: Int64) -> tuple[Int64, Int64]:
         """Return how many bytes of each length within records, and of each record, are in holes."""
-        found, counted = self.found, self.found.within != _OUTSIDE
-        by_inner = _sums(found.within[counted], found_width[counted], len(self.inner.place))
-        by_record = _sums(found.holes.record, found_width, len(self.records.place))
+        appearances, counted = self.found, self.found.within != _OUTSIDE
+        by_inner = _sums(appearances.within[counted], found_width[counted], len(self.inner.place))
+        by_record = _sums(appearances.holes.record, found_width, len(self.records.place))
         return by_inner, by_record + _sums(self.inner.record, inner_width, len(self.records.place))
 
     def _layout(self, widths: Int64) -> _Layout:
@@ -318,9 +318,9 @@ class Template:
         base[is_literal] = self.literal
         sizes = np.concatenate((record_size, inner_size))
         put_numbers(base, place[: len(sizes)], width[: len(sizes)], sizes)
-        found = place[len(sizes) :]
-        first = found[self.first]
-        places, sources = spread(found, found_width), spread(first[self.found.symbol], found_width)
+        symbol_place = place[len(sizes) :]
+        first = symbol_place[self.first]
+        places, sources = spread(symbol_place, found_width), spread(first[self.found.symbol], found_width)
         again = places != sources
         fixed = np.full(len(base), 255, np.uint8)
         fixed[places] = 0
@@ -380,7 +380,7 @@ def make_template(data: UInt8, graph: Graph, slots: Sequence[int | str]) -> Temp
     ]
     with_ids = len(parts) > 1
     kinds = [kind for _, kind in marks] + [int(ValueKind.UINT64)] * (len(graph) if with_ids else 0)
-    found = _Found(
+    appearances = _Found(
         _joined([holes for holes, _, _, _ in parts]),
         np.concatenate([symbol for _, symbol, _, _ in parts]),
         np.concatenate(within),
@@ -388,12 +388,16 @@ def make_template(data: UInt8, graph: Graph, slots: Sequence[int | str]) -> Temp
         len(slots),
     )
     number = np.zeros(len(place), np.int64)
-    number[found.holes.record] = 1
+    number[appearances.holes.record] = 1
     touched = np.flatnonzero(number)
     records = _Holes(place[touched], (begin - place)[touched], np.arange(len(touched)))
     number[touched] = np.arange(len(touched))
-    found = replace(found, holes=replace(found.holes, record=number[found.holes.record]))
-    template = Template(data, records, replace(inner, record=number[inner.record]), found, marks, graph.id)
+    appearances = replace(
+        appearances, holes=replace(appearances.holes, record=number[appearances.holes.record])
+    )
+    template = Template(
+        data, records, replace(inner, record=number[inner.record]), appearances, marks, graph.id
+    )
     # The proof that nothing was overlooked: the template reads the file that it was made of.
     own = template.read(data)
     if own is None or own.slots != tuple(slots):

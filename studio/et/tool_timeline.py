@@ -81,14 +81,14 @@ def read(reading: Reading) -> list[Part]:
             f"{reading.name}: a timeline without a node.", hint="Make it again of lines that hold some."
         )
     left = len(content.events) - sum(map(len, ranks.values()))
-    told = (*reading.findings, *findings, *_findings(reading.name, left))
+    all_findings = (*reading.findings, *findings, *_findings(reading.name, left))
     return [
-        _part(reading, number, ranks[number], told if not at else ())
+        _part(reading, number, ranks[number], all_findings if not at else ())
         for at, number in enumerate(sorted(ranks))
     ]
 
 
-def _part(reading: Reading, number: int, events: list[_Event], told: tuple[Finding, ...]) -> RankPart:
+def _part(reading: Reading, number: int, events: list[_Event], findings: tuple[Finding, ...]) -> RankPart:
     events.sort(key=lambda event: event.ts)
     start = np.rint(np.array([event.ts for event in events]) * _NS_PER_MS).astype(np.int64)
     end = np.rint(np.array([event.ts + event.dur for event in events]) * _NS_PER_MS).astype(np.int64)
@@ -106,7 +106,7 @@ def _part(reading: Reading, number: int, events: list[_Event], told: tuple[Findi
         io=np.empty((0, 6), np.int32),
     )
     graph, slots = build_graph(nodes, AttributeColumns(texts))
-    return RankPart(Rank(NONE, NONE, slots, file=reading.name), graph, number, told)
+    return RankPart(Rank(NONE, NONE, slots, file=reading.name), graph, number, findings)
 
 
 def _type(event: _Event) -> int:

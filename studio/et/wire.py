@@ -214,21 +214,21 @@ class CompiledInterner:
 
     def _make_room(self, length: int) -> None:
         """Grow what has no room for another text of this length."""
-        found = int(self.counts[1])
-        end = int(self.offsets[found]) + length
+        count = int(self.counts[1])
+        end = int(self.offsets[count]) + length
         if end > len(self.pool):
             self.pool = _longer(self.pool, max(end, len(self.pool) * 3 // 2))
-        if found + 1 == len(self.offsets):
-            self.hashes = _longer(self.hashes, 2 * found)
-            self.offsets = _longer(self.offsets, 2 * found + 1)
-        if 2 * found >= len(self.table):
+        if count + 1 == len(self.offsets):
+            self.hashes = _longer(self.hashes, 2 * count)
+            self.offsets = _longer(self.offsets, 2 * count + 1)
+        if 2 * count >= len(self.table):
             self.table = np.full(4 * len(self.table), -1, np.int64)
-            load_kernel().fill_table(self.table, self.hashes, found)
+            load_kernel().fill_table(self.table, self.hashes, count)
 
     def strings(self) -> Strings:
         """Return all texts, by number."""
-        found = self.counts[1]
-        return Strings(self.pool[: self.offsets[found]], self.offsets[: found + 1])
+        count = self.counts[1]
+        return Strings(self.pool[: self.offsets[count]], self.offsets[: count + 1])
 
 
 def _longer(array: Any, length: int) -> Any:

@@ -72,10 +72,10 @@ def write(
 
 def _by_graph(trace: Trace) -> dict[int, list[Rank]]:
     """Return the ranks of each graph that has any."""
-    found: dict[int, list[Rank]] = {}
+    by_graph: dict[int, list[Rank]] = {}
     for rank in trace.ranks:
-        found.setdefault(rank.graph, []).append(rank)
-    return found
+        by_graph.setdefault(rank.graph, []).append(rank)
+    return by_graph
 
 
 def write_with_copies(
@@ -174,7 +174,7 @@ def written_together() -> Iterator[Callable[[Path, Iterable[bytes]], None]]:
     Devices and pipes are written at once.
     """
     asides: dict[Path, Path] = {}
-    made: list[Path] = []
+    made_folders: list[Path] = []
     whole = False
 
     def put(path: Path, pieces: Iterable[bytes]) -> None:
@@ -186,7 +186,7 @@ def written_together() -> Iterator[Callable[[Path, Iterable[bytes]], None]]:
                 for piece in pieces:
                     _write_whole(stream, piece, path)
             return
-        made.extend(_make_folder(path.parent))
+        made_folders.extend(_make_folder(path.parent))
         asides[path] = path.with_name(f".{secrets.token_hex(8)}.new")
         with asides[path].open("wb") as stream:
             stream.writelines(pieces)
@@ -211,7 +211,7 @@ def written_together() -> Iterator[Callable[[Path, Iterable[bytes]], None]]:
     finally:
         for aside in asides.values():
             aside.unlink(missing_ok=True)
-        for folder in [] if whole else reversed(made):
+        for folder in [] if whole else reversed(made_folders):
             with suppress(OSError):  # somebody else has put something there
                 folder.rmdir()
 

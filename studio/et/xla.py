@@ -140,16 +140,16 @@ class Programs:
         return self.by_number.get((number, operation)) or self.by_name.get((name, operation))
 
 
-def _agreed(one: Collective, other: Collective) -> Collective:
+def _agreed(first: Collective, second: Collective) -> Collective:
     """Return what two programs of one name say alike of an operation of one name."""
-    if one.opcode != other.opcode:
+    if first.opcode != second.opcode:
         return Collective("")
     same = {
-        name: getattr(one, name)
+        name: getattr(first, name)
         for name in ("bytes_in", "bytes_out", "members", "devices", "groups")
-        if getattr(one, name) == getattr(other, name)
+        if getattr(first, name) == getattr(second, name)
     }
-    return Collective(one.opcode, **same)
+    return Collective(first.opcode, **same)
 
 
 def settle_groups(trace: DeviceTrace, rank: int) -> DeviceTrace:
@@ -157,14 +157,14 @@ def settle_groups(trace: DeviceTrace, rank: int) -> DeviceTrace:
     own: dict[int, tuple[int, ...]] = {}
     comm = {}
     for row, facts in trace.comm.items():
-        told = dict(facts)
-        groups = told.pop("groups", ())
+        settled = dict(facts)
+        groups = settled.pop("groups", ())
         # By identity: an operation's groups are one object, however often it ran.
         if id(groups) not in own:
             own[id(groups)] = next((group for group in groups if rank in group), ())
         if group := own[id(groups)]:
-            told |= {"group": group_name(group), "group_ranks": list(group)}
-        comm[row] = told
+            settled |= {"group": group_name(group), "group_ranks": list(group)}
+        comm[row] = settled
     return replace(trace, comm=comm)
 
 
@@ -292,12 +292,12 @@ def _of_instruction(
     if opcode == "async-start":
         # What has no operation of its own to be started by is wrapped in a computation.
         inside = [
-            one
+            inner
             for called in instruction.called_ids
             if called in wrapped
-            for one in wrapped[called].instructions
+            for inner in wrapped[called].instructions
         ]
-        telling = next((one for one in inside if _said(one.opcode) in _OPCODES), None)
+        telling = next((inner for inner in inside if _said(inner.opcode) in _OPCODES), None)
         plain = _said(telling.opcode) if telling is not None else ""
     if plain not in _OPCODES:
         return None
@@ -305,18 +305,20 @@ def _of_instruction(
     given = [_shape_bytes(shapes[operand]) for operand in instruction.operand_ids if operand in shapes]
     members, groups = _proto_groups(telling, devices)
     placed = _placed(assigned)
-    known: tuple[tuple[int, ...], ...] = ()
+    device_groups: tuple[tuple[int, ...], ...] = ()
     # Groups number replicas where there are several, else partitions; with both it depends on more.
     if placed and 1 in (assigned.replica_count, assigned.computation_count):
         inside_all = all(device < len(placed) for group in groups for device in group)
-        known = tuple(tuple(placed[device] for device in group) for group in groups) if inside_all else ()
+        device_groups = (
+            tuple(tuple(placed[device] for device in group) for group in groups) if inside_all else ()
+        )
     return Collective(
         plain,
         NONE if not given or NONE in given else sum(given),
         _shape_bytes(telling.shape) if _said(telling.opcode) == plain else NONE,
         members,
         max(sum(map(len, groups)), devices),
-        _consistent(known, members),
+        _consistent(device_groups, members),
     )
 
 

@@ -220,30 +220,32 @@ class _Process:
 
     def _host(self, line: _Line, *, is_device: bool) -> None:
         """Add a thread; where the host is the device, what runs for one device alone is that device's."""
-        made = self._nested(line, is_device=is_device)
-        for one in reversed(made):
-            if one.parent >= 0:
-                made[one.parent].devices |= one.devices
-        for one in made:
+        events = self._nested(line, is_device=is_device)
+        for event in reversed(events):
+            if event.parent >= 0:
+                events[event.parent].devices |= event.devices
+        for event in events:
             # What holds nothing of any device is of the one that what is around it is of.
-            if not one.devices and one.parent >= 0 and len(made[one.parent].devices) == 1:
-                one.devices = made[one.parent].devices
-            if len(one.devices) == 1:
-                self.own.setdefault(min(one.devices), []).append(one.event)
+            if not event.devices and event.parent >= 0 and len(events[event.parent].devices) == 1:
+                event.devices = events[event.parent].devices
+            if len(event.devices) == 1:
+                self.own.setdefault(min(event.devices), []).append(event.event)
             else:
-                self.shared.append(one.event)
+                self.shared.append(event.event)
 
     def _nested(self, line: _Line, *, is_device: bool) -> list[_HostEvent]:
         """Return the events of a thread by their start; inside of a collective is nothing but how the host carries it out."""
         thread = (line.plane, line.name or str(line.number))
-        made: list[_HostEvent] = []
+        nested: list[_HostEvent] = []
         around: list[int] = []
-        for written, start_ns, duration_ns, values in sorted(line.events, key=lambda one: (one[1], -one[2])):
-            while around and made[around[-1]].end_ns <= start_ns:
+        for written, start_ns, duration_ns, values in sorted(
+            line.events, key=lambda timed: (timed[1], -timed[2])
+        ):
+            while around and nested[around[-1]].end_ns <= start_ns:
                 around.pop()
             if _MARK.fullmatch(written):
                 self._leave("marks of thread pools")
-            elif around and made[around[-1]].event.comm is not None:
+            elif around and nested[around[-1]].event.comm is not None:
                 self._leave("inside of collectives")
             else:
                 event = self._host_event(written, start_ns, duration_ns, values, thread)
@@ -251,9 +253,9 @@ class _Process:
                 if is_device and values.get("hlo_op") and not written.startswith("end: "):
                     event = self._operation(event, values, device)
                 own = {device} if is_device and device >= 0 else set[int]()
-                made.append(_HostEvent(event, around[-1] if around else NONE, own))
-                around.append(len(made) - 1)
-        return made
+                nested.append(_HostEvent(event, around[-1] if around else NONE, own))
+                around.append(len(nested) - 1)
+        return nested
 
     def _device_of(self, written: str, values: dict[str, Any]) -> int:
         """Return the number in the job of the device that the host does something on, -1 where none is told."""
@@ -291,12 +293,12 @@ class _Process:
     def _device(self, line: _Line, device: int) -> None:
         named = _STREAM.match(line.name)
         events = line.events if named else self._timed(line)
-        made = []
+        device_events = []
         for name, start_ns, duration_ns, values in events:
             kind = device_kind(name)
             comm = None if kind != EventKind.KERNEL else self._facts(name, values)
             moved = _BYTES.search(str(values.get("memcpy_details") or values.get("memset_details") or ""))
-            made.append(
+            device_events.append(
                 Event(
                     kind,
                     name if comm is None else _named(name, comm),
@@ -310,11 +312,13 @@ class _Process:
                     comm,
                 )
             )
-        if not made:
+        if not device_events:
             return
         stream = int(named[1]) if named else self._lane(device, line)
         place = (f"device {device}", f"stream {stream}")
-        self.own.setdefault(device, []).extend(event._replace(thread=place, stream=stream) for event in made)
+        self.own.setdefault(device, []).extend(
+            event._replace(thread=place, stream=stream) for event in device_events
+        )
         planes = self.planes.setdefault(device, [])
         planes.extend([line.plane] if line.plane not in planes else [])
 
@@ -328,7 +332,7 @@ class _Process:
 
     def _timed(self, line: _Line) -> Iterator[_Timed]:
         """Yield what a line of operations tells of work: no operation twice, and none that waits for another or holds others."""
-        ordered = sorted(line.events, key=lambda one: (one[1], -one[2]))
+        ordered = sorted(line.events, key=lambda event: (event[1], -event[2]))
         if line.name == _ASYNCHRONOUS:
             whole = list(_joined(ordered))
             self.beside.setdefault(line.plane, set()).update(map(_operation_name, whole))
@@ -375,9 +379,9 @@ class _Process:
         numbers = dict(self.numbers) if self.planes else {device: device for device in local}
         if not numbers and len(every) == len(local) > 1:
             numbers = dict(zip(local, every, strict=True))
-        told = {device: self._ranks.get(numbers.get(device, NONE)) for device in local}
+        ranks = {device: self._ranks.get(numbers.get(device, NONE)) for device in local}
         # Alone in its programs a device may be any of a job.
-        return told if len(every) > 1 and None not in told.values() else dict.fromkeys(local)
+        return ranks if len(every) > 1 and None not in ranks.values() else dict.fromkeys(local)
 
 
 def _named(name: str, comm: dict[str, Any]) -> str:
@@ -446,12 +450,12 @@ def _parts(
     dropped = 0
     for place, device in enumerate(devices or (NONE,)):
         own = process.own[device] if devices else [event for each in process.own.values() for event in each]
-        mine = {event.correlation for event in own}
+        correlations = {event.correlation for event in own}
         events = Events()
         for event in (*process.shared, *own):
             # Launches of other devices, and stacks of Python, which become no nodes, are not repeated.
             if not several or not (
-                (event.kind == EventKind.RUNTIME and event.correlation not in mine)
+                (event.kind == EventKind.RUNTIME and event.correlation not in correlations)
                 or (event.kind == EventKind.PYTHON and place)
             ):
                 events.add(event)
@@ -460,8 +464,8 @@ def _parts(
             rank=devices.get(device),
             devices=tuple(
                 plane
-                for one, planes in process.planes.items()
-                if one == device or not devices
+                for owner, planes in process.planes.items()
+                if owner == device or not devices
                 for plane in planes
             ),
             place=(place, len(devices)) if several else None,
@@ -532,8 +536,8 @@ def read(reading: Reading) -> list[Part]:
             for proto in known.values(entry.value.stats).values():
                 if isinstance(proto, bytes):
                     process.programs.add(proto, int(numbered[1]) if numbered else NONE)
-        told = _whole(known.values(plane.stats).get(_START_TIME))
-        base_ns = told if 0 < told < LONGEST_NS else base_ns
+        start_ns = _whole(known.values(plane.stats).get(_START_TIME))
+        base_ns = start_ns if 0 < start_ns < LONGEST_NS else base_ns
     begins = [line.timestamp_ns for plane in space.planes for line in plane.lines]
     # Newer recorders count from the start of the profile, older ones as clocks do.
     shift = base_ns if base_ns is not None and max(map(abs, begins), default=0) < _YEAR_NS else 0
@@ -568,10 +572,12 @@ class _Names:
         """Return some values by name; bytes only where they are no text."""
         values = {}
         for stat in stats:
-            told = [(field.name, value) for field, value in stat.ListFields() if field.name != "metadata_id"]
+            fields = [
+                (field.name, value) for field, value in stat.ListFields() if field.name != "metadata_id"
+            ]
             # A zero is written as no value at all.
             values[self._stats.get(stat.metadata_id, str(stat.metadata_id))] = (
-                self._value(*told[0]) if told else 0
+                self._value(*fields[0]) if fields else 0
             )
         return values
 

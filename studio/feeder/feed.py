@@ -233,7 +233,7 @@ class Feeder:
         """
         if not self._stream.ended or self._ready or self._issued:
             return []
-        found = []
+        stuck = []
         for number in sorted(self._records):
             node = FeederNode(number, self._records[number])
             waits = [
@@ -242,8 +242,8 @@ class Feeder:
                 if other not in self._complete
             ]
             missing = tuple(other for other in waits if other not in self._records)
-            found.append(NeverReady(number, node.name, tuple(waits), missing))
-        return found
+            stuck.append(NeverReady(number, node.name, tuple(waits), missing))
+        return stuck
 
     def _under_way(self, number: int) -> FeederNode:
         """Return a node that was issued, which is not under way any more."""

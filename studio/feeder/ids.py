@@ -49,8 +49,8 @@ class IdSet:
         if not len(self._low):
             return np.zeros(len(numbers), np.bool_)
         place = np.searchsorted(self._low, numbers, side="right") - 1
-        found: Bool = (place >= 0) & (numbers <= self._high[np.maximum(place, 0)])
-        return found
+        is_in: Bool = (place >= 0) & (numbers <= self._high[np.maximum(place, 0)])
+        return is_in
 
     def _settle(self) -> None:
         """Make runs of the ids that were added one by one."""

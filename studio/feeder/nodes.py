@@ -90,8 +90,8 @@ class FeederNode:
     def _precise(self, key: str) -> int:
         """Return a time to the nanosecond where an attribute refines the field."""
         micros = int(getattr(self.message, PRECISE[key]))
-        told = self.attrs.get(key)
-        return told if isinstance(told, int) and told // 1000 == micros else micros * 1000
+        refined = self.attrs.get(key)
+        return refined if isinstance(refined, int) and refined // 1000 == micros else micros * 1000
 
 
 def _value(attr: Any) -> Value:

@@ -78,14 +78,14 @@ class RecordStream:
                 raise TraceFormatError(
                     f"{self.name}: {damage} at byte {self._at + end:,} of the uncompressed file.", hint=_HINT
                 )
-            found = list(chunks(self._held, 0, end))
+            records = list(chunks(self._held, 0, end))
             self._drop(end)
             wanted = self._wanted()
             if not self._read(max(CHUNK_BYTES, wanted)) and not self._held:
                 self.ended = True
                 self.close()
-            if found:
-                return found
+            if records:
+                return records
         return []
 
     def _wanted(self) -> int:

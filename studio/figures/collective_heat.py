@@ -35,12 +35,12 @@ def collective_heatmap(
 
     if not table.size:
         return None
-    colours, said = palette(dark), FORMATS[metric]
+    colours, format_value = palette(dark), FORMATS[metric]
     shade, low, high = shades(table)
     labels = [_plain(name) for name in names]
     words = np.array(
         [
-            [f"{label} · {'takes no part' if np.isnan(value) else said(value)}" for value in line]
+            [f"{label} · {'takes no part' if np.isnan(value) else format_value(value)}" for value in line]
             for label, line in zip(labels, table.tolist(), strict=True)
         ],
         object,
@@ -56,7 +56,7 @@ def collective_heatmap(
         zmax=high,
         hoverongaps=False,
         colorbar={
-            **scale_ticks(low, high, said, zero=said(0) if (table == 0).any() else ""),
+            **scale_ticks(low, high, format_value, zero=format_value(0) if (table == 0).any() else ""),
             "title": {"text": metric, "side": "right"},
             "thickness": 10,
             "outlinewidth": 0,
@@ -64,7 +64,7 @@ def collective_heatmap(
         },
     )
     if not (table > 0).any():
-        heat.colorbar.update(tickvals=[heat.zmin], ticktext=[said(0)])
+        heat.colorbar.update(tickvals=[heat.zmin], ticktext=[format_value(0)])
     height = int(min(_MOST_PX, max(_LEAST_PX, 60 + _ROW_PX * len(labels))))
     figure = go.Figure(heat, layout(dark, height=height))
     every = max(1, -(-len(labels) // ((height - 60) // 14)))

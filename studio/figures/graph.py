@@ -463,4 +463,4 @@ def mix(colour: str, ground: str, share: float) -> str:
     parts = [
         (int(colour[offset : offset + 2], 16), int(ground[offset : offset + 2], 16)) for offset in (1, 3, 5)
     ]
-    return "#" + "".join(f"{round(mine * share + other * (1 - share)):02x}" for mine, other in parts)
+    return "#" + "".join(f"{round(own * share + other * (1 - share)):02x}" for own, other in parts)

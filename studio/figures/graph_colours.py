@@ -39,19 +39,19 @@ class Swatch:
     count: int
 
 
-def scale_colours(values: Float64, said: Callable[[float], str]) -> tuple[list[str], list[Swatch]]:
+def scale_colours(values: Float64, format_number: Callable[[float], str]) -> tuple[list[str], list[Swatch]]:
     """Return the hue of each number on a logarithmic scale, and the legend; NaN has no hue.
 
     Args:
         values: (V,) numbers, not negative.
-        said: How a number is printed.
+        format_number: How a number is printed.
     """
-    there = values > 0
-    low = np.log(values[there].min()) if there.any() else 0.0
-    high = np.log(values[there].max()) if there.any() else 0.0
+    is_positive = values > 0
+    low = np.log(values[is_positive].min()) if is_positive.any() else 0.0
+    high = np.log(values[is_positive].max()) if is_positive.any() else 0.0
     step = np.zeros(len(values), np.int64)
     if high > low:
-        step[there] = np.minimum(STEPS * (np.log(values[there]) - low) / (high - low), STEPS - 1)
+        step[is_positive] = np.minimum(STEPS * (np.log(values[is_positive]) - low) / (high - low), STEPS - 1)
     known = ~np.isnan(values)
     hues = [
         f"s{number}" if is_known else "none"
@@ -62,12 +62,16 @@ def scale_colours(values: Float64, said: Callable[[float], str]) -> tuple[list[s
         here = known & (step == number)
         if here.any():
             least, most = float(values[here].min()), float(values[here].max())
-            both = said(least) if said(least) == said(most) else f"{said(least)} to {said(most)}"
+            both = (
+                format_number(least)
+                if format_number(least) == format_number(most)
+                else f"{format_number(least)} to {format_number(most)}"
+            )
             legend.append(Swatch(f"s{number}", both, int(here.sum())))
     return hues, legend + _unknown(known)
 
 
-def diverging(values: Float64, said: Callable[[float], str]) -> tuple[list[str], list[Swatch]]:
+def diverging(values: Float64, format_number: Callable[[float], str]) -> tuple[list[str], list[Swatch]]:
     """Return the hue of each difference, and the legend: blue below zero, vermilion above."""
     known = ~np.isnan(values)
     most = float(np.abs(values[known]).max()) if known.any() else 0.0
@@ -86,7 +90,11 @@ def diverging(values: Float64, said: Callable[[float], str]) -> tuple[list[str],
         here = known & (step == number)
         if here.any():
             least, greatest = float(values[here].min()), float(values[here].max())
-            both = said(least) if said(least) == said(greatest) else f"{said(least)} to {said(greatest)}"
+            both = (
+                format_number(least)
+                if format_number(least) == format_number(greatest)
+                else f"{format_number(least)} to {format_number(greatest)}"
+            )
             legend.append(Swatch(f"d{number}", both, int(here.sum())))
     return hues, legend + _unknown(known)
 

@@ -152,19 +152,19 @@ class _Table:
     def edges(self, part: Part) -> Iterator[tuple[str, str, str]]:
         """Yield each dependency with its source and target, dangling ones too."""
         ref = dict(zip(self.rows.tolist(), self.refs, strict=True))
-        found = part.edges
+        edges = part.edges
         for this, other, is_data in zip(
-            found.before.tolist(), found.after.tolist(), found.is_data.tolist(), strict=True
+            edges.before.tolist(), edges.after.tolist(), edges.is_data.tolist(), strict=True
         ):
             yield ref[this], ref[other], "data" if is_data else "control"
         if not self.whole:
             return
-        for deps, said in ((self.graph.ctrl, "control"), (self.graph.data, "data")):
+        for deps, kind in ((self.graph.ctrl, "control"), (self.graph.data, "data")):
             lost = np.flatnonzero(deps.rows < 0)
             rows = np.searchsorted(deps.offsets, lost, side="right") - 1
             pairs = zip(deps.dangling[-1 - deps.rows[lost]].tolist(), rows.tolist(), strict=True)
             for number, row in dict.fromkeys(pairs):
-                yield str(number), ref[row], said
+                yield str(number), ref[row], kind
 
 
 def _kind(value: Any) -> str:

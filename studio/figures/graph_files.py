@@ -185,7 +185,7 @@ def _caption(
     # Of a large drawing they can be read when it fills a screen.
     scale = min(max(wide / 1600, 1.0), 8.0)
     entries = [(f"{look.title} ({count:,})", look) for look, count in caption.kinds]
-    said: list[str] = []
+    marks: list[str] = []
     x, y = 0.0, 62.0
     room = max(wide / scale - 2 * _MARGIN, 420.0)
 
@@ -201,8 +201,8 @@ def _caption(
         at = place(34 + _LETTER * len(words))
         edge = getattr(colours, look.colour)
         style = f'fill="{mix(edge, colours.panel, 0.2)}" stroke="{edge}" stroke-width="1.4"'
-        said.append(_shape(look.shape, at + 13, y, 26, 14, style))
-        said.append(
+        marks.append(_shape(look.shape, at + 13, y, 26, 14, style))
+        marks.append(
             f'<text x="{at + 32:.1f}" y="{y + 4:.1f}" font-size="11" fill="{colours.text}">{_text(words)}</text>'
         )
     line = mix(colours.dim, colours.background, 0.75)
@@ -213,10 +213,10 @@ def _caption(
     lines += [("critical path", colours.text, "4", "")] if caption.critical else []
     for words, stroke, width, dash in lines:
         at = place(40 + _LETTER * len(words))
-        said.append(
+        marks.append(
             f'<path d="M{at:.1f} {y:.1f}H{at + 30:.1f}" stroke="{stroke}" stroke-width="{width}"{dash} fill="none"/>'
         )
-        said.append(
+        marks.append(
             f'<text x="{at + 37:.1f}" y="{y + 4:.1f}" font-size="11" fill="{colours.text}">{words}</text>'
         )
     high = y + 26
@@ -227,7 +227,7 @@ def _caption(
     least = max(len(caption.title) * 9.0, len(caption.words) * 6.7, 440.0) + 2 * _MARGIN
     left, top = corner[0] + _MARGIN, corner[1] - high * scale + _MARGIN
     group = f'<g transform="translate({left:.1f} {top:.1f}) scale({scale:.3f})">'
-    return [group, *head, *said, "</g>"], high * scale, least * scale
+    return [group, *head, *marks, "</g>"], high * scale, least * scale
 
 
 def size_of(data: dict[str, Any]) -> tuple[float, float]:
@@ -345,9 +345,9 @@ def _node(node: Element, colours: Palette, dark: bool) -> str:
     )
     lines = data["label"].split("\n")
     size = 12 if data["kind"] == "block" else 10.5
-    for index, said in enumerate(lines):
+    for index, line in enumerate(lines):
         down = y + (index - (len(lines) - 1) / 2) * size * 1.15 + size * 0.35
-        drawn += f'<text x="{x:.1f}" y="{down:.1f}" text-anchor="middle" font-size="{size}" fill="{text}">{_text(said)}</text>'
+        drawn += f'<text x="{x:.1f}" y="{down:.1f}" text-anchor="middle" font-size="{size}" fill="{text}">{_text(line)}</text>'
     crossing = f": critical path {data['crossing']}" if "crossing" in data else ""
     return f"<g><title>{_text((data['name'] or data['id']) + crossing)}</title>{drawn}</g>"
 

@@ -98,17 +98,17 @@ def _node(node: dict[str, Any], kinds: dict[str, int], attrs: list[list[str]]) -
 def _attributes(data: dict[str, Any], graph: Graph, rank: Rank, rows: list[int]) -> list[list[str]]:
     """Return what a node or block says, as names and texts."""
     if data["kind"] == "block":
-        told = {"nodes": f"{data['count']:,}", "time": data["time"], "bytes": data["bytes"]}
-        return [[name, value] for name, value in told.items() if value]
+        facts = {"nodes": f"{data['count']:,}", "time": data["time"], "bytes": data["bytes"]}
+        return [[name, value] for name, value in facts.items() if value]
     [row] = rows
-    told = {"id": str(int(graph.id[row])), "type": data["type"]}
+    facts = {"id": str(int(graph.id[row])), "type": data["type"]}
     if graph.start_ns[row] >= 0:
-        told["start"] = format_ns(int(graph.start_ns[row]))
+        facts["start"] = format_ns(int(graph.start_ns[row]))
     if graph.duration_ns[row]:
-        told["duration"] = format_ns(int(graph.duration_ns[row]))
+        facts["duration"] = format_ns(int(graph.duration_ns[row]))
     if "crossing" in data:
-        told["critical path"] = data["crossing"]
-    pairs = [[name, value] for name, value in told.items()]
+        facts["critical path"] = data["crossing"]
+    pairs = [[name, value] for name, value in facts.items()]
     if len(graph.io):
         for name, code in zip(
             ("inputs", "shapes", "types", "outputs", "shapes", "types"), graph.io[row].tolist(), strict=True

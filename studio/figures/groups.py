@@ -136,15 +136,15 @@ def group_matrix(use: GroupUse, *, dark: bool, notes: Sequence[str] = ()) -> Any
     hover, text = np.full(shape, "", object), np.full(shape, "", object)
     several = blocks.rows * blocks.columns > 1
     cells = (blocks.row, blocks.column, blocks.count, blocks.bytes, blocks.sized, blocks.members)
-    for row, column, count, amount, sized, members in zip(*(one.tolist() for one in cells), strict=True):
-        said = (
+    for row, column, count, amount, sized, members in zip(*(cell.tolist() for cell in cells), strict=True):
+        amount_words = (
             f"{format_bytes(float(amount))} ({amount:,} bytes)"
             if sized or not count
             else "sizes not recorded"
         )
         places = f"{format_counted(members, 'member')} of groups here, " if several else ""
         most_of = "the most of one member " if several else ""
-        hover[row, column] = f"{places}{format_counted(count, 'node')}, {most_of}{said}"
+        hover[row, column] = f"{places}{format_counted(count, 'node')}, {most_of}{amount_words}"
     most = int(use.bytes.max())
     # Nothing of a size that is not recorded is no size of 0.
     known = bool((use.sized[use.bytes == 0] > 0).any()) or bool((use.count[use.bytes == 0] == 0).any())

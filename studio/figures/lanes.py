@@ -53,10 +53,10 @@ def lane_bars(gantt: Gantt, *, dark: bool) -> Any:
     unit, scale = axis_unit(float(gantt.span_ns))
     figure = go.Figure(layout=layout(dark, barmode="overlay"))
     for kind in Category:
-        mine = np.flatnonzero(category[first] == kind)
-        if not len(mine):
+        own_bars = np.flatnonzero(category[first] == kind)
+        if not len(own_bars):
             continue
-        at, to = first[mine], last[mine]
+        at, to = first[own_bars], last[own_bars]
         figure.add_trace(
             go.Bar(
                 orientation="h",
@@ -65,11 +65,17 @@ def lane_bars(gantt: Gantt, *, dark: bool) -> Any:
                 name=_NAMES.get(kind, kind.name.lower()),
                 y=row[at],
                 base=start[at] / scale,
-                x=(until[mine] - start[at]) / scale,
+                x=(until[own_bars] - start[at]) / scale,
                 marker={"color": _colour(kind, colours), "line": {"width": 0}},
                 customdata=[
-                    _say(gantt, int(row[one]), int(span[one]), int(other - one + 1), int(end_ns - start[one]))
-                    for one, other, end_ns in zip(at, to, until[mine], strict=True)
+                    _say(
+                        gantt,
+                        int(row[begin]),
+                        int(span[begin]),
+                        int(stop - begin + 1),
+                        int(end_ns - start[begin]),
+                    )
+                    for begin, stop, end_ns in zip(at, to, until[own_bars], strict=True)
                 ],
                 hovertemplate="%{customdata}<extra></extra>",
             )

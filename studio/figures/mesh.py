@@ -67,13 +67,13 @@ def mesh_drawing(mesh: Mesh, cell_of: Callable[[int], Cell], shown: Sequence[int
     pen = _Pen(mesh, cell_of, max(_AROUND + _DIGIT * len(str(mesh.world - 1)), _NARROWEST))
     block = pen.rows(axes[0], places[0]) if len(axes) == 1 else pen.block(axes, places, 0)
     drawn = sum(shape.look.startswith("rk-") and shape.kind == "rect" for shape in block.shapes)
-    said = " × ".join(f"{format_count(axis.size)} along {dimension_words(axis.name)}" for axis in axes)
+    axes_words = " × ".join(f"{format_count(axis.size)} along {dimension_words(axis.name)}" for axis in axes)
     rest = f"; {format_count(drawn)} of them are drawn" if drawn < mesh.world else ""
     return Drawing(
         block.width + 2,
         block.height + 2,
         tuple(moved(shape, 1, 1) for shape in block.shapes),
-        f"{format_counted(mesh.world, 'rank')}: {said}{rest}",
+        f"{format_counted(mesh.world, 'rank')}: {axes_words}{rest}",
     )
 
 

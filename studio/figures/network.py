@@ -24,7 +24,7 @@ def network_figure(topology: Topology, *, dark: bool) -> Any:
     drawing, colours = topology_drawing(topology), palette(dark)
     figure = go.Figure(layout=layout(dark))
     figure.update_layout(
-        shapes=[made for shape in drawing.shapes if (made := _shape(shape, colours))],
+        shapes=[plotly_shape for shape in drawing.shapes if (plotly_shape := _shape(shape, colours))],
         height=int(min(max(drawing.height * 1.4, 120), 700)) + 30 + 20 * len(topology.dims),
         legend={"orientation": "h", "y": -0.02, "yanchor": "top", "x": 0, "xanchor": "left"},
         title={"text": drawing.sentence, "font": {"size": 13}},

@@ -221,30 +221,30 @@ def _mark_crossings(drawn: list[dict[str, Any]], rows: list[Int64], path: PathHe
     at = {
         int(here[0]): data for here, data in zip(rows, _nodes(drawn), strict=True) if data["kind"] != "block"
     }
-    told: dict[int, list[tuple[str, str]]] = {}
+    by_row: dict[int, list[tuple[str, str]]] = {}
     for crossing, by in zip(path.found.crossings, path.by, strict=True):
         arrow, word = _INTO if crossing.enters else _OUT_OF
         number = path.numbers[crossing.other]
         words = f"{word} rank {number} by {by} at {format_ns(crossing.at_ns)}"
-        told.setdefault(crossing.row, []).append((f"{arrow} rank {number}", words))
-    for row in told.keys() & at.keys():
+        by_row.setdefault(crossing.row, []).append((f"{arrow} rank {number}", words))
+    for row in by_row.keys() & at.keys():
         # A node has room for two lines.
         name = at[row]["label"].split("\n")[-1 if at[row]["kind"] == "comp" else 0]
-        at[row]["label"] = f"{name}\n{', '.join(dict.fromkeys(short for short, _ in told[row]))}"
-        at[row]["crossing"] = ", ".join(words for _, words in told[row])
+        at[row]["label"] = f"{name}\n{', '.join(dict.fromkeys(short for short, _ in by_row[row]))}"
+        at[row]["crossing"] = ", ".join(words for _, words in by_row[row])
 
 
 def _whole_path_words(path: PathHere, simulated: bool) -> str:
-    found, how = path.found, "simulated" if simulated else "recorded"
-    here = format_counted(len(set(found.rows.tolist()) - {NONE}), "node")
-    words = f" Critical path through all ranks by {how} times, {format_ns(found.length_ns)}: "
-    if not found.ns and here.startswith("0 "):
-        some = ", ".join(str(path.numbers[place]) for place in found.places[:_RANKS_NAMED])
+    on_rank, how = path.found, "simulated" if simulated else "recorded"
+    here = format_counted(len(set(on_rank.rows.tolist()) - {NONE}), "node")
+    words = f" Critical path through all ranks by {how} times, {format_ns(on_rank.length_ns)}: "
+    if not on_rank.ns and here.startswith("0 "):
+        some = ", ".join(str(path.numbers[place]) for place in on_rank.places[:_RANKS_NAMED])
         return f"{words}nothing of it is on this rank; it is on ranks {some}."
-    words += f"{here} and {format_ns(found.ns)} of it are on this rank."
+    words += f"{here} and {format_ns(on_rank.ns)} of it are on this rank."
     ways = []
     for verb, side, way in (("comes", "from", True), ("goes", "to", False)):
-        others = [path.numbers[c.other] for c in found.crossings if c.enters == way]
+        others = [path.numbers[c.other] for c in on_rank.crossings if c.enters == way]
         if others:
             distinct = list(dict.fromkeys(others))
             named = ", ".join(map(str, distinct[:_RANKS_NAMED])) + (

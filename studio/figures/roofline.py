@@ -22,23 +22,23 @@ _STRUCK = 0.4
 """How near a name is to a roof that goes through it, in decades."""
 
 
-def drawable(found: OperatorReport) -> list[OperatorRow]:
+def drawable(report: OperatorReport) -> list[OperatorRow]:
     """Return the operators that a roofline can show: they compute something, and took a time that counts."""
-    least = _LEAST_SHARE * found.time_ns
-    return [row for row in found.rows if row.flop > 0 and row.bytes > 0 and row.time_ns > least]
+    least = _LEAST_SHARE * report.time_ns
+    return [row for row in report.rows if row.flop > 0 and row.bytes > 0 and row.time_ns > least]
 
 
-def roofline_figure(found: OperatorReport, gpu: Gpu | None, *, dark: bool) -> Any:
+def roofline_figure(report: OperatorReport, gpu: Gpu | None, *, dark: bool) -> Any:
     """Return the roofline of a job; None where it has nothing to show.
 
     Args:
-        found: What its operators did.
+        report: What its operators did.
         gpu: The GPU it was recorded on; None leaves out the roofs.
         dark: Which theme.
     """
     import plotly.graph_objects as go
 
-    rows = drawable(found)
+    rows = drawable(report)
     if not rows:
         return None
     colours = palette(dark)
@@ -54,9 +54,9 @@ def roofline_figure(found: OperatorReport, gpu: Gpu | None, *, dark: bool) -> An
         _draw_roofs(figure, rows, gpu, (least, most), colours.dim)
     for name, (some, shade, symbol) in groups.items():
         if some:
-            figure.add_trace(_points(name, some, found.time_ns, shade, symbol, colours.background))
+            figure.add_trace(_points(name, some, report.time_ns, shade, symbol, colours.background))
     lower = sorted(_tops(rows, gpu))[:-1] if gpu is not None else []
-    _name_largest(figure, rows, found.time_ns, (least * most) ** 0.5, lower, colours.text)
+    _name_largest(figure, rows, report.time_ns, (least * most) ** 0.5, lower, colours.text)
     figure.update_layout(
         legend={**LEGEND_ABOVE, "traceorder": "normal"},
         margin={"l": 10, "r": 10, "t": 26, "b": 10},

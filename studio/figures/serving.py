@@ -82,13 +82,13 @@ def memory_figure(over_time: Sequence[Mapping[str, Any]], *, dark: bool) -> Any:
     colours = palette(dark)
     unit, length = axis_unit(over_time[-1]["time_ns"] if over_time else 0)
     times = [sample["time_ns"] / length for sample in over_time]
-    made = layout(dark, hovermode="x unified", **_FRAME)
+    base = layout(dark, hovermode="x unified", **_FRAME)
     figure = go.Figure(
         layout={
-            **made,
-            "yaxis": {**made["yaxis"], "title": {"text": "KV cache"}, "tickformat": ".0%", "rangemode": "tozero"},
+            **base,
+            "yaxis": {**base["yaxis"], "title": {"text": "KV cache"}, "tickformat": ".0%", "rangemode": "tozero"},
             "yaxis2": {
-                **made["yaxis"], "title": {"text": "requests"}, "overlaying": "y", "side": "right", "rangemode": "tozero",
+                **base["yaxis"], "title": {"text": "requests"}, "overlaying": "y", "side": "right", "rangemode": "tozero",
                 "showgrid": False, "tickmode": "auto", "tickformat": ",.3~s", "nticks": 5,
             },
         }

@@ -25,12 +25,12 @@ def shades(values: Float64) -> tuple[Float64, float, float]:
 
 
 def scale_ticks(
-    low: float, high: float, said: Callable[[float], str], *, zero: str = ""
+    low: float, high: float, format_value: Callable[[float], str], *, zero: str = ""
 ) -> dict[str, Sequence[Any]]:
     """Return the ticks of a logarithmic colour scale; `zero` is the value that stands for zeros, if any."""
     nothing = [low - FAINT * (high - low)] if zero else []
     ticks = np.linspace(low, high, 5).tolist() if high - low > 0.05 else [high]
     return {
         "tickvals": [*nothing, *ticks],
-        "ticktext": [zero] * len(nothing) + [said(10**tick) for tick in ticks],
+        "ticktext": [zero] * len(nothing) + [format_value(10**tick) for tick in ticks],
     }

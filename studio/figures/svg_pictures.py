@@ -44,8 +44,8 @@ def pdf(svg: str, size: tuple[float, float]) -> bytes:
         StudioError: CairoSVG is not there.
     """
     scale = min(1.0, _LONGEST_POINTS / 0.75 / max(*size, 1.0))
-    made: bytes = _cairosvg().svg2pdf(bytestring=svg.encode(), scale=scale)
-    return made
+    content: bytes = _cairosvg().svg2pdf(bytestring=svg.encode(), scale=scale)
+    return content
 
 
 def png(svg: str, size: tuple[float, float]) -> bytes:
@@ -56,5 +56,5 @@ def png(svg: str, size: tuple[float, float]) -> bytes:
     """
     wide, high = size
     scale = min(_ZOOM, _LONGEST_PX / max(wide, high, 1.0), (_MOST_PX / max(wide * high, 1.0)) ** 0.5)
-    made: bytes = _cairosvg().svg2png(bytestring=svg.encode(), scale=scale)
-    return made
+    content: bytes = _cairosvg().svg2png(bytestring=svg.encode(), scale=scale)
+    return content

@@ -72,31 +72,31 @@ def front_figure(space: Space, rows: Sequence[Row], *, dark: bool, units: Units 
 
 
 def _layout(rows: Sequence[Row], dark: bool) -> dict[str, Any]:
-    colours, made = palette(dark), layout(dark, height=FRONT_PX, hovermode="closest")
+    colours, base = palette(dark), layout(dark, height=FRONT_PX, hovermode="closest")
     small = {"color": colours.dim, "size": 11}
     prices = [row.cost for row in possible(rows) if row.cost is not None]
     ticks = _ticks(prices)
     return {
-        **made,
+        **base,
         "legend": {"font": {"size": 11}, "orientation": "h", "x": 1, "xanchor": "right", "y": 1.02, "yanchor": "bottom"},
         "margin": {"l": 10, "r": 16, "t": 28, "b": 10},
         "xaxis": {
-            **made["xaxis"], "title": {"text": "cost of the system, in what the prices are in", "font": small}, "tickfont": small,
+            **base["xaxis"], "title": {"text": "cost of the system, in what the prices are in", "font": small}, "tickfont": small,
             "tickvals": ticks, "ticktext": _whole_numbers(ticks),
         },
-        "yaxis": {**made["yaxis"], **_time_axis(rows), "title": {"text": "finish", "font": small}, "tickfont": small},
+        "yaxis": {**base["yaxis"], **_time_axis(rows), "title": {"text": "finish", "font": small}, "tickfont": small},
     }  # fmt: skip
 
 
 def _time_axis(rows: Sequence[Row]) -> dict[str, Any]:
     """Return ticks of an axis of finishes, in seconds, with units."""
-    found = [float(row.finish_ns) for row in possible(rows) if row.finish_ns is not None]
-    ticks = _ticks(_widened(found))
+    finishes = [float(row.finish_ns) for row in possible(rows) if row.finish_ns is not None]
+    ticks = _ticks(_widened(finishes))
     axis: dict[str, Any] = {
         "tickvals": [tick / 1e9 for tick in ticks],
         "ticktext": _whole_times(ticks),
     }
-    if found and not differs(min(found), max(found)):
+    if finishes and not differs(min(finishes), max(finishes)):
         # Over the whole height differences would look large that are none.
         axis["range"] = [axis["tickvals"][0], axis["tickvals"][-1]]
     return axis
@@ -145,10 +145,10 @@ def parallel_figure(space: Space, rows: Sequence[Row], *, dark: bool, units: Uni
     """
     import plotly.graph_objects as go
 
-    found = sorted(possible(rows), key=lambda row: (-(row.finish_ns or 0), row.index))
-    step = max(1, -(-len(found) // MOST_LINES))
+    ordered = sorted(possible(rows), key=lambda row: (-(row.finish_ns or 0), row.index))
+    step = max(1, -(-len(ordered) // MOST_LINES))
     # From the best one on, which is the last.
-    shown = found[::-1][::step][::-1]
+    shown = ordered[::-1][::step][::-1]
     colours, shades = palette(dark), SEQUENTIAL["dark" if dark else "light"]
     axes = [_setting_axis(axis, space, shown, units) for axis in space.axes if len(axis.values) > 1]
     if shown and all(row.cost is not None for row in shown):
@@ -259,9 +259,9 @@ def slice_figure(space: Space, rows: Sequence[Row], key: str, *, dark: bool, uni
 
     colours = palette(dark)
     axis = next(axis for axis in space.axes if axis.key == key)
-    found = possible(rows)
+    possible_rows = possible(rows)
     by_value: dict[str, list[Row]] = {value: [] for value in axis.values}
-    for row in found:
+    for row in possible_rows:
         by_value[space.point(row.index)[key]].append(row)
     values = [value for value in axis.values if by_value[value]]
     x: list[Any] = [float(value) for value in values] if axis.numbers is not None else list(values)
@@ -274,7 +274,7 @@ def slice_figure(space: Space, rows: Sequence[Row], key: str, *, dark: bool, uni
     }
     if axis.numbers is None:
         shown["range"] = [-0.6, len(values) - 0.4]
-    figure.update_layout(xaxis=shown, yaxis=_time_axis(found))
+    figure.update_layout(xaxis=shown, yaxis=_time_axis(possible_rows))
     if not values:
         return figure
     numeric = axis.numbers is not None
@@ -296,7 +296,7 @@ def slice_figure(space: Space, rows: Sequence[Row], key: str, *, dark: bool, uni
                 name="least to most", line={"color": _faint(colours.host, 0.35), "width": 14},
             )
         )  # fmt: skip
-    through = _through_best(space, by_value, found, key)
+    through = _through_best(space, by_value, possible_rows, key)
     for name, line, colour, dash in (
         ("median of all others", [float(np.median(side)) for side in sides], colours.host, "dash"),
         ("through the best point", [through.get(value) for value in values], colours.compute, "solid"),
@@ -312,10 +312,10 @@ def slice_figure(space: Space, rows: Sequence[Row], key: str, *, dark: bool, uni
 
 
 def _through_best(
-    space: Space, by_value: dict[str, list[Row]], found: Sequence[Row], key: str
+    space: Space, by_value: dict[str, list[Row]], possible_rows: Sequence[Row], key: str
 ) -> dict[str, float]:
     """Return the finish by value of a setting where all others are those of the best point, in seconds."""
-    best = min(found, key=lambda row: (row.finish_ns, row.index))
+    best = min(possible_rows, key=lambda row: (row.finish_ns, row.index))
     others = {name: value for name, value in space.point(best.index).items() if name != key}
     line = {}
     for value, rows in by_value.items():
@@ -337,7 +337,7 @@ def importance_figure(shares: Sequence[Importance], *, dark: bool) -> Any:
 
     colours = palette(dark)
     listed = list(reversed(shares))
-    names = [_shorten(one.key) for one in listed]
+    names = [_shorten(importance.key) for importance in listed]
     figure = go.Figure(layout=layout(dark, height=max(90, 30 * len(listed) + 50)))
     figure.update_layout(
         xaxis={
@@ -350,15 +350,15 @@ def importance_figure(shares: Sequence[Importance], *, dark: bool) -> Any:
     )
     figure.add_trace(
         go.Bar(
-            x=[one.share for one in listed],
+            x=[importance.share for importance in listed],
             y=names,
             orientation="h",
             width=0.55,
             marker={"color": colours.compute},
-            text=[f"{100 * one.share:.1f} %" for one in listed],
+            text=[f"{100 * importance.share:.1f} %" for importance in listed],
             textposition="outside",
             cliponaxis=False,
-            customdata=[one.best for one in listed],
+            customdata=[importance.best for importance in listed],
             hovertemplate="%{y}: %{text}, least finish at %{customdata}<extra></extra>",
         )
     )

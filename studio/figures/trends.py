@@ -77,14 +77,14 @@ def trend_figure(marks: Sequence[Mark], shifts: Sequence[Shift], pace: str, *, d
     import plotly.graph_objects as go
 
     colours = palette(dark)
-    made = layout(dark, height=height_px(), hovermode="closest", showlegend=False)
-    made["margin"] = {"l": 10, "r": 16, "t": 14, "b": 10}
-    figure = go.Figure(layout=made)
+    base = layout(dark, height=height_px(), hovermode="closest", showlegend=False)
+    base["margin"] = {"l": 10, "r": 16, "t": 14, "b": 10}
+    figure = go.Figure(layout=base)
     panels = _panels(marks, pace, colours)
     words = [_words(mark, pace) for mark in marks]
     for number, panel in enumerate(panels):
         figure.update_layout(
-            {f"yaxis{number + 1 if number else ''}": {**made["yaxis"], **_axis_of(number, panel)}}
+            {f"yaxis{number + 1 if number else ''}": {**base["yaxis"], **_axis_of(number, panel)}}
         )
         figure.add_trace(_line_of(number, panel, marks, words, colours))
     for shift in shifts:

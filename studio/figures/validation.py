@@ -57,9 +57,9 @@ def _traces(
     simulated = (judgement.simulated_us if corrected else judgement.uncorrected_us)[order] * 1e3
     outside = judgement.extrapolated[order]
     words = [
-        f"{name} · {format_bytes(size)}<br>measured {format_ns(real)} · simulated {format_ns(made)}"
-        f" ({100 * (made / real - 1):+.1f} %)<br>{judgement.choices[place]}{' · extrapolated' if out else ''}"
-        for size, real, made, place, out in zip(sizes, measured, simulated, order, outside, strict=True)
+        f"{name} · {format_bytes(size)}<br>measured {format_ns(real)} · simulated {format_ns(modelled)}"
+        f" ({100 * (modelled / real - 1):+.1f} %)<br>{judgement.choices[place]}{' · extrapolated' if out else ''}"
+        for size, real, modelled, place, out in zip(sizes, measured, simulated, order, outside, strict=True)
     ]
     symbols = [f"{symbol}-open" if out else symbol for out in outside]
     shared: dict[str, Any] = {
@@ -88,11 +88,11 @@ def _layout(judged: Sequence[Judgement], colours: Palette, dark: bool) -> dict[s
     low, high = int(np.floor(np.log10(measured.min()))), int(np.ceil(np.log10(measured.max())))
     times = [10.0**power for power in range(low, high + 1)]
     ticks = _size_ticks(float(sizes.min()), float(sizes.max()))
-    made = layout(dark, height=560, hovermode="closest")
-    axis = made["xaxis"]
+    base = layout(dark, height=560, hovermode="closest")
+    axis = base["xaxis"]
     small = {"color": colours.dim, "size": 11}
     return {
-        **made,
+        **base,
         "margin": {"l": 10, "r": 10, "t": 10, "b": 10},
         "legend": {"font": {"size": 11}, "tracegroupgap": 0, "itemsizing": "constant"},
         "xaxis": {

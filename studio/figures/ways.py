@@ -17,12 +17,12 @@ _DASHES = {"LL": "dot", "LL128": "dash", "Simple": "solid", "NVLS": "solid"}
 
 
 def time_of_ways(
-    made: Explanation, *, dark: bool, measured: Sequence[tuple[str, Float64, Float64]] = ()
+    explanation: Explanation, *, dark: bool, measured: Sequence[tuple[str, Float64, Float64]] = ()
 ) -> Any:
     """Return time over size, both logarithmic: a line per way, thick where it is taken, and the size that is asked about.
 
     Args:
-        made: The explanation.
+        explanation: The explanation.
         dark: Which theme.
         measured: Tables to show beside: name, sizes in bytes, times in ns.
     """
@@ -37,16 +37,16 @@ def time_of_ways(
         "NVLS-tree": colours.collective,
     }
     figure = go.Figure(layout=layout(dark, height=_HEIGHT_PX))
-    for index, way in enumerate(made.ways):
+    for index, way in enumerate(explanation.ways):
         algorithm, _, protocol = way.name.partition(" ")
         look = {"color": hues.get(algorithm, colours.copy), "dash": _DASHES.get(protocol or "NVLS", "solid")}
-        times = made.curves[index]
+        times = explanation.curves[index]
         words = [
             f"{way.name} · {format_bytes(size)} · {format_ns(time)}"
-            for size, time in zip(made.sizes, times, strict=True)
+            for size, time in zip(explanation.sizes, times, strict=True)
         ]
         shared: dict[str, Any] = {
-            "x": made.sizes,
+            "x": explanation.sizes,
             "text": words,
             "hovertemplate": "%{text}<extra></extra>",
             "name": way.name,
@@ -54,7 +54,7 @@ def time_of_ways(
             "mode": "lines",
         }
         figure.add_scatter(y=times / 1e9, line={**look, "width": 1.2}, opacity=0.75, **shared)
-        taken = np.where(made.choice == index, times, np.nan)
+        taken = np.where(explanation.choice == index, times, np.nan)
         if not np.isnan(taken).all():
             figure.add_scatter(y=taken / 1e9, line={**look, "width": 4}, showlegend=False, **shared)
     for number, (name, sizes, times) in enumerate(measured):
@@ -71,19 +71,19 @@ def time_of_ways(
             hovertemplate="measured %{x:,.0f} bytes<extra></extra>",
         )
     figure.add_scatter(
-        x=[made.comm_size],
-        y=[made.total_ns / 1e9],
+        x=[explanation.comm_size],
+        y=[explanation.total_ns / 1e9],
         mode="markers",
-        name=f"{format_bytes(made.comm_size)}: {format_ns(made.total_ns)}",
+        name=f"{format_bytes(explanation.comm_size)}: {format_ns(explanation.total_ns)}",
         marker={"color": colours.accent, "size": 11, "symbol": "x"},
-        hovertemplate=f"{format_bytes(made.comm_size)}: {format_ns(made.total_ns)}<extra></extra>",
+        hovertemplate=f"{format_bytes(explanation.comm_size)}: {format_ns(explanation.total_ns)}<extra></extra>",
     )
-    _axes(figure, made)
+    _axes(figure, explanation)
     return figure
 
 
-def _axes(figure: Any, made: Explanation) -> None:
-    powers = range(4, int(np.log2(made.sizes[-1])) + 1, 4)
+def _axes(figure: Any, explanation: Explanation) -> None:
+    powers = range(4, int(np.log2(explanation.sizes[-1])) + 1, 4)
     figure.update_xaxes(
         type="log",
         tickvals=[2.0**power for power in powers],
@@ -91,8 +91,8 @@ def _axes(figure: Any, made: Explanation) -> None:
         title="size (comm_size)",
         title_standoff=6,
     )
-    low = int(np.floor(np.log10(made.curves.min() / 1e9)))
-    high = int(np.ceil(np.log10(made.curves.max() / 1e9)))
+    low = int(np.floor(np.log10(explanation.curves.min() / 1e9)))
+    high = int(np.ceil(np.log10(explanation.curves.max() / 1e9)))
     times = [10.0**power for power in range(low, high + 1)]
     figure.update_yaxes(
         type="log",

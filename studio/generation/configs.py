@@ -36,9 +36,9 @@ def read_config(path: Path) -> Model:
         )
     kind = str(values.get("model_type"))[:80]
     if kind not in KINDS:
-        said = f"is {kind!r}" if "model_type" in values else "is missing"
+        problem = f"is {kind!r}" if "model_type" in values else "is missing"
         raise ConfigError(
-            f"{path.name}: model_type {said}; allowed: {', '.join(KINDS)}.",
+            f"{path.name}: model_type {problem}; allowed: {', '.join(KINDS)}.",
             hint="Give the numbers of the model with --model custom.",
         )
     experts = next((key for key in _EXPERTS_ELSEWHERE if values.get(key)), None)

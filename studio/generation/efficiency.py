@@ -154,12 +154,14 @@ def serving_efficiency(gpu: Gpu) -> Efficiency:
         [0.689, 0.689, 0.689, 0.419]
     """
     recorded = {numbers.gpu: numbers for numbers in RECORDED}
-    there, here = efficiency_of(gpu), recorded[SERVED.gpu]
-    if there.gpu not in recorded:
+    on_gpu, on_served = efficiency_of(gpu), recorded[SERVED.gpu]
+    if on_gpu.gpu not in recorded:
         return SERVED
     return replace(
         SERVED,
-        **{name: getattr(SERVED, name) * getattr(there, name) / getattr(here, name) for name in _SHARES},
+        **{
+            name: getattr(SERVED, name) * getattr(on_gpu, name) / getattr(on_served, name) for name in _SHARES
+        },
     )
 
 

@@ -53,23 +53,23 @@ def parse_slow_ranks(text: str) -> dict[int, float]:
         >>> parse_slow_ranks("3:1.5, 7:2")
         {3: 1.5, 7: 2.0}
     """
-    found = {}
+    factors = {}
     for part in text.split(","):
         rank, _, factor = part.partition(":")
         try:
-            found[int(rank)] = float(factor)
+            factors[int(rank)] = float(factor)
         except ValueError:
             raise ConfigError(
                 f"--slow-rank is {text[:80]!r}; allowed: ranks and factors such as 3:1.5,7:2.",
                 key="slow_rank",
             ) from None
-    for slow, value in found.items():
+    for slow, value in factors.items():
         if not 1 / LARGEST_FACTOR <= value <= LARGEST_FACTOR:
             raise ConfigError(
                 f"--slow-rank gives rank {slow} the factor {value:g}; allowed: {1 / LARGEST_FACTOR:g} to {LARGEST_FACTOR:g}.",
                 key="slow_rank",
             )
-    return found
+    return factors
 
 
 def faults_of(slow_rank: str | None, jitter: float, seed: int, ranks: int) -> Faults:

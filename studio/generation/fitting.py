@@ -61,8 +61,8 @@ def unfit_words(held: Mapping[str, int], memory_bytes: float) -> str:
     if total <= memory_bytes:
         return ""
     names = {"kv_cache": "KV cache", "draft": "draft model"}
-    told = {names.get(part, part): size for part, size in held.items() if size >= _LEAST_TOLD}
-    parts = ", ".join(f"{name} {giga(size)}" for name, size in told.items())
+    named_sizes = {names.get(part, part): size for part, size in held.items() if size >= _LEAST_TOLD}
+    parts = ", ".join(f"{name} {giga(size)}" for name, size in named_sizes.items())
     return f"does not fit on {giga(memory_bytes)}: {giga(total)}, of which {parts}"
 
 
@@ -121,19 +121,19 @@ def _remedies(model: Model, wish: Wish, memory_bytes: float, most_tp: int) -> tu
     """
     kinds = list(_changes(model, wish, most_tp))
     alone = [_first_that_fits(model, wish, changes, memory_bytes) for changes in kinds]
-    found = [remedy for remedy in alone if remedy]
-    for number, changes in enumerate(kinds) if not found else ():
+    remedies = [remedy for remedy in alone if remedy]
+    for number, changes in enumerate(kinds) if not remedies else ():
         # The most of one kind, with the least of every later kind that is enough then.
         words, most = changes[-1]
         for others in kinds[number + 1 :]:
             both = [(f"{words} and {more}", {**most, **other}) for more, other in others]
             done = _first_that_fits(model, wish, both, memory_bytes)
-            found += [done] if done else []
-    if not found:
+            remedies += [done] if done else []
+    if not remedies:
         last = (_more_ranks(model, wish), _offloads(wish))
         tried = (_first_that_fits(model, wish, changes, memory_bytes) for changes in last)
-        found = [remedy for remedy in tried if remedy]
-    return tuple(found[:_MOST_TOLD])
+        remedies = [remedy for remedy in tried if remedy]
+    return tuple(remedies[:_MOST_TOLD])
 
 
 def _first_that_fits(model: Model, wish: Wish, changes: list[Change], memory_bytes: float) -> Remedy | None:
@@ -225,23 +225,26 @@ def _offloads(wish: Wish) -> list[Change]:
 
 def _more_ranks(model: Model, wish: Wish) -> list[Change]:
     """Return more stages of as many more ranks, without recomputation and with it, or replicas that divide all and have as much work."""
-    found: list[Change] = []
+    changes: list[Change] = []
     for times in _MORE_RANKS:
         ranks, stages = times * wish.ranks, times * wish.pp
         change = {"ranks": ranks, "pp": stages, "stage_layers": None}
-        found += [
+        changes += [
             (f"--ranks {ranks} and --pp {stages}", change),
             (f"--ranks {ranks}, --pp {stages} and --recompute full", {**change, "recompute": "full"}),
         ]
         # A batch that nobody gave follows the ranks by its rule.
         batch: dict[str, Any] = {"batch": times * wish.batch} if wish.batch else {}
-        said = "".join(f", --batch {size}" for size in batch.values())
+        batch_words = "".join(f", --batch {size}" for size in batch.values())
         free = {"bucket_mb": None, "grad_overlap": None}
         more = {"ranks": ranks, **batch, "zero": 3, "recompute": "full", **free}
-        found.append((f"--ranks {ranks}{said}, --zero 3 and --recompute full", more))
+        changes.append((f"--ranks {ranks}{batch_words}, --zero 3 and --recompute full", more))
         wide = _expert_degrees(model, replace(wish, ranks=ranks))[-1:]
-        found += [
-            (f"--ranks {ranks}{said}, --ep {degree}, --zero 3 and --recompute full", {**more, "ep": degree})
+        changes += [
+            (
+                f"--ranks {ranks}{batch_words}, --ep {degree}, --zero 3 and --recompute full",
+                {**more, "ep": degree},
+            )
             for degree in wide
         ]
-    return found
+    return changes

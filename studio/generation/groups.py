@@ -44,7 +44,7 @@ def group_ranks(layout: Layout) -> dict[str, Int64]:
         parts = among.reshape(len(among), -1, count)
         return parts.swapaxes(1, 2).reshape(-1, parts.shape[1])
 
-    found = {
+    by_kind = {
         "tp": mesh.reshape(-1, tp),
         "cp": neighbours(cp),
         "dp": copies,
@@ -56,7 +56,7 @@ def group_ranks(layout: Layout) -> dict[str, Int64]:
         "edp": strided(layout.ep),
         "emb": stages[:, [0, -1]],
     }
-    return {kind: ranks[np.argsort(ranks[:, 0], kind="stable")] for kind, ranks in found.items()}
+    return {kind: ranks[np.argsort(ranks[:, 0], kind="stable")] for kind, ranks in by_kind.items()}
 
 
 def names_by_rank(groups: dict[str, Int64], ranks: int) -> list[dict[str, str]]:

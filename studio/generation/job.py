@@ -73,7 +73,7 @@ def make_job(
         for kind in ("pp", "ep")
     )
     ranks = []
-    told = f"model {model.name}, {layout.name}, zero {layout.zero}, batch {layout.batch}{faults.words}"
+    description = f"model {model.name}, {layout.name}, zero {layout.zero}, batch {layout.batch}{faults.words}"
     for number in range(layout.ranks):
         index = stage_of[number] * places + place_of[number] % places
         slots = tuple(
@@ -84,10 +84,10 @@ def make_job(
             Attribute("schema", ValueKind.STRING, "chakra-studio-generated"),
             Attribute("rank", ValueKind.INT64, number),
             Attribute("world_size", ValueKind.INT64, layout.ranks),
-            Attribute(GENERATED, ValueKind.STRING, f"chakra-studio generate llm: {told}"),
+            Attribute(GENERATED, ValueKind.STRING, f"chakra-studio generate llm: {description}"),
             *((Attribute(RECIPE, ValueKind.STRING, recipe),) if recipe else ()),
         )
         ranks.append(Rank(number, index, slots, "1.0.0", metadata))
-    words = f"Generated, not recorded: {told} ({layout.batch_from}); {told_times(speed)}."
+    words = f"Generated, not recorded: {description} ({layout.batch_from}); {told_times(speed)}."
     finding = Finding("info", "generated", words)
     return add_faults(Trace(tuple(graphs), tuple(ranks), comm_groups(model, layout), (finding,)), faults)

@@ -494,15 +494,15 @@ def _check_context(model: Model, wish: Wish) -> None:
 def _check_experts(model: Model, wish: Wish, dp: int, *, parallel: bool) -> None:
     """Refuse an expert parallel degree that does not divide, and what is of experts only in a dense model."""
     if not model.experts:
-        said = {
+        options = {
             "--ep": wish.ep if wish.ep > 1 else None,
             "--capacity-factor": wish.capacity_factor,
             "--expert-skew": wish.expert_skew or None,
         }
-        for option, given in said.items():
-            if given is not None:
+        for option, value in options.items():
+            if value is not None:
                 raise ConfigError(
-                    f"{option} is {given:g}, but {model.name} has no experts.",
+                    f"{option} is {value:g}, but {model.name} has no experts.",
                     hint="Leave it out, or choose a model with experts, such as mixtral-8x7b.",
                     key=option[2:].replace("-", "_"),
                 )

@@ -145,12 +145,12 @@ class Model:
             "dense_layers": self.dense_layers,
         }
         if not self.experts:
-            said = [key for key, value in numbers.items() if value]
-            if said:
+            given = [key for key, value in numbers.items() if value]
+            if given:
                 raise ConfigError(
-                    f"Model {self.name} has {said[0]}, but no experts.",
+                    f"Model {self.name} has {given[0]}, but no experts.",
                     key="experts",
-                    hint=f"Give experts, the number of them, or leave {said[0]} out.",
+                    hint=f"Give experts, the number of them, or leave {given[0]} out.",
                 )
             return
         for key, least, most in (("experts_per_token", 1, self.experts), ("dense_layers", 0, self.layers)):

@@ -181,11 +181,11 @@ class Passes:
     def attended(self, part: str, layer: int, whole: int) -> int:
         """Append queries, keys and values of what a layer's attention is given, and attention; returns the node that makes its result."""
         tokens, tp = self.layout.tokens, self.layout.tp
-        made = [
+        projections = [
             self.matmul(f"{part}.{product.name}.fwd", [whole], tokens, product.rows, product.columns // tp)
             for product in up_products(self.model)
         ]
-        return self._attention(f"{part}.core.fwd", made, 1, layer)
+        return self._attention(f"{part}.core.fwd", projections, 1, layer)
 
     def residual(self, part: str, parts: Sequence[int]) -> int:
         """Append the sum of a part and the residual stream, behind dropout or the norm after the part where a model has one."""

@@ -93,8 +93,8 @@ class Recipe:
             ConfigError: Numbers do not divide, or there would be too many nodes.
         """
         if self.kind == TRAINING:
-            said = self.workload()
-            kept = said if timed else replace(said, speed=None)
+            workload = self.workload()
+            kept = workload if timed else replace(workload, speed=None)
             return make_job(kept.model, kept.layout, kept.speed, kept.faults, kept.recipe)
         if self.kind == NETWORK:
             network = network_of(str(self.model), self.ranks, self.given)
@@ -142,9 +142,9 @@ def mesh_of(trace: Trace, layout: GivenLayout | str | None = None) -> Mesh:
         ConfigError: The layout does not fit what is known.
     """
     recipe = recipe_of(trace) if layout is None else None
-    made = _made_mesh(recipe) if recipe is not None else None
-    if made is not None and made.world == len(trace.ranks):
-        return made
+    mesh = _made_mesh(recipe) if recipe is not None else None
+    if mesh is not None and mesh.world == len(trace.ranks):
+        return mesh
     return chosen_mesh(known_facts(trace), layout, None, first=True)
 
 
@@ -177,24 +177,24 @@ def scale_job(trace: Trace, before: Mesh, wanted: Growth) -> tuple[Trace, Mesh, 
     strong, layers = wanted.strong, wanted.layers
     recipe = unchanged_recipe(trace)
     if recipe is not None:
-        made, after = _anew(trace, recipe, before, wanted)
-        return made, after, rules_for(before, after, strong=strong, layers=layers, generated=True)
+        scaled, after = _anew(trace, recipe, before, wanted)
+        return scaled, after, rules_for(before, after, strong=strong, layers=layers, generated=True)
     if wanted.tp is not None and recipe_of(trace) is not None:
         raise ConfigError(
             "the job was changed after it was generated: it is not what its options make",
             hint="Scale the tensor dimension first, then change the rest; or generate it again.",
         )
     after = scaled_mesh(before, dp=wanted.dp, ranks=wanted.ranks, pp=wanted.pp, ep=wanted.ep, tp=wanted.tp)
-    made = scale_to(trace, before, after, strong=strong, layers=layers)
-    return made, after, rules_for(before, after, strong=strong, layers=layers)
+    scaled = scale_to(trace, before, after, strong=strong, layers=layers)
+    return scaled, after, rules_for(before, after, strong=strong, layers=layers)
 
 
 def recipe_of(trace: Trace) -> Recipe | None:
     """Return what a job was generated from; None for other jobs."""
-    told = told_recipe(trace)
+    stored = told_recipe(trace)
     try:
-        given = {key: _read(value) for key, value in told["given"].items()}
-        recipe = Recipe(_read(told["model"]), int(told["ranks"]), given, told.get("kind", TRAINING))
+        given = {key: _read(value) for key, value in stored["given"].items()}
+        recipe = Recipe(_read(stored["model"]), int(stored["ranks"]), given, stored.get("kind", TRAINING))
         return recipe if recipe.kind in (TRAINING, INFERENCE, NETWORK) else None
     except (ValueError, TypeError, KeyError, AttributeError):
         return None
@@ -213,10 +213,10 @@ def unchanged_recipe(trace: Trace) -> Recipe | None:
     if recipe is None:
         return None
     try:
-        made = recipe.job(timed=is_timed(trace))
+        generated = recipe.job(timed=is_timed(trace))
     except ConfigError:
         return None
-    return recipe if _same(made, trace) else None
+    return recipe if _same(generated, trace) else None
 
 
 def is_timed(trace: Trace) -> bool:
@@ -256,10 +256,10 @@ def _anew(trace: Trace, recipe: Recipe, before: Mesh, wanted: Growth) -> tuple[T
     )
     larger = _with_replicas(_with_stages(recipe, stages, wanted.layers), replicas, experts, wanted.strong)
     larger = _with_slow_ranks(recipe, larger)
-    made = larger.job(timed=timed)
+    scaled = larger.job(timed=timed)
     # A dimension that was not there before stands where the layout of the recipe has it.
     is_new = any(start.axis(axis.name) is None for axis in after.axes)
-    return made, mesh_of(made) if is_new else after
+    return scaled, mesh_of(scaled) if is_new else after
 
 
 def _with_dimensions(mesh: Mesh, wanted: Growth) -> Mesh:
@@ -346,28 +346,31 @@ def _with_slow_ranks(before: Recipe, after: Recipe) -> Recipe:
         for rank, factor in parse_slow_ranks(text).items()
         if all(at < size for at, size in zip(places[rank], numbers.shape, strict=True))
     }
-    said = ",".join(f"{rank}:{factor:g}" for rank, factor in moved.items())
-    return replace(after, given={**after.given, "slow_rank": said or None})
+    text_after = ",".join(f"{rank}:{factor:g}" for rank, factor in moved.items())
+    return replace(after, given={**after.given, "slow_rank": text_after or None})
 
 
-def _same(made: Trace, trace: Trace) -> bool:
+def _same(generated: Trace, trace: Trace) -> bool:
     """Whether a job is one that was generated, maybe written and read since: files have attributes more that say the same."""
     # Graphs are numbered as files are read, which is not the order of ranks.
-    pairs = {(own.graph, other.graph) for own, other in zip(made.ranks, trace.ranks, strict=False)}
+    pairs = {(own.graph, other.graph) for own, other in zip(generated.ranks, trace.ranks, strict=False)}
     return (
-        [(rank.number, rank.slots) for rank in made.ranks]
+        [(rank.number, rank.slots) for rank in generated.ranks]
         == [(rank.number, rank.slots) for rank in trace.ranks]
-        and set(made.groups) == set(trace.groups)
-        and all(_same_graph(made.graphs[own], trace.graphs[other]) for own, other in pairs)
+        and set(generated.groups) == set(trace.groups)
+        and all(_same_graph(generated.graphs[own], trace.graphs[other]) for own, other in pairs)
     )
 
 
-def _same_graph(made: Graph, graph: Graph) -> bool:
-    columns: list[tuple[Any, Any]] = [(made.type, graph.type), (made.duration_ns, graph.duration_ns)]
+def _same_graph(generated: Graph, graph: Graph) -> bool:
+    columns: list[tuple[Any, Any]] = [
+        (generated.type, graph.type),
+        (generated.duration_ns, graph.duration_ns),
+    ]
     columns += [
-        (getattr(getattr(made, kind), part), getattr(getattr(graph, kind), part))
+        (getattr(getattr(generated, kind), part), getattr(getattr(graph, kind), part))
         for kind in ("ctrl", "data")
         for part in ("offsets", "rows")
     ]
-    columns += [(dense_column(made, key, NONE), dense_column(graph, key, NONE)) for key in _TOLD]
+    columns += [(dense_column(generated, key, NONE), dense_column(graph, key, NONE)) for key in _TOLD]
     return all(np.array_equal(own, other) for own, other in columns)

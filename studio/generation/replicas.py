@@ -75,7 +75,7 @@ def gradient_buckets(model: Model, layout: Layout, stage: int) -> tuple[tuple[st
 
     A bucket is closed by the unit that fills it, and by the end of a chunk; experts have buckets of their own.
     """
-    found: list[tuple[str, ...]] = []
+    buckets: list[tuple[str, ...]] = []
     least = layout.bucket or (0 if layout.grad_overlap else None)
     for units in reversed(chunk_units(model, layout, stage)):
         filling: dict[str, list[str]] = {}
@@ -86,9 +86,9 @@ def gradient_buckets(model: Model, layout: Layout, stage: int) -> tuple[tuple[st
                 least is not None
                 and layout.gradient_bytes * sum(units[each].parameters for each in bucket) >= least
             ):
-                found.append(tuple(filling.pop(units[name].group)))
-        found += [tuple(bucket) for bucket in filling.values()]
-    return tuple(found)
+                buckets.append(tuple(filling.pop(units[name].group)))
+        buckets += [tuple(bucket) for bucket in filling.values()]
+    return tuple(buckets)
 
 
 def gathers_in_pass(layout: Layout, name: str, unit: Held, way: str) -> bool:
@@ -106,9 +106,9 @@ def gathers_in_pass(layout: Layout, name: str, unit: Held, way: str) -> bool:
 
 def gathered_at_once(layout: Layout, units: Mapping[str, Held]) -> list[int]:
     """Return the parameters that ZeRO-3 gathers at once: of a layer its own and its experts'."""
-    found: dict[str, int] = {}
+    by_layer: dict[str, int] = {}
     for name, unit in units.items():
         if shards_of(layout, unit) > 1:
             layer = name.removesuffix(EXPERTS)
-            found[layer] = found.get(layer, 0) + unit.parameters
-    return list(found.values())
+            by_layer[layer] = by_layer.get(layer, 0) + unit.parameters
+    return list(by_layer.values())

@@ -199,8 +199,8 @@ class Stage:
 
     def _weights_backward(self, at: str, part: Pass) -> None:
         """Append the gradients of weights that a backward pass has left."""
-        for unit, made, later in self.kept.pop((part.number, part.chunk)):
-            self.passes.weights |= made
+        for unit, nodes, later in self.kept.pop((part.number, part.chunk)):
+            self.passes.weights |= nodes
             for make in later:
                 make()
             self._close(at, unit, part)
@@ -208,15 +208,15 @@ class Stage:
     def _close(self, at: str, unit: str, part: Pass) -> None:
         """Note that a unit's part of a backward pass is over, and sum its gradients where it closes a bucket."""
         layout, weights = self.layout, self.passes.weights
-        made = {name: weights.pop(name) for name in (f"{unit}{EXPERTS}", unit) if name in weights}
+        gradients = {name: weights.pop(name) for name in (f"{unit}{EXPERTS}", unit) if name in weights}
         if self.passes.later is not None:
-            self.kept.setdefault((part.number, part.chunk), []).append((unit, made, self.passes.later))
+            self.kept.setdefault((part.number, part.chunk), []).append((unit, gradients, self.passes.later))
             self.passes.later = []
             return
         for again in (True, False):
             self.notes.give((part.number, unit, again))
         last = part.number == layout.micro_batches - 1
-        for name, nodes in made.items():
+        for name, nodes in gradients.items():
             if holders_of(layout, self.held[name]) == 1:
                 if last and layout.offloads_optimizer:
                     self.reduced.append(self._to_host(f"{at}.{name}.grads", nodes, self._updated(name)))
@@ -396,10 +396,10 @@ def shared_gradients(model: Model, layout: Layout, stage: int) -> dict[str, int]
     part of the sequence; of an embedding that the first and the last stage hold, over `emb`.
     """
     share = layout.shards if layout.zero >= 2 else 1
-    found = {}
+    elements = {}
     if layout.sequence_parallel:
         whole = sum(unit.replicated for unit in stage_units(model, layout, stage).values())
-        found["tp"] = -(-whole // share)
+        elements["tp"] = -(-whole // share)
     if model.tied and layout.pp > 1 and stage in (0, layout.pp - 1):
-        found["emb"] = -(-layout.vocabulary(model) * model.hidden // layout.tp // share)
-    return found
+        elements["emb"] = -(-layout.vocabulary(model) * model.hidden // layout.tp // share)
+    return elements

@@ -107,10 +107,10 @@ def up_products(model: Model) -> tuple[Product, ...]:
     """Return the matrices that make queries, keys and values."""
     if not model.kv_rank:
         return (Product("qkv", model.hidden, qkv_width(model), "columns"),)
-    made = model.heads * model.head_size + values(model)
+    columns = model.heads * model.head_size + values(model)
     return (
         Product("q_up", model.query_rank or model.hidden, queries(model), "columns"),
-        Product("kv_up", model.kv_rank, made, "columns"),
+        Product("kv_up", model.kv_rank, columns, "columns"),
     )
 
 

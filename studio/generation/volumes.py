@@ -35,12 +35,12 @@ Volumes = dict[tuple[str, str], tuple[int, int]]
 
 def step_volumes(model: Model, layout: Layout) -> Volumes:
     """Return what all ranks together give to collectives and messages in a step."""
-    found: defaultdict[tuple[str, str], list[int]] = defaultdict(lambda: [0, 0])
+    volumes: defaultdict[tuple[str, str], list[int]] = defaultdict(lambda: [0, 0])
 
     def add(group: str, kind: str, count: int, size: int) -> None:
         if count:
-            found[group, kind][0] += count
-            found[group, kind][1] += count * size
+            volumes[group, kind][0] += count
+            volumes[group, kind][1] += count * size
 
     for kind, count, size in _tensor(model, layout):
         add("tp", kind, count, size)
@@ -55,7 +55,7 @@ def step_volumes(model: Model, layout: Layout) -> Volumes:
     for stage in range(layout.pp):
         for group, kind, count, size in _gradients(model, layout, stage):
             add(group, kind, layout.tp * layout.copies * count, size)
-    return {key: (count, size) for key, (count, size) in found.items()}
+    return {key: (count, size) for key, (count, size) in volumes.items()}
 
 
 def _gradients(model: Model, layout: Layout, stage: int) -> Iterator[tuple[str, str, int, int]]:

@@ -164,8 +164,8 @@ def speed_of(
             raise ConfigError("An efficiency was given, but no --gpu.", hint="Name one, such as --gpu h100.")
         return None
     if (compute, memory) == (None, None):
-        found = find_gpu(gpu)
-        return Speed(found, reached(found))
+        chip = find_gpu(gpu)
+        return Speed(chip, reached(chip))
     matmul = 1.0 if compute is None else compute
     return Speed(find_gpu(gpu), Efficiency(matmul, matmul, 1.0 if memory is None else memory))
 
@@ -183,9 +183,9 @@ def recipe_text(model: str | Model, ranks: int, given: Mapping[str, Any], kind: 
         >>> recipe_text("llama3-8b", 8, {"tp": 4, "dp": None})
         '{"given": {"tp": 4}, "model": "llama3-8b", "ranks": 8}'
     """
-    said = {key: _written(value) for key, value in given.items() if value is not None}
-    told = {"model": _written(model), "ranks": ranks, "given": said}
-    return json.dumps(told if kind == TRAINING else {**told, "kind": kind}, sort_keys=True)
+    options = {key: _written(value) for key, value in given.items() if value is not None}
+    recipe = {"model": _written(model), "ranks": ranks, "given": options}
+    return json.dumps(recipe if kind == TRAINING else {**recipe, "kind": kind}, sort_keys=True)
 
 
 def _written(value: Any) -> Any:

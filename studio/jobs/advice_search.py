@@ -22,8 +22,8 @@ _CANCELLED = Problem("The search for advice was cancelled.")
 
 def advice_made(session: Session, job: str, run: str) -> Advised | Problem | None:
     """Return the advice for a run, "" for the recording; why there is none; None where nobody has looked for it."""
-    made: Advised | None = session.kept_of_job("advice", job, run)
-    return made if made is not None else session.unadvised.get((job, run))
+    advice: Advised | None = session.kept_of_job("advice", job, run)
+    return advice if advice is not None else session.unadvised.get((job, run))
 
 
 def is_sought(tasks: Tasks, job: str, run: str) -> bool:

@@ -228,9 +228,9 @@ def _start(tasks: Tasks, session: Session, order: _Order) -> Task:
 
 def _carry_out(tasks: Tasks, session: Session, order: _Order, report: Report) -> str:
     """Store the new job, and have it checked."""
-    made = _make(session, order, report)
-    start_check(tasks, session, made)
-    return made
+    job_id = _make(session, order, report)
+    start_check(tasks, session, job_id)
+    return job_id
 
 
 def _make(session: Session, order: _Order, report: Report) -> str:
@@ -250,11 +250,11 @@ def _make(session: Session, order: _Order, report: Report) -> str:
         report.running(done, total, phase="storing", unit="graphs")
 
     source = f"{order.info.name}, {_DONE[order.verb]}"
-    made = session.workspace.save(whole, order.name, source=source, fingerprint=mark, tick=tick)
-    if not report.finish(made):
-        session.workspace.delete(made)
+    job_id = session.workspace.save(whole, order.name, source=source, fingerprint=mark, tick=tick)
+    if not report.finish(job_id):
+        session.workspace.delete(job_id)
         raise TaskCancelled
-    return made
+    return job_id
 
 
 def _name_job(name: str, done: str) -> str:

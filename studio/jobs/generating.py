@@ -107,9 +107,9 @@ class Generating:
     @property
     def mark(self) -> str:
         """Tells it from other generated jobs, as `JobInfo.fingerprint`."""
-        said = repr(replace(self.job(), recipe="") if self.kind == "llm" else self)
-        told = hashlib.blake2b(said.encode(), digest_size=8).hexdigest()
-        return f"generate:{told}"
+        text = repr(replace(self.job(), recipe="") if self.kind == "llm" else self)
+        digest = hashlib.blake2b(text.encode(), digest_size=8).hexdigest()
+        return f"generate:{digest}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,9 +136,9 @@ def job_name(wanted: Generating) -> str:
         workload = wanted.job()
         model, layout, timed = workload.model.name, workload.layout.name, workload.speed is not None
     else:
-        told = described(wanted)
-        model = ", ".join(filter(None, (told["model"], told.get("phase"))))
-        layout, timed = told["layout"], wanted.gpu is not None
+        description = described(wanted)
+        model = ", ".join(filter(None, (description["model"], description.get("phase"))))
+        layout, timed = description["layout"], wanted.gpu is not None
     count = f"{wanted.ranks:,} × {wanted.gpu}" if timed else format_counted(wanted.ranks, "rank")
     degrees = [part for part in layout.split(",") if not part.endswith("=1")]
     return ", ".join(filter(None, (model, count, ",".join(degrees))))
@@ -201,9 +201,9 @@ def start_generating(tasks: Tasks, session: Session, wanted: Generating) -> Task
     name = job_name(wanted)
 
     def work(report: Report) -> str:
-        made = _make(session, wanted, name, report)
-        start_check(tasks, session, made)
-        return made
+        job_id = _make(session, wanted, name, report)
+        start_check(tasks, session, job_id)
+        return job_id
 
     return submit(tasks, "generate", name, work)
 
@@ -220,13 +220,13 @@ def _make(session: Session, wanted: Generating, name: str, report: Report) -> st
     def tick(done: int, total: int) -> None:
         report.running(done, total, phase="storing", unit="graphs")
 
-    made = session.workspace.save(
+    job_id = session.workspace.save(
         trace, name, source=f"{name}, generated", fingerprint=wanted.mark, tick=tick
     )
-    if not report.finish(made):
-        session.workspace.delete(made)
+    if not report.finish(job_id):
+        session.workspace.delete(job_id)
         raise TaskCancelled
-    return made
+    return job_id
 
 
 def is_generated(info: JobInfo) -> bool:

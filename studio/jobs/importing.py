@@ -48,10 +48,10 @@ def open_paths(
         Ids of the jobs, in the order they were found.
     """
     with open_sources(paths) as files:
-        said = _Said(ranks_by_file(files, ranks or {}), size)
+        user_input = _Said(ranks_by_file(files, ranks or {}), size)
         given = label_paths([Path(path) for path in paths])
         return [
-            _import(workspace, job, "\n".join(_paths_of(job, given)), said, progress)
+            _import(workspace, job, "\n".join(_paths_of(job, given)), user_input, progress)
             for job in discover(files)
         ]
 
@@ -152,18 +152,20 @@ def upload_reader(
             _roles(jobs),
             {file.path: f"{file.name}: {reasons[file.name]}" for file in files if file.name in reasons},
         )
-        said = _Said(progress.ranks, JobSize(progress.npus))
-        made = []
+        user_input = _Said(progress.ranks, JobSize(progress.npus))
+        job_ids = []
         for job in jobs:
             # Folders and archives by their own name, which is what was dropped.
             source = "\n".join(dict.fromkeys(name.partition("/")[0] for name in _names_of(job)))
-            made.append(_import(workspace, job, source, said, progress))
-            _tell_damaged(workspace, made[-1], files, progress)
-        for job_id in made:
+            job_ids.append(_import(workspace, job, source, user_input, progress))
+            _tell_damaged(workspace, job_ids[-1], files, progress)
+        for job_id in job_ids:
             imported(job_id)
-        if len(made) > 1:
-            progress.warn(f"{len(made)} jobs were found and imported: {', '.join(job.name for job in jobs)}.")
-        return made[0]
+        if len(job_ids) > 1:
+            progress.warn(
+                f"{len(job_ids)} jobs were found and imported: {', '.join(job.name for job in jobs)}."
+            )
+        return job_ids[0]
 
     return read
 
@@ -202,7 +204,7 @@ def _import(
     workspace: Workspace,
     job: JobFiles,
     source: str,
-    said: _Said,
+    user_input: _Said,
     progress: Progress | None,
     recorded: float = 0.0,
 ) -> str:
@@ -212,7 +214,7 @@ def _import(
     mark, size_bytes = "", _size_of(job)
     contents: dict[str, str] = {}
     if not _is_read_once(job, size_bytes) or _may_be_known(workspace, size_bytes):
-        mark = fingerprint(job, said.ranks, progress, said.size)
+        mark = fingerprint(job, user_input.ranks, progress, user_input.size)
         known = workspace.find(mark)
         if known:
             return known.id
@@ -220,14 +222,16 @@ def _import(
     with workspace.shelf(job.name) as shelf:
         trace = read_job(
             job,
-            ranks=said.ranks,
+            ranks=user_input.ranks,
             progress=progress,
-            size=said.size,
+            size=user_input.size,
             shelf=shelf,
             contents=None if mark else contents,
         )
         # Whoever looks on has been told that the files were read.
-        mark = mark or fingerprint(job, said.ranks, None if contents else progress, said.size, contents)
+        mark = mark or fingerprint(
+            job, user_input.ranks, None if contents else progress, user_input.size, contents
+        )
         return workspace.save(
             trace,
             job.name,

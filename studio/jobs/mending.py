@@ -37,9 +37,9 @@ def start_mending(tasks: Tasks, session: Session, job: str, codes: Sequence[str]
     name = session.workspace.info(job).name
 
     def work(report: Report) -> str:
-        made = mend(session, job, codes, report)
-        start_check(tasks, session, made)
-        return made
+        job_id = mend(session, job, codes, report)
+        start_check(tasks, session, job_id)
+        return job_id
 
     return submit(tasks, "repair", name, work, job=job)
 
@@ -63,11 +63,11 @@ def mend(session: Session, job: str, codes: Sequence[str], report: Report | None
     for done, code in enumerate([*wanted, *(code for code in codes if code not in REPAIRS)]):
         title = REPAIRS[code].title if code in REPAIRS else code
 
-        def tell(made: int = done, title: str = title) -> None:
+        def tell(count: int = done, title: str = title) -> None:
             if report:
                 # Of one repair there is nothing to count.
                 total = len(wanted) if len(wanted) > 1 else 0
-                report.running(made, total, phase=title, unit="repairs")
+                report.running(count, total, phase=title, unit="repairs")
 
         tell()
         repaired = repair(trace, code, tell)
@@ -82,11 +82,11 @@ def mend(session: Session, job: str, codes: Sequence[str], report: Report | None
             report.running(done, total, phase="storing", unit="graphs")
 
     name = f"{info.name[:180]} (repaired)" if not info.name.endswith("(repaired)") else info.name
-    made = workspace.save(trace, name, source=f"{info.name}, repaired", fingerprint=mark, tick=tick)
-    if report and not report.finish(made):
-        workspace.delete(made)
+    job_id = workspace.save(trace, name, source=f"{info.name}, repaired", fingerprint=mark, tick=tick)
+    if report and not report.finish(job_id):
+        workspace.delete(job_id)
         raise TaskCancelled
-    return made
+    return job_id
 
 
 def origin(info: JobInfo) -> Origin | None:

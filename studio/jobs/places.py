@@ -88,7 +88,7 @@ class LocalFolder:
         if not self.folder.is_dir():
             what = "a file, not a folder" if self.folder.exists() else "no such folder"
             raise TraceError(f"{self.folder}: {what}.", hint="Name the folder that traces are put into.")
-        real, found = self.folder.resolve(), {}
+        real, stamps = self.folder.resolve(), {}
         apart = ""
         if self._apart is not None and self._apart.is_relative_to(real):
             apart = f"./{self._apart.relative_to(real).as_posix()}/"
@@ -97,10 +97,10 @@ class LocalFolder:
                 continue
             # What was just removed is not there.
             with contextlib.suppress(FileNotFoundError):
-                known = file.path.stat()
-                changed = max(known.st_mtime_ns, known.st_ctime_ns)
-                found[file.name.removeprefix("./")] = Stamp(known.st_size, known.st_mtime_ns, changed)
-        return found
+                status = file.path.stat()
+                changed = max(status.st_mtime_ns, status.st_ctime_ns)
+                stamps[file.name.removeprefix("./")] = Stamp(status.st_size, status.st_mtime_ns, changed)
+        return stamps
 
     def _files(self, real: Path) -> Iterator[SourceFile]:
         """Yield the files below the folder, and below folders elsewhere that links in it lead to.
@@ -164,14 +164,14 @@ class RemoteFolder:
             # Each kind of place has errors of its own.
             raise _unreachable(self.name, error) from error
         root = self._root.rstrip("/") + "/"
-        found = {}
-        for path, known in listed.items():
+        stamps = {}
+        for path, details in listed.items():
             name = path.removeprefix(root)
-            if known.get("type", "file") == "file" and not any(
+            if details.get("type", "file") == "file" and not any(
                 part.startswith(".") for part in name.split("/")
             ):
-                found[name] = _stamp(known)
-        return dict(sorted(found.items()))
+                stamps[name] = _stamp(details)
+        return dict(sorted(stamps.items()))
 
     @contextlib.contextmanager
     def opened(self, names: Sequence[str]) -> Iterator[list[SourceFile]]:

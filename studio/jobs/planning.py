@@ -44,5 +44,5 @@ def start_planning(tasks: Tasks, session: Session, wanted: Generating) -> Task:
 
 def plan_made(session: Session, wanted: Generating) -> LayoutPlan | None:
     """Return the fastest layouts, None where nobody has looked for them, or they were dropped."""
-    found: LayoutPlan | None = session.kept((), ("layouts", wanted))
-    return found
+    plan: LayoutPlan | None = session.kept((), ("layouts", wanted))
+    return plan

@@ -193,13 +193,13 @@ def is_under_way(tasks: Tasks, kept: Kept) -> bool:
 
 def list_sweeps(session: Session, job: str) -> list[Kept]:
     """Return the sweeps of a job, newest first; what cannot be read is left out."""
-    found = []
+    sweeps = []
     for folder in _folder(session, job).glob("*/asked.json"):
         with contextlib.suppress(OSError, msgspec.MsgspecError, StudioError):
             kept = Kept(folder.parent.name, _asked(read_file(folder)), folder.parent)
             if _ID.fullmatch(kept.id) and kept.space.axes:
-                found.append(kept)
-    return sorted(found, key=lambda kept: (-kept.asked.created, kept.id))
+                sweeps.append(kept)
+    return sorted(sweeps, key=lambda kept: (-kept.asked.created, kept.id))
 
 
 def delete_sweep(tasks: Tasks, session: Session, kept: Kept) -> None:
@@ -227,9 +227,9 @@ def start_point(simulations: Simulations, session: Session, kept: Kept, index: i
         mesh = mesh_of(session.trace(job))
         larger = scaled_mesh(mesh, dp=int(point[REPLICAS]))
         parts = parts_at(sweep.base, point, larger.world)
-        made = make_scaled(simulations.tasks, session, job, Scaling(mesh.layout, larger.world), report)
-        start(simulations, made, parts, name)
-        return made
+        job_id = make_scaled(simulations.tasks, session, job, Scaling(mesh.layout, larger.world), report)
+        start(simulations, job_id, parts, name)
+        return job_id
 
     title = f"{session.workspace.info(job).name} at {REPLICAS} {point[REPLICAS]}"
     return submit(simulations.tasks, "scale", title, work, job=job)

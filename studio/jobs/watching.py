@@ -161,7 +161,7 @@ class Watch:
         entries: dict[str, list[str]] = {}
         for name in stamps:
             entries.setdefault(_entry(name), []).append(name)
-        for entry, names in sorted(entries.items(), key=lambda one: _newest(stamps, one[1])):
+        for entry, names in sorted(entries.items(), key=lambda item: _newest(stamps, item[1])):
             ready = [name for name in names if name in settled]
             # Of a folder all files have to be there; files that lie beside each other may come one job after another.
             if not ready or (entry != _LOOSE and len(ready) < len(names)):
@@ -193,7 +193,7 @@ class Watch:
             # Of what is still being written nothing can be said yet.
             if all(name in settled for name in names):
                 name = entry or self.place.name
-                meant = any(one.lower().endswith(_TRACES) for one in names)
+                meant = any(file_name.lower().endswith(_TRACES) for file_name in names)
                 for event in self._refuse(name, error):
                     yield event if meant else replace(event, hint="", is_lost=False)
             else:
@@ -220,7 +220,7 @@ class Watch:
         before = 0 if known is None else known.version
         source = "\n".join(sorted({f"{self.place.name}/{name}" for name in own})[:100])
         try:
-            made = import_arrived(
+            job_id = import_arrived(
                 self.workspace, job, source, _clean_date(stamps, own), progress, size=self.size
             )
         except Exception as error:  # noqa: BLE001 - whatever one file brings about must not end the watch of the others
@@ -230,11 +230,11 @@ class Watch:
             yield from self._refuse(job.name, error)
             return
         # Files that were only touched, or copied there again, are the same job.
-        is_new = known is None or known.job != made
-        self._kept.jobs[key] = Handled(digest, made, before + is_new)
+        is_new = known is None or known.job != job_id
+        self._kept.jobs[key] = Handled(digest, job_id, before + is_new)
         self._save()
         if is_new:
-            yield Arrived(made, before + 1)
+            yield Arrived(job_id, before + 1)
 
     def _entry_digest(self, stamps: Mapping[str, Stamp], names: Sequence[str]) -> str:
         return _digest(stamps, names) + self._said_size
@@ -406,6 +406,6 @@ def _clean_date(stamps: Mapping[str, Stamp], names: Sequence[str]) -> float:
 
 
 def _digest(stamps: Mapping[str, Stamp], names: Sequence[str]) -> str:
-    told = [(name, *stamps[name].key) for name in sorted(names)]
-    text = "\0".join(map(str, told)).encode("utf-8", "surrogateescape")
+    keys = [(name, *stamps[name].key) for name in sorted(names)]
+    text = "\0".join(map(str, keys)).encode("utf-8", "surrogateescape")
     return hashlib.blake2b(text, digest_size=16).hexdigest()

@@ -128,15 +128,15 @@ class Bounds:
             course = course_of(make_job(small, workload.layout, workload.speed), self.config)
         except ConfigError:
             return _Passes({})
-        found: dict[tuple[str, str], int] = {}
+        least_ns: dict[tuple[str, str], int] = {}
         for way, nodes in segments(course, 0, split_weights=split):
             parts = [course.names[node].split(".")[2] for node in nodes]
             cuts = [at for at, part in enumerate(parts) if at + 1 == len(parts) or parts[at + 1] != part]
             for cut, length in zip(cuts, pass_lengths(course, nodes, cuts), strict=True):
                 place = "layer" if parts[cut].startswith("layer") else parts[cut]
                 # A stage may begin with any layer; without what precedes it, its first node may begin sooner.
-                found[way, place] = min(length, found.get((way, place), length))
-        return _Passes(found)
+                least_ns[way, place] = min(length, least_ns.get((way, place), length))
+        return _Passes(least_ns)
 
 
 def _is_plain(layout: Layout) -> bool:
@@ -159,14 +159,14 @@ def close_bound(workload: Workload, options: Mapping[str, Any], config: SystemCo
     job = make_job(few.model, few.layout, few.speed)
     course = course_of(job, config)
     before, after = paths = longest_paths(course)
-    found = [begin + takes + rest for begin, takes, rest in zip(before, course.takes_ns, after, strict=True)]
+    bounds = [begin + takes + rest for begin, takes, rest in zip(before, course.takes_ns, after, strict=True)]
     times = layout.steps * layout.micro_batches // few.layout.micro_batches
     split = layout.schedule in _SPLIT
     for graph in range(len(job.graphs)):
-        found.append(_least_of_passes(course, graph, times, paths, split=split))
+        bounds.append(_least_of_passes(course, graph, times, paths, split=split))
         if layout.zero >= _EACH_TIME:
-            found += [times * total for total in _by_group(course, graph).values()]
-    return max(found)
+            bounds += [times * total for total in _by_group(course, graph).values()]
+    return max(bounds)
 
 
 def _least_of_passes(
@@ -185,12 +185,12 @@ def _least_of_passes(
 
 def _by_group(course: Course, graph: int) -> dict[int, int]:
     """Return what the collectives of micro-batches take by comm group, one after the other."""
-    found: dict[int, int] = {}
+    times_ns: dict[int, int] = {}
     for node in course.bounds[graph]:
         group = course.group[node]
         if group >= 0 and course.is_of_micro_batch(node):
-            found[group] = found.get(group, 0) + course.takes_ns[node]
-    return found
+            times_ns[group] = times_ns.get(group, 0) + course.takes_ns[node]
+    return times_ns
 
 
 def _few(workload: Workload, options: Mapping[str, Any]) -> Workload:

@@ -72,8 +72,8 @@ def course_of(trace: Trace, config: SystemConfig) -> Course:
     bundles = planning.bundles
     if bundles is not None:
         assert planning.costs is not None
-        mine = bundles.of_ranks(np.array(list(first.values()), np.int64))
-        flows = bundles.charged(bundles.expand(mine), planning.costs)
+        own_bundles = bundles.of_ranks(np.array(list(first.values()), np.int64))
+        flows = bundles.charged(bundles.expand(own_bundles), planning.costs)
         graph_at = np.array([rank.graph for rank in trace.ranks], np.int64)
         sends = flows.role == SENDS
         send_of = np.full(len(flows), -1, np.int64)
@@ -88,13 +88,13 @@ def course_of(trace: Trace, config: SystemConfig) -> Course:
 
 
 def _parents(graph: Graph, start: int) -> list[list[int]]:
-    found: list[list[int]] = [[] for _ in range(len(graph))]
+    parents: list[list[int]] = [[] for _ in range(len(graph))]
     for deps in (graph.ctrl, graph.data):
         rows = np.repeat(np.arange(len(graph)), np.diff(deps.offsets))
         for row, parent in zip(rows.tolist(), deps.rows.tolist(), strict=True):
             if parent >= 0:
-                found[row].append(start + parent)
-    return found
+                parents[row].append(start + parent)
+    return parents
 
 
 def longest_paths(course: Course) -> tuple[list[int], list[int]]:
@@ -190,7 +190,7 @@ def pass_lengths(course: Course, nodes: list[int], cuts: list[int]) -> list[int]
         nodes: Compute nodes of the pass, in order.
         cuts: Indices into `nodes`, rising: a path ends at the end of each of them, and the next begins there.
     """
-    found, begin = [], 0
+    lengths, begin = [], 0
     start = -1
     for cut in cuts:
         low, high = nodes[begin] if start < 0 else start, nodes[cut]
@@ -204,6 +204,6 @@ def pass_lengths(course: Course, nodes: list[int], cuts: list[int]) -> list[int]
             send = course.sender[node]
             if send in ends:
                 ends[node] = max(ends.get(node, 0), ends[send])
-        found.append(ends.get(high, 0))
+        lengths.append(ends.get(high, 0))
         start, begin = high, cut + 1
-    return found
+    return lengths

@@ -97,10 +97,10 @@ class LayoutPlan:
 
         Of kinds that are not among the fastest others may be a little faster, no faster than `least_of_kind_ns`.
         """
-        found: dict[str, Item] = {}
+        fastest: dict[str, Item] = {}
         for item in self.simulated:
-            found.setdefault(item.candidate.kind, item)
-        return list(found.values())
+            fastest.setdefault(item.candidate.kind, item)
+        return list(fastest.values())
 
     def least_of_kind_ns(self, kind: str) -> float:
         """Return the time of a step that no layout of a kind comes under."""
@@ -147,8 +147,8 @@ class LayoutPlan:
 
     def part_names(self) -> list[str]:
         """Return the parts that some layout has, `compute` first."""
-        found = {part for item in self.simulated for part in self.parts_s(item)}
-        return sorted(found, key=_part_order)
+        names = {part for item in self.simulated for part in self.parts_s(item)}
+        return sorted(names, key=_part_order)
 
     def rows(self) -> list[dict[str, Any]]:
         """Return every layout that fits as plain data, the fastest first; see docs/formats.md."""
@@ -207,10 +207,10 @@ class LayoutPlan:
 def options_of(candidate: Candidate) -> dict[str, Any]:
     """Return the degrees of a layout, with how many replicas and micro-batches follow from them."""
     layout = candidate.layout
-    found = {"tp": layout.tp, "pp": layout.pp, "dp": layout.dp}
-    skipped = {*found, "batch", "sequence", "gpu", "steps", "compute_efficiency", "memory_efficiency"}
-    found |= {key: value for key, value in candidate.options.items() if key not in skipped}
-    return {**found, "offload": layout.offload, "micro_batches": layout.micro_batches}
+    degrees = {"tp": layout.tp, "pp": layout.pp, "dp": layout.dp}
+    skipped = {*degrees, "batch", "sequence", "gpu", "steps", "compute_efficiency", "memory_efficiency"}
+    degrees |= {key: value for key, value in candidate.options.items() if key not in skipped}
+    return {**degrees, "offload": layout.offload, "micro_batches": layout.micro_batches}
 
 
 def _part_order(part: str) -> tuple[int, str]:
@@ -269,13 +269,13 @@ def plan(  # noqa: PLR0913 (what a user may say)
         )
     require_peak(chip, TYPE)
     frame = frame_of(model, ranks, {**options, "gpu": gpu or name}, config.topology.dims[0].size)
-    found, refused = candidates(frame)
-    if not found:
+    layouts, refused = candidates(frame)
+    if not layouts:
         raise ConfigError(
             f"No layout of {frame.model.name} divides on {ranks:,} ranks: {refused.most_common(1)[0][0]}",
             hint="Give another --batch or number of ranks, or fix fewer options.",
         )
-    held = [Item(one, most_held(frame.model, one.layout)) for one in found]
+    held = [Item(candidate, most_held(frame.model, candidate.layout)) for candidate in layouts]
     capacity = chip.memory_gbytes * 1e9
     items = [item for item in held if item.held.total <= capacity]
     rest = [item for item in held if item.held.total > capacity]
@@ -317,14 +317,14 @@ def _system(
             raise ConfigError("Neither --gpu nor --preset is given.", hint="Name a GPU, such as --gpu h100.")
         find_gpu(gpu)
         preset = system_of_gpu(gpu)
-    found, said = find_system(preset)
-    chip = find_gpu(gpu) if gpu is not None else found.gpu
-    if chip is None or (gpu is None and found.name not in SYSTEMS):
+    machine, named_size = find_system(preset)
+    chip = find_gpu(gpu) if gpu is not None else machine.gpu
+    if chip is None or (gpu is None and machine.name not in SYSTEMS):
         raise ConfigError(
             f"--preset is {preset!r}, whose GPU is not known by name.", hint="Name one, such as --gpu h100."
         )
-    size = said or (ranks if found.family is not None else None)
-    return find_preset(preset, size).under("full"), found.name, chip, found.family
+    size = named_size or (ranks if machine.family is not None else None)
+    return find_preset(preset, size).under("full"), machine.name, chip, machine.family
 
 
 @contextmanager

@@ -131,7 +131,7 @@ class Runner:
         return list(self._each(simulate_layout, options))
 
     def _each(self, function: Callable[..., Any], options: Sequence[Mapping[str, Any]]) -> Iterator[Any]:
-        calls = [(function, (self.setting, one)) for one in options]
+        calls = [(function, (self.setting, layout_options)) for layout_options in options]
         if self.executor is None:
             for call, arguments in calls:
                 self.poll()

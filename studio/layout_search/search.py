@@ -55,11 +55,11 @@ def order_of(item: Item) -> tuple[int, int, int]:
 
 def front(items: Sequence[Item]) -> list[Item]:
     """Return the simulated layouts that no other beats in both memory and time, from the least memory on."""
-    found: list[Item] = []
+    layouts: list[Item] = []
     for item in sorted(items, key=lambda item: (item.held.total, item.finish_ns, item.candidate.number)):
-        if item.answer is not None and (not found or item.finish_ns < found[-1].finish_ns):
-            found.append(item)
-    return found
+        if item.answer is not None and (not layouts or item.finish_ns < layouts[-1].finish_ns):
+            layouts.append(item)
+    return layouts
 
 
 def search(
@@ -86,7 +86,7 @@ def search(
         vague = [item for item in left[:_AT_ONCE] if not item.is_close]
         if vague:
             vague = [item for item in left if not item.is_close][:_BOUNDED_AT_ONCE]
-            bounded = runner.bounds([one.candidate.options for one in vague])
+            bounded = runner.bounds([item.candidate.options for item in vague])
             for item, bound in zip(vague, bounded, strict=True):
                 if isinstance(bound, str):
                     item.error = bound
@@ -94,7 +94,7 @@ def search(
                     item.bound_ns, item.is_close = max(item.bound_ns, bound), True
             continue
         chosen = left[:_AT_ONCE]
-        answers = runner.answers([one.candidate.options for one in chosen])
+        answers = runner.answers([item.candidate.options for item in chosen])
         for item, answer in zip(chosen, answers, strict=True):
             if isinstance(answer, str):
                 item.error = answer

@@ -198,14 +198,14 @@ def frame_of(model: str | Model, ranks: int, given: Chosen, node: int) -> Frame:
     Raises:
         ConfigError: A name is not known, or a number is out of its range.
     """
-    said = {key: value for key, value in given.items() if value is not None}
+    chosen = {key: value for key, value in given.items() if value is not None}
     alone = {
-        key: value for key, value in said.items() if BY_KEY.get(key) is None or BY_KEY[key].part != "layout"
+        key: value for key, value in chosen.items() if BY_KEY.get(key) is None or BY_KEY[key].part != "layout"
     }
-    sequence = {"sequence": said["sequence"]} if "sequence" in said else {}
+    sequence = {"sequence": chosen["sequence"]} if "sequence" in chosen else {}
     shape = workload_of(model, 1, alone | sequence).model
-    rest = {key: value for key, value in said.items() if BY_KEY[key].part != "shape"}
-    batch, words = said.get("batch"), "given"
+    rest = {key: value for key, value in chosen.items() if BY_KEY[key].part != "shape"}
+    batch, words = chosen.get("batch"), "given"
     if batch is None:
         batch, words = _batch(shape, ranks, rest.get("sequence") or shape.sequence)
     return Frame(shape, ranks, node, {**rest, "batch": batch}, words)
@@ -235,7 +235,7 @@ def candidates(frame: Frame) -> tuple[list[Candidate], Counter[str]]:
         >>> [one.layout.name for one in found[:2]]
         ['tp=1,dp=7,pp=1', 'tp=1,dp=7,pp=1']
     """
-    found: list[Candidate] = []
+    layouts: list[Candidate] = []
     refused: Counter[str] = Counter()
     for chosen in _combinations(frame, degrees(), {}):
         options = {**frame.given, **chosen}
@@ -244,8 +244,8 @@ def candidates(frame: Frame) -> tuple[list[Candidate], Counter[str]]:
         except ConfigError as error:
             refused[error.message] += 1
             continue
-        found.append(Candidate(len(found), options, workload))
-    return found, refused
+        layouts.append(Candidate(len(layouts), options, workload))
+    return layouts, refused
 
 
 def with_options(frame: Frame, candidate: Candidate, **changes: Any) -> Candidate:

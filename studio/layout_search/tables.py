@@ -10,13 +10,13 @@ from studio.layout_search.layout_plan import LayoutPlan
 from studio.sweep.tables import write_columns
 
 
-def write_layouts(path: Path, found: LayoutPlan) -> None:
+def write_layouts(path: Path, plan: LayoutPlan) -> None:
     """Write every layout that fits, the fastest first; the file appears whole, in place of an earlier one.
 
     Raises:
         StudioError: It cannot be written.
     """
-    rows = found.rows()
+    rows = plan.rows()
     names = list(dict.fromkeys(name for row in rows for name in row))
     write_columns(path, {name: _column([row.get(name) for row in rows]) for name in names})
 

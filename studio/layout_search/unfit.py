@@ -71,10 +71,10 @@ def _ways(frame: Frame, gpu: Gpu, family: Family | None) -> Iterator[str]:
     for key in frame.given:
         if key in varied:
             free = replace(frame, given={name: value for name, value in frame.given.items() if name != key})
-            found = _least(free)
-            if found is not None and found[1].total <= capacity:
+            least = _least(free)
+            if least is not None and least[1].total <= capacity:
                 option = BY_KEY[key].names[0].partition("/")[0]
-                yield f"Without {option} {describe(found[0])} fits."
+                yield f"Without {option} {describe(least[0])} fits."
     ranks = fewest_ranks(frame, gpu, family) if family is not None else None
     if ranks is not None:
         yield f"With {ranks[0]:,} ranks {describe(ranks[1])} fits."
@@ -87,7 +87,7 @@ def without_host_words(frame: Frame, gpu: Gpu, family: Family | None) -> str:
 
 def _least(frame: Frame) -> tuple[Candidate, Held] | None:
     """Return the layout that holds least."""
-    held = [(one, most_held(frame.model, one.layout)) for one in candidates(frame)[0]]
+    held = [(candidate, most_held(frame.model, candidate.layout)) for candidate in candidates(frame)[0]]
     return min(held, key=lambda pair: pair[1].total, default=None)
 
 
@@ -107,8 +107,8 @@ def fewest_ranks(frame: Frame, gpu: Gpu, family: Family) -> tuple[int, Candidate
         if family.fits(ranks):
             batch = frame.batch if frame.batch_from == "given" else ranks
             node = family.sizes(ranks)[0]
-            found = _least(replace(frame, ranks=ranks, node=node, given={**frame.given, "batch": batch}))
-            if found is not None and found[1].total <= capacity:
-                return ranks, found[0]
+            least = _least(replace(frame, ranks=ranks, node=node, given={**frame.given, "batch": batch}))
+            if least is not None and least[1].total <= capacity:
+                return ranks, least[0]
         ranks = ranks + 1 if tried < _MOST_TRIES else ranks * 2
     return None

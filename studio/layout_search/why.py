@@ -17,31 +17,31 @@ WORDS = {
 }
 
 
-def account(found: LayoutPlan) -> tuple[list[str], list[tuple[Item, float, list[float]]]]:
+def account(plan: LayoutPlan) -> tuple[list[str], list[tuple[Item, float, list[float]]]]:
     """Return where the time of a step goes in the best layout of each kind.
 
     Returns:
         The names of parts, and rows of the layout, its step in seconds, and each part's seconds, mean over the ranks; they add up to the step.
     """
-    names = found.part_names()
+    names = plan.part_names()
     rows = []
-    for item in found.kinds:
-        parts = found.parts_s(item)
-        rows.append((item, found.step_ns(item) / 1e9, [parts.get(name, 0.0) for name in names]))
+    for item in plan.kinds:
+        parts = plan.parts_s(item)
+        rows.append((item, plan.step_ns(item) / 1e9, [parts.get(name, 0.0) for name in names]))
     return names, rows
 
 
-def reasons(found: LayoutPlan) -> list[str]:
+def reasons(plan: LayoutPlan) -> list[str]:
     """Return a sentence for the best layout of each other kind: what makes it slower than the best."""
-    best, *others = found.kinds
-    base = found.parts_s(best)
-    return [_sentence(found, item, base, found.step_ns(best) / 1e9) for item in others]
+    best, *others = plan.kinds
+    base = plan.parts_s(best)
+    return [_sentence(plan, item, base, plan.step_ns(best) / 1e9) for item in others]
 
 
-def _sentence(found: LayoutPlan, item: Item, base: dict[str, float], step_s: float) -> str:
-    parts = found.parts_s(item)
+def _sentence(plan: LayoutPlan, item: Item, base: dict[str, float], step_s: float) -> str:
+    parts = plan.parts_s(item)
     changes = {name: parts.get(name, 0.0) - base.get(name, 0.0) for name in {*parts, *base}}
-    later = found.step_ns(item) / 1e9 - step_s
+    later = plan.step_ns(item) / 1e9 - step_s
     more = sorted(
         (name for name in changes if changes[name] > _LEAST_SHARE * step_s), key=lambda name: -changes[name]
     )

@@ -79,9 +79,9 @@ class Calls:
     @property
     def known(self) -> Bool:
         """Which nodes (N,) have a formula that could be worked out."""
-        there = self.call >= 0
-        there[there] = self.lacking[self.call[there]] < 0
-        return there
+        is_known = self.call >= 0
+        is_known[is_known] = self.lacking[self.call[is_known]] < 0
+        return is_known
 
 
 def calls_of(graph: Graph) -> Calls:
@@ -154,8 +154,8 @@ def _says_where(graph: Graph) -> Bool:
 def _matches(graph: Graph) -> Int64:
     """Return (N,) the row of the table that each node's name matches, -1 where there is none."""
     codes, back = np.unique(graph.name, return_inverse=True)
-    found = np.array([find_operator(graph.strings[int(code)]) for code in codes.tolist()], np.int64)
-    return found[back.reshape(-1)] if len(codes) else np.zeros(0, np.int64)
+    row_of_name = np.array([find_operator(graph.strings[int(code)]) for code in codes.tolist()], np.int64)
+    return row_of_name[back.reshape(-1)] if len(codes) else np.zeros(0, np.int64)
 
 
 def _parents(graph: Graph) -> Int64:
@@ -172,14 +172,16 @@ _DEEPEST = 256
 
 def _drop_outer(counted: Bool, matched: Int64, parent: Int64) -> None:
     """Take out calls in which an operator of the same family is called, which is the one that does the work."""
-    families = {name: number for number, name in enumerate(dict.fromkeys(one.family for one in OPERATORS))}
-    family_of = np.array([families[one.family] for one in OPERATORS], np.int64)
+    families = {
+        name: number for number, name in enumerate(dict.fromkeys(operator.family for operator in OPERATORS))
+    }
+    family_of = np.array([families[operator.family] for operator in OPERATORS], np.int64)
     family = np.where(matched >= 0, family_of[matched], NONE)
     rows = np.flatnonzero(counted)
     above = parent[rows]
     for _ in range(_DEEPEST):
-        there = above >= 0
-        rows, above = rows[there], above[there]
+        has_parent = above >= 0
+        rows, above = rows[has_parent], above[has_parent]
         if not len(rows):
             return
         counted[above[family[above] == family[rows]]] = False
@@ -188,18 +190,18 @@ def _drop_outer(counted: Bool, matched: Int64, parent: Int64) -> None:
 
 def _nearest(parent: Int64, counted: Bool) -> Int64:
     """Return (N,) the node itself or the nearest one above it that is a call, -1 where there is none."""
-    found = np.where(counted, np.arange(len(parent)), NONE)
+    nearest = np.where(counted, np.arange(len(parent)), NONE)
     left = np.flatnonzero(~counted)
     above = parent[left]
     for _ in range(_DEEPEST):
-        there = above >= 0
-        left, above = left[there], above[there]
+        has_parent = above >= 0
+        left, above = left[has_parent], above[has_parent]
         if not len(left):
             break
         hit = counted[above]
-        found[left[hit]] = above[hit]
+        nearest[left[hit]] = above[hit]
         left, above = left[~hit], parent[above[~hit]]
-    return found
+    return nearest
 
 
 def _join_by_name(graph: Graph, part: Int64, call: Int64, share: Float64, by_name: Bool) -> None:
@@ -240,7 +242,7 @@ def _work(
     reasons: dict[str, int] = {}
     hints, meanings = _hints(graph, call, len(rows))
     kernels, launched = _kernels(graph, call, matched[rows])
-    needs_values = np.array([one.needs_values for one in OPERATORS], np.bool_)
+    needs_values = np.array([entry.needs_values for entry in OPERATORS], np.bool_)
     io = graph.io[rows, :3].astype(np.int64) if len(graph.io) else np.full((len(rows), 3), NONE, np.int64)
     io[~needs_values[matched[rows]], 0] = NONE
     gradients = _look_ups(graph, rows, io)
@@ -251,12 +253,12 @@ def _work(
     order = np.argsort(back.reshape(-1), kind="stable")
     ends = np.cumsum(np.bincount(back.reshape(-1), minlength=len(distinct)))
     groups = [order[start:end] for start, end in pairwise((0, *ends.tolist()))]
-    for own, (name, operator, values, shapes, kinds, hint, told, ran, *gradient) in zip(
+    for own, (name, operator, values, shapes, kinds, hint, own_bytes, ran, *gradient) in zip(
         groups, distinct.tolist(), strict=True
     ):
         try:
             told_by_kernels = (*meanings[hint], launched.get(ran, ()))
-            inputs = (values, shapes, kinds, told, *gradient)
+            inputs = (values, shapes, kinds, own_bytes, *gradient)
             done = _work_of(graph, name, operator, inputs, told_by_kernels)
         except NotRecordedError as error:
             lacking[own] = reasons.setdefault(f"not recorded: {error}", len(reasons))
@@ -289,7 +291,11 @@ def _look_ups(graph: Graph, rows: Int64, io: Int64) -> Int64:
         if call in lookups:
             waiting.append((call, Call(LOOKUP, tensors)))
             continue
-        fitting = [at for at, (_, made) in enumerate(waiting) if tensors and fits_gradient(made, tensors[0])]
+        fitting = [
+            at
+            for at, (_, lookup_call) in enumerate(waiting)
+            if tensors and fits_gradient(lookup_call, tensors[0])
+        ]
         if fitting:
             gradients[call] = io[call, 1:]
             lookup, _ = waiting.pop(fitting[-1])
@@ -321,11 +327,11 @@ def _work_of(
         kernels: What its kernels tell: type, TF32, and which they are.
     """
     row = OPERATORS[operator]
-    values, shapes, kinds, told, *gradient = inputs
+    values, shapes, kinds, own_bytes, *gradient = inputs
     if shapes < 0 or kinds < 0:
         # A copy or fill on the device that no operator stands for tells its bytes itself.
         tensors: tuple[Tensor | tuple[Tensor, ...] | None, ...] = (
-            (Tensor((told,), "int8"),) if told >= 0 else ()
+            (Tensor((own_bytes,), "int8"),) if own_bytes >= 0 else ()
         )
         return row.work(Call(graph.strings[name], tensors))
     tensors = read_tensors(graph.strings[shapes], graph.strings[kinds])
@@ -340,7 +346,7 @@ def _work_of(
 
 def _kernels(graph: Graph, call: Int64, operator: Int64) -> tuple[Int64, dict[int, _Kernels]]:
     """Return (C,) numbers of the sets of kernels that calls launched, -1 where no formula needs them, and the sets."""
-    needed = np.array([one.needs_kernels for one in OPERATORS], np.bool_)[operator]
+    needed = np.array([entry.needs_kernels for entry in OPERATORS], np.bool_)[operator]
     numbers = np.full(len(operator), NONE, np.int64)
     if not needed.any():
         return numbers, {}
@@ -367,11 +373,13 @@ def _hints(graph: Graph, call: Int64, count: int) -> tuple[Int64, list[tuple[str
     joined = np.flatnonzero(call >= 0)
     codes, back = np.unique(graph.name[joined], return_inverse=True)
     meanings: dict[tuple[str, bool], int] = {("", False): 0}
-    told = []
+    hint_of_name = []
     for code in codes.tolist():
         text = graph.strings[code]
-        told.append(meanings.setdefault((type_in_kernel(text), "tf32" in text.lower()), len(meanings)))
-    of_name = np.array(told, np.int64)
+        hint_of_name.append(
+            meanings.setdefault((type_in_kernel(text), "tf32" in text.lower()), len(meanings))
+        )
+    of_name = np.array(hint_of_name, np.int64)
     hints = np.zeros(count, np.int64)
     if len(joined):
         # Of several kernels one that is named after TF32 tells most, then any that names a type.

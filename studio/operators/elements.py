@@ -75,7 +75,7 @@ def largest(per_element: float, passes: float) -> Callable[[Call], Work]:
     """Return the formula of an operator whose largest tensor sets the work; arguments as for `each`."""
 
     def work(call: Call) -> Work:
-        tensor = max(_there(call), key=lambda one: one.elements)
+        tensor = max(_there(call), key=lambda candidate: candidate.elements)
         return Work(per_element * tensor.elements, passes * tensor.bytes, _type([tensor]))
 
     return work
@@ -144,8 +144,8 @@ def lookup(table: int, indices: int) -> Callable[[Call], Work]:
     def work(call: Call) -> Work:
         rows, chosen = call.tensor(table), call.tensor(indices)
         width = math.prod(rows.shape[1:])
-        found = Tensor((chosen.elements, width), rows.type)
-        return Work(0.0, 2 * found.bytes + chosen.bytes)
+        result = Tensor((chosen.elements, width), rows.type)
+        return Work(0.0, 2 * result.bytes + chosen.bytes)
 
     return work
 
@@ -153,15 +153,15 @@ def lookup(table: int, indices: int) -> Callable[[Call], Work]:
 def index(call: Call) -> Work:
     """Return the work of `tensor[indices]`: the elements that indices choose are read and written."""
     tensor = call.tensor(0)
-    chosen, told = _chosen(call, tensor)
-    return Work(0.0, 2 * chosen.bytes + told)
+    chosen, index_bytes = _chosen(call, tensor)
+    return Work(0.0, 2 * chosen.bytes + index_bytes)
 
 
 def index_put(call: Call) -> Work:
     """Return the work of `tensor[indices] = values`: values are read, the elements that indices choose are written."""
     tensor, values = call.tensor(0), call.tensor(2)
-    chosen, told = _chosen(call, tensor)
-    return Work(0.0, values.bytes + chosen.bytes + told)
+    chosen, index_bytes = _chosen(call, tensor)
+    return Work(0.0, values.bytes + chosen.bytes + index_bytes)
 
 
 _INDEX_TYPES = ("int64", "int32")
@@ -231,8 +231,8 @@ def pooling(kernel: int, stride: int, padding: int) -> Callable[[Call], Work]:
         tensor = call.tensor(0)
         dims = min(2, len(tensor.shape) - 2)
         window = call.numbers(kernel, dims)
-        found = call.values[stride] if stride < len(call.values) else None
-        step = call.numbers(stride, dims) if found else window
+        strides = call.values[stride] if stride < len(call.values) else None
+        step = call.numbers(stride, dims) if strides else window
         pads = call.numbers(padding, dims)
         places = [
             (size + 2 * pad - width) // jump + 1

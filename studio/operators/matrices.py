@@ -86,9 +86,9 @@ def experts(call: Call) -> Work:
     """
     states, scores = call.tensor(0), call.tensor(1)
     tokens, hidden, count = states.shape[0], states.shape[-1], scores.shape[-1]
-    found = [(name, grid, tile) for name, grid in call.kernels if (tile := _TILE.match(name)) and grid]
-    up = [one for one in found if "swiGlu" in one[0]]
-    down = [one for one in found if "swiGlu" not in one[0]]
+    kernels = [(name, grid, tile) for name, grid in call.kernels if (tile := _TILE.match(name)) and grid]
+    up = [kernel for kernel in kernels if "swiGlu" in kernel[0]]
+    down = [kernel for kernel in kernels if "swiGlu" not in kernel[0]]
     if len(up) != 1 or len(down) != 1:
         raise NotRecordedError("a pair of kernels whose names tell their tiles")
     (_, grid, tile), (_, last_grid, last_tile) = up[0], down[0]
@@ -180,8 +180,8 @@ def convolution_backward(transposed: int | None, mask: int) -> Callable[[Call], 
 
     def work(call: Call) -> Work:
         gradient, data, weight = (call.tensor(place) for place in range(3))
-        found = call.values[mask] if mask < len(call.values) else None
-        wanted = found[:2] if isinstance(found, list | tuple) and len(found) >= 2 else (True, True)
+        flags = call.values[mask] if mask < len(call.values) else None
+        wanted = flags[:2] if isinstance(flags, list | tuple) and len(flags) >= 2 else (True, True)
         turned = transposed is not None and call.flag(transposed, missing=False)
         over = data if turned else gradient
         taps = over.elements // max(over.shape[1], 1) * weight.elements
@@ -257,8 +257,8 @@ def attention(
 
 
 def _is_number(call: Call, place: int) -> bool:
-    found = call.values[place] if place < len(call.values) else None
-    return isinstance(found, int) and not isinstance(found, bool)
+    value = call.values[place] if place < len(call.values) else None
+    return isinstance(value, int) and not isinstance(value, bool)
 
 
 def attention_backward(

@@ -240,7 +240,7 @@ def _add_covered(sums: dict[tuple[str, int, str], _Sum], graph: Graph, calls: Ca
     loose_count = np.bincount(calls.call[named], minlength=count)
     loose_part = np.bincount(calls.call[named], calls.share[named], count)
     part_of = np.bincount(call, calls.share[known], count)
-    told = dense_column(graph, "flops", NONE)[calls.row]
+    recorded_flop = dense_column(graph, "flops", NONE)[calls.row]
     for index in np.flatnonzero(spent + run).tolist():
         kind = calls.types[int(calls.type[index])]
         key = (graph.strings[int(graph.name[calls.row[index]])], int(calls.operator[index]), kind)
@@ -251,8 +251,8 @@ def _add_covered(sums: dict[tuple[str, int, str], _Sum], graph: Graph, calls: Ca
         amount.by_name_ns += times * int(loose[index])
         amount.by_name_flop += times * float(calls.flop[index] * loose_part[index])
         amount.by_name_bytes += times * float(calls.bytes[index] * loose_part[index])
-        if run[index] and told[index] > 0:
-            amount.told = (amount.told or 0.0) + times * int(told[index])
+        if run[index] and recorded_flop[index] > 0:
+            amount.told = (amount.told or 0.0) + times * int(recorded_flop[index])
         amount.flop += times * float(calls.flop[index] * part_of[index])
         amount.bytes += times * float(calls.bytes[index] * part_of[index])
 

@@ -127,15 +127,17 @@ def retarget_durations(trace: Trace, gpu: Gpu, recorded_gpu: Gpu) -> tuple[Trace
         if calls.on_device:
             graphs[index], counts = _retargeted_graph(trace.graphs[index], calls, gpu, recorded_gpu)
             totals.update({key: value * ranks[index] for key, value in counts.items()})
-    made = replace(trace, graphs=tuple(graphs), ranks=tuple(_marked(rank, gpu.name) for rank in trace.ranks))
-    return made, Retargeting(gpu.name, recorded_gpu.name, **totals)
+    new_trace = replace(
+        trace, graphs=tuple(graphs), ranks=tuple(_marked(rank, gpu.name) for rank in trace.ranks)
+    )
+    return new_trace, Retargeting(gpu.name, recorded_gpu.name, **totals)
 
 
 def _marked(rank: Rank, name: str) -> Rank:
     """Return a rank whose durations are now those of the GPU of this name, with what it was recorded on."""
-    told = {entry.name: entry.value for entry in rank.metadata}
+    metadata = {entry.name: entry.value for entry in rank.metadata}
     kept = tuple(entry for entry in rank.metadata if entry.name not in (DEVICE_NAME, RECORDED_ON))
-    recorded = str(told.get(RECORDED_ON) or told.get(DEVICE_NAME) or "")
+    recorded = str(metadata.get(RECORDED_ON) or metadata.get(DEVICE_NAME) or "")
     now = Attribute(DEVICE_NAME, ValueKind.STRING, name)
     return replace(rank, metadata=(*kept, now, Attribute(RECORDED_ON, ValueKind.STRING, recorded)))
 

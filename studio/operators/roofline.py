@@ -54,8 +54,8 @@ class Gpu(Protocol):
 
 def peak(gpu: Gpu, kind: str) -> float | None:
     """Return the peak of a GPU for a data type in 10^12 operations per second, None where it can do nothing with it."""
-    found = (gpu.tera_flops.get(name) for name in (kind, *_INSTEAD.get(kind, ())))
-    return next((rate for rate in found if rate), None)
+    rates = (gpu.tera_flops.get(name) for name in (kind, *_INSTEAD.get(kind, ())))
+    return next((rate for rate in rates if rate), None)
 
 
 def require_peak(gpu: Gpu, kind: str) -> float:

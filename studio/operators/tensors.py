@@ -116,10 +116,10 @@ class Call:
         Raises:
             NotRecordedError: There is none.
         """
-        found = self.tensors[place] if place < len(self.tensors) else None
-        if not isinstance(found, Tensor):
+        tensor = self.tensors[place] if place < len(self.tensors) else None
+        if not isinstance(tensor, Tensor):
             raise NotRecordedError(f"the tensor of argument {place + 1}")
-        return found
+        return tensor
 
     def has_tensor(self, place: int) -> bool:
         """Whether there is a tensor at a position."""
@@ -131,24 +131,24 @@ class Call:
         Raises:
             NotRecordedError: There is no list.
         """
-        found = self.tensors[place] if place < len(self.tensors) else None
-        if not isinstance(found, tuple):
+        tensors = self.tensors[place] if place < len(self.tensors) else None
+        if not isinstance(tensors, tuple):
             raise NotRecordedError(f"the list of tensors of argument {place + 1}")
-        if any(not tensor.type for tensor in found):
+        if any(not tensor.type for tensor in tensors):
             kind = self._told_type()
-            return tuple(Tensor(tensor.shape, tensor.type or kind) for tensor in found)
-        return found
+            return tuple(Tensor(tensor.shape, tensor.type or kind) for tensor in tensors)
+        return tensors
 
     @property
     def all_tensors(self) -> list[Tensor]:
         """All tensors, those of lists too."""
-        found: list[Tensor] = []
+        tensors: list[Tensor] = []
         for place, item in enumerate(self.tensors):
             if isinstance(item, Tensor):
-                found.append(item)
+                tensors.append(item)
             elif item is not None:
-                found += self.tensor_list(place)
-        return found
+                tensors += self.tensor_list(place)
+        return tensors
 
     def value(self, place: int) -> Any:
         """Return what is no tensor at a position.
@@ -156,10 +156,10 @@ class Call:
         Raises:
             NotRecordedError: It was not recorded.
         """
-        found = self.values[place] if place < len(self.values) else None
-        if found is None:
+        value = self.values[place] if place < len(self.values) else None
+        if value is None:
             raise NotRecordedError(f"the value of argument {place + 1}")
-        return found
+        return value
 
     def numbers(self, place: int, count: int) -> tuple[int, ...]:
         """Return a list of whole numbers at a position; one number stands for all.
@@ -167,8 +167,8 @@ class Call:
         Raises:
             NotRecordedError: They were not recorded.
         """
-        found = self.value(place)
-        listed = list(found) if isinstance(found, list | tuple) else [found]
+        value = self.value(place)
+        listed = list(value) if isinstance(value, list | tuple) else [value]
         if not listed or not all(isinstance(item, int) for item in listed):
             raise NotRecordedError(f"the numbers of argument {place + 1}")
         return tuple(listed * count if len(listed) == 1 else listed)
@@ -179,9 +179,9 @@ class Call:
         Raises:
             NotRecordedError: It was not recorded, and `missing` says nothing for that case.
         """
-        found = self.values[place] if place < len(self.values) else None
-        if isinstance(found, bool | int):
-            return bool(found)
+        value = self.values[place] if place < len(self.values) else None
+        if isinstance(value, bool | int):
+            return bool(value)
         if missing is None:
             raise NotRecordedError(f"the value of argument {place + 1}")
         return missing

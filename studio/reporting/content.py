@@ -80,10 +80,10 @@ def report(sides: Sequence[Compared], progress: Progress | None = None) -> str:
         if len(sides) > 1:
             document.heading(2, f"{letter}: {side.name}")
         _run(document, side, tell, alone=len(sides) == 1)
-    made = time.strftime("%Y-%m-%d %H:%M", time.localtime())
+    date = time.strftime("%Y-%m-%d %H:%M", time.localtime())
     hashes = ", ".join(dict.fromkeys(trace_digest(side.side.trace)[:12] for side in sides))
     tell("drawing", len(sides), len(sides) + 1)
-    html = document.html(f"Chakra Studio {__version__} · {made} · traces {hashes}")
+    html = document.html(f"Chakra Studio {__version__} · {date} · traces {hashes}")
     tell("drawing", len(sides) + 1, len(sides) + 1)
     return html
 
@@ -247,12 +247,12 @@ def _run(document: Document, run: Compared, progress: Progress, *, alone: bool) 
 
 def _kernels(document: Document, side: Side) -> None:
     """Write what runs longest by name."""
-    found = kernels(side.trace, side.times)
-    if not found:
+    ranked = kernels(side.trace, side.times)
+    if not ranked:
         return
     document.heading(3, "What runs longest")
-    rest = sum(kernel.share for kernel in found[_LISTED:])
-    names = distinct_names([kernel.name for kernel in found[:_LISTED]], _NAME_WIDTH)
+    rest = sum(kernel.share for kernel in ranked[_LISTED:])
+    names = distinct_names([kernel.name for kernel in ranked[:_LISTED]], _NAME_WIDTH)
     document.table(
         ["name", "kind", "count", "total", "share", "median", "longest"],
         [
@@ -265,7 +265,7 @@ def _kernels(document: Document, side: Side) -> None:
                 _time(kernel.median_ns),
                 _time(kernel.most_ns),
             ]
-            for name, kernel in zip(names, found[:_LISTED], strict=True)
+            for name, kernel in zip(names, ranked[:_LISTED], strict=True)
         ],
         numeric=(2, 3, 4, 5, 6),
         caption=f"Durations added up; * stands for numbers of steps and layers. All other names: {format_percent(rest)}. {describe_receives(side.trace)}".rstrip(),
@@ -275,30 +275,30 @@ def _kernels(document: Document, side: Side) -> None:
 
 def _launches(document: Document, side: Side) -> None:
     """Write how late after their launch operations of devices began, and the queues of the first rank."""
-    found = launches(side.trace) if side.is_recording else None
-    if found is None:
+    launched = launches(side.trace) if side.is_recording else None
+    if launched is None:
         return
-    first = [queue for queue in found.queues if queue.rank == found.queues[0].rank][:MOST_LINES]
+    first = [queue for queue in launched.queues if queue.rank == launched.queues[0].rank][:MOST_LINES]
     document.figure(
         "Launches and queues",
         queue_lines(first, dark=False),
         f"Operations launched and not ended. Launch delay: {DELAY[0].lower()}{DELAY[1:]}",
     )
-    document.bullets([*launch_words(found), *(queue_words(queue, found.queues) for queue in first)])
+    document.bullets([*launch_words(launched), *(queue_words(queue, launched.queues) for queue in first)])
 
 
 def _facts(side: Side, account: Ledger) -> list[tuple[str, Cell]]:
     times, finish = account.totals(), account.finish_ns
-    made: list[tuple[str, Cell]] = [("finish", _time(side.makespan_ns))]
+    facts: list[tuple[str, Cell]] = [("finish", _time(side.makespan_ns))]
     for key, values in times.figures().items():
         words = f"{NAMES[key]}, mean of a rank" if key == "compute" else NAMES[key]
-        made.append((words, _mean(values, side.makespan_ns)))
-    made.append(("first to last rank", _time(int(finish.max() - finish.min()))))
-    made.append(("ranks", format_count(len(side.trace.ranks))))
-    made.append(("nodes", format_count(side.trace.node_count)))
+        facts.append((words, _mean(values, side.makespan_ns)))
+    facts.append(("first to last rank", _time(int(finish.max() - finish.min()))))
+    facts.append(("ranks", format_count(len(side.trace.ranks))))
+    facts.append(("nodes", format_count(side.trace.node_count)))
     if assumed := assumed_words(side.trace):
-        made.append(("recorded", assumed))
-    return made
+        facts.append(("recorded", assumed))
+    return facts
 
 
 def _mean(values: Int64, whole: int) -> Cell:
@@ -344,17 +344,17 @@ def _collectives(document: Document, side: Side, members: Members, numbers: Sequ
         return
     rows: list[list[Cell]] = []
     for kind in find_distinct(times.type).tolist():
-        mine = times.type == kind
-        taken = times.duration_ns[mine]
+        of_kind = times.type == kind
+        taken = times.duration_ns[of_kind]
         rows.append(
             [
                 collective_name(kind),
-                format_count(int(mine.sum())),
-                _size(float(times.bytes[mine].sum())) if times.bytes.any() else "not recorded",
+                format_count(int(of_kind.sum())),
+                _size(float(times.bytes[of_kind].sum())) if times.bytes.any() else "not recorded",
                 _time(int(taken.sum())),
                 _time(int(taken.max())),
-                _time(int(times.skew_ns[mine].sum())) if times.tells_skew[mine].any() else "–",
-                _rate(times.bus_bytes_per_ns[mine]),
+                _time(int(times.skew_ns[of_kind].sum())) if times.tells_skew[of_kind].any() else "–",
+                _rate(times.bus_bytes_per_ns[of_kind]),
             ]
         )
     document.heading(3, "Collectives by type")
@@ -439,13 +439,13 @@ def _uneven(document: Document, members: Members) -> None:
     if not worst:
         document.paragraph("All ranks of a group put equally much into each collective.")
         return
-    made: list[list[Cell]] = []
+    cells: list[list[Cell]] = []
     for offender in worst:
         first = int(rows.first[offender.row])
         heavy = ", ".join(map(str, offender.heavy[:_RANKS_NAMED])) + (
             " …" if len(offender.heavy) > _RANKS_NAMED else ""
         )
-        made.append(
+        cells.append(
             [
                 members.titles[int(members.title[first])] or "(no name)",
                 members.groups[int(members.group[first])] or "all ranks",
@@ -457,7 +457,7 @@ def _uneven(document: Document, members: Members) -> None:
         )
     document.table(
         ["collective", "comm group", "ranks above the mean", "most", "max / mean", "to move for balance"],
-        made,
+        cells,
         numeric=(3, 4, 5),
     )
 

@@ -12,16 +12,16 @@ _LISTED, _HOLDERS = 12, 3
 
 def write_memory(document: Document, side: Side) -> None:
     """Write the peaks of memory, those of devices where there are any; nothing where the trace tells nothing."""
-    found = memory_use(side.trace, side.times)
-    devices = [use for use in found if use.device != HOST_MEMORY]
-    shown = sorted(devices or found, key=lambda use: -use.peak_bytes)
+    uses = memory_use(side.trace, side.times)
+    devices = [use for use in uses if use.device != HOST_MEMORY]
+    shown = sorted(devices or uses, key=lambda use: -use.peak_bytes)
     if not shown:
         return
     document.heading(3, "Memory at the peak")
     rows: list[list[Cell]] = []
     for use in shown[:_LISTED]:
         held = "; ".join(
-            f"{holder_words(use, one)} {format_bytes(one.bytes)}" for one in use.holders[:_HOLDERS]
+            f"{holder_words(use, holder)} {format_bytes(holder.bytes)}" for holder in use.holders[:_HOLDERS]
         )
         size: Cell = (format_bytes(use.peak_bytes), f"{use.peak_bytes:,} bytes")
         when: Cell = (format_ns(use.peak_ns), f"{use.peak_ns:,} ns")

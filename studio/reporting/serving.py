@@ -12,34 +12,39 @@ from studio.units import format_count, format_ns
 _COLUMNS = ("mean", "p50", "p90", "p99", "most")
 
 
-def serving_html(told: Mapping[str, Any], foot: str) -> str:
+def serving_html(served: Mapping[str, Any], foot: str) -> str:
     """Return the report of `requests`.
 
     Args:
-        told: What was served, as `requests --json` prints it.
+        served: What was served, as `requests --json` prints it.
         foot: The last line.
     """
-    document = Document(f"{told['requests']} on {told['model']}")
-    document.heading(1, f"{told['requests']} on {told['model']}")
-    document.paragraph(f"{told['world_size']} × {told['gpu']}, {told['layout']}, {told['dtype']}", "dim")
-    policy = told["policy"]
-    if told["left_out"]:
+    document = Document(f"{served['requests']} on {served['model']}")
+    document.heading(1, f"{served['requests']} on {served['model']}")
+    document.paragraph(
+        f"{served['world_size']} × {served['gpu']}, {served['layout']}, {served['dtype']}", "dim"
+    )
+    policy = served["policy"]
+    if served["left_out"]:
         document.paragraph(
-            f"{format_count(told['left_out'])} requests are left out: longer than the context or the KV cache."
+            f"{format_count(served['left_out'])} requests are left out: longer than the context or the KV cache."
         )
     document.facts(
         [
             ("tokens of a step", format_count(policy["token_budget"])),
             ("sequences at once", format_count(policy["max_sequences"])),
             ("tokens in the KV cache of a replica", format_count(policy["kv_cache_tokens"])),
-            ("step times differ from whole simulations by at most", f"{100 * told['step_time_error']:.1f} %"),
+            (
+                "step times differ from whole simulations by at most",
+                f"{100 * served['step_time_error']:.1f} %",
+            ),
         ]
     )
-    if len(told["loads"]) > 1:
+    if len(served["loads"]) > 1:
         document.heading(2, "Latency over load")
         for key, name in LATENCIES.items():
-            document.figure(name, latency_figure(told["loads"], key, dark=False))
-    for load in told["loads"]:
+            document.figure(name, latency_figure(served["loads"], key, dark=False))
+    for load in served["loads"]:
         _write_load(document, load)
     return document.html(foot)
 

@@ -132,7 +132,7 @@ def _texts(pool: tuple[str, ...], codes: Any) -> tuple[list[str], Any]:
 def _names(heat: Heat, title: Any, kind: Any) -> tuple[list[str], Any]:
     """Return what nodes of titles and types are called, and codes into these; the title is -1 where there is none."""
     used, inverse = np.unique(np.stack([title, kind]), axis=1, return_inverse=True)
-    names = [node_name(heat, *one) if one[0] != NONE else "" for one in used.T.tolist()]
+    names = [node_name(heat, *pair) if pair[0] != NONE else "" for pair in used.T.tolist()]
     return names, inverse.astype(np.int32)
 
 
@@ -146,16 +146,16 @@ def _range(shown: Shown, part: Tile) -> dict[str, float | None]:
     heat = shown.heat
     whole = part.down == part.across == 1 and part.values.shape == (len(heat.lines), len(heat.columns))
     rows = heat.lines[heat.lines != NONE]
-    there: Any = part.values
+    present: Any = part.values
     if not whole:
-        there = ratios(heat.table[rows], heat.spread.own[rows]) if shown.relative else heat.table[rows]
-    there = there[~np.isnan(there)]
-    above = there[there > 0]
+        present = ratios(heat.table[rows], heat.spread.own[rows]) if shown.relative else heat.table[rows]
+    present = present[~np.isnan(present)]
+    above = present[present > 0]
     return {
-        "least": float(there.min()) if len(there) else None,
-        "most": float(there.max()) if len(there) else None,
+        "least": float(present.min()) if len(present) else None,
+        "most": float(present.max()) if len(present) else None,
         "positive": float(above.min()) if len(above) else None,
-        **_usual(there, relative=shown.relative),
+        **_usual(present, relative=shown.relative),
     }
 
 

@@ -35,10 +35,10 @@ def add_differences(routes: Blueprint) -> None:
     def difference(job: str) -> Response:
         gantt, other = both(job)
         bar = bar_asked_for(gantt)
-        there = None if bar is None else other.bar(bar.rank, bar.node)
-        if bar is None or there is None:
+        other_bar = None if bar is None else other.bar(bar.rank, bar.node)
+        if bar is None or other_bar is None:
             return as_json({"here": None, "there": None})
-        return as_json({"here": (bar.start_ns, bar.end_ns), "there": (there.start_ns, there.end_ns)})
+        return as_json({"here": (bar.start_ns, bar.end_ns), "there": (other_bar.start_ns, other_bar.end_ns)})
 
     @routes.get("/<job>/timeline/differences")
     def table(job: str) -> Response:
@@ -57,10 +57,10 @@ def _table(gantt: Gantt, other: Gantt, most: int | None) -> tuple[list[tuple[Any
     rank, node = changes.rank[:most], changes.node[:most]
     refs, names = np.empty(len(rank), object), np.empty(len(rank), object)
     for number in find_distinct(rank).tolist():
-        mine = np.flatnonzero(rank == number)
+        of_rank = np.flatnonzero(rank == number)
         graph = gantt.trace.graph_of(gantt.rank(number))
-        refs[mine] = node_refs(graph, node[mine])
-        names[mine] = [graph.strings[code][:NAME_AT_MOST] for code in graph.name[node[mine]].tolist()]
+        refs[of_rank] = node_refs(graph, node[of_rank])
+        names[of_rank] = [graph.strings[code][:NAME_AT_MOST] for code in graph.name[node[of_rank]].tolist()]
     columns = (
         changes.time_ns,
         changes.other_ns,

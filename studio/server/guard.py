@@ -269,8 +269,8 @@ def _refuse_foreign(
     request: flask.Request, policy: Policy, is_allowed: Callable[[_Host], bool]
 ) -> _Refusal | None:
     # Read as it came: Request.host would fall back to the server's own name.
-    said = request.environ.get("HTTP_HOST", "")
-    host = _host(said)
+    header = request.environ.get("HTTP_HOST", "")
+    host = _host(header)
     if host is None:
         return _Refusal(
             HTTPStatus.BAD_REQUEST,
@@ -280,7 +280,7 @@ def _refuse_foreign(
     if not is_allowed(host):
         return _Refusal(
             HTTPStatus.MISDIRECTED_REQUEST,
-            f"This is a Chakra Studio, and it does not answer to the name {said!r}.",
+            f"This is a Chakra Studio, and it does not answer to the name {header!r}.",
             _where_to_go(policy),
         )
     if not _is_own_origin(request.headers.get("Origin"), host) or not _is_own_fetch(request):

@@ -24,12 +24,12 @@ def add_path(routes: Blueprint) -> None:
     @routes.get("/<job>/timeline/path")
     def path(job: str) -> Response:
         gantt = gantt_asked_for(job)
-        found = session().whole_path(job, request.args.get("run", ""))
-        pieces, dropped = outline(gantt, found.path)
+        whole = session().whole_path(job, request.args.get("run", ""))
+        pieces, dropped = outline(gantt, whole.path)
         rank, row, start, end, cause, gap = pieces
         header = {
-            "sentence": path_sentence(found.shares),
-            "length": found.path.length_ns,
+            "sentence": path_sentence(whole.shares),
+            "length": whole.path.length_ns,
             "dropped": dropped,
             "causes": CAUSES,
         }
@@ -56,11 +56,11 @@ def outline(gantt: Gantt, path: CriticalPath) -> tuple[Int64, int]:
     numbers = np.array([rank.number for rank in gantt.trace.ranks], np.int64)
     for place, segments in group_places(path.rank):
         rank = gantt.trace.ranks[place]
-        mine = segments[path.row[segments] != NONE]
-        places = gantt.places(rank)[path.row[mine]].astype(np.int64)
-        there = places != NONE
-        row[mine[there]] = gantt.rows_at(rank, places[there])
-        begun[mine[there]] = gantt.coverage.start_ns[places[there]] - gantt.origin_ns
+        of_nodes = segments[path.row[segments] != NONE]
+        places = gantt.places(rank)[path.row[of_nodes]].astype(np.int64)
+        has_bar = places != NONE
+        row[of_nodes[has_bar]] = gantt.rows_at(rank, places[has_bar])
+        begun[of_nodes[has_bar]] = gantt.coverage.start_ns[places[has_bar]] - gantt.origin_ns
     start = path.start_ns + shift
     columns = (numbers[path.rank], row, start, path.end_ns + shift, path.cause, start < begun)
     pieces = np.stack([column.astype(np.int64) for column in columns])[:, row != NONE]

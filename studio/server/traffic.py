@@ -42,8 +42,8 @@ def _tile(trace: Trace, traffic: Traffic) -> Response:
     table = traffic.bytes
     part = plain_tile(table, window_of(ranks, ranks))
     numbers = np.array([rank.number for rank in trace.ranks], np.int32)
-    there = table[~np.isnan(table)]
-    above = there[there > 0]
+    present = table[~np.isnan(table)]
+    above = present[present > 0]
     lines = numbers[part.low : part.high : part.down]
     header: dict[str, Any] = {
         "lines": ranks,
@@ -62,8 +62,8 @@ def _tile(trace: Trace, traffic: Traffic) -> Response:
         "types": {},
         "sections": [],
         "range": {
-            "least": float(there.min()) if len(there) else None,
-            "most": float(there.max()) if len(there) else None,
+            "least": float(present.min()) if len(present) else None,
+            "most": float(present.max()) if len(present) else None,
             "positive": float(above.min()) if len(above) else None,
         },
         "colours": {"sequential": SEQUENTIAL, "diverging": DIVERGING},

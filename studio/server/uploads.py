@@ -79,8 +79,8 @@ def uploads_blueprint(registry: Registry) -> Blueprint:
     def create_import() -> Response:
         wanted = _body(_new_import)
         files = [Announced(file.path, file.size, file.modified) for file in wanted.files]
-        made = imports.create_import(registry, files, name=wanted.name)
-        return _json(_with_files(registry, made) | {"chunk_bytes": CHUNK_BYTES}, 201)
+        entry = imports.create_import(registry, files, name=wanted.name)
+        return _json(_with_files(registry, entry) | {"chunk_bytes": CHUNK_BYTES}, 201)
 
     @routes.get("/<import_id>")
     def get_import(import_id: str) -> Response:

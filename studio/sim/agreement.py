@@ -321,14 +321,14 @@ def is_certain(trace: Trace, group: GroupMatching, disputed: Disagreement) -> bo
     """Whether the ranks disagree independently of timing: different collectives, or an order fixed by dependencies."""
     if group.by_number:
         return True
-    mine, other = (group.find_sequence(number) for number in (disputed.rank, disputed.other_rank))
-    if sorted(zip(mine.type.tolist(), mine.bytes.tolist(), strict=True)) != sorted(
-        zip(other.type.tolist(), other.bytes.tolist(), strict=True)
+    first, second = (group.find_sequence(number) for number in (disputed.rank, disputed.other_rank))
+    if sorted(zip(first.type.tolist(), first.bytes.tolist(), strict=True)) != sorted(
+        zip(second.type.tolist(), second.bytes.tolist(), strict=True)
     ):
         return True
     return all(
         _is_fixed(trace, number, sequence, disputed.position)
-        for number, sequence in ((disputed.rank, mine), (disputed.other_rank, other))
+        for number, sequence in ((disputed.rank, first), (disputed.other_rank, second))
     )
 
 
@@ -363,7 +363,7 @@ def _find_unmatched(trace: Trace, messages: Messages, groups: Sequence[GroupMatc
     unmatched = find_unmatched(trace, messages, lambda: clocks_ahead(trace, groups))
     numbers = [rank.number for rank in trace.ranks]
     both = np.isin(messages.source, numbers) & np.isin(messages.target, numbers)
-    receives, sends = (one[both[one]] for one in (unmatched.receives, unmatched.sends))
+    receives, sends = (rows[both[rows]] for rows in (unmatched.receives, unmatched.sends))
     for row in receives[:_SHOWN].tolist():
         message = f"{half_label(trace, messages, row, receives=True)} is never sent"
         near = unmatched.nearest(messages, row, receives=True)

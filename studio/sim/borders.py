@@ -25,14 +25,14 @@ def border_collectives(trace: Trace, config: SystemConfig) -> BorderCollectives 
     return find_border_collectives(trace, match_collectives(trace, config.groups)) or None
 
 
-def border_finding(found: BorderCollectives, *, simulated: bool = True) -> Finding:
+def border_finding(borders: BorderCollectives, *, simulated: bool = True) -> Finding:
     """Return a warning that says which collectives do not wait for the other members.
 
     Args:
-        found: The collectives.
+        borders: The collectives.
         simulated: Whether the job is to be simulated; else it is checked.
     """
-    words = border_words(found)
+    words = border_words(borders)
     then = " They take the time they were recorded with, waiting for others included." if simulated else ""
     return Finding(
         "warning",
@@ -42,12 +42,12 @@ def border_finding(found: BorderCollectives, *, simulated: bool = True) -> Findi
     )
 
 
-def border_words(found: BorderCollectives) -> str:
+def border_words(borders: BorderCollectives) -> str:
     """Say which collectives lie at the borders, and of whom."""
-    names = [f"group {name}" if name else "the group of all ranks" for name in found.names]
-    told = [f"{count:,} of rank {number}" for number, count in found.counts.items()]
-    ranks = ", ".join(told[:_LISTED]) + (
-        f" and those of {format_counted(len(told) - _LISTED, 'more rank')}" if len(told) > _LISTED else ""
+    names = [f"group {name}" if name else "the group of all ranks" for name in borders.names]
+    counts = [f"{count:,} of rank {number}" for number, count in borders.counts.items()]
+    ranks = ", ".join(counts[:_LISTED]) + (
+        f" and those of {format_counted(len(counts) - _LISTED, 'more rank')}" if len(counts) > _LISTED else ""
     )
     where = ", ".join(names[:_LISTED]) + (
         f" and {len(names) - _LISTED:,} more" if len(names) > _LISTED else ""

@@ -132,19 +132,19 @@ class Costs:
         order = np.argsort(case, kind="stable")
         bounds = np.flatnonzero(np.diff(case[order], prepend=-2, append=1 << 62))
         for first, last in zip(bounds[:-1].tolist(), bounds[1:].tolist(), strict=True):
-            mine = order[first:last]
-            if case[mine[0]] == NONE:
+            of_case = order[first:last]
+            if case[of_case[0]] == NONE:
                 continue
-            sizes, inverse = np.unique(size[mine], return_inverse=True)
-            where, crossed = self.shapes[int(shape[mine[0]])]
-            name = FLOW_KINDS[int(kind[mine[0]])]
+            sizes, inverse = np.unique(size[of_case], return_inverse=True)
+            where, crossed = self.shapes[int(shape[of_case[0]])]
+            name = FLOW_KINDS[int(kind[of_case[0]])]
             ports = network_ports(self.config.topology, crossed)
             charge = self.model.charge(name, sizes.astype(np.float64), where, ports)
-            self._put(mine, inverse, charge, where, ports, crossed)
+            self._put(of_case, inverse, charge, where, ports, crossed)
 
     def _put(
         self,
-        mine: Int64,
+        flows: Int64,
         inverse: Int64,
         charge: Charge,
         shape: GroupShape,
@@ -202,7 +202,7 @@ class Costs:
             (self.choice, choice),
             (self.extrapolated, charge.extrapolated),
         ):
-            column[mine] = values[inverse]
+            column[flows] = values[inverse]
 
     def _add(self, name: str) -> int:
         self.choices.append(name)

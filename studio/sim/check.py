@@ -217,9 +217,9 @@ def _merge_findings(findings: Iterable[tuple[_Job, Finding]]) -> Iterator[Findin
 def _find_in_graphs(trace: Trace, config: SystemConfig) -> list[tuple[_Job, Finding]]:
     """Return what is wrong with single graphs; of those that differ in ids alone one is looked at as long as nothing is."""
     shared = share_graphs(trace)
-    found = [(job, finding) for job in _graphs(shared) for finding in _graph(job, config)]
-    if not found or shared is trace:
-        return found
+    findings = [(job, finding) for job in _graphs(shared) for finding in _graph(job, config)]
+    if not findings or shared is trace:
+        return findings
     # A finding names a node by its id.
     return [(job, finding) for job in _graphs(trace) for finding in _graph(job, config)]
 
@@ -631,8 +631,8 @@ def _several_dimensions(config: SystemConfig, source: Int64, target: Int64) -> B
     """Return (M,) whether the two ends differ in more than one dimension; False where one is no NPU of the system."""
     npus = config.topology.npus
     differ = _coordinates(config, source) != _coordinates(config, target)
-    there = (source >= 0) & (source < npus) & (target >= 0) & (target < npus)
-    crossing: Bool = (differ.sum(axis=0) > 1) & there
+    are_npus = (source >= 0) & (source < npus) & (target >= 0) & (target < npus)
+    crossing: Bool = (differ.sum(axis=0) > 1) & are_npus
     return crossing
 
 

@@ -110,7 +110,11 @@ def _between(result: SimResult) -> Callable[[Sequence[int]], tuple[int, ...]] | 
 
     def dimensions(ranks: Sequence[int]) -> tuple[int, ...]:
         addresses = [config.topology.address(rank) for rank in ranks]
-        return tuple(index for index, one in enumerate(zip(*addresses, strict=True)) if len(set(one)) > 1)
+        return tuple(
+            index
+            for index, coordinates in enumerate(zip(*addresses, strict=True))
+            if len(set(coordinates)) > 1
+        )
 
     return dimensions
 

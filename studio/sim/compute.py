@@ -174,23 +174,23 @@ def compute_sources(graph: Graph, config: SystemConfig) -> Int64:
     recorded: Bool = graph.duration_ns > 0
     sources = np.where(recorded, Source.RECORDED, Source.UNKNOWN)
     if config.roofline is not None and config.needs_every_rank:
-        told = _says_operations(graph)
+        has_operations = _says_operations(graph)
         if config.extensions is None:
             sources[:] = Source.ROOFLINE
         elif config.extensions.compute_times == "roofline":
-            sources[told] = Source.ROOFLINE
+            sources[has_operations] = Source.ROOFLINE
         else:
-            sources[told & ~recorded] = Source.ROOFLINE
+            sources[has_operations & ~recorded] = Source.ROOFLINE
     return np.where(compute, sources, Source.NONE)
 
 
 def _says_operations(graph: Graph) -> Bool:
     """Return (N,) whether a node says how many operations it is, and how many bytes it touches."""
-    there = np.ones(len(graph), bool)
+    is_known = np.ones(len(graph), bool)
     for key in ("num_ops", "tensor_size"):
         rows, values = int_column(graph, key)
         column = np.zeros(len(graph), bool)
         # No bytes is a statement: the node completes at once. No operations is none.
         column[rows] = values >= (key == "num_ops")
-        there &= column
-    return there
+        is_known &= column
+    return is_known

@@ -181,8 +181,8 @@ class _State:
         return self._columns[index]
 
     def begun_nodes(self, place: int) -> _Begun:
-        mine = slice(self._bounds[place], self._bounds[place + 1])
-        rows, done = self._row[mine], self._done[mine]
+        of_rank = slice(self._bounds[place], self._bounds[place + 1])
+        rows, done = self._row[of_rank], self._done[of_rank]
         return _Begun(rows[~done], np.setdiff1d(rows[~done], rows[done]))
 
     def group_of(self, place: int, row: int) -> str:
@@ -199,8 +199,8 @@ class _State:
             rows = self.begun_nodes(place).rows
             rows = rows[graph.type[rows] == NodeType.COMM_COLL]
             # The slot of a node that names no group is -1: the last of these.
-            mine = np.array([name == group for name in [*names, WORLD]])[self.columns(place)[0][rows]]
-            self._begun[key] = rows[mine].tolist()
+            in_group = np.array([name == group for name in [*names, WORLD]])[self.columns(place)[0][rows]]
+            self._begun[key] = rows[in_group].tolist()
         return self._begun[key]
 
     def place(self, number: int) -> int | None:

@@ -73,7 +73,7 @@ def find_disguised(facts: Facts) -> Found:
     """Find collectives that a tree carries out as an all-reduce."""
     for kind in _used(facts):
         listed = listed_for(facts.config, kind)
-        trees = [index for index, one in enumerate(listed) if one.kind == "double_binary_tree"]
+        trees = [index for index, algorithm in enumerate(listed) if algorithm.kind == "double_binary_tree"]
         if kind in _AS_ALL_REDUCE and trees:
             name = "direct" if kind == "all_to_all" else "ring"
             cure = _other_algorithm(facts.config, kind, trees, name)
@@ -90,8 +90,8 @@ def find_ring_behind_switch(facts: Facts) -> Found:
     dims, listed = facts.config.topology.dims, listed_for(facts.config, "all_to_all")
     rings = [
         index
-        for index, (dim, one) in enumerate(zip(dims, listed, strict=False))
-        if one.kind == "ring" and dim.kind == "switch" and dim.size > 2
+        for index, (dim, algorithm) in enumerate(zip(dims, listed, strict=False))
+        if algorithm.kind == "ring" and dim.kind == "switch" and dim.size > 2
     ]
     if rings:
         sizes = " and ".join(f"{dims[index].size:,}" for index in rings)
@@ -111,16 +111,16 @@ def find_long_rings(facts: Facts) -> Found:
     times, config = facts.times, facts.config
     took = times.end_ns - times.arrived_ns
     for kind in _used(facts):
-        mine = np.isin(times.type, [number for number, one in EXTENDED_KIND_OF.items() if one == kind]) & (
-            took > 0
-        )
-        if not mine.any():
+        of_kind = np.isin(
+            times.type, [number for number, name in EXTENDED_KIND_OF.items() if name == kind]
+        ) & (took > 0)
+        if not of_kind.any():
             continue
-        members, of = np.unique(times.members[mine], return_inverse=True)
+        members, of = np.unique(times.members[of_kind], return_inverse=True)
         rings = [_ring_latency(config, kind, int(count)) for count in members]
         steps, latency = (np.array([ring[column] for ring in rings])[of] for column in (0, 1))
-        count = facts.alike[mine]
-        share = float((count * np.minimum(latency, took[mine])).sum() / (count * took[mine]).sum())
+        count = facts.alike[of_kind]
+        share = float((count * np.minimum(latency, took[of_kind])).sum() / (count * took[of_kind]).sum())
         if share >= _MOSTLY and steps.max() >= _LONG_RING:
             places = list(range(len(listed_for(config, kind))))
             yield (
@@ -137,14 +137,16 @@ def find_long_rings(facts: Facts) -> Found:
 def _ring_latency(config: SystemConfig, kind: CollectiveKind, members: int) -> tuple[int, float]:
     """Return the steps of a collective's longest ring, and the latency of the steps of all its rings, in ns."""
     dims, listed = config.topology.dims, listed_for(config, kind)
-    alone = members < config.topology.npus or any(one.single for one in listed[:1])
+    alone = members < config.topology.npus or any(algorithm.single for algorithm in listed[:1])
     if not listed or (alone and listed[0].kind != "ring"):
         return 0, 0.0
     worst = max(dims, key=lambda dim: hops(dim, 0, 1) * dim.latency_ns)
     rings = (
         [(members, worst)]
         if alone
-        else [(dim.size, dim) for dim, one in zip(dims, listed, strict=False) if one.kind == "ring"]
+        else [
+            (dim.size, dim) for dim, algorithm in zip(dims, listed, strict=False) if algorithm.kind == "ring"
+        ]
     )
     rounds = 2 if kind == "all_reduce" else 1
     steps = [rounds * (size - 1) for size, _ in rings]
@@ -181,8 +183,8 @@ def find_partly_involved(facts: Facts) -> Found:
 def _partly_involved(graph: Graph, config: SystemConfig) -> Int64:
     """Return (M,) the slots of the groups of collectives that name dimensions, and not all that the system has."""
     rows, where = graph.rows_with("involved_dim")
-    mine = (graph.type[rows] == NodeType.COMM_COLL) & (graph.attrs.kind[where] == ValueKind.BOOL_LIST)
-    rows, where = rows[mine], where[mine]
+    is_list = (graph.type[rows] == NodeType.COMM_COLL) & (graph.attrs.kind[where] == ValueKind.BOOL_LIST)
+    rows, where = rows[is_list], where[is_list]
     partly = np.zeros(len(rows), np.bool_)
     start, length = graph.attrs.value[where], graph.attrs.length[where]
     for index, dim in enumerate(config.topology.dims):
@@ -204,7 +206,7 @@ def _used(facts: Facts) -> list[CollectiveKind]:
 
 def _other_algorithm(config: SystemConfig, kind: CollectiveKind, places: Sequence[int], name: str) -> Cure:
     """Return the cure that sets another algorithm in some dimensions."""
-    listed = [one.name for one in listed_for(config, kind)]
+    listed = [algorithm.name for algorithm in listed_for(config, kind)]
     for index in places:
         listed[index] = name
     setting = BY_KEY[f"{kind.replace('_', '-')}-implementation"]
@@ -229,10 +231,10 @@ def find_timeless(facts: Facts) -> Found:
     served = times.unknown
     if config.roofline is None:
         served = compute_times(trace, _with_any_roofline(config)).unknown
-    if told := times.unknown - served:
+    if unserved := times.unknown - served:
         yield (
             (
-                f"{format_count(told)} of {format_count(times.all)} compute nodes took 1 ns: they have no recorded duration, and "
+                f"{format_count(unserved)} of {format_count(times.all)} compute nodes took 1 ns: they have no recorded duration, and "
                 "the system has no roofline for their operations and bytes."
             ),
             _roofline_cure(trace, config),

@@ -123,5 +123,5 @@ def _exposed_share(facts: Facts, kept: list[Bool]) -> float:
         rows = kept[trace.ranks[place].graph]
         first = int(account.first[place])
         is_kept[first : first + len(rows)] = rows
-    mine = (account.owner >= 0) & is_kept[account.owner]
-    return float(length[mine].sum() / max(length.sum(), 1))
+    of_kept = (account.owner >= 0) & is_kept[account.owner]
+    return float(length[of_kept].sum() / max(length.sum(), 1))

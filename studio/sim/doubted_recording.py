@@ -57,11 +57,11 @@ def _is_of(config: SystemConfig, trace: Trace) -> bool:
     """Return whether a system is that of the devices that a job was recorded on, as its preset has it."""
     if not is_recording(trace):
         return False
-    found = system_of_recording(trace)
-    if found is None:
+    recorded_system = system_of_recording(trace)
+    if recorded_system is None:
         return False
     try:
-        recorded = preset(found[0].name, npus=config.topology.npus).config
+        recorded = preset(recorded_system[0].name, npus=config.topology.npus).config
     except ConfigError:  # not in this size
         return False
     return recorded.topology == config.topology and recorded.costs == config.costs

@@ -85,12 +85,12 @@ def doubts_of(result: SimResult, system: Parts | Preset | None = None) -> tuple[
         DOUBTFUL extrapolated 2 of 2 collectives are extrapolated
     """
     facts = Facts(result, system.parts if isinstance(system, Preset) else system)
-    found = [
+    doubts = [
         Doubt(check.code, message, check.impossible, cure)
         for check in CHECKS
         for message, cure in check.find(facts)
     ]
-    return tuple(sorted(found, key=lambda doubt: not doubt.impossible))
+    return tuple(sorted(doubts, key=lambda doubt: not doubt.impossible))
 
 
 def impossible_words(result: SimResult, ledger: Ledger | None = None, known: Known | None = None) -> str:
@@ -104,8 +104,8 @@ def impossible_words(result: SimResult, ledger: Ledger | None = None, known: Kno
         known: What simulations of the same job on other systems have in common with this one.
     """
     facts = Facts(result, known_ledger=ledger, known=known)
-    found = (message for check in CHECKS if check.impossible for message, _ in check.find(facts))
-    return next(found, "")
+    messages = (message for check in CHECKS if check.impossible for message, _ in check.find(facts))
+    return next(messages, "")
 
 
 @dataclass(frozen=True, slots=True)

@@ -211,10 +211,10 @@ def _compile_all(module: Any) -> Sequence[Made]:
     A pointer is one register and no reference count, and its items need no check for negative indices.
     """
     way = importlib.import_module(f"studio.sim.{'compiling' if compiles_fast() else 'public_compiling'}")
-    made: Sequence[Made] = way.compile_kernel(
+    compiled: Sequence[Made] = way.compile_kernel(
         module, ENTRY, _callees_first(loop.run, set()), inlined=_INLINED
     )
-    return made
+    return compiled
 
 
 def _callees_first(function: Any, seen: set[str]) -> list[str]:

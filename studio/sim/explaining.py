@@ -307,17 +307,17 @@ def nearest_kind(kind: str) -> str:
 def _way_time(
     model: CostModel, way: Way, kind: str, buffer: float, shape: GroupShape, ports: Ports
 ) -> WayTime:
-    one = np.array([buffer])
-    split = model.terms(way, kind, one, shape, ports)
+    buffers = np.array([buffer])
+    split = model.terms(way, kind, buffers, shape, ports)
     host = model.value("host interval")
 
     def told(parts: Sequence[tuple[str, Float64]]) -> tuple[Term, ...]:
-        found = []
+        terms = []
         for name, factor in parts:
             value = model.value(name)
             amount = float(factor[0]) / value if name.startswith("efficiency") else float(factor[0]) * value
-            found.append(Term(name, value, amount))
-        return tuple(found)
+            terms.append(Term(name, value, amount))
+        return tuple(terms)
 
     latency = (Term("network latency", split.latency_ns, split.latency_ns),) if split.latency_ns else ()
     return WayTime(
@@ -329,7 +329,7 @@ def _way_time(
         told(split.between),
         latency,
         OVERLAP[way.rates],
-        float(model.times(way, kind, one, shape, ports)[0]),
+        float(model.times(way, kind, buffers, shape, ports)[0]),
         way.inside * buffer,
         way.between * buffer,
         way.steps_inside,
@@ -337,5 +337,5 @@ def _way_time(
     )
 
 
-def _sum(found: Sequence[Term]) -> float:
-    return sum(term.ns for term in found)
+def _sum(terms: Sequence[Term]) -> float:
+    return sum(term.ns for term in terms)

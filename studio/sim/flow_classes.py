@@ -292,9 +292,9 @@ def _are_alike(key: Int64, column: Int64, part: Int64, stand: Int64) -> bool:
     if (count != count[stand]).any():
         return False
     order = np.lexsort((key, part))
-    mine = part[order]
-    other = order[np.arange(len(order)) - bounds[mine] + bounds[stand[mine]]]
-    return bool((key[order] == key[other]).all() and (column[order] == column[other]).all())
+    own_part = part[order]
+    counterpart = order[np.arange(len(order)) - bounds[own_part] + bounds[stand[own_part]]]
+    return bool((key[order] == key[counterpart]).all() and (column[order] == column[counterpart]).all())
 
 
 def _bounds(keys: Int64, count: int) -> Int64:
@@ -307,8 +307,8 @@ def _check_nodes(class_of: Int64, node_of: Int64, node_class: Int64) -> None:
     bounds = np.searchsorted(node_of, np.arange(len(node_class) + 1))
     if (np.diff(bounds) != np.diff(bounds)[node_class]).any():
         raise Unfoldable("the classes of nodes are not stable")
-    there = np.arange(len(order)) - bounds[node_of] + bounds[node_class[node_of]]
-    if (class_of[order] != class_of[order][there]).any():
+    counterpart = np.arange(len(order)) - bounds[node_of] + bounds[node_class[node_of]]
+    if (class_of[order] != class_of[order][counterpart]).any():
         raise Unfoldable("the classes of nodes are not stable")
 
 
@@ -321,8 +321,8 @@ def _standing(flows: Expansion, used: Int64, number: Int64, representatives: Int
         number: (M,) for each flow the number among these of the one that stands for it.
         representatives: The ranks that are simulated.
     """
-    mine = np.flatnonzero(np.isin(flows.place, representatives))
-    of, counts = number[flows.flow[mine]], flows.counts[mine]
+    simulated = np.flatnonzero(np.isin(flows.place, representatives))
+    of, counts = number[flows.flow[simulated]], flows.counts[simulated]
     # A flow that lacks a member never begins.
     came = np.bincount(flows.flow[flows.counts], minlength=len(flows.case))[used]
     waits_for = np.bincount(of[counts], minlength=len(used))
@@ -331,8 +331,8 @@ def _standing(flows: Expansion, used: Int64, number: Int64, representatives: Int
         flows.case[used],
         waits_for,
         of.astype(np.int32),
-        flows.place[mine],
-        flows.row[mine],
-        flows.role[mine],
+        flows.place[simulated],
+        flows.row[simulated],
+        flows.role[simulated],
         counts,
     )

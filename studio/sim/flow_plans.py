@@ -191,17 +191,17 @@ class Bundles:
         first = np.full(len(self), NONE, np.int64)
         first[chosen] = np.cumsum(lengths) - lengths
         case = self.case[ranges(self.offsets, sort)]
-        mine = np.flatnonzero(first[self.bundle] != NONE)
-        part = self.part[mine]
+        members = np.flatnonzero(first[self.bundle] != NONE)
+        part = self.part[members]
         nodes = np.diff(self.part_offsets)[part]
         at = ranges(self.part_offsets, part)
-        flow = np.repeat(first[self.bundle[mine]].astype(np.int32), nodes)
+        flow = np.repeat(first[self.bundle[members]].astype(np.int32), nodes)
         flow += self.position.astype(np.int32)[at]
         return Expansion(
             case,
             self.waits_for[case],
             flow,
-            np.repeat(self.place[mine].astype(np.int32), nodes),
+            np.repeat(self.place[members].astype(np.int32), nodes),
             self.row.astype(np.int32)[at],
             self.role.astype(np.int8)[at],
             self.counts[at],
@@ -270,13 +270,13 @@ def find_bundles(trace: Trace, config: SystemConfig, known: Known | None = None)
 
 def _find(trace: Trace, config: SystemConfig) -> Bundles:
     """Return the bundles of a job."""
-    found = _Found(trace, config)
+    finder = _Found(trace, config)
     # Sequences are told apart by what they are, so all of them stay until the end.
     matchings = match_collectives(trace, config.groups, by_number=by_number(config))
     for matching in matchings:
-        found.add_group(matching)
-    found.add_channels(match_channels(trace))
-    return found.bundles()
+        finder.add_group(matching)
+    finder.add_channels(match_channels(trace))
+    return finder.bundles()
 
 
 _Content = tuple[Int64, Int64, Int64, Int64]
@@ -314,11 +314,11 @@ class _Found:
     def add_group(self, group: GroupMatching) -> None:
         """Add the collectives of a group."""
         self._check_members(group)
-        there = np.flatnonzero(group.sequence_of != NONE)
-        if not max(map(len, group.sequences), default=0) or not len(there):
+        present = np.flatnonzero(group.sequence_of != NONE)
+        if not max(map(len, group.sequences), default=0) or not len(present):
             return
-        places = np.array([self.place[group.members[at]] for at in there.tolist()], np.int64)
-        sequence_of = group.sequence_of[there]
+        places = np.array([self.place[group.members[at]] for at in present.tolist()], np.int64)
+        sequence_of = group.sequence_of[present]
         self._add_order(group, places, sequence_of)
         key = (*map(id, group.sequences), len(group.members))
         if key not in self.content_of:
@@ -411,11 +411,11 @@ class _Found:
         sort = np.zeros(count, np.int64)
         contents, parts, first_part = self._exchanges(channels)
         for mask in find_distinct(crossed).tolist():
-            mine = np.flatnonzero(crossed == mask)
-            shape = self._shape(ends[mine[0]].tolist())
-            passing, inverse = np.unique(contents[channels.exchange[mine]], return_inverse=True)
+            of_mask = np.flatnonzero(crossed == mask)
+            shape = self._shape(ends[of_mask[0]].tolist())
+            passing, inverse = np.unique(contents[channels.exchange[of_mask]], return_inverse=True)
             sorts = [self.sorts.setdefault((content, shape), len(self.sorts)) for content in passing.tolist()]
-            sort[mine] = np.array(sorts)[inverse.reshape(-1)]
+            sort[of_mask] = np.array(sorts)[inverse.reshape(-1)]
         self.sort.append(sort)
         channel = np.repeat(np.arange(count), np.diff(channels.party_offsets))
         party = np.arange(len(channel)) - channels.party_offsets[channel]
@@ -430,17 +430,17 @@ class _Found:
         parties = np.diff(channels.party_offsets)[shown]
         contents, parts = [], []
         for exchange, count in enumerate(parties.tolist()):
-            mine = slice(int(channels.offsets[exchange]), int(channels.offsets[exchange + 1]))
-            size = channels.bytes[mine]
+            messages = slice(int(channels.offsets[exchange]), int(channels.offsets[exchange + 1]))
+            size = channels.bytes[messages]
             same = np.ones(len(size), np.int64)
             kind = FLOW_KINDS.index(SEND_RECV)
             self.contents.append((same * kind, size, same * 2, same * (2 if rendezvous else 1)))
             contents.append(len(self.contents) - 1)
             for party in range(count):
-                sent = np.flatnonzero(channels.sender[mine] == party)
-                received = np.flatnonzero(channels.receiver[mine] == party)
+                sent = np.flatnonzero(channels.sender[messages] == party)
+                received = np.flatnonzero(channels.receiver[messages] == party)
                 role = np.repeat([SENDS, RECEIVES], [len(sent), len(received)])
-                rows = channels.send_row[mine][sent], channels.receive_row[mine][received]
+                rows = channels.send_row[messages][sent], channels.receive_row[messages][received]
                 counts = (role == SENDS) | rendezvous
                 parts.append(self._part(np.concatenate([sent, received]), np.concatenate(rows), role, counts))
         return np.array(contents), np.array(parts), np.cumsum(parties) - parties
@@ -529,18 +529,18 @@ def _contents(group: GroupMatching) -> tuple[Int64, Int64, Bool]:
     longest = max(map(len, group.sequences))
     count = len(group.sequences)
     kind, size = np.full((count, longest), NONE, np.int64), np.zeros((count, longest), np.int64)
-    there = np.zeros((count, longest), np.bool_)
+    is_present = np.zeros((count, longest), np.bool_)
     known = np.full(max(EXTENDED_KIND_OF) + 2, UNKNOWN, np.int64)
     for number, name in EXTENDED_KIND_OF.items():
         known[number] = FLOW_KINDS.index(name)
     for index, sequence in enumerate(group.sequences):
-        mine = slice(0, len(sequence))
-        there[index, mine] = sequence.rows != NONE
-        kind[index, mine] = known[np.clip(sequence.type, NONE, len(known) - 1)]
-        size[index, mine] = sequence.bytes
+        columns = slice(0, len(sequence))
+        is_present[index, columns] = sequence.rows != NONE
+        kind[index, columns] = known[np.clip(sequence.type, NONE, len(known) - 1)]
+        size[index, columns] = sequence.bytes
     used = find_distinct(group.sequence_of[group.sequence_of != NONE])
-    kind, size, there = kind[used], size[used], there[used]
-    most, least = kind.max(axis=0), np.where(there, kind, UNKNOWN).min(axis=0)
-    largest, smallest = size.max(axis=0), np.where(there, size, np.iinfo(np.int64).max).min(axis=0)
+    kind, size, is_present = kind[used], size[used], is_present[used]
+    most, least = kind.max(axis=0), np.where(is_present, kind, UNKNOWN).min(axis=0)
+    largest, smallest = size.max(axis=0), np.where(is_present, size, np.iinfo(np.int64).max).min(axis=0)
     uneven = np.isin(most, [FLOW_KINDS.index(EXTENDED_KIND_OF[kind]) for kind in UNEVEN_TYPES])
     return most, largest, (most == least) & (uneven | (largest == smallest))

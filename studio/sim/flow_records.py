@@ -52,13 +52,13 @@ def _put_tables(planning: Planning, plans: dict[int, GraphPlan], flows: Flows, f
     place_of: dict[int, Int64] = {}
     tables = []
     for rank, begin, end in zip(planning.simulated, begins.tolist(), ends.tolist(), strict=True):
-        mine = order[begin:end]
+        of_rank = order[begin:end]
         plan = plans[rank.graph]
         if rank.graph not in place_of:
             place_of[rank.graph] = np.empty(len(plan.order), np.int64)
             place_of[rank.graph][plan.order] = np.arange(len(plan.order))
-        table = np.zeros((len(mine), 2), np.int64)
-        number = plan.nodes[place_of[rank.graph][flows.row[mine]], k.Node.PEER]
-        table[number, 0], table[number, 1] = at[mine], flows.counts[mine]
+        table = np.zeros((len(of_rank), 2), np.int64)
+        number = plan.nodes[place_of[rank.graph][flows.row[of_rank]], k.Node.PEER]
+        table[number, 0], table[number, 1] = at[of_rank], flows.counts[of_rank]
         tables.append(planning.arena.put(table))
     return tables

@@ -59,9 +59,9 @@ def port_uses(flows: Flows, ranks: int, per_node: int, *, by_node: bool, owners:
         owner = ranks + flows.place // per_node if nodes else flows.place
         asked = (amount > 0) if owners is None else (amount > 0) & wanted[owner]
         for direction in directions:
-            mine = np.flatnonzero(asked & (flows.role != (RECEIVES if direction == 0 else SENDS)))
-            port = (owner[mine] * dims + dim) * 2 + direction
-            parts.append(np.stack([flows.flow[mine], port, amount[mine]]))
+            members = np.flatnonzero(asked & (flows.role != (RECEIVES if direction == 0 else SENDS)))
+            port = (owner[members] * dims + dim) * 2 + direction
+            parts.append(np.stack([flows.flow[members], port, amount[members]]))
     flow, port, amount = np.concatenate(parts, axis=1)
     return _together(Uses(flow, port, amount, 2 * dims), alone=not by_node)
 
@@ -89,16 +89,16 @@ def link_uses(
     return Uses(flow[some], port[some], amount[some], per_owner)
 
 
-def join_uses(one: Uses, other: Uses) -> Uses:
+def join_uses(first: Uses, second: Uses) -> Uses:
     """Return the uses of both, which use different ports."""
-    if not len(other.flow):
-        return one
+    if not len(second.flow):
+        return first
     return _together(
         Uses(
-            np.concatenate([one.flow, other.flow]),
-            np.concatenate([one.port, other.port]),
-            np.concatenate([one.amount, other.amount]),
-            one.per_owner,
+            np.concatenate([first.flow, second.flow]),
+            np.concatenate([first.port, second.port]),
+            np.concatenate([first.amount, second.amount]),
+            first.per_owner,
         ),
         alone=True,
     )

@@ -434,9 +434,9 @@ class _Finder:
             some = size > abs(far)
             place = entry[some] - start[some]
             place = place ^ far if crosswise else (place + far) % size[some]
-            there = start[some] + place
-            self._relate(ranks[some], self.groups.members[there])
-            self.split(ranks[some], self.groups.slot[there])
+            neighbours = start[some] + place
+            self._relate(ranks[some], self.groups.members[neighbours])
+            self.split(ranks[some], self.groups.slot[neighbours])
 
     def _relate(self, ranks: Int64, peers: Int64) -> None:
         """Note who is a neighbour of whom, and split by how far it is."""
@@ -672,13 +672,13 @@ class _Finder:
         by_name, start = {}, 0
         for group, part in zip(used, parts, strict=True):
             size = int(groups.size[group])
-            mine = code[start : start + size]
+            names = code[start : start + size]
             start += size
             if size == self.npus:
                 by_rank = np.empty(size, np.int64)
-                by_rank[groups.members[part]] = mine
-                mine = by_rank
-            by_name[groups.names[group]] = mine
+                by_rank[groups.members[part]] = names
+                names = by_rank
+            by_name[groups.names[group]] = names
         return by_name
 
     def _pairs(self, representatives: Int64) -> dict[int, dict[int, tuple[int, int]]]:
@@ -688,10 +688,10 @@ class _Finder:
             ranks = self.job.uses[index].ranks
             own, other = self.back[index, slot]
             for i in np.flatnonzero(np.isin(ranks, representatives)).tolist():
-                here = int(self.class_of[ranks[i]]), int(own[i])
-                there = int(self.class_of[peer[i]]), int(other[i])
-                out = known.setdefault((*here, *there), 1 + len(known))
-                back = known.setdefault((*there, *here), 1 + len(known))
+                own_end = int(self.class_of[ranks[i]]), int(own[i])
+                peer_end = int(self.class_of[peer[i]]), int(other[i])
+                out = known.setdefault((*own_end, *peer_end), 1 + len(known))
+                back = known.setdefault((*peer_end, *own_end), 1 + len(known))
                 pairs.setdefault(int(ranks[i]), {})[slot] = out, back
         return pairs
 

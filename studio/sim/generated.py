@@ -45,19 +45,19 @@ def told_recipe(trace: Trace) -> Mapping[str, Any]:
     """
     text = trace.ranks[0].metadata_value(RECIPE) if trace.ranks else None
     try:
-        told = json.loads(text) if isinstance(text, str) else None
+        recipe = json.loads(text) if isinstance(text, str) else None
     except (ValueError, RecursionError):
         return {}
-    return told if isinstance(told, dict) else {}
+    return recipe if isinstance(recipe, dict) else {}
 
 
 def _command(trace: Trace, gpu: str) -> str:
     """Return the command that generates a job for a GPU; "" where its model has no name or nothing tells the command."""
-    told = told_recipe(trace)
-    made, model, given = trace.ranks[0].metadata_value(GENERATED), told.get("model"), told.get("given")
-    if not isinstance(made, str) or not isinstance(model, str) or not isinstance(given, dict):
+    recipe = told_recipe(trace)
+    origin, model, given = trace.ranks[0].metadata_value(GENERATED), recipe.get("model"), recipe.get("given")
+    if not isinstance(origin, str) or not isinstance(model, str) or not isinstance(given, dict):
         return ""
-    words = [made.partition(":")[0], "--model", shlex.quote(model), "--ranks", str(told.get("ranks"))]
+    words = [origin.partition(":")[0], "--model", shlex.quote(model), "--ranks", str(recipe.get("ranks"))]
     for key, value in {**given, "gpu": gpu}.items():
         option = str(_OPTION.get(key, key)).replace("_", "-")
         if isinstance(value, bool):

@@ -76,8 +76,8 @@ class Network:
             "switches": len(self.switches),
             "links": [
                 [*ends, rate, latency]
-                for one, other, rate, latency in self.links
-                for ends in ((one, other), (other, one))
+                for first, second, rate, latency in self.links
+                for ends in ((first, second), (second, first))
             ],
         }
 
@@ -145,14 +145,14 @@ class _Reader:
                 raise self.fail(f"{key} of {of}", "no list")
         for number, edge in enumerate(table.get("edges") or []):
             yield f"edge {number} of {of}", edge
-        for number, told in enumerate(table.get("connections") or []):
+        for number, connection in enumerate(table.get("connections") or []):
             place = f"connection {number} of {of}"
-            words = told.split(".") if isinstance(told, str) else []
+            words = connection.split(".") if isinstance(connection, str) else []
             half = len(words) // 2
             if len(words) not in (5, 9):
                 raise self.fail(
                     place,
-                    f"{str(told)[:60]!r}; allowed: such as xpu.0.pcie.nic.0 or host.0.nic.0.eth.leaf.0.port.0",
+                    f"{str(connection)[:60]!r}; allowed: such as xpu.0.pcie.nic.0 or host.0.nic.0.eth.leaf.0.port.0",
                 )
             ends = []
             for side in (words[:half], words[half + 1 :]):
@@ -169,15 +169,17 @@ class _Reader:
 
     def wires(self, table: Mapping[str, Any], place: str) -> dict[str, Wire]:
         """Return the links of an infrastructure or a device by name."""
-        made = {}
+        by_name = {}
         for each in self.named(table, "links", place):
             physical = _inner(each, "physical") or each
-            told, waits = _inner(physical, "bandwidth"), _inner(physical, "latency")
-            rates = [told[key] * scale for key, scale in _GIGABYTES.items() if _is_rate(told.get(key))]
+            bandwidth, waits = _inner(physical, "bandwidth"), _inner(physical, "latency")
+            rates = [
+                bandwidth[key] * scale for key, scale in _GIGABYTES.items() if _is_rate(bandwidth.get(key))
+            ]
             latency = [waits[key] * scale for key, scale in _NS.items() if _is_rate(waits.get(key), 0)]
             own = Wire(rates[0] if rates else None, latency[0] if latency else 0.0)
-            made[each["name"]] = self.given.get(each["name"], own)
-        return made
+            by_name[each["name"]] = self.given.get(each["name"], own)
+        return by_name
 
     def expand(self, device: str, prefix: str, depth: int) -> None:
         """Add the components and edges of one device below a name."""
@@ -231,7 +233,7 @@ class _Reader:
         if scheme == "many2many":
             if len(ends[0]) * len(ends[1]) > _MOST_EDGES:
                 raise self.fail(place, f"more than {_MOST_EDGES:,} pairs")
-            pairs = [(one, other) for one in ends[0] for other in ends[1]]
+            pairs = [(first, second) for first in ends[0] for second in ends[1]]
         elif scheme == "one2one":
             # As InfraGraph's own service does it: the first of the longer end.
             pairs = list(zip(*ends, strict=False))
@@ -241,21 +243,21 @@ class _Reader:
         # As in InfraGraph's own graph, two components are joined by a link once, however often and in which order edges say so.
         distinct = dict.fromkeys((min(pair), max(pair)) for pair in pairs if pair[0] != pair[1])
         self.edges += [
-            (one, other, link, wires[link])
-            for one, other in distinct
-            if (one, other, link) not in self.joined
+            (first, second, link, wires[link])
+            for first, second in distinct
+            if (first, second, link) not in self.joined
         ]
-        self.joined.update((one, other, link) for one, other in distinct)
+        self.joined.update((first, second, link) for first, second in distinct)
         if len(self.edges) > _MOST_EDGES:
             raise self.fail("the infrastructure", f"more than {_MOST_EDGES:,} edges")
 
-    def ends(self, told: Any, place: str, known: Mapping[str, tuple[str, int]], prefix: str) -> Iterator[str]:
+    def ends(self, end: Any, place: str, known: Mapping[str, tuple[str, int]], prefix: str) -> Iterator[str]:
         """Yield the components that an end of an edge names."""
-        if not isinstance(told, dict) or not isinstance(told.get("component"), str):
+        if not isinstance(end, dict) or not isinstance(end.get("component"), str):
             raise self.fail(place, "no object with a component")
-        outer = told.get("instance") or told.get("device")
+        outer = end.get("instance") or end.get("device")
         if prefix and not outer:
-            yield from self.picked(told["component"], place, prefix)
+            yield from self.picked(end["component"], place, prefix)
             return
         if not isinstance(outer, str):
             raise self.fail(place, "no instance")
@@ -263,14 +265,14 @@ class _Reader:
         if name not in known:
             raise self.fail(place, f"{name!r} is not there; allowed: {', '.join(list(known)[:8])}")
         for index in self.indexes(inside, known[name][1], place):
-            yield from self.picked(told["component"], place, f"{prefix}{name}.{index}.")
+            yield from self.picked(end["component"], place, f"{prefix}{name}.{index}.")
 
     def split(self, text: str, place: str) -> tuple[str, str | None]:
         """Return a name and what stands in brackets behind it."""
-        found = _SLICE.fullmatch(text)
-        if found is None:
+        match = _SLICE.fullmatch(text)
+        if match is None:
             raise self.fail(place, f"{text[:60]!r} is no name with indexes such as port[0:8]")
-        return found["name"], found["inside"]
+        return match["name"], match["inside"]
 
     def picked(self, text: str, place: str, prefix: str) -> Iterator[str]:
         """Yield the components of a name with indexes."""
@@ -325,18 +327,18 @@ class _Reader:
             )
         self.check_rates(frozenset(npus))
         around: dict[str, list[tuple[str, float, float]]] = {each: [] for each in self.kinds}
-        for one, other, _, wire in self.edges:
-            for here, there in ((one, other), (other, one)):
-                around[here].append((there, wire.bytes_per_ns or 0.0, wire.latency_ns))
+        for first, second, _, wire in self.edges:
+            for here, neighbour in ((first, second), (second, first)):
+                around[here].append((neighbour, wire.bytes_per_ns or 0.0, wire.latency_ns))
         solid = frozenset(each for each, kind in self.kinds.items() if kind == "switch")
         dropped = _shorten(around, frozenset(npus), solid)
         switches = [each for each in self.kinds if each in around and each not in set(npus)]
         place = {each: number for number, each in enumerate((*npus, *switches))}
         links = tuple(
-            (place[here], place[there], rate, latency)
+            (place[here], place[neighbour], rate, latency)
             for here, wires in around.items()
-            for there, rate, latency in wires
-            if place[here] < place[there]
+            for neighbour, rate, latency in wires
+            if place[here] < place[neighbour]
         )
         if not links:
             raise self.fail("the infrastructure", f"no edge joins its {len(npus):,} NPUs")
@@ -371,7 +373,7 @@ class _Reader:
             return
         leading = _leading([edge[:2] for edge in self.edges], npus)
         needed = sorted(
-            {link for one, other, link, _ in self.edges if link in unrated and {one, other} <= leading}
+            {link for first, second, link, _ in self.edges if link in unrated and {first, second} <= leading}
         )
         if needed:
             names = ", ".join(repr(each[:40]) for each in needed)
@@ -385,18 +387,18 @@ class _Reader:
 def _leading(edges: Sequence[tuple[str, str]], kept: frozenset[str]) -> set[str]:
     """Return the components that are left once those with one neighbour are taken out, over and over; some are kept."""
     around: dict[str, set[str]] = {}
-    for one, other in edges:
-        around.setdefault(one, set()).add(other)
-        around.setdefault(other, set()).add(one)
+    for first, second in edges:
+        around.setdefault(first, set()).add(second)
+        around.setdefault(second, set()).add(first)
     waiting = [each for each in around if each not in kept]
     while waiting:
         here = waiting.pop()
         if len(around.get(here, ())) > 1 or here not in around:
             continue
-        for there in around.pop(here):
-            around[there].discard(here)
-            if there not in kept:
-                waiting.append(there)
+        for neighbour in around.pop(here):
+            around[neighbour].discard(here)
+            if neighbour not in kept:
+                waiting.append(neighbour)
     return set(around)
 
 
@@ -421,14 +423,14 @@ def _shorten(
             continue
         del around[here]
         dropped["wires" if len(wires) == 2 else "ends"] += 1
-        for there, rate, latency in wires:
-            around[there].remove((here, rate, latency))
+        for neighbour, rate, latency in wires:
+            around[neighbour].remove((here, rate, latency))
         if len(wires) == 2:
-            (one, first, wait), (other, second, more) = wires
-            around[one].append((other, min(first, second), wait + more))
-            around[other].append((one, min(first, second), wait + more))
+            (left, first, wait), (right, second, more) = wires
+            around[left].append((right, min(first, second), wait + more))
+            around[right].append((left, min(first, second), wait + more))
         else:
-            waiting += [there for there, _, _ in wires if there not in kept]
+            waiting += [neighbour for neighbour, _, _ in wires if neighbour not in kept]
     return dropped
 
 
@@ -509,24 +511,24 @@ def infrastructure(graph: LinkGraph, name: str, description: str, per_node: int 
     ]
     switches = [{"name": "switch", "choice": "switch", "count": graph.switches}] if graph.switches else []
     # Without `infrastructure` around it: InfraGraph's package takes either form from a command, only this one from a program.
-    told: dict[str, Any] = {"name": name, "description": description}
+    table: dict[str, Any] = {"name": name, "description": description}
     if not in_nodes:
         components = [{"name": "xpu", "choice": "xpu", "count": graph.npus}, *switches]
-        told["devices"] = [{"name": "system", "components": components, "links": links, "edges": edges}]
-        told["instances"] = [{"name": "system", "device": "system", "count": 1}]
-        return told
+        table["devices"] = [{"name": "system", "components": components, "links": links, "edges": edges}]
+        table["instances"] = [{"name": "system", "device": "system", "count": 1}]
+        return table
     node = {"name": "node", "components": [{"name": "xpu", "choice": "xpu", "count": per_node}]}
     fabric = {"name": "fabric", "components": switches}
     # The schema asks for links and edges of every device.
-    told["devices"] = [
+    table["devices"] = [
         {**each, "links": [], "edges": []} for each in ((node, fabric) if switches else (node,))
     ]
-    told["links"] = links
-    told["instances"] = [{"name": "node", "device": "node", "count": graph.npus // per_node}]
+    table["links"] = links
+    table["instances"] = [{"name": "node", "device": "node", "count": graph.npus // per_node}]
     if switches:
-        told["instances"].append({"name": "fabric", "device": "fabric", "count": 1})
-    told["edges"] = edges
-    return told
+        table["instances"].append({"name": "fabric", "device": "fabric", "count": 1})
+    table["edges"] = edges
+    return table
 
 
 def as_yaml(table: Mapping[str, Any]) -> str:

@@ -42,12 +42,12 @@ class Known:
         for place, (asked, answer) in enumerate(answers):
             if asked == key:
                 answers.append(answers.pop(place))
-                found: T = answer
-                return found
-        made = make()
-        answers.append((key, made))
+                cached: T = answer
+                return cached
+        value = make()
+        answers.append((key, value))
         del answers[:-_MOST]
-        return made
+        return value
 
     def check(self, config: SystemConfig) -> list[Finding]:
         """Return what `studio.sim.check.check` finds; it does not look at rates, latencies or costs."""

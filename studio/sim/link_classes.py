@@ -161,8 +161,8 @@ class LinkClasses:
     def stand_ins(self) -> Int64:
         """Return (L,) per record that of the first link of its class."""
         first = np.unique(self.links.class_of, return_index=True)[1]
-        found: Int64 = first[self.links.class_of]
-        return found
+        records: Int64 = first[self.links.class_of]
+        return records
 
 
 @dataclass(frozen=True, slots=True)
@@ -190,10 +190,10 @@ def _crossings(topology: Topology, senders: Int64, targets: Int64) -> list[_Cros
     """Return what crosses each dimension, the lowest first."""
     crossings, at, stride = [], senders, 1
     for dim in topology.dims:
-        here, there = at // stride % dim.size, targets // stride % dim.size
-        which = np.flatnonzero(here != there)
-        crossings.append(_Crossing(dim, stride, which, at[which], here[which], there[which]))
-        at = at + (there - here) * stride
+        source, target = at // stride % dim.size, targets // stride % dim.size
+        which = np.flatnonzero(source != target)
+        crossings.append(_Crossing(dim, stride, which, at[which], source[which], target[which]))
+        at = at + (target - source) * stride
         stride *= dim.size
     return crossings
 

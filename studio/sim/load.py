@@ -90,9 +90,9 @@ class _Spread:
     def _messages(self) -> Mapping[tuple[int, int], Int64]:
         """Return the other end's place in the dimensions for each send, by rank and row."""
         messages = self._gantt.messages
-        there = np.flatnonzero((messages.send_rank >= 0) & np.isin(messages.target, list(self._place)))
-        pairs = zip(messages.send_rank[there].tolist(), messages.send_row[there].tolist(), strict=True)
-        targets = [self._place[number] for number in messages.target[there].tolist()]
+        sends = np.flatnonzero((messages.send_rank >= 0) & np.isin(messages.target, list(self._place)))
+        pairs = zip(messages.send_rank[sends].tolist(), messages.send_row[sends].tolist(), strict=True)
+        targets = [self._place[number] for number in messages.target[sends].tolist()]
         return {pair: self._where[target] for pair, target in zip(pairs, targets, strict=True)}
 
     def over(self, total: Float64, dimension: int | None) -> Steps:
@@ -131,7 +131,7 @@ class _Spread:
         if len(find_distinct(self._where[members, dimension])) < 2:
             sends[category == Category.COLLECTIVE] = 0
         for index in np.flatnonzero(category == Category.SEND).tolist():
-            there = self._crossing.get((rank, int(self._gantt.coverage.row[part[index]])))
-            if there is None or there[dimension] == self._where[rank, dimension]:
+            target = self._crossing.get((rank, int(self._gantt.coverage.row[part[index]])))
+            if target is None or target[dimension] == self._where[rank, dimension]:
                 sends[index] = 0
         return sends

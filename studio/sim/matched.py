@@ -62,8 +62,8 @@ def sequences(trace: Trace, groups: Sequence[CommGroup] | None) -> dict[int, Int
             if position != NONE:
                 rows_of[graph_of[member], position] = matching.sequences[position].rows
         for (graph, _), rows in rows_of.items():
-            there = rows[rows != NONE]
-            pairs_of.setdefault(graph, []).append(np.stack([there[:-1], there[1:]]))
+            present = rows[rows != NONE]
+            pairs_of.setdefault(graph, []).append(np.stack([present[:-1], present[1:]]))
     return {graph: np.unique(np.concatenate(pairs, axis=1), axis=1) for graph, pairs in pairs_of.items()}
 
 
@@ -137,8 +137,17 @@ def meetings(trace: Trace, groups: Sequence[CommGroup] | None) -> Meetings:
         (messages.send_rank, messages.send_row, _ALONE),
         (messages.receive_rank, messages.receive_row, _ONE_WAY),
     ):
-        there = row != NONE
-        columns.append(np.stack([place_of[there], row[there], number[there], np.full(int(there.sum()), how)]))
+        is_present = row != NONE
+        columns.append(
+            np.stack(
+                [
+                    place_of[is_present],
+                    row[is_present],
+                    number[is_present],
+                    np.full(int(is_present.sum()), how),
+                ]
+            )
+        )
     rank, row, meeting, how = np.concatenate(columns, axis=1)
     count = np.concatenate(counts)
     how[(how == _TOGETHER) & _are_empty(trace, rank, row)] = _ONE_WAY
@@ -171,8 +180,8 @@ def _are_empty(trace: Trace, rank: Int64, row: Int64) -> Bool:
     empty = np.zeros(len(rank), np.bool_)
     graph_of = np.array([item.graph for item in trace.ranks], np.int64)[rank]
     for index in find_distinct(graph_of).tolist():
-        mine = graph_of == index
-        empty[mine] = empty_collectives(trace.graphs[index], row[mine])
+        is_own = graph_of == index
+        empty[is_own] = empty_collectives(trace.graphs[index], row[is_own])
     return empty
 
 
@@ -181,8 +190,8 @@ def _recorded_times(trace: Trace, rank: Int64, row: Int64) -> tuple[Int64, Int64
     start, own = np.empty(len(rank), np.int64), np.empty(len(rank), np.int64)
     graph_of = np.array([item.graph for item in trace.ranks], np.int64)[rank]
     for index in find_distinct(graph_of).tolist():
-        mine, graph = graph_of == index, trace.graphs[index]
-        start[mine], own[mine] = graph.start_ns[row[mine]], graph.duration_ns[row[mine]]
+        is_own, graph = graph_of == index, trace.graphs[index]
+        start[is_own], own[is_own] = graph.start_ns[row[is_own]], graph.duration_ns[row[is_own]]
     return start, np.maximum(own, 1)
 
 
@@ -206,8 +215,8 @@ def rank_starts(trace: Trace) -> Int64:
         start = trace.graph_of(rank).start_ns
         first.append(int(start[start >= 0].min(initial=_NEVER)))
     begin = np.array(first, np.int64)
-    there = begin != _NEVER
-    return np.where(there, begin - begin[there].min(initial=_NEVER), 0)
+    is_timed = begin != _NEVER
+    return np.where(is_timed, begin - begin[is_timed].min(initial=_NEVER), 0)
 
 
 _NEVER = np.iinfo(np.int64).max
@@ -227,7 +236,8 @@ def unrecorded_findings(trace: Trace) -> Iterator[Finding]:
     kinds = (NodeType.COMM_COLL, NodeType.COMM_SEND, NodeType.COMM_RECV)
     talks = [np.isin(graph.type, kinds) for graph in trace.graphs]
     without = [
-        int((mine & (graph.duration_ns <= 0)).sum()) for mine, graph in zip(talks, trace.graphs, strict=True)
+        int((is_communication & (graph.duration_ns <= 0)).sum())
+        for is_communication, graph in zip(talks, trace.graphs, strict=True)
     ]
     every = sum(int(talks[rank.graph].sum()) for rank in trace.ranks)
     lacking = sum(without[rank.graph] for rank in trace.ranks)

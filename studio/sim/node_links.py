@@ -42,8 +42,8 @@ class NodeLinks:
 
     def of(self, links: Int64) -> NodeLinks:
         """Return some of the links, numbered as they are."""
-        mine = np.isin(self.link, links)
-        return NodeLinks(self.link[mine], self.bundle[mine])
+        is_chosen = np.isin(self.link, links)
+        return NodeLinks(self.link[is_chosen], self.bundle[is_chosen])
 
 
 NO_LINKS = NodeLinks(np.zeros(0, np.int64), np.zeros(0, np.int64))
@@ -88,8 +88,8 @@ def _any(values: Bool, begins: Int64) -> Bool:
     """Return whether any of the values is true, by part."""
     if not len(begins):
         return np.zeros(0, np.bool_)
-    found: Bool = np.logical_or.reduceat(values, begins)
-    return found
+    by_part: Bool = np.logical_or.reduceat(values, begins)
+    return by_part
 
 
 def _passings(bundles: Bundles, linked: Bool, messages: Bool, per_node: int) -> tuple[Int64, Int64]:
@@ -101,9 +101,9 @@ def _passings(bundles: Bundles, linked: Bool, messages: Bool, per_node: int) -> 
         messages: (B,) whether it is messages.
         per_node: NPUs of a node.
     """
-    mine = np.flatnonzero(linked[bundles.bundle])
-    bundle, place = bundles.bundle[mine], bundles.place[mine]
-    sends = bundles.role[bundles.part_offsets[bundles.part[mine]]] == SENDS
+    entries = np.flatnonzero(linked[bundles.bundle])
+    bundle, place = bundles.bundle[entries], bundles.place[entries]
+    sends = bundles.role[bundles.part_offsets[bundles.part[entries]]] == SENDS
     order = np.lexsort((place, bundle))
     bundle, place, sends = bundle[order], place[order], sends[order]
     node = place // per_node
@@ -112,8 +112,8 @@ def _passings(bundles: Bundles, linked: Bool, messages: Bool, per_node: int) -> 
     links, passing = [np.zeros(0, np.int64)], [np.zeros(0, np.int64)]
     for count in find_distinct(counts[counts > 1]).tolist():
         here = begins[counts == count]
-        one, other = np.nonzero(~np.eye(count, dtype=np.bool_))
-        source, target = here[:, None] + one, here[:, None] + other
+        first, second = np.nonzero(~np.eye(count, dtype=np.bool_))
+        source, target = here[:, None] + first, here[:, None] + second
         passes = sends[source] | ~messages[bundle[source]]
         links.append((place[source] * per_node + place[target] % per_node)[passes])
         passing.append(bundle[source][passes])

@@ -66,7 +66,7 @@ class Columns:
     def values(self, key: str, default: int) -> tuple[Int64, Any]:
         """Return (N,) values of an integer attribute, and (N,) whether the node has it."""
         count = len(self.order)
-        numbers, there = np.full(count, default, np.int64), np.zeros(count, np.bool_)
+        numbers, is_present = np.full(count, default, np.int64), np.zeros(count, np.bool_)
         positions, where = self.where(key)
         if len(where):
             kinds = self.graph.attrs.kind[where]
@@ -78,8 +78,8 @@ class Columns:
                     f"{node}: attribute {key!r} is no whole number",
                     hint="Write the attribute as a whole number (`int64_val` in the file), or leave it out.",
                 )
-            numbers[positions], there[positions] = self.graph.attrs.value[where], True
-        return numbers, there
+            numbers[positions], is_present[positions] = self.graph.attrs.value[where], True
+        return numbers, is_present
 
 
 class Draft:
@@ -180,9 +180,9 @@ class Draft:
             if among.any():
                 self._require("comm_size", among)
                 self._require("comm_tag", among)
-                there = np.zeros(len(among), np.bool_)
-                there[self.columns.where(peer)[0]] = True
-                for pos in np.flatnonzero(among & ~there)[:1].tolist():
+                is_present = np.zeros(len(among), np.bool_)
+                is_present[self.columns.where(peer)[0]] = True
+                for pos in np.flatnonzero(among & ~is_present)[:1].tolist():
                     raise self.fail(pos, f"attribute {peer!r} is missing")
                 self._own(own, among)
 
@@ -221,8 +221,8 @@ class Draft:
         )
 
     def _require(self, key: str, among: Any, least: int = 0) -> Int64:
-        values, there = self.columns.values(key, 0)
-        for pos in np.flatnonzero(among & ~there)[:1].tolist():
+        values, is_present = self.columns.values(key, 0)
+        for pos in np.flatnonzero(among & ~is_present)[:1].tolist():
             raise self.fail(pos, f"attribute {key!r} is missing")
         for pos in np.flatnonzero(among & (values < least))[:1].tolist():
             raise self.fail(pos, f"attribute {key!r} is {values[pos]}; allowed: {least} and above")
@@ -272,11 +272,11 @@ class Draft:
 
     def _slot(self, key: str, among: Any, column: int) -> Int64:
         """Point nodes to the slot that holds their peer or group; returns those that have none."""
-        there = np.zeros(len(among), np.bool_)
+        is_present = np.zeros(len(among), np.bool_)
         positions, where = self.columns.where(key)
         attrs, strings = self.graph.attrs, self.graph.strings
         positions, where = positions[among[positions]], where[among[positions]]
-        there[positions] = True
+        is_present[positions] = True
         slots = attrs.slot[where] != 0
         self.nodes[positions[slots], column] = attrs.value[where[slots]]
         for pos, index in zip(positions[~slots].tolist(), where[~slots].tolist(), strict=True):
@@ -287,7 +287,7 @@ class Draft:
             self.nodes[pos, column] = self._literal(
                 key, strings[value] if kind == ValueKind.STRING else value
             )
-        return np.flatnonzero(among & ~there)
+        return np.flatnonzero(among & ~is_present)
 
     def _literal(self, key: str, value: int | str) -> int:
         if (key, value) not in self.literals:
@@ -313,17 +313,17 @@ class Draft:
         columns = (types, sizes, masks, nodes[:, k.Node.GROUP], custom, self._roots())
         keys = np.stack([column[live] for column in columns])
         distinct, first, inverse = _distinct(keys)
-        found = []
+        planned = []
         for pos, kind, size, mask, slot, own, root in zip(
             live[first].tolist(), *distinct.tolist(), strict=True
         ):
             key = kind, size, mask, own, root
             if key not in planning.collectives:
                 planning.collectives[key] = self._collective(pos, *key)
-            found.append(planning.collectives[key])
+            planned.append(planning.collectives[key])
             if slot >= 0:
-                self.collective_slots.setdefault(slot, set()).add(found[-1][-1])
-        records = np.array(found, np.int64).reshape(-1, 5)
+                self.collective_slots.setdefault(slot, set()).add(planned[-1][-1])
+        records = np.array(planned, np.int64).reshape(-1, 5)
         nodes[live, k.Node.KIND] = k.Kind.COLLECTIVE
         picked = records[inverse]
         for column, values in zip(
@@ -363,8 +363,8 @@ class Draft:
         roots = np.full(len(self.order), -1, np.int64)
         if self.all_collectives:
             for key in reversed(ROOT_KEYS):
-                values, there = self.columns.values(key, -1)
-                roots[there] = values[there]
+                values, is_present = self.columns.values(key, -1)
+                roots[is_present] = values[is_present]
         return roots
 
     def _collective(

@@ -145,15 +145,15 @@ def interpret(parts: Parts, custom: CustomAlgorithms = NO_CUSTOM) -> Imported:
     def fields(
         part: File, name: str, further: Sequence[str] = (), ignored: Table = MappingProxyType({})
     ) -> Fields:
-        made = Fields(
+        table = Fields(
             parts.names.get(part, name),
             table_of(parts, part),
             texts_are_numbers=part in ("network", "options"),
             named=parts.names,
         )
         known = (*(setting.key for setting in in_file(part)), *further)
-        findings.extend(made.findings(known, {key: str(why) for key, why in ignored.items()}))
-        return made
+        findings.extend(table.findings(known, {key: str(why) for key, why in ignored.items()}))
+        return table
 
     network = fields("network", "network.yml")
     system = fields("system", "system.json", (*CUSTOM, PER_NODE_CUSTOM, EXTENDED), SYSTEM_IGNORED)
@@ -205,11 +205,11 @@ def _read_extensions(parts: Parts, system: Fields, findings: list[Finding]) -> F
         for key, place in parts.names.items()
         if key.startswith(f"{EXTENDED}.")
     }
-    made = Fields(
+    settings = Fields(
         f"{system.name}: {EXTENDED}", {str(key): value for key, value in table.items()}, named=named
     )
-    findings.extend(made.findings([setting.key for setting in in_file("extended")], {}))
-    return made
+    findings.extend(settings.findings([setting.key for setting in in_file("extended")], {}))
+    return settings
 
 
 def _extensions(read: Mapping[str, Fields], npus: int) -> Extensions:
@@ -264,9 +264,9 @@ def _algorithms(
                 f"up to {dims} entries, one per dimension of the network",
                 "Remove entries from the end, or add dimensions to the network.",
             )
-        made = tuple(_algorithm(system, f"{key}[{index}]", value) for index, value in enumerate(listed))
-        algorithms[kind] = made  # type: ignore[index]  # the attribute names a collective
-        single = next((index for index, algorithm in enumerate(made) if algorithm.single), None)
+        entries = tuple(_algorithm(system, f"{key}[{index}]", value) for index, value in enumerate(listed))
+        algorithms[kind] = entries  # type: ignore[index]  # the attribute names a collective
+        single = next((index for index, algorithm in enumerate(entries) if algorithm.single), None)
         partial = f"{system.name}: {key} has {len(listed)} entries for {dims} dimensions"
         if single is not None and single + 1 < len(listed):
             message = f"{system.name}: {key} holds {listed[single]}, which stands for all dimensions; entries after it have no effect."
@@ -306,14 +306,14 @@ def _remote_memory(read: Mapping[str, Fields], npus: int, findings: list[Finding
         return None
     if sharing == "per_node" and of_node.key not in memory:
         raise memory.missing(of_node.key, of_node.allowed_words())
-    made = RemoteMemory(**_read_values(read, "RemoteMemory"))
+    remote = RemoteMemory(**_read_values(read, "RemoteMemory"))
     if sharing == "per_node" and nodes.key in memory:
         count = memory.read(nodes)
-        if count * made.npus_per_node != npus:
-            message = f"{memory.name}: {nodes.key} is {count} and {of_node.key} {made.npus_per_node}, but the network has {npus} NPUs."
+        if count * remote.npus_per_node != npus:
+            message = f"{memory.name}: {nodes.key} is {count} and {of_node.key} {remote.npus_per_node}, but the network has {npus} NPUs."
             hint = f"Only {of_node.key} counts: NPU r uses the memory of node r // {of_node.key}."
             findings.append(Finding("warning", "memory-nodes", message, hint, file=memory.name))
-    return made
+    return remote
 
 
 def _groups(parts: Parts, npus: int, findings: list[Finding]) -> tuple[CommGroup, ...] | None:
@@ -377,10 +377,10 @@ def _memory_of(memory: RemoteMemory | None, npus: int) -> dict[str, object] | No
     return {**_write_values(memory, "memory"), "num-nodes": -(-npus // memory.npus_per_node)}
 
 
-def _write_values(made: object, file: File) -> dict[str, object]:
+def _write_values(owner: object, file: File) -> dict[str, object]:
     """Return the settings of a configuration object as in the files."""
-    held = [setting for setting in settings_held_by(type(made).__name__) if setting.file == file]
-    values = {setting.key: _file_value(setting, getattr(made, setting.attribute)) for setting in held}
+    held = [setting for setting in settings_held_by(type(owner).__name__) if setting.file == file]
+    values = {setting.key: _file_value(setting, getattr(owner, setting.attribute)) for setting in held}
     if file == "system":
         # Flags in the reference's files are 1 or missing.
         values = {key: 1 if value is True else value for key, value in values.items() if value is not False}

@@ -69,11 +69,11 @@ def _settled(trace: Trace, config: SystemConfig, known: Known | None) -> Trace:
     """Return the job in which collectives at the borders of a recording take the time they were recorded with; ASTRA-sim knows none."""
     if config.extensions is None:
         return trace
-    found = (
+    borders = (
         border_collectives(trace, config)
         if known is None
         else known.once(
             "borders", (config.groups, config.replay_only), lambda: border_collectives(trace, config)
         )
     )
-    return trace if found is None else found.settled(trace)
+    return trace if borders is None else borders.settled(trace)

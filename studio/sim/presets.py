@@ -103,7 +103,10 @@ class Presets(Mapping[str, Preset]):
 
     def _repr_html_(self) -> str:
         """Return the presets as a table."""
-        rows = [(one.name, one.system.sizes_words, one.title, one.measured_error) for one in self.values()]
+        rows = [
+            (entry.name, entry.system.sizes_words, entry.title, entry.measured_error)
+            for entry in self.values()
+        ]
         return table(repr(self), ("name", "sizes", "what it is", "measured error"), rows)
 
 
@@ -130,14 +133,14 @@ def preset(name: str, npus: int | None = None, settings: Sequence[str] | str = (
         raise ConfigError(
             f"npus is {npus!r:.80}; allowed: a whole number of NPUs", hint=f"preset({name!r}, npus=8)"
         )
-    system, said = find_system(name)
-    system.dimensions(npus or said)
+    system, named_npus = find_system(name)
+    system.dimensions(npus or named_npus)
     chosen = (settings,) if isinstance(settings, str) else tuple(settings)
-    made = Preset(system, npus or said or system.npus, chosen)
+    result = Preset(system, npus or named_npus or system.npus, chosen)
     if chosen:
         # What is wrong with a setting is said where it is given.
-        interpret(made.parts)
-    return made
+        interpret(result.parts)
+    return result
 
 
 def said_npus(name: str) -> int | None:
@@ -150,8 +153,8 @@ def said_npus(name: str) -> int | None:
         >>> said_npus("hgx-h100-16"), said_npus("torus-8x8"), said_npus("hgx-h100")
         (16, 64, None)
     """
-    system, said = find_system(name)
-    return system.npus if system.family is None else said
+    system, named_npus = find_system(name)
+    return system.npus if system.family is None else named_npus
 
 
 def full_form(parts: Parts) -> Parts:
@@ -171,8 +174,8 @@ def full_form(parts: Parts) -> Parts:
     npus = math.prod(size for size in sizes if isinstance(size, int))
     if not SYSTEMS[name].fits(npus):
         return with_model(parts, "full")
-    one = preset(name, npus)
-    plain, full = one.under("astra-sim"), one.under("full")
+    base = preset(name, npus)
+    plain, full = base.under("astra-sim"), base.under("full")
     if full.network.get("npus_count") != sizes:
         return with_model(parts, "full")
     network = _taken_over(parts.network, plain.network, full.network)

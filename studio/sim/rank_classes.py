@@ -87,16 +87,16 @@ def _fold_flows(planning: Planning, bundles: Bundles, graph_of: Int64) -> str:
         own = np.unique(np.array(speeds), return_inverse=True)[1].reshape(-1)
         kind_of = graph_of * (int(own.max()) + 1) + own
     try:
-        found = _flow_classes(planning, bundles, kind_of, per_node, by_node=by_node)
+        classes = _flow_classes(planning, bundles, kind_of, per_node, by_node=by_node)
     except Unfoldable as reason:
         return str(reason)
-    planning.folding = found.folding
-    planning.flows = bundles.charged(found.standing, costs)
-    planning.every_flow = every = bundles.charged(found.flows, costs)
-    ports = port_uses(every, planning.npus, per_node, by_node=by_node, owners=found.owners)
-    taken = join_uses(ports, link_uses(every, bundles, found.links, planning.npus, found.chosen))
-    planning.uses = fold_uses(taken, found.flow)
-    planning.simulated = [planning.trace.ranks[place] for place in found.folding.representatives.tolist()]
+    planning.folding = classes.folding
+    planning.flows = bundles.charged(classes.standing, costs)
+    planning.every_flow = every = bundles.charged(classes.flows, costs)
+    ports = port_uses(every, planning.npus, per_node, by_node=by_node, owners=classes.owners)
+    taken = join_uses(ports, link_uses(every, bundles, classes.links, planning.npus, classes.chosen))
+    planning.uses = fold_uses(taken, classes.flow)
+    planning.simulated = [planning.trace.ranks[place] for place in classes.folding.representatives.tolist()]
     return ""
 
 
@@ -137,13 +137,13 @@ def _use(planning: Planning, plan: GraphPlan, ranks: Int64) -> GraphUse:
         world[group] = world.get(group, frozenset()) | planning.phases_of[all_]
         grouped[group] = grouped.get(group, frozenset()) | _grouped_phases(planning, part)
     slots = tuple(sorted(plan.collective_slots)), tuple(sorted(plan.peer_slots))
-    own, mine = len(plan.graph.slot_key), [planning.trace.ranks[place] for place in ranks.tolist()]
+    own, own_ranks = len(plan.graph.slot_key), [planning.trace.ranks[place] for place in ranks.tolist()]
     values: dict[int, Sequence[int | str]] = {}
     for slot in (*slots[0], *slots[1]):
         if slot < own:
-            values[slot] = [rank.slots[slot] for rank in mine]
+            values[slot] = [rank.slots[slot] for rank in own_ranks]
         else:
-            values[slot] = [plan.literals[slot - own][1]] * len(mine)
+            values[slot] = [plan.literals[slot - own][1]] * len(own_ranks)
     return GraphUse(ranks, *slots, values, int(nodes[:, k.Node.STREAMS].sum()), world, grouped)
 
 

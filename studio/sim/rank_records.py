@@ -65,14 +65,16 @@ def _put_meetings(planning: Planning, plans: dict[int, GraphPlan]) -> list[int]:
     order = np.argsort(meeting.rank, kind="stable")
     bounds = np.searchsorted(meeting.rank[order], np.arange(len(planning.simulated) + 1))
     for index, rank in enumerate(planning.simulated):
-        mine = order[bounds[index] : bounds[index + 1]]
+        entries = order[bounds[index] : bounds[index + 1]]
         plan = plans[rank.graph]
         place = np.empty(len(plan.order), np.int64)
         place[plan.order] = np.arange(len(plan.order))
-        table = np.zeros((len(mine), 2), np.int64)
-        number = plan.nodes[place[meeting.row[mine]], k.Node.PEER]
-        table[number, 0] = first + k.Meeting.WORDS * meeting.meeting[mine]
-        table[number, 1] = np.where(meeting.waits[mine], meeting.time_ns[mine], -meeting.time_ns[mine])
+        table = np.zeros((len(entries), 2), np.int64)
+        number = plan.nodes[place[meeting.row[entries]], k.Node.PEER]
+        table[number, 0] = first + k.Meeting.WORDS * meeting.meeting[entries]
+        table[number, 1] = np.where(
+            meeting.waits[entries], meeting.time_ns[entries], -meeting.time_ns[entries]
+        )
         tables.append(planning.arena.put(table))
     return tables
 

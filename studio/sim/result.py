@@ -129,8 +129,8 @@ class SimResult:
             (594, 297)
         """
         [place] = rank_indices(self.trace, [rank]).tolist()
-        mine = self.event_rank == self.representative[place]
-        return self.event_ns[mine], self.event_row[mine], self.event_end[mine]
+        is_own = self.event_rank == self.representative[place]
+        return self.event_ns[is_own], self.event_row[is_own], self.event_end[is_own]
 
     def timeline(self, ranks: Sequence[int | Rank] | int | Rank | None = None) -> Timeline:
         """Return the timeline: each node from issue to callback, in lanes.
@@ -167,10 +167,12 @@ class SimResult:
         """
         simulated = find_distinct(self.representative if chosen is None else self.representative[chosen])
         times = empty_times(self.trace, simulated)
-        mine = slice(None) if len(simulated) == len(self.finish_ns) else times.first[self.event_rank] >= 0
+        selection = (
+            slice(None) if len(simulated) == len(self.finish_ns) else times.first[self.event_rank] >= 0
+        )
         # Every node is issued and ends once, so its place is known without sorting.
-        place = times.first[self.event_rank[mine]] + self.event_row[mine]
-        ended, tick = self.event_end[mine], self.event_ns[mine]
+        place = times.first[self.event_rank[selection]] + self.event_row[selection]
+        ended, tick = self.event_end[selection], self.event_ns[selection]
         times.start_ns[place[~ended]], times.end_ns[place[ended]] = tick[~ended], tick[ended]
         return replace(times, first=times.first[self.representative])
 
@@ -198,8 +200,8 @@ class SimResult:
         """
         graph_of = np.array([rank.graph for rank in self.trace.ranks])[self.event_rank]
         ids = np.zeros(len(self.event_row), np.uint64)
-        for index, mine in group_places(graph_of):
-            ids[mine] = self.trace.graphs[index].id[self.event_row[mine]]
+        for index, places in group_places(graph_of):
+            ids[places] = self.trace.graphs[index].id[self.event_row[places]]
         return ids
 
 
@@ -320,10 +322,10 @@ def exposed_ns(result: SimResult) -> Int64:
     exposed = result.finish_ns.copy()
     start, end, rank, row = _simulated_intervals(result)
     graph_of = np.array([r.graph for r in result.trace.ranks])[rank]
-    for index, mine in group_places(graph_of):
-        kind = _classes(result, index)[row[mine]]
+    for index, places in group_places(graph_of):
+        kind = _classes(result, index)[row[places]]
         counted = kind != CPU if result.config.replay_only else kind == GPU
-        np.subtract.at(exposed, rank[mine][counted], (end - start)[mine][counted])
+        np.subtract.at(exposed, rank[places][counted], (end - start)[places][counted])
     return exposed[result.representative]
 
 
@@ -353,9 +355,9 @@ def _classes(result: SimResult, index: int) -> Int64:
 
 
 def _rank_statistics(result: SimResult, number: int, classes: dict[int, Int64]) -> dict[str, float]:
-    mine = result.event_rank == number
-    order = np.lexsort((result.event_end[mine], result.event_row[mine]))
-    ticks, rows = result.event_ns[mine][order], result.event_row[mine][order][0::2]
+    is_own = result.event_rank == number
+    order = np.lexsort((result.event_end[is_own], result.event_row[is_own]))
+    ticks, rows = result.event_ns[is_own][order], result.event_row[is_own][order][0::2]
     start, end = ticks[0::2], ticks[1::2]
     kind = classes[result.trace.ranks[number].graph][rows]
     figures: dict[str, float] = {"wall": int(end.max())}

@@ -41,10 +41,10 @@ def retarget(
         source = find_gpu(recorded_gpu, "--recorded-gpu")
     else:
         source = recorded_gpu or gpu_of_recording(trace)
-    made, outcome = retarget_durations(trace, target, source)
+    job, outcome = retarget_durations(trace, target, source)
     if not keep_starts:
-        made = without_starts(made)
-    return made, outcome
+        job = without_starts(job)
+    return job, outcome
 
 
 def _refuse_generated(trace: Trace, gpu: Gpu) -> ConfigError:

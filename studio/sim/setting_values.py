@@ -94,10 +94,10 @@ def differences(tables: Parts, base: Parts) -> list[str]:
         >>> differences(other, one), differences(one, one)
         (['bandwidth 100 GiB/s'], [])
     """
-    mine, others = settings_of(tables), settings_of(base)
+    own, others = settings_of(tables), settings_of(base)
     texts = []
-    for key in dict.fromkeys((*mine, *others)):
-        pair = mine.get(key), others.get(key)
+    for key in dict.fromkeys((*own, *others)):
+        pair = own.get(key), others.get(key)
         if differ(pair):
             texts.append(f"{key} {describe_values(pair)[0][0] or 'not set'}")
     return texts

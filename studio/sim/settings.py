@@ -527,15 +527,15 @@ DEFAULT: Mapping[str, Any] = {setting.key: setting.default for setting in SETTIN
 """What counts where a key is not there."""
 
 
-def check_limits(made: object, called: str = "") -> None:
+def check_limits(owner: object, called: str = "") -> None:
     """Check all values of an object of the configuration against their limits.
 
     Args:
-        made: The object; settings name its class and attributes.
+        owner: The object; settings name its class and attributes.
         called: What messages put before the names of its attributes.
 
     Raises:
         ConfigError: A value is not allowed; names the attribute, the value and the values allowed.
     """
-    for setting in settings_held_by(type(made).__name__):
-        setting.check(getattr(made, setting.attribute), f"{called}{setting.attribute}")
+    for setting in settings_held_by(type(owner).__name__):
+        setting.check(getattr(owner, setting.attribute), f"{called}{setting.attribute}")

@@ -169,11 +169,11 @@ def _halves_bytes_per_ns(graph: LinkGraph) -> float:
     # An edge without a capacity is unlimited.
     network.add_edges_from(("lower", npu) for npu in range(half))
     network.add_edges_from((npu, "upper") for npu in range(half, graph.npus))
-    there = nx.maximum_flow_value(network, "lower", "upper")
+    upward = nx.maximum_flow_value(network, "lower", "upper")
     network.remove_nodes_from(("lower", "upper"))
     network.add_edges_from((npu, "lower") for npu in range(half))
     network.add_edges_from(("upper", npu) for npu in range(half, graph.npus))
-    return float(min(there, nx.maximum_flow_value(network, "upper", "lower")))
+    return float(min(upward, nx.maximum_flow_value(network, "upper", "lower")))
 
 
 def _ideal_of_links(graph: LinkGraph, size_bytes: int) -> float:

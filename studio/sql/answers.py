@@ -135,13 +135,13 @@ def writer_for(path: Path) -> Callable[[pa.Table], Iterable[bytes]]:
     Raises:
         ConfigError: Nothing is written under this ending.
     """
-    found = FORMATS.get(path.suffix.lower())
-    if found is None:
+    writer = FORMATS.get(path.suffix.lower())
+    if writer is None:
         raise ConfigError(
             f"{path}: an answer is not written as {path.suffix or 'a file without an ending'!r}",
             hint=f"Allowed endings: {', '.join(FORMATS)}.",
         )
-    return found
+    return writer
 
 
 # ---------------------------------------------------------------------------------------------------
@@ -205,8 +205,8 @@ def _parquet_pieces(rows: pa.RecordBatchReader) -> Iterator[bytes]:
             return self.size
 
         def take(self) -> list[bytes]:
-            found, self.pieces = self.pieces, []
-            return found
+            written, self.pieces = self.pieces, []
+            return written
 
     pieces = _Pieces()
     with pq.ParquetWriter(pa.PythonFile(pieces, mode="w"), rows.schema) as writer:

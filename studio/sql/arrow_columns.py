@@ -23,20 +23,20 @@ def table_of(**columns: pa.Array) -> pa.Table:
     return pa.Table.from_arrays(list(columns.values()), names=list(columns))
 
 
-def column_of(values: NDArray[Any], there: Bool) -> pa.Array:
-    """Return a column of numbers, empty where `there` says so."""
+def column_of(values: NDArray[Any], is_present: Bool) -> pa.Array:
+    """Return a column of numbers, empty where `is_present` says so."""
     import pyarrow as pa
 
     plain = np.ascontiguousarray(values)
-    bits = None if there.all() else pa.py_buffer(np.packbits(there, bitorder="little"))
+    bits = None if is_present.all() else pa.py_buffer(np.packbits(is_present, bitorder="little"))
     return pa.Array.from_buffers(pa.from_numpy_dtype(plain.dtype), len(plain), [bits, pa.py_buffer(plain)])
 
 
 def numbers_of(rows: NDArray[Any], values: Int64, count: int) -> pa.Array:
     """Return a column of the numbers that some rows have."""
-    column, there = np.zeros(count, np.int64), np.zeros(count, np.bool_)
-    column[rows], there[rows] = values, True
-    return column_of(column, there)
+    column, is_present = np.zeros(count, np.int64), np.zeros(count, np.bool_)
+    column[rows], is_present[rows] = values, True
+    return column_of(column, is_present)
 
 
 def flags(values: Bool) -> pa.Array:
@@ -52,10 +52,12 @@ def column_of_words(codes: NDArray[Any], word: Callable[[int], str], missing: Bo
     import pyarrow as pa
 
     distinct, index = np.unique(codes, return_inverse=True)
-    there = np.ones(len(codes), np.bool_) if missing is None else ~missing
-    used = set(find_distinct(index[there]).tolist())
+    is_present = np.ones(len(codes), np.bool_) if missing is None else ~missing
+    used = set(find_distinct(index[is_present]).tolist())
     words = [utf8(word(code)) if place in used else "" for place, code in enumerate(distinct.tolist())]
-    return pa.DictionaryArray.from_arrays(column_of(index.astype(np.int32), there), optional_texts(words))
+    return pa.DictionaryArray.from_arrays(
+        column_of(index.astype(np.int32), is_present), optional_texts(words)
+    )
 
 
 def column_of_texts(strings: Strings, codes: NDArray[Any]) -> pa.Array:

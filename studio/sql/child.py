@@ -40,9 +40,9 @@ class _Connection(Protocol):
 class _Refused(Exception):  # noqa: N818 - becomes an answer
     """A request that failed in a way that whoever asked can explain."""
 
-    def __init__(self, **told: Any) -> None:
+    def __init__(self, **facts: Any) -> None:
         super().__init__()
-        self.told = told
+        self.told = facts
 
 
 class _Answering:
@@ -221,8 +221,8 @@ def serve(requests: BinaryIO, answers: BinaryIO, watch: _Watch) -> None:
         watch.idle_since = time.monotonic()
 
 
-def _write(answers: BinaryIO, told: Mapping[str, Any]) -> None:
-    answers.write(json.dumps(told).encode() + b"\n")
+def _write(answers: BinaryIO, message: Mapping[str, Any]) -> None:
+    answers.write(json.dumps(message).encode() + b"\n")
     answers.flush()
 
 

@@ -334,26 +334,26 @@ class Database:
 
     def _explained(self, failed: process.Failed, query: str, named: list[str], most: int = 0) -> Exception:
         """Return what is wrong, in words."""
-        told = failed.told
-        if told["kind"] == "broken":
-            return RuntimeError(told["text"])
-        if told["kind"] == "answer":
+        failure = failed.told
+        if failure["kind"] == "broken":
+            return RuntimeError(failure["text"])
+        if failure["kind"] == "answer":
             return ConfigError(
                 f"The answer was stopped: it is larger than {format_bytes(most)}",
                 hint="Ask for fewer or shorter values. Answers that the command sql writes by -o FILE may be as large as the memory of the query.",
             )
-        facts = facts_of(told.get("text", ""))
-        if told["kind"] == "memory" or str(facts.get("exception_type", "")).lower() == "out of memory":
+        facts = facts_of(failure.get("text", ""))
+        if failure["kind"] == "memory" or str(facts.get("exception_type", "")).lower() == "out of memory":
             return ConfigError(
                 f"The query was stopped: it takes more than {format_bytes(self._memory_bytes)} of memory",
                 hint=_LESS_MEMORY,
             )
-        if told["kind"] == "running":
+        if failure["kind"] == "running":
             # Its place is of the query as it was planned, not as it was written.
             facts = {key: value for key, value in facts.items() if key != "position"}
             return explained(query, facts, named)
         if str(facts.get("position", "")).isdecimal():
-            facts["position"] = int(facts["position"]) - told["shift"]
+            facts["position"] = int(facts["position"]) - failure["shift"]
         missing = str(facts.get("name", "")).lower()
         if facts.get("type") == "Table" and missing in BY_NAME and missing not in self._views.made:
             return _MissingTable(missing)

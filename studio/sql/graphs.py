@@ -253,11 +253,11 @@ def _of_graphs(trace: Trace, columns: Callable[[Graph], dict[str, pa.Array]]) ->
 
     tables = []
     for index, first in enumerate(first_nodes(trace)[:-1].tolist()):
-        found = columns(trace.graphs[index])
-        count = len(next(iter(found.values())))
+        graph_columns = columns(trace.graphs[index])
+        count = len(next(iter(graph_columns.values())))
         known = {"graph": to_arrow(np.full(count, index, np.int64))}
-        if "node" not in found:
+        if "node" not in graph_columns:
             known |= {"node": to_arrow(np.arange(count)), "at": to_arrow(np.arange(first, first + count))}
-        tables.append(table_of(**known, **found))
+        tables.append(table_of(**known, **graph_columns))
     # Pools of texts are per graph: made one here, so that a column has one dictionary.
     return pa.concat_tables(tables).unify_dictionaries()

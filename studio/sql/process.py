@@ -30,12 +30,12 @@ class Failed(Exception):  # noqa: N818 - likewise
     """The process that answers queries could not do what was asked of it.
 
     Attributes:
-        told: What the process tells of it, by key: see `child._Answering.told`.
+        facts: What the process tells of it, by key: see `child._Answering.told`.
     """
 
-    def __init__(self, told: Mapping[str, Any]) -> None:
-        super().__init__(told)
-        self.told = told
+    def __init__(self, facts: Mapping[str, Any]) -> None:
+        super().__init__(facts)
+        self.told = facts
 
 
 class Process:
@@ -83,21 +83,21 @@ class Process:
                 with pa.ipc.new_stream(self._requests, table.schema) as writer:
                     writer.write_table(table)
             self._requests.flush()
-            while (told := self._told()).get("piece"):
+            while (answer := self._told()).get("piece"):
                 yield pa.ipc.open_stream(self._answers).read_all()
         except (OSError, ValueError, pa.ArrowInvalid) as error:
             # A pipe that is closed or ends in the middle.
             raise Ended(self.end()) from error
         self._is_asked = False
-        if failure := told.get("error"):
+        if failure := answer.get("error"):
             raise Failed(failure)
 
     def _told(self) -> dict[str, Any]:
         line = self._answers.readline()
         if not line:
             raise Ended(self.end())
-        told: dict[str, Any] = json.loads(line)
-        return told
+        answer: dict[str, Any] = json.loads(line)
+        return answer
 
     def end(self) -> int:
         """End it at once, also from another thread while it is asked; returns its exit status."""
@@ -125,24 +125,24 @@ def start_ahead() -> None:
 
 def opened(settings: Mapping[str, str], memory_bytes: int) -> Process:
     """Return a process with a connection of these settings, whose queries may take so much memory."""
-    found = _taken()
+    process = _taken()
     try:
-        found.do("open", settings=settings, memory_bytes=memory_bytes)
+        process.do("open", settings=settings, memory_bytes=memory_bytes)
     except Ended:
         # One that was kept may just have ended for having had nothing to do.
-        found.close()
-        found = Process()
-        found.do("open", settings=settings, memory_bytes=memory_bytes)
-    return found
+        process.close()
+        process = Process()
+        process.do("open", settings=settings, memory_bytes=memory_bytes)
+    return process
 
 
 def _taken() -> Process:
     with _lock:
         while _spare:
-            found = _spare.pop()
-            if found.is_ready:
-                return found
-            found.close()
+            process = _spare.pop()
+            if process.is_ready:
+                return process
+            process.close()
     return Process()
 
 

@@ -142,12 +142,12 @@ def result_source(name: str, result: SimResult) -> Sources:
 
 def _keeper() -> Keep:
     """Return what keeps things for as long as it is there itself."""
-    made: dict[Hashable, Any] = {}
+    values: dict[Hashable, Any] = {}
 
     def keep(what: Hashable, make: Callable[[], Any]) -> Any:
-        if what not in made:
-            made[what] = make()
-        return made[what]
+        if what not in values:
+            values[what] = make()
+        return values[what]
 
     return keep
 

@@ -50,8 +50,8 @@ def _of_trace(job: JobSource) -> dict[str, Any]:
     levels = [finding.level for finding in trace.findings]
     whole = completeness(trace)
     world = 0 if whole.is_whole else NONE if whole.is_open else whole.world
-    found = {"world": world, "errors": levels.count("error"), "warnings": levels.count("warning"), "runs": 0}
-    return found | _summary(summarise(trace))
+    counts = {"world": world, "errors": levels.count("error"), "warnings": levels.count("warning"), "runs": 0}
+    return counts | _summary(summarise(trace))
 
 
 def _summary(summary: Summary) -> dict[str, Any]:

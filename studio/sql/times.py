@@ -43,15 +43,15 @@ def timed_table(side: Compared) -> pa.Table:
 def times_table(side: Compared) -> pa.Table:
     """Return when nodes ran: `times`, `at` (place among the nodes of all graphs), `start_ns`, `end_ns`."""
     _, _, distinct = _shared_times(side)
-    found, first_of = side.side.times, first_nodes(side.side.trace)
+    times, first_of = side.side.times, first_nodes(side.side.trace)
     at, starts, ends, counts = [], [], [], []
     for first, graph in distinct:
         own = slice(first, first + len(side.side.trace.graphs[graph]))
-        rows = np.flatnonzero(found.start_ns[own] >= 0)
+        rows = np.flatnonzero(times.start_ns[own] >= 0)
         at.append(rows + int(first_of[graph]))
-        starts.append(found.start_ns[own][rows] - side.side.origin_ns)
+        starts.append(times.start_ns[own][rows] - side.side.origin_ns)
         ends.append(
-            np.where(found.end_ns[own][rows] < 0, NONE, found.end_ns[own][rows] - side.side.origin_ns)
+            np.where(times.end_ns[own][rows] < 0, NONE, times.end_ns[own][rows] - side.side.origin_ns)
         )
         counts.append(len(rows))
     end = join_columns(ends)
@@ -78,29 +78,29 @@ def _shared_times(side: Compared) -> tuple[Int64, Int64, list[tuple[int, int]]]:
 
 def collectives_table(side: Compared) -> pa.Table:
     """Return every collective that ran."""
-    found = collective_times(side.side.trace, side.side.times, side.side.groups)
+    times = collective_times(side.side.trace, side.side.times, side.side.groups)
     origin = side.side.origin_ns
     columns: dict[str, Int64] = {
-        "position": found.position,
-        "members": found.members,
-        "present": found.present,
-        "bytes": found.bytes,
-        "whole_bytes": found.whole_bytes,
-        "start_ns": found.start_ns - origin,
-        "arrived_ns": found.arrived_ns - origin,
-        "end_ns": found.end_ns - origin,
-        "duration_ns": found.duration_ns,
-        "skew_ns": found.skew_ns,
-        "last_rank": found.last_rank,
-        "last_node": found.last_row,
+        "position": times.position,
+        "members": times.members,
+        "present": times.present,
+        "bytes": times.bytes,
+        "whole_bytes": times.whole_bytes,
+        "start_ns": times.start_ns - origin,
+        "arrived_ns": times.arrived_ns - origin,
+        "end_ns": times.end_ns - origin,
+        "duration_ns": times.duration_ns,
+        "skew_ns": times.skew_ns,
+        "last_rank": times.last_rank,
+        "last_node": times.last_row,
     }
     rates: dict[str, Float64] = {
-        "algorithm_bytes_per_ns": found.algorithm_bytes_per_ns,
-        "bus_bytes_per_ns": found.bus_bytes_per_ns,
+        "algorithm_bytes_per_ns": times.algorithm_bytes_per_ns,
+        "bus_bytes_per_ns": times.bus_bytes_per_ns,
     }
     return table_of(
-        comm_group=column_of_words(found.group, lambda number: found.groups[number]),
-        type=column_of_words(found.type, collective_name),
+        comm_group=column_of_words(times.group, lambda number: times.groups[number]),
+        type=column_of_words(times.type, collective_name),
         **{name: to_arrow(column) for name, column in columns.items()},
         **{name: column_of(column, ~np.isnan(column)) for name, column in rates.items()},
     )
@@ -130,17 +130,17 @@ def links_table(run: RunSource) -> pa.Table | None:
 
 def exposed_table(side: Compared, account: Ledger) -> pa.Table:
     """Return whose communication each rank's exposed time and bubbles are."""
-    found = group_times(side.side.trace, account, groups=side.side.groups)
-    told = np.ones(len(found), np.bool_)
-    exposed = found.ns[:, 1:].sum(axis=1) if len(found) else np.zeros(0, np.int64)
+    shares = group_times(side.side.trace, account, groups=side.side.groups)
+    all_rows = np.ones(len(shares), np.bool_)
+    exposed = shares.ns[:, 1:].sum(axis=1) if len(shares) else np.zeros(0, np.int64)
     ranks = np.array(account.numbers, np.int64)
     return table_of(
-        rank=to_arrow(ranks[found.rank] if len(found) else ranks[:0]),
-        comm_group=optional_texts(found.group),
-        type=optional_texts(found.type),
+        rank=to_arrow(ranks[shares.rank] if len(shares) else ranks[:0]),
+        comm_group=optional_texts(shares.group),
+        type=optional_texts(shares.type),
         **{
             f"{part}_ns": column_of(
-                found.ns[:, index] if len(found) else exposed, told & _tells(account, part)
+                shares.ns[:, index] if len(shares) else exposed, all_rows & _tells(account, part)
             )
             for index, part in enumerate(EXPOSED_PARTS)
         },
@@ -151,13 +151,13 @@ def exposed_table(side: Compared, account: Ledger) -> pa.Table:
 def parts_table(account: Ledger) -> pa.Table:
     """Return where the time of each rank went: `place`, `finish_ns` and a column for each part."""
     totals = account.totals()
-    told = np.ones(len(account), np.bool_)
+    all_rows = np.ones(len(account), np.bool_)
     sums: Mapping[str, Int64] = {
         "exposed": totals.exposed_ns,
         "idle": totals.idle_ns,
         "after_finish": totals.after_finish_ns,
     }
-    columns = {f"{part}_ns": column_of(totals.of(part), told & _tells(account, part)) for part in PARTS}
+    columns = {f"{part}_ns": column_of(totals.of(part), all_rows & _tells(account, part)) for part in PARTS}
     columns |= {f"{name}_ns": to_arrow(column) for name, column in sums.items()}
     return table_of(place=to_arrow(account.places), finish_ns=to_arrow(account.finish_ns), **columns)
 

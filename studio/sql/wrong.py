@@ -22,9 +22,9 @@ def explained(query: str, facts: Mapping[str, Any], named: Iterable[str] = ()) -
         facts: What DuckDB tells, by key.
         named: Tables that the query names.
     """
-    told = str(facts.get("exception_message") or facts.get("error_message") or "it cannot be carried out")
-    message = told.split("\n", 1)[0].removesuffix("!").rstrip(".")
-    return ConfigError(f"The query{_place(query, facts)}: {message}.", hint=_hint(told, facts, tuple(named)))
+    text = str(facts.get("exception_message") or facts.get("error_message") or "it cannot be carried out")
+    message = text.split("\n", 1)[0].removesuffix("!").rstrip(".")
+    return ConfigError(f"The query{_place(query, facts)}: {message}.", hint=_hint(text, facts, tuple(named)))
 
 
 def facts_of(text: str) -> dict[str, Any]:
@@ -47,7 +47,7 @@ def _place(query: str, facts: Mapping[str, Any]) -> str:
     return f", line {before.count(chr(10)) + 1}, column {len(before.rsplit(chr(10), 1)[-1]) + 1}"
 
 
-def _hint(told: str, facts: Mapping[str, Any], named: tuple[str, ...]) -> str:
+def _hint(text: str, facts: Mapping[str, Any], named: tuple[str, ...]) -> str:
     kind, sub = str(facts.get("exception_type", "")).lower(), facts.get("error_subtype")
     name = str(facts.get("name", ""))
     if sub == "COLUMN_NOT_FOUND":
@@ -55,10 +55,10 @@ def _hint(told: str, facts: Mapping[str, Any], named: tuple[str, ...]) -> str:
     if sub == "MISSING_ENTRY" and facts.get("type") == "Table":
         near = difflib.get_close_matches(name.lower(), BY_NAME, n=1)
         return f"Did you mean {near[0]}? {_TABLES}" if near else _TABLES
-    if kind == "permission" or "disabled by configuration" in told:
+    if kind == "permission" or "disabled by configuration" in text:
         return "Queries read the tables of jobs and runs, and nothing else. Answers are saved by -o of the command, or by the buttons of the page."
     marker = "Did you mean "
-    return marker + told.split(marker, 1)[1].split("\n", maxsplit=1)[0] if marker in told else ""
+    return marker + text.split(marker, 1)[1].split("\n", maxsplit=1)[0] if marker in text else ""
 
 
 def _column_hint(name: str, facts: Mapping[str, Any], named: tuple[str, ...]) -> str:

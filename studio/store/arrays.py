@@ -239,13 +239,13 @@ def read_several(files: Sequence[tuple[Path, Checksum | None]]) -> list[list[dic
     """Read the arrays of every record batch of some files, as `read_columns` does of one; several files at a time."""
     import pyarrow as pa
 
-    found = []
+    batches = []
     for (path, _), copy in zip(files, _copies_of(files), strict=True):
         try:
-            found.append(arrays_in(copy))
+            batches.append(arrays_in(copy))
         except (pa.ArrowException, *_ODD_CONTENT) as error:
             raise Damaged(f"{path.name}: {error}") from error
-    return found
+    return batches
 
 
 def arrays_in(content: pa.Buffer) -> list[dict[str, NDArray[np.generic]]]:

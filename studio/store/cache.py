@@ -161,12 +161,12 @@ class Cache(Generic[K]):
                     self._making.pop(key, None)
                     return cast("T", entry.value)
             try:
-                made = make()
-                self._keep(key, made)
+                value = make()
+                self._keep(key, value)
             finally:
                 with self._lock:
                     self._making.pop(key, None)
-        return made
+        return value
 
     def forget(self, keys: Callable[[K], bool]) -> None:
         """Drop the values whose keys satisfy a condition."""

@@ -140,12 +140,12 @@ def _read_readable(paths: Sequence[Path], given: Given) -> tuple[list[Path], Tab
     texts = [path for path in paths if _is_table(path)]
     others = [path for path in paths if path not in texts]
     good: list[Path] = []
-    found: list[Tables] = []
+    tables: list[Tables] = []
     refused: list[StudioError] = []
 
     def read(part: list[Path]) -> None:
         try:
-            found.append(read_tables(part, given))
+            tables.append(read_tables(part, given))
             good.extend(part)
         except StudioError as error:
             recorded = [path for path in part if recognise(_start(path)) is not None]
@@ -161,7 +161,7 @@ def _read_readable(paths: Sequence[Path], given: Given) -> tuple[list[Path], Tab
     for part in [*([path] for path in texts), others]:
         if part:
             read(part)
-    return sorted(good, key=paths.index), join_tables(found), refused
+    return sorted(good, key=paths.index), join_tables(tables), refused
 
 
 def _is_table(path: Path) -> bool:

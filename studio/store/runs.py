@@ -227,12 +227,12 @@ def _together(kind: Any, plain: Any, name: str, columns: Mapping[str, NDArray[np
         kind = next(inner for inner in get_args(kind) if inner is not types.NoneType)
     if dataclasses.is_dataclass(kind) and isinstance(kind, type):
         hints = get_type_hints(kind)
-        made = {
+        values = {
             key: _together(hints[key], value, f"{name}.{key}", columns)
             for key, value in plain.items()
             if key in hints
         }
-        return kind(**made)
+        return kind(**values)
     if get_origin(kind) is tuple and get_args(kind)[-1] is Ellipsis:
         inner = get_args(kind)[0]
         return tuple(_together(inner, item, f"{name}.{index}", columns) for index, item in enumerate(plain))

@@ -108,15 +108,15 @@ def slower_with_more(space: Space, rows: Sequence[Row]) -> tuple[str, Row] | Non
     for key in space.keys:
         if not key.startswith("bandwidth"):
             continue
-        found = []
+        slower = []
         for row in believed(rows):
             point = space.point(row.index)
             alike = all(point[other] == value for other, value in chosen.items() if other != key)
             more = _number(point[key]) - _number(chosen[key])
             if alike and more > 0 and (row.finish_ns or 0) > (first.finish_ns or 0) * 1.001:
-                found.append((more, row.index, row))
-        if found:
-            return key, min(found)[2]
+                slower.append((more, row.index, row))
+        if slower:
+            return key, min(slower)[2]
     return None
 
 
@@ -201,21 +201,23 @@ def importance(space: Space, rows: Sequence[Row]) -> list[Importance]:
         >>> [(one.key, one.share, one.best) for one in importance(space, [Row(i, t) for i, t in enumerate((4, 4, 2, 2))])]
         [('a', 1.0, '2'), ('b', 0.0, '1')]
     """
-    found = believed(rows)
-    if len(found) < 2:
+    believed_rows = believed(rows)
+    if len(believed_rows) < 2:
         return []
-    finish = np.array([row.finish_ns for row in found], np.float64)
+    finish = np.array([row.finish_ns for row in believed_rows], np.float64)
     # Of equal numbers the variance may come out above 0, by rounding.
     total = float(finish.var()) if finish.min() < finish.max() else 0.0
     shares = []
     for axis in space.axes:
         if len(axis.values) < 2:
             continue
-        of = np.array([axis.values.index(space.point(row.index)[axis.key]) for row in found], np.int64)
+        of = np.array(
+            [axis.values.index(space.point(row.index)[axis.key]) for row in believed_rows], np.int64
+        )
         count = np.bincount(of, minlength=len(axis.values))
-        there = np.flatnonzero(count)
-        means = np.bincount(of, finish, minlength=len(axis.values))[there] / count[there]
-        between = float(((means - finish.mean()) ** 2 * count[there]).sum() / len(found))
+        used = np.flatnonzero(count)
+        means = np.bincount(of, finish, minlength=len(axis.values))[used] / count[used]
+        between = float(((means - finish.mean()) ** 2 * count[used]).sum() / len(believed_rows))
         share = min(1.0, between / total) if total else 0.0
-        shares.append(Importance(axis.key, share, axis.values[int(there[means.argmin()])]))
-    return sorted(shares, key=lambda one: -one.share)
+        shares.append(Importance(axis.key, share, axis.values[int(used[means.argmin()])]))
+    return sorted(shares, key=lambda item: -item.share)

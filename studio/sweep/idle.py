@@ -20,13 +20,13 @@ def settings_without_effect(sweep: Sweep, ranks: int) -> Finding | None:
         sweep: What is to be simulated.
         ranks: Ranks of the job.
     """
-    found = None
+    finding = None
     for index in range(0, sweep.space.size, -(-sweep.space.size // _TRIED)):
         try:
             config = interpret(parts_at(sweep.base, sweep.space.point(index), ranks)).config
         except StudioError:
             continue  # What is wrong with a point is its result.
-        found = idle_settings(sweep.space.keys, config)
-        if found is None:
+        finding = idle_settings(sweep.space.keys, config)
+        if finding is None:
             return None
-    return found
+    return finding

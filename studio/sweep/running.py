@@ -78,7 +78,7 @@ def run_point(jobs: Jobs, base: Base, costs: Costs | None, point: Point) -> Row:
         return Row(index, error=error.message)
     rates = port_rates(config)
     price = costs.of(config.topology.npus, rates, values.get(PRESET, base.preset or "")) if costs else None
-    told = {
+    facts = {
         "ranks": ranks,
         "npus": config.topology.npus,
         "model": config.model,
@@ -87,11 +87,11 @@ def run_point(jobs: Jobs, base: Base, costs: Costs | None, point: Point) -> Row:
     }
     errors = [finding.message for finding in known.check(config) if finding.level == "error"]
     if errors:
-        return Row(index, error=errors[0], **told)  # type: ignore[arg-type]  # each by its own type
+        return Row(index, error=errors[0], **facts)  # type: ignore[arg-type]  # each by its own type
     try:
         result, plan = play(known.trace, config, known=known)
     except StudioError as error:
-        return Row(index, error=error.message, **told)  # type: ignore[arg-type]  # the same
+        return Row(index, error=error.message, **facts)  # type: ignore[arg-type]  # the same
     matched = known.once("matched", config.groups, lambda: match(known.trace, config.groups))
     ledger = ledger_of(result, plan.flows, matched)
     times = ledger.totals()
@@ -99,7 +99,7 @@ def run_point(jobs: Jobs, base: Base, costs: Costs | None, point: Point) -> Row:
     means |= {"exposed": times.exposed_ns, "idle": times.idle_ns, "after_finish": times.after_finish_ns}
     parts = {name: int(means[name].sum()) / ranks for name in MEANS}
     doubt = impossible_words(result, ledger, known)
-    return Row(index, result.makespan_ns, parts, doubt=doubt, **told)  # type: ignore[arg-type]  # the same
+    return Row(index, result.makespan_ns, parts, doubt=doubt, **facts)  # type: ignore[arg-type]  # the same
 
 
 @dataclass(frozen=True, slots=True)

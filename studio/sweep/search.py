@@ -197,14 +197,14 @@ def meets(row: Row, target: Target) -> bool:
 def _other_places(space: Space, at: int, count: int) -> list[tuple[int, ...]]:
     """Return the places of all axes but one, whose place is 0, for each combination."""
     sizes = [len(axis.values) if place != at else 1 for place, axis in enumerate(space.axes)]
-    found = []
+    combinations = []
     for number in range(count):
         places, rest = [], number
         for size in reversed(sizes):
             rest, place = divmod(rest, size)
             places.append(place)
-        found.append(tuple(reversed(places)))
-    return found
+        combinations.append(tuple(reversed(places)))
+    return combinations
 
 
 def _index(space: Space, at: int, search: _Search, place: int) -> int:

@@ -94,10 +94,10 @@ class Space:
 
     def index(self, places: Sequence[int]) -> int:
         """Return the number of the point at these places of the axes."""
-        found = 0
+        number = 0
         for axis, place in zip(self.axes, places, strict=True):
-            found = found * len(axis.values) + place
-        return found
+            number = number * len(axis.values) + place
+        return number
 
     def sample(self, count: int, seed: int) -> list[int]:
         """Return so many different points of the grid, drawn with a seed, in the order of their numbers."""

@@ -55,15 +55,15 @@ def parts_at(base: Base, point: Mapping[str, str], ranks: int) -> Parts:
     parts = base.tables
     if name is not None:
         npus = _whole(NPUS, point[NPUS]) if NPUS in point else base.npus
-        said = said_npus(name)
-        if npus is not None and said is not None and npus != said:
+        named_npus = said_npus(name)
+        if npus is not None and named_npus is not None and npus != named_npus:
             raise ConfigError(
-                f"{NPUS} is {npus:,}, and the preset {name} has {said:,} NPUs; allowed: the same number"
+                f"{NPUS} is {npus:,}, and the preset {name} has {named_npus:,} NPUs; allowed: the same number"
             )
         # As `simulate` has it: whoever sets the congestion of a preset asks for the model that has the choice.
         keys = [*point, *(setting.partition("=")[0].strip() for setting in base.settings)]
         plain = model is None and "congestion" in keys
-        parts = preset(name, npus or said or ranks).under("astra-sim" if plain else model or "full")
+        parts = preset(name, npus or named_npus or ranks).under("astra-sim" if plain else model or "full")
     elif NPUS in point:
         raise ConfigError(
             f"{NPUS} is varied, and the system is given as files; allowed: with a preset",
@@ -87,11 +87,11 @@ def _model(text: str) -> Model:
 
 def counts_of(values: Sequence[str]) -> list[int]:
     """Return the numbers of NPUs among values, each once; what is none is the result of its points."""
-    found = []
+    counts = []
     for value in values:
         with contextlib.suppress(ConfigError):
-            found.append(_whole(NPUS, value))
-    return list(dict.fromkeys(found))
+            counts.append(_whole(NPUS, value))
+    return list(dict.fromkeys(counts))
 
 
 def _whole(key: str, text: str) -> int:
@@ -137,11 +137,11 @@ class Jobs:
                 f"{NPUS} and {REPLICAS} are both varied of a job that is read for each number of NPUs; allowed: one of both",
                 hint=f"Leave {REPLICAS} out: more NPUs are more replicas.",
             )
-        found = self.read[npus]
-        if isinstance(found, str):
-            raise ConfigError(found, hint=f"Vary {NPUS} over numbers that the workload can run on.")
+        job = self.read[npus]
+        if isinstance(job, str):
+            raise ConfigError(job, hint=f"Vary {NPUS} over numbers that the workload can run on.")
         if npus not in self._read:
-            self._read[npus] = Known(found)
+            self._read[npus] = Known(job)
             if len(self._read) > _MOST_JOBS:
                 del self._read[next(iter(self._read))]
         return self._read[npus]

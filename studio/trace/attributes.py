@@ -126,7 +126,7 @@ def named_lanes(graph: Graph, key: str) -> tuple[Int32, Int64, list[str]]:
     if len(find_distinct(device[device != NONE])) < 2:
         device[:] = NONE
     distinct, number = np.unique(np.stack([values, device]), axis=1, return_inverse=True)
-    return rows, number, [stream_name(*one) for one in distinct.T.tolist()]
+    return rows, number, [stream_name(*lane) for lane in distinct.T.tolist()]
 
 
 def _int_or_zero(value: int | str) -> int:

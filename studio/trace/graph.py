@@ -214,7 +214,7 @@ def digests(graph: Graph) -> tuple[bytes, bytes]:
 def dependency_ids(graph: Graph, deps: Dependencies) -> UInt64:
     """Return the (D,) ids of dependencies as written in the file, dangling ones included."""
     ids: UInt64 = np.empty(len(deps.rows), np.uint64)
-    there = deps.rows >= 0
-    ids[there] = graph.id[deps.rows[there]]
-    ids[~there] = deps.dangling[-1 - deps.rows[~there]]
+    is_present = deps.rows >= 0
+    ids[is_present] = graph.id[deps.rows[is_present]]
+    ids[~is_present] = deps.dangling[-1 - deps.rows[~is_present]]
     return ids

@@ -259,15 +259,15 @@ class Trace:
             >>> trace.known_rank(3) is trace.known_rank(trace.ranks[3])
             True
         """
-        found = self.rank(int(rank.number if isinstance(rank, Rank) else rank))
-        if found is None:
+        match = self.rank(int(rank.number if isinstance(rank, Rank) else rank))
+        if match is None:
             listed = ", ".join(str(known.number) for known in self.ranks[:8])
             number = rank.number if isinstance(rank, Rank) else rank
             raise TraceError(
                 f"The trace has no rank {number}.",
                 hint=f"Its ranks are {listed}{', …' if len(self.ranks) > 8 else ''}.",
             )
-        return found
+        return match
 
     def group(self, name: str | None) -> CommGroup | None:
         """Return the listed comm group of a name, None where there is none.
@@ -305,7 +305,7 @@ class Trace:
             for number, count in zip(numbers.tolist(), counts.tolist(), strict=True):
                 types[type_name(number)] += count * ranks
         ranks_of = [(rank.number, len(self.graphs[rank.graph]), rank.graph, rank.file) for rank in self.ranks]
-        found = [(finding.level, finding.code, finding.message) for finding in self.findings]
+        findings = [(finding.level, finding.code, finding.message) for finding in self.findings]
         return (
             table(
                 repr(self),
@@ -313,7 +313,7 @@ class Trace:
                 [(kind, count) for kind, count in types.most_common() if count],
             )
             + table("Ranks", ("rank", "nodes", "graph", "file"), ranks_of)
-            + (table("Findings of the readers", ("level", "code", "message"), found) if found else "")
+            + (table("Findings of the readers", ("level", "code", "message"), findings) if findings else "")
         )
 
     @property

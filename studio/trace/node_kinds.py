@@ -85,16 +85,16 @@ def _copy_names(strings: Strings) -> list[int]:
     """Return the texts that begin as the names of copies do."""
     starts, ends = strings.offsets[:-1], strings.offsets[1:]
     # Of the first bytes of a million texts few are those of a copy: nothing else of the texts is read.
-    there = np.flatnonzero(ends > starts)
-    first = strings.data[starts[there]]
-    found: list[int] = []
+    filled = np.flatnonzero(ends > starts)
+    first = strings.data[starts[filled]]
+    texts: list[int] = []
     for word in _COPY_NAMES:
-        alike = there[first == word[0]]
+        alike = filled[first == word[0]]
         alike = alike[ends[alike] - starts[alike] >= len(word)]
         for place, byte in enumerate(word):
             alike = alike[strings.data[starts[alike] + place] == byte]
-        found += alike.tolist()
-    return found
+        texts += alike.tolist()
+    return texts
 
 
 def shown_types(graph: Graph) -> Int32:

@@ -93,7 +93,7 @@ class Strings(Sequence[str]):
         for begin in range(0, len(texts), _PIECE_BYTES):
             piece = bytes(texts[begin : begin + _PIECE_BYTES + more]).lower()
             for some in letters:
-                places += [begin + found.start() for found in re.finditer(re.escape(some), piece)]
+                places += [begin + match.start() for match in re.finditer(re.escape(some), piece)]
         return find_distinct(np.searchsorted(self.offsets, np.array(places, np.int64), "right") - 1)
 
     def find(self, text: str) -> int:

@@ -256,12 +256,12 @@ def _kinds(session: Session, job: str, graph: int) -> Kinds:
 
 def _kind_name(number: int, collective: int) -> str:
     """Return the text that a search by type matches: names of the kind in legend, drawing and schema."""
-    said = [
+    names = [
         look(number).title,
         counted_type_name(number).lower(),
         communication(number, collective if collective >= 0 else None),
     ]
-    return " ".join(said)
+    return " ".join(names)
 
 
 def elements_shown(session: Session, view: dict[str, Any]) -> list[dict[str, Any]]:

@@ -72,8 +72,8 @@ def paint(
     ]
     legend: list[Swatch] = []
     if asked.colour != "type":
-        hues, legend, said = _hues(asked, rows)
-        for data, hue, text in zip(shown, hues, said, strict=True):
+        hues, legend, texts = _hues(asked, rows)
+        for data, hue, text in zip(shown, hues, texts, strict=True):
             data |= {"hue": hue, "value": text}
     if asked.wide:
         _widen(asked, shown, rows)
@@ -115,9 +115,9 @@ def _hues(asked: Request, rows: list[Int64]) -> tuple[list[str], list[Swatch], l
             legend,
             ["" if value != value else f"difference {_format_signed(value)}" for value in values.tolist()],
         )
-    said: Callable[[float], str] = format_ns
+    formatter: Callable[[float], str] = format_ns
     if asked.colour == "bytes":
-        values, said = _sum_rows(dense_column(graph, "comm_size", 0).astype(float), rows), format_bytes
+        values, formatter = _sum_rows(dense_column(graph, "comm_size", 0).astype(float), rows), format_bytes
     elif asked.colour == "duration":
         values = _sum_rows(_durations(asked, asked.run), rows)
     else:
@@ -131,12 +131,12 @@ def _hues(asked: Request, rows: list[Int64]) -> tuple[list[str], list[Swatch], l
             ]
         )
         if plan.basis == "nodes":
-            said = _nodes
-    hues, legend = scale_colours(values, said)
+            formatter = _nodes
+    hues, legend = scale_colours(values, formatter)
     return (
         hues,
         legend,
-        ["" if value != value else f"{asked.colour} {said(value)}" for value in values.tolist()],
+        ["" if value != value else f"{asked.colour} {formatter(value)}" for value in values.tolist()],
     )
 
 
@@ -249,14 +249,14 @@ def critical_sentence(asked: Request) -> str:
 
 def _whole_sentence(asked: Request) -> str:
     """Describe the critical path through all ranks, and what of it is drawn here."""
-    found, trace = _whole_path(asked), asked.session.trace(asked.job)
+    whole, trace = _whole_path(asked), asked.session.trace(asked.job)
     places = _drawn_places(asked, trace)
-    segment, rows = found.visits(places)
+    segment, rows = whole.visits(places)
     here = format_counted(len(find_distinct(rows)), "node")
     numbers = [str(trace.ranks[place].number) for place in places[:_NAMED]]
     ranks = f"rank{'s' * (len(places) > 1)} {', '.join(numbers)}{', …' if len(places) > _NAMED else ''}"
-    share = int(found.path.ns[segment].sum())
+    share = int(whole.path.ns[segment].sum())
     return (
-        f" Critical path through all ranks, {format_ns(found.path.length_ns)}: {path_sentence(found.shares)}. "
+        f" Critical path through all ranks, {format_ns(whole.path.length_ns)}: {path_sentence(whole.shares)}. "
         f"{here[0].upper()}{here[1:]} of it, {format_ns(share)}, on {ranks}."
     )

@@ -90,8 +90,8 @@ def _guess_layouts(known: Known) -> Iterator[Mesh]:
     Tensor groups as large as a machine come first; the pipeline is outermost.
     """
     used = dict.fromkeys(use.likely for use in sorted(known.uses, key=lambda use: -use.weight))
-    told = [clue.name for clue in known.clues]
-    used |= dict.fromkeys(name for name in told if name)
+    clue_names = [clue.name for clue in known.clues]
+    used |= dict.fromkeys(name for name in clue_names if name)
     stages = [PIPELINE] if PIPELINE in used else []
     inner = [name for name in NAMES if name in used and name != PIPELINE] or ["dp"]
     named = [rank.number for rank in known.trace.ranks] + [end for step in known.steps for end in step]
@@ -135,7 +135,7 @@ def also_fitting(known: Known, mesh: Mesh) -> list[str]:
     """
     clues = known.clues
     taken = {axis.name for axis in mesh.axes}
-    found = []
+    texts = []
     for place, axis in enumerate(mesh.axes):
         about = [clue for clue in clues if clue.covers(axis.stride, axis.stride * axis.size)]
         names = [name for name in NAMES if name not in taken and _fits(mesh, place, name, clues)]
@@ -144,8 +144,8 @@ def also_fitting(known: Known, mesh: Mesh) -> list[str]:
         words = ", ".join(names)
         if not about and axis.size > 3:
             words += f"{'; ' if words else ''}several dimensions of {axis.size:,} ranks together"
-        found.append(words)
-    return found
+        texts.append(words)
+    return texts
 
 
 def _fits(mesh: Mesh, place: int, name: str, clues: Sequence[Clue]) -> bool:
@@ -170,8 +170,8 @@ def layout_mesh(known: Known, layout: str) -> Mesh:
 
 def _bare(mesh: Mesh, evidence: Mesh) -> tuple[Axis, ...]:
     """Return the dimensions of a mesh with the evidence of another one, as far as that has as many."""
-    told = [axis.evidence for axis in evidence.axes]
-    return tuple(replace(axis, evidence=words) for axis, words in zip(mesh.axes, told, strict=False))
+    texts = [axis.evidence for axis in evidence.axes]
+    return tuple(replace(axis, evidence=words) for axis, words in zip(mesh.axes, texts, strict=False))
 
 
 def planned_completion(trace: Trace, wanted: Completing) -> Planned:
@@ -191,9 +191,9 @@ def planned_completion(trace: Trace, wanted: Completing) -> Planned:
     # How durations are spread changes no rank's source, and takes a graph for each; whether it can be measured shows on few ranks.
     is_measured = MEASURED in (wanted.spread.jitter, wanted.spread.imbalance)
     tried = wanted if is_measured and mesh.world <= _FEW else replace(wanted, spread=NO_SPREAD)
-    made = completed(trace, tried)
-    sources = sources_of(made)
-    return _tried(trace, Planned(mesh, sources.__getitem__), made)
+    job = completed(trace, tried)
+    sources = sources_of(job)
+    return _tried(trace, Planned(mesh, sources.__getitem__), job)
 
 
 def planned_scaling(trace: Trace, wanted: Scaling, before: Mesh, after: Mesh) -> Planned:
@@ -207,11 +207,11 @@ def planned_scaling(trace: Trace, wanted: Scaling, before: Mesh, after: Mesh) ->
     return plan if after.world > MOST_TRIED else _tried(trace, plan, scaled(trace, wanted))
 
 
-def _tried(trace: Trace, plan: Planned, made: Trace) -> Planned:
-    told = {id(finding) for finding in trace.findings}
-    findings = tuple(finding for finding in made.findings if id(finding) not in told)
+def _tried(trace: Trace, plan: Planned, job: Trace) -> Planned:
+    earlier = {id(finding) for finding in trace.findings}
+    findings = tuple(finding for finding in job.findings if id(finding) not in earlier)
     return replace(
-        plan, graphs=len(made.graphs), nodes=made.node_count, groups=len(made.groups), findings=findings
+        plan, graphs=len(job.graphs), nodes=job.node_count, groups=len(job.groups), findings=findings
     )
 
 
@@ -270,8 +270,8 @@ def equal_to(sources: Sequence[tuple[int, int | None]]) -> dict[int, list[int]]:
         >>> equal_to([(0, None), (1, 0), (2, 0)])
         {0: [1, 2]}
     """
-    found: dict[int, list[int]] = {}
+    equal_ranks: dict[int, list[int]] = {}
     for number, source in sources:
         if source is not None:
-            found.setdefault(source, []).append(number)
-    return dict(sorted(found.items()))
+            equal_ranks.setdefault(source, []).append(number)
+    return dict(sorted(equal_ranks.items()))

@@ -80,23 +80,23 @@ def measured_run(session: Session, info: JobInfo) -> str | None:
     return runs[0].id if runs else None
 
 
-def by_series(given: Sequence[Point]) -> dict[str, list[Point]]:
+def by_series(points: Sequence[Point]) -> dict[str, list[Point]]:
     """Return points by series: the one with most jobs first, then by name."""
-    found: dict[str, list[Point]] = {}
-    for point in given:
-        found.setdefault(point.series, []).append(point)
-    return dict(sorted(found.items(), key=lambda one: (-len(one[1]), one[0])))
+    by_name: dict[str, list[Point]] = {}
+    for point in points:
+        by_name.setdefault(point.series, []).append(point)
+    return dict(sorted(by_name.items(), key=lambda item: (-len(item[1]), item[0])))
 
 
 def with_previous(series: Sequence[Point]) -> list[Point | None]:
     """Return for each point of a series, the earliest first, the last one before it that holds times."""
-    found: list[Point | None] = []
+    previous: list[Point | None] = []
     last: Point | None = None
     for point in series:
-        found.append(last)
+        previous.append(last)
         if point.measures is not None and point.measures.finish_ns is not None:
             last = point
-    return found
+    return previous
 
 
 def point_before(session: Session, point: Point) -> Point | None:
@@ -109,9 +109,9 @@ def point_before(session: Session, point: Point) -> Point | None:
         and (_when(info), info.id) < (point.when, point.job)
     ]
     for info in sorted(earlier, key=lambda info: (_when(info), info.id), reverse=True):
-        found = point_of(session, info)
-        if found.measures is not None and found.measures.finish_ns is not None:
-            return found
+        candidate = point_of(session, info)
+        if candidate.measures is not None and candidate.measures.finish_ns is not None:
+            return candidate
     return None
 
 
@@ -128,8 +128,8 @@ def verdict_words(levels: Mapping[Level, int] | None) -> str:
     """
     if levels is None:
         return "not checked"
-    said = [format_counted(levels[level], level) for level in ("error", "warning") if levels.get(level)]
-    return ", ".join(said) or "no problems"
+    counts = [format_counted(levels[level], level) for level in ("error", "warning") if levels.get(level)]
+    return ", ".join(counts) or "no problems"
 
 
 def address_of(point: Point) -> dict[str, str]:

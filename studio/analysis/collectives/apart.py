@@ -36,7 +36,7 @@ def may_differ(group: GroupMatching, order: Int64 | None) -> bool:
     )
 
 
-def find_apart(kind: Int64, size: Int64, there: Bool) -> Bool:
+def find_apart(kind: Int64, size: Int64, is_present: Bool) -> Bool:
     """Return (C,) at which places members do what cannot be one collective: of different types, or sizes where these must be equal.
 
     What is not known, type -1 or 0 bytes, contradicts nothing.
@@ -44,7 +44,7 @@ def find_apart(kind: Int64, size: Int64, there: Bool) -> Bool:
     Args:
         kind: (M, C) CollectiveType of each member's collective.
         size: (M, C) what it puts in, in bytes.
-        there: (M, C) whether it has one there.
+        is_present: (M, C) whether it has one there.
 
     Example:
         >>> kind = np.array([[0, 0, 6], [6, 0, 6]])
@@ -52,7 +52,7 @@ def find_apart(kind: Int64, size: Int64, there: Bool) -> Bool:
         [True, True, False]
     """
     whole = np.isin(kind, _OF_EQUAL_SIZES)
-    return _unequal(kind, there & (kind != NONE)) | _unequal(size, there & whole & (size > 0))
+    return _unequal(kind, is_present & (kind != NONE)) | _unequal(size, is_present & whole & (size > 0))
 
 
 def _unequal(value: Int64, known: Bool) -> Bool:
@@ -61,27 +61,27 @@ def _unequal(value: Int64, known: Bool) -> Bool:
     return unequal
 
 
-def apart_rows(found: Iterable[tuple[str, Int64]]) -> list[dict[str, object]]:
+def apart_rows(apart: Iterable[tuple[str, Int64]]) -> list[dict[str, object]]:
     """Return as plain data which matched collectives are none: the comm group, and the positions in it.
 
     Example:
         >>> apart_rows([("tp", np.array([3, 4])), ("dp", np.array([], int))])
         [{'group': 'tp', 'positions': [3, 4]}]
     """
-    return [{"group": name, "positions": places.tolist()} for name, places in found if len(places)]
+    return [{"group": name, "positions": places.tolist()} for name, places in apart if len(places)]
 
 
-def apart_words(found: Iterable[tuple[str, Int64]]) -> str:
+def apart_words(apart: Iterable[tuple[str, Int64]]) -> str:
     """Say how many matched collectives are none; "" where all are.
 
     Args:
-        found: Names of comm groups, and at which places of each (counted from 0) members do different things.
+        apart: Names of comm groups, and at which places of each (counted from 0) members do different things.
 
     Example:
         >>> apart_words([("tp", np.array([3, 4]))])
         'left out: 2 collectives whose members differ in type or size, first collective 3 of group tp; nothing tells that they met, so no waiting, skew or bandwidth is computed from them (see check)'
     """
-    named = [(name, places) for name, places in found if len(places)]
+    named = [(name, places) for name, places in apart if len(places)]
     if not named:
         return ""
     count = sum(len(places) for _, places in named)

@@ -81,11 +81,11 @@ class Ran:
         """Return what a rank sent and received, by its place in the trace's ranks."""
         channels = self.channels
         named = np.flatnonzero(channels.parties == place)
-        mine = find_distinct(np.searchsorted(channels.party_offsets, named, side="right") - 1)
+        own_channels = find_distinct(np.searchsorted(channels.party_offsets, named, side="right") - 1)
         # A channel has as many messages as the one that stands for it.
         offsets = np.append(0, np.cumsum(channels.messages[self.shown]))
-        at = ranges(offsets, self.which[mine])
-        return _pick(channels.expand(mine), np.flatnonzero(self.ran[at]))
+        at = ranges(offsets, self.which[own_channels])
+        return _pick(channels.expand(own_channels), np.flatnonzero(self.ran[at]))
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,11 +125,11 @@ class Arrivals:
         for number, member in self._of_rank.get(place, ()):
             group = self.groups[number]
             line = int(group.line[member])
-            mine = group.rows[line]
-            there = np.flatnonzero(mine != NONE)
-            there = there[group.last[there] != NONE]
-            rank[mine[there]] = group.member[group.last[there]]
-            row[mine[there]] = group.rows[group.last[there], there]
+            own_rows = group.rows[line]
+            positions = np.flatnonzero(own_rows != NONE)
+            positions = positions[group.last[positions] != NONE]
+            rank[own_rows[positions]] = group.member[group.last[positions]]
+            row[own_rows[positions]] = group.rows[group.last[positions], positions]
         receives, source, sends = self._halves_of(place)[0]
         rank[receives], row[receives] = source, sends
         return rank, row
@@ -137,15 +137,15 @@ class Arrivals:
     def meets(self, place: int, count: int) -> Bool:
         """Return (N,) which nodes of a rank others take part in, that ran as well."""
         self._index()
-        found = np.zeros(count, np.bool_)
+        joins = np.zeros(count, np.bool_)
         for number, member in self._of_rank.get(place, ()):
             group = self.groups[number]
             if len(group.member) > 1:
                 rows = group.rows[group.line[member]]
-                found[rows[rows != NONE]] = True
-        for mine, _, _ in self._halves_of(place):
-            found[mine] = True
-        return found
+                joins[rows[rows != NONE]] = True
+        for own_rows, _, _ in self._halves_of(place):
+            joins[own_rows] = True
+        return joins
 
     def together(self, place: int, row: int) -> list[tuple[int, int]]:
         """Return who began a collective or a message at the same moment as the last of its participants, as rank and node.
@@ -161,8 +161,8 @@ class Arrivals:
             group, at = met
             latest = group.start_ns[:, at] == group.start_ns[group.last[at], at]
             return list(zip(group.member[latest].tolist(), group.rows[latest, at].tolist(), strict=True))
-        for mine, others, rows in self._halves_of(place):
-            for at in np.flatnonzero(mine == row).tolist():
+        for own_rows, others, rows in self._halves_of(place):
+            for at in np.flatnonzero(own_rows == row).tolist():
                 return [(place, row), (int(others[at]), int(rows[at]))]
         return []
 
@@ -177,8 +177,8 @@ class Arrivals:
         if met is None:
             return [(place, row)]
         group, at = met
-        there = group.rows[:, at] != NONE
-        return list(zip(group.member[there].tolist(), group.rows[there, at].tolist(), strict=True))
+        is_present = group.rows[:, at] != NONE
+        return list(zip(group.member[is_present].tolist(), group.rows[is_present, at].tolist(), strict=True))
 
     def meeting(self, place: int, row: int) -> tuple[Joined, int] | None:
         """Return the group of a collective that a node takes part in, and which of the group's it is; None where it meets nobody."""
@@ -211,11 +211,11 @@ class Arrivals:
             nothing = _NOTHING, _NOTHING, _NOTHING
             self._halves[place] = nothing, nothing
             if self.ran is not None:
-                found = self.ran.of_rank(place)
-                got, gave = found.receive_rank == place, found.send_rank == place
+                messages = self.ran.of_rank(place)
+                got, gave = messages.receive_rank == place, messages.send_rank == place
                 self._halves[place] = (
-                    (found.receive_row[got], found.send_rank[got], found.send_row[got]),
-                    (found.send_row[gave], found.receive_rank[gave], found.receive_row[gave]),
+                    (messages.receive_row[got], messages.send_rank[got], messages.send_row[got]),
+                    (messages.send_row[gave], messages.receive_rank[gave], messages.receive_row[gave]),
                 )
         return self._halves[place]
 
@@ -324,18 +324,18 @@ def _as_they_ran(
     group: GroupMatching, times: NodeTimes, first: Int64, indices: Int64, clocks: tuple[Int64, Int64]
 ) -> tuple[Int64, Int64, Int64, Int64, Int64, Int64]:
     ahead, begun = clocks
-    there = np.flatnonzero((group.sequence_of != NONE) & (first != NONE))
+    present = np.flatnonzero((group.sequence_of != NONE) & (first != NONE))
     # Members that share sequence and times are one.
-    key = np.stack([first[there], group.sequence_of[there]])
+    key = np.stack([first[present], group.sequence_of[present]])
     _, one_each, shared = np.unique(key, axis=1, return_index=True, return_inverse=True)
     line = np.full(len(indices), NONE, np.int64)
-    line[there] = shared.reshape(-1)
-    there = there[one_each]
-    mine = replace(group, sequence_of=group.sequence_of[there])
-    rows = mine.rows()
+    line[present] = shared.reshape(-1)
+    present = present[one_each]
+    matched = replace(group, sequence_of=group.sequence_of[present])
+    rows = matched.rows()
     known = rows != NONE
     order = None
-    base = first[there][:, None]
+    base = first[present][:, None]
     where = np.where(known, base + rows, 0)
     start = np.where(known, times.start_ns[where], NONE)
     if not group.by_number:
@@ -345,18 +345,18 @@ def _as_they_ran(
         where, start = np.take_along_axis(where, order, axis=1), np.take_along_axis(start, order, axis=1)
     ran = start >= 0
     apart = np.zeros(rows.shape[1], np.bool_)
-    if may_differ(mine, order):
-        kind, size = mine.content()
+    if may_differ(matched, order):
+        kind, size = matched.content()
         if order is not None:
             kind, size = (np.take_along_axis(table, order, axis=1) for table in (kind, size))
         apart = find_apart(kind, size, ran)
         ran &= ~apart
-    clock = ahead[indices[there]][:, None]
+    clock = ahead[indices[present]][:, None]
     aligned = np.where(ran, start - clock, -_NEVER)
     latest = aligned.max(axis=0) + clock
     begun[where[ran]] = latest[ran]
     last = np.where(apart, NONE, aligned.argmax(axis=0))
-    return there, line, np.where(ran, where - base, NONE), aligned, last, np.flatnonzero(apart)
+    return present, line, np.where(ran, where - base, NONE), aligned, last, np.flatnonzero(apart)
 
 
 def _ran(channels: Channels, times: NodeTimes, ahead: Int64, begun: Int64) -> Ran:

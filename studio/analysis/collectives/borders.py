@@ -76,12 +76,12 @@ def find_border_collectives(
         if not group.by_number or disagreement(group) is None:
             continue
         windows = recorded_windows(trace) if windows is None else windows
-        found = _in_group(trace, group, windows)
-        if found is None:
+        border = _in_group(trace, group, windows)
+        if border is None:
             continue
         names.append(group.name)
-        lacking.update(found.lacking)
-        for number, own in found.rows.items():
+        lacking.update(border.lacking)
+        for number, own in border.rows.items():
             rows.setdefault(trace.known_rank(number).graph, set()).update(own)
             counts[number] = counts.get(number, 0) + len(own)
     return BorderCollectives(
@@ -107,11 +107,11 @@ class _OfGroup:
 
 def _in_group(trace: Trace, group: GroupMatching, windows: Windows) -> _OfGroup | None:
     """Return those of a comm group, None where what a member lacks is not explained by when it was recorded."""
-    there = group.sequence_of != NONE
-    members = [member for member, known in zip(group.members, there.tolist(), strict=True) if known]
+    is_present = group.sequence_of != NONE
+    members = [member for member, known in zip(group.members, is_present.tolist(), strict=True) if known]
     if not all(member in windows for member in members):
         return None
-    rows = group.rows()[there]
+    rows = group.rows()[is_present]
     has = rows != NONE
     for at, member in enumerate(members):
         _leave_out_cut(trace, member, rows[at], has[at])
@@ -139,7 +139,8 @@ def _in_group(trace: Trace, group: GroupMatching, windows: Windows) -> _OfGroup 
     chosen = {member: rows[at, (rows[at] != NONE) & outside].tolist() for at, member in enumerate(members)}
     # Where groups of a member were inferred, what it seems to lack may be in another one.
     if any(
-        _infers_groups(trace, member) for member in (*short, *(one for one, own in chosen.items() if own))
+        _infers_groups(trace, member)
+        for member in (*short, *(number for number, own in chosen.items() if own))
     ):
         return None
     return _OfGroup({member: own for member, own in chosen.items() if own}, tuple(short))

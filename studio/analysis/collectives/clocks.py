@@ -58,16 +58,21 @@ def clock_offsets(trace: Trace, groups: Sequence[GroupMatching]) -> list[ClockOf
     measured = {rank.number: rank for rank in trace.ranks if tells_meetings(rank)}
     graph_of = {number: trace.graph_of(rank) for number, rank in measured.items()}
     waiting = [ends for group in groups if len(ends := _ends(graph_of, group)) > 1]
-    waiting.sort(key=lambda ends: (min(ends), -sum(int(there.sum()) for _, _, there, _ in ends.values())))
+    waiting.sort(
+        key=lambda ends: (
+            min(ends),
+            -sum(int(is_comparable.sum()) for _, _, is_comparable, _ in ends.values()),
+        )
+    )
     while waiting:
         next_index = next((index for index, ends in enumerate(waiting) if offsets.keys() & ends.keys()), 0)
         ends = waiting.pop(next_index)
         base = min(offsets.keys() & ends.keys(), default=min(ends))
         known = offsets.setdefault(base, ClockOffset(base, base, 0, 0, 0))
-        starts, base_ends, base_there, base_kind = ends[base]
-        for rank, (began, times, there, kind) in sorted(ends.items()):
+        starts, base_ends, base_comparable, base_kind = ends[base]
+        for rank, (began, times, is_comparable, kind) in sorted(ends.items()):
             # Members that do different things there did not meet.
-            both = there & base_there & (kind == base_kind)
+            both = is_comparable & base_comparable & (kind == base_kind)
             if rank in offsets or int(both.sum()) < _LEAST_MATCHED:
                 continue
             apart = times[both] - base_ends[both]
@@ -104,10 +109,10 @@ def tells_meetings(rank: Rank) -> bool:
     return rank.metadata_value(TIMES_NOTICED) is None and not rank.lacks_calls
 
 
-def _on_one_machine(one: Rank, other: Rank) -> bool:
+def _on_one_machine(first: Rank, second: Rank) -> bool:
     """Whether linking noted the same machine down for both ranks."""
-    host = one.metadata_value("clock_host")
-    return host is not None and host == other.metadata_value("clock_host")
+    host = first.metadata_value("clock_host")
+    return host is not None and host == second.metadata_value("clock_host")
 
 
 def _ends(graph_of: dict[int, Graph], group: GroupMatching) -> dict[int, tuple[Int64, Int64, Bool, Int64]]:
@@ -119,13 +124,13 @@ def _ends(graph_of: dict[int, Graph], group: GroupMatching) -> dict[int, tuple[I
             continue
         sequence, graph = group.sequences[index], graph_of[member]
         starts, ends, kind = np.zeros((3, longest), np.int64)
-        there = np.zeros(longest, bool)
+        is_comparable = np.zeros(longest, bool)
         start = graph.start_ns[sequence.rows]
         starts[: len(sequence)] = start
         ends[: len(sequence)] = start + graph.duration_ns[sequence.rows]
         timed = (start >= 0) & (sequence.rows != NONE) & ~find_empty(graph, sequence)
-        there[: len(sequence)] = timed & np.isin(sequence.type, NEEDS_ALL)
+        is_comparable[: len(sequence)] = timed & np.isin(sequence.type, NEEDS_ALL)
         kind[: len(sequence)] = sequence.type
-        if there.any():
-            ends_of[member] = (starts, ends, there, kind)
+        if is_comparable.any():
+            ends_of[member] = (starts, ends, is_comparable, kind)
     return ends_of

@@ -85,9 +85,9 @@ def told_ranks(trace: Trace) -> int:
 
 def _size(trace: Trace, name: str, known: int, member: tuple[int, int] | None, world: int) -> GroupSize:
     """Return the size of a group that nothing lists, in a job of which some ranks are not open."""
-    said = max((_said_size(rank, name) for rank in trace.ranks), default=NONE)
-    if said >= known:
-        return GroupSize(said)
+    listed = max((_said_size(rank, name) for rank in trace.ranks), default=NONE)
+    if listed >= known:
+        return GroupSize(listed)
     if name == WORLD and member is not None:
         rank, row = member
         if not is_inferred(trace.graph_of(trace.ranks[rank]), row, "group"):
@@ -106,12 +106,12 @@ def told_members(trace: Trace, place: Int64, row: Int64, kind: Int64) -> Int64:
     """
     given, taken = np.full((2, len(row)), NONE, np.int64)
     for rank in find_distinct(place).tolist():
-        mine = np.flatnonzero(place == rank)
+        chosen = np.flatnonzero(place == rank)
         held = trace.ranks[rank]
         for key, column in (("comm_size", given), ("bytes_out", taken)):
             rows, values = int_column(trace.graph_of(held), key, held.slots)
             at = dict(zip(rows.tolist(), values.tolist(), strict=True))
-            column[mine] = [at.get(one, NONE) for one in row[mine].tolist()]
+            column[chosen] = [at.get(node, NONE) for node in row[chosen].tolist()]
     gathers = np.isin(kind, _GATHERS)
     whole, part = np.where(gathers, taken, given), np.where(gathers, given, taken)
     tells = (gathers | np.isin(kind, _REDUCES)) & (part > 0) & (whole >= part)
@@ -132,11 +132,11 @@ def settle_members(
         kind: (C,) CollectiveType.
     """
     members, is_open = sizes[0].copy(), sizes[1].copy()
-    mine = np.flatnonzero(is_open)
-    if len(mine):
-        told = told_members(trace, place[mine], row[mine], kind[mine])
-        fits = (told >= members[mine]) & (told <= told_ranks(trace))
-        members[mine[fits]], is_open[mine[fits]] = told[fits], False
+    chosen = np.flatnonzero(is_open)
+    if len(chosen):
+        counts = told_members(trace, place[chosen], row[chosen], kind[chosen])
+        fits = (counts >= members[chosen]) & (counts <= told_ranks(trace))
+        members[chosen[fits]], is_open[chosen[fits]] = counts[fits], False
     return members, is_open
 
 

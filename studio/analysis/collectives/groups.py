@@ -77,9 +77,9 @@ def empty_collectives(graph: Graph, rows: Int64) -> Bool:
     sized, size = int_column(graph, "comm_size", among=among)
     empty = sized[(size == 0) & (graph.type[sized] == NodeType.COMM_COLL)].astype(np.int64)
     typed, kind = int_column(graph, "comm_type", among=empty)
-    found = np.isin(rows, empty) & ~np.isin(rows, typed[kind == CollectiveType.BARRIER])
-    found[found] = ~lack_size(graph, rows[found])
-    return found
+    is_empty = np.isin(rows, empty) & ~np.isin(rows, typed[kind == CollectiveType.BARRIER])
+    is_empty[is_empty] = ~lack_size(graph, rows[is_empty])
+    return is_empty
 
 
 @dataclass(frozen=True, slots=True)

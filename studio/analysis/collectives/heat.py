@@ -139,9 +139,9 @@ def heat_of(members: Members, look: Look) -> Heat:
 def load(table: Float64, own: Float64) -> Float64:
     """Return (R,) each rank's average load by the means of its groups: 1 is an equal share."""
     ratio = ratios(table, own)
-    there = ~np.isnan(ratio)
-    count = there.sum(axis=0)
-    total = np.where(there, ratio, 0.0).sum(axis=0)
+    is_known = ~np.isnan(ratio)
+    count = is_known.sum(axis=0)
+    total = np.where(is_known, ratio, 0.0).sum(axis=0)
     means: Float64 = np.divide(total, count, out=np.full(len(total), np.nan), where=count > 0)
     return means
 

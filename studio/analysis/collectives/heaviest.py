@@ -55,8 +55,8 @@ def heaviest_collective(trace: Trace, kinds: Container[str]) -> Heaviest | None:
 def _count_collectives(graph: Graph) -> list[list[int]]:
     """Return kind, size and slot of the group of the collectives of a graph that move something, each once with its number."""
     nodes = comm_nodes(graph)
-    mine = (nodes.type == NodeType.COMM_COLL) & (nodes.collective != NONE) & (nodes.bytes > 0)
-    columns = np.column_stack((nodes.collective[mine], nodes.bytes[mine], nodes.group_slot[mine]))
+    chosen = (nodes.type == NodeType.COMM_COLL) & (nodes.collective != NONE) & (nodes.bytes > 0)
+    columns = np.column_stack((nodes.collective[chosen], nodes.bytes[chosen], nodes.group_slot[chosen]))
     distinct, count = np.unique(columns, axis=0, return_counts=True)
-    found: list[list[int]] = np.column_stack((distinct, count)).tolist()
-    return found
+    rows: list[list[int]] = np.column_stack((distinct, count)).tolist()
+    return rows

@@ -205,8 +205,8 @@ def joined_matrix(
 
 
 def _sum_cells(cell: Int64, value: Float64, shape: tuple[int, int]) -> Float64:
-    there = ~np.isnan(value)
-    cell, value = cell[there], value[there]
+    is_known = ~np.isnan(value)
+    cell, value = cell[is_known], value[is_known]
     taken = np.zeros(shape[0] * shape[1], bool)
     taken[cell] = True
     return np.where(taken, np.bincount(cell, value, minlength=len(taken)), np.nan).reshape(shape)
@@ -256,19 +256,19 @@ def own_means(members: Members, rows: Rows, table: Float64) -> Float64:
     """
     shape = table.shape
     groups = _joined(members, rows, shape[1])
-    there = np.flatnonzero((groups != NONE) & ~np.isnan(table.ravel()))
+    cells = np.flatnonzero((groups != NONE) & ~np.isnan(table.ravel()))
     taken = np.zeros(len(groups), bool)
-    taken[groups[there]] = True
+    taken[groups[cells]] = True
     first = np.flatnonzero(taken)
     place = np.empty(len(groups), np.int32)
     place[first] = np.arange(len(first))
-    of = place[groups[there]]
+    of = place[groups[cells]]
     if (np.bincount(first // max(shape[1], 1), minlength=1) < 2).all():
         return _row_means(table)[:, None]
-    values = table.ravel()[there]
+    values = table.ravel()[cells]
     means = np.bincount(of, values) / np.maximum(np.bincount(of), 1)
     own = np.full(table.size, np.nan)
-    own[there] = means[of]
+    own[cells] = means[of]
     return own.reshape(shape)
 
 
@@ -287,9 +287,9 @@ def _joined(members: Members, rows: Rows, ranks: int) -> Int64:
 
 
 def _row_means(table: Float64) -> Float64:
-    there = ~np.isnan(table)
-    count = there.sum(axis=1)
-    return _divide_where(np.where(there, table, 0.0).sum(axis=1), count.astype(np.float64), count > 0)
+    is_known = ~np.isnan(table)
+    count = is_known.sum(axis=1)
+    return _divide_where(np.where(is_known, table, 0.0).sum(axis=1), count.astype(np.float64), count > 0)
 
 
 def ratios(table: Float64, own: Float64) -> Float64:
@@ -315,23 +315,23 @@ def spread_of(table: Float64, own: Float64 | None = None) -> Spread:
         >>> apart.max.tolist(), apart.worst.tolist(), apart.excess.tolist()
         ([1.5], [1], [10.0])
     """
-    there = ~np.isnan(table)
-    count = there.sum(axis=1)
+    is_known = ~np.isnan(table)
+    count = is_known.sum(axis=1)
     few = (count > 0) & (2 * count <= table.shape[1])
-    return _spread_by_parts(table, own, there, few) if few.any() else _spread_of_all(table, own)
+    return _spread_by_parts(table, own, is_known, few) if few.any() else _spread_of_all(table, own)
 
 
 def _spread_of_all(table: Float64, own: Float64 | None) -> Spread:
-    there = ~np.isnan(table)
-    count = there.sum(axis=1)
+    is_present = ~np.isnan(table)
+    count = is_present.sum(axis=1)
     mean = _row_means(table)
     own = mean[:, None] if own is None else own
     by_mean = ratios(table, own)
     known = ~np.isnan(by_mean)
     compared = known.sum(axis=1)
     some, uneven = count > 0, compared > 0
-    above = np.where(there, table - own, 0.0)
-    highest = np.where(known, by_mean, np.where(there & ~uneven[:, None], table, -np.inf))
+    above = np.where(is_present, table - own, 0.0)
+    highest = np.where(known, by_mean, np.where(is_present & ~uneven[:, None], table, -np.inf))
     worst = np.where(some, highest.argmax(axis=1) if table.shape[1] else NONE, NONE)
     apart = np.where(known, by_mean - 1, 0.0)
     return Spread(
@@ -346,9 +346,9 @@ def _spread_of_all(table: Float64, own: Float64 | None) -> Spread:
     )
 
 
-def _spread_by_parts(table: Float64, own: Float64 | None, there: Bool, few: Bool) -> Spread:
+def _spread_by_parts(table: Float64, own: Float64 | None, is_present: Bool, few: Bool) -> Spread:
     """Return the spread of rows; where few ranks have a figure it is found from these alone, since most cells are empty."""
-    parts = [(few, _spread_of_few(table[few], None if own is None else own[few], there[few]))]
+    parts = [(few, _spread_of_few(table[few], None if own is None else own[few], is_present[few]))]
     if not few.all():
         parts.append((~few, _spread_of_all(table[~few], None if own is None else own[~few])))
     joined: dict[str, Any] = {}
@@ -359,10 +359,10 @@ def _spread_by_parts(table: Float64, own: Float64 | None, there: Bool, few: Bool
     return Spread(own=joined["mean"][:, None] if own is None else own, **joined)
 
 
-def _spread_of_few(table: Float64, own: Float64 | None, there: Bool) -> Spread:
+def _spread_of_few(table: Float64, own: Float64 | None, is_present: Bool) -> Spread:
     """Return the imbalance of rows, their figures moved together."""
-    count = there.sum(axis=1)
-    row, column = there.nonzero()
+    count = is_present.sum(axis=1)
+    row, column = is_present.nonzero()
     place = np.arange(len(row)) - (np.cumsum(count) - count)[row]
     shape = len(table), int(count.max())
     close, columns = np.full(shape, np.nan), np.full(shape, NONE, np.int64)
@@ -371,8 +371,8 @@ def _spread_of_few(table: Float64, own: Float64 | None, there: Bool) -> Spread:
     if own is not None and own.shape[1] > 1:
         close_own = np.full(shape, np.nan)
         close_own[row, place] = own[row, column]
-    found = _spread_of_all(close, close_own)
-    return replace(found, worst=columns[np.arange(len(table)), found.worst])
+    spread = _spread_of_all(close, close_own)
+    return replace(spread, worst=columns[np.arange(len(table)), spread.worst])
 
 
 def _divide_where(value: Float64, by: Float64, where: Bool) -> Float64:

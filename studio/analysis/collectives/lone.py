@@ -71,11 +71,11 @@ class Recorded:
         steps = _KIND_STEPS + len(other) * (surplus + 1) ** 2
         if steps > self.steps:
             return None
-        one, fewer = self.spans(own, receives=receives), self.spans(other, receives=not receives)
-        if one is None or fewer is None:
+        more, fewer = self.spans(own, receives=receives), self.spans(other, receives=not receives)
+        if more is None or fewer is None:
             return None
         self.steps -= steps
-        return _left_over(one, fewer, receives=receives)
+        return _left_over(more, fewer, receives=receives)
 
 
 def lone_halves(recorded: Recorded, left: Int64, *, receives: bool) -> Int64:
@@ -86,14 +86,14 @@ def lone_halves(recorded: Recorded, left: Int64, *, receives: bool) -> Int64:
         left: (L,) the messages that lack a half, rising: of all that are alike those that are left over by their order.
         receives: Whether they are receives without a send, instead of sends without a receive.
     """
-    found = left.copy()
+    halves = left.copy()
     other_rows = recorded.sides(receives=not receives)[1]
     for chosen, place in _alike(recorded.messages, left, other_rows):
         paired = chosen[other_rows[chosen] != NONE]
         lone = recorded.left_over(chosen, paired, receives=receives)
         if lone is not None:
-            found[place] = chosen[lone]
-    return found
+            halves[place] = chosen[lone]
+    return halves
 
 
 def number_alike(messages: Messages) -> Int64:
@@ -119,9 +119,9 @@ def _alike(messages: Messages, left: Int64, other_rows: Int64) -> list[tuple[Int
     bounds = np.searchsorted(number, kinds), np.searchsorted(number, kinds, side="right")
     of_left = zip(first.tolist(), (first + count).tolist(), *(each.tolist() for each in bounds), strict=True)
     return [
-        (np.arange(begin, end), slice(one, last))
-        for one, last, begin, end in of_left
-        if end - begin > last - one and (other_rows[begin:end] != NONE).any()
+        (np.arange(begin, end), slice(low, high))
+        for low, high, begin, end in of_left
+        if end - begin > high - low and (other_rows[begin:end] != NONE).any()
     ]
 
 

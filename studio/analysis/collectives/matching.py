@@ -328,7 +328,7 @@ def _align_by_number(sequences: Sequence[Collectives]) -> tuple[Collectives, ...
         first = np.searchsorted(number, number, side="left")
         keys.append(np.stack([number, np.arange(len(number)) - first]))
     every = np.unique(np.concatenate(keys, axis=1), axis=1)
-    made = []
+    aligned = []
     for sequence, order, key in zip(sequences, sorting, keys, strict=True):
         # Numbers and turns as one number: turns are fewer than collectives.
         turns = max(map(len, sequences)) + 1
@@ -336,8 +336,8 @@ def _align_by_number(sequences: Sequence[Collectives]) -> tuple[Collectives, ...
         columns = np.full((3, every.shape[1]), NONE, np.int64)
         columns[2] = 0
         columns[:, place] = sequence.rows[order], sequence.type[order], sequence.bytes[order]
-        made.append(Collectives(columns[0], columns[1], columns[2], every[0]))
-    return tuple(made)
+        aligned.append(Collectives(columns[0], columns[1], columns[2], every[0]))
+    return tuple(aligned)
 
 
 def disagreement(group: GroupMatching) -> Disagreement | None:
@@ -412,8 +412,8 @@ def waits_for_lower_ids(graph: Graph) -> bool:
 def edges(deps: Dependencies) -> tuple[Int64, Int64]:
     """Return (D,) waiting nodes and (D,) nodes waited for, without dangling ids."""
     of = np.repeat(np.arange(len(deps.offsets) - 1), np.diff(deps.offsets))
-    there = deps.rows >= 0
-    return of[there], deps.rows[there].astype(np.int64)
+    is_present = deps.rows >= 0
+    return of[is_present], deps.rows[is_present].astype(np.int64)
 
 
 def _by_dependencies(graph: Graph) -> Int64:

@@ -132,8 +132,8 @@ def collective_members(
     cells = [np.concatenate([part[column] for part in parts], axis=None) for column in range(5, 10)]
     rank, row, amount, start, end = cells
     offsets = np.append(0, np.cumsum(count))
-    told = told_sizes(trace, matchings, groups)
-    sizes = np.array([(each.members, each.is_open) for each in told], np.int64)[group]
+    group_sizes = told_sizes(trace, matchings, groups)
+    sizes = np.array([(each.members, each.is_open) for each in group_sizes], np.int64)[group]
     size, is_open = settle_members(
         trace, (sizes[:, 0], sizes[:, 1] > 0), rank[offsets[:-1]], row[offsets[:-1]], kind
     )
@@ -197,46 +197,46 @@ def _of_group(
     if key not in known:
         known[key] = _align_members(group, first, times, np.argsort(indices, kind="stable"))
     member, row, amount, start, end, count, kind, apart = known[key]
-    there = np.flatnonzero(count)
-    same = np.full(len(there), number)
-    told = count[there], kind[there], apart[there]
-    return same, there, *told, indices[member], row, amount, start, end
+    positions = np.flatnonzero(count)
+    same = np.full(len(positions), number)
+    columns = count[positions], kind[positions], apart[positions]
+    return same, positions, *columns, indices[member], row, amount, start, end
 
 
 def _align_members(group: GroupMatching, first: Int64, times: NodeTimes | None, by_rank: Int64) -> _Aligned:
     rows = group.rows()[by_rank]
-    there, issued = rows != NONE, rows
+    is_present, issued = rows != NONE, rows
     kind, amount = (table[by_rank] for table in group.content())
     start, end = np.full(rows.shape, NONE, np.int64), np.full(rows.shape, NONE, np.int64)
     first = first[by_rank]
     if times is not None and (first != NONE).any():
-        looked = there & (first != NONE)[:, None]
+        looked = is_present & (first != NONE)[:, None]
         where = np.where(looked, first[:, None] + rows, 0)
         start, end = (np.where(looked, column[where], NONE) for column in (times.start_ns, times.end_ns))
         if not group.by_number:
             rows, kind, amount, start, end = _in_order_of_beginning(rows, kind, amount, start, end)
-            there = rows != NONE
+            is_present = rows != NONE
     # Transposed, the members of a collective stand next to each other.
-    cells = np.nonzero(there.T)
+    cells = np.nonzero(is_present.T)
     columns = (
-        np.broadcast_to(by_rank, there.T.shape)[cells],
+        np.broadcast_to(by_rank, is_present.T.shape)[cells],
         *(table.T[cells] for table in (rows, amount, start, end)),
     )
-    leading = there.argmax(axis=0)
+    leading = is_present.argmax(axis=0)
     apart = np.zeros(kind.shape[1], np.int64)
     # Tables of many members are large: they are compared only where members may differ.
     if not np.array_equal(rows, issued) or may_differ(group, None):
-        apart[find_apart(kind, amount, there)] = 1
-    return *columns, there.sum(axis=0), kind[leading, np.arange(kind.shape[1])], apart
+        apart[find_apart(kind, amount, is_present)] = 1
+    return *columns, is_present.sum(axis=0), kind[leading, np.arange(kind.shape[1])], apart
 
 
 def _in_order_of_beginning(
     rows: Int64, kind: Int64, amount: Int64, start: Int64, end: Int64
 ) -> Iterator[Int64]:
     """Sort each member's collectives by start; without times dependencies give the order."""
-    there = rows != NONE
-    partly = (there & (start < 0)).any(axis=1)
-    key = np.where(partly[:, None], 0, np.where(there, start, _NEVER))
+    is_present = rows != NONE
+    partly = (is_present & (start < 0)).any(axis=1)
+    key = np.where(partly[:, None], 0, np.where(is_present, start, _NEVER))
     unsorted = np.flatnonzero((key[:, 1:] < key[:, :-1]).any(axis=1))
     order = np.argsort(key[unsorted], axis=1, kind="stable")
     for table in (rows, kind, amount, start, end):
@@ -254,8 +254,8 @@ def _begin(trace: Trace, offsets: Int64, rank: Int64, row: Int64, start: Int64) 
     graph_of = np.array([member.graph for member in trace.ranks], np.int64)[rank[first]]
     place = np.zeros(len(first), np.int64)
     for index in find_distinct(graph_of).tolist():
-        mine = graph_of == index
-        place[mine] = issue_order(trace.graphs[index])[row[first[mine]]]
+        in_graph = graph_of == index
+        place[in_graph] = issue_order(trace.graphs[index])[row[first[in_graph]]]
     return place
 
 
@@ -280,11 +280,11 @@ class _Titles:
         graph_of = np.array([member.graph for member in self._trace.ranks], np.int64)[rank]
         title, step = np.zeros(len(rank), np.int64), np.full(len(rank), NONE, np.int64)
         for index in find_distinct(graph_of).tolist():
-            mine = np.flatnonzero(graph_of == index)
-            graph, rows = self._trace.graphs[index], row[mine]
+            chosen = np.flatnonzero(graph_of == index)
+            graph, rows = self._trace.graphs[index], row[chosen]
             names, inverse = np.unique(graph.name[rows], return_inverse=True)
-            title[mine] = self._numbers(graph, names)[inverse]
-            step[mine] = enclosing_steps(graph, rows)
+            title[chosen] = self._numbers(graph, names)[inverse]
+            step[chosen] = enclosing_steps(graph, rows)
         by_name = np.array([step_of_name(text) for text in self._codes], np.int64)
         return title, np.where(by_name[title] != NONE, by_name[title], step)
 

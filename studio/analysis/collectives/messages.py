@@ -219,7 +219,7 @@ def _ways(trace: Trace) -> list[_Ways]:
     using: dict[int, list[int]] = {}
     for at, rank in enumerate(trace.ranks):
         using.setdefault(rank.graph, []).append(at)
-    found = []
+    ways = []
     for index, ranks in sorted(using.items()):
         graph = trace.graphs[index]
         rows = np.flatnonzero((graph.type == NodeType.COMM_SEND) | (graph.type == NodeType.COMM_RECV))
@@ -237,10 +237,10 @@ def _ways(trace: Trace) -> list[_Ways]:
             code = np.unique(code * (int(part.max()) + 1) + part, return_inverse=True)[1].reshape(-1)
         first = np.unique(code, return_index=True)[1]
         tag, size = _dense(graph, "comm_tag", rows), _dense(graph, "comm_size", rows)
-        found.append(
+        ways.append(
             _Ways(graph, ranks, len(first), first, code, rows, tag, size, place[order], np.asarray(receives))
         )
-    return found
+    return ways
 
 
 def _name_channels(trace: Trace, way: _Ways, number: int) -> tuple[Int64, Int64, Int64, Int64]:
@@ -318,15 +318,15 @@ def _match(
     first = np.flatnonzero(starts)
     counts = np.maximum.reduceat(nth, first) + 1
     number = nth + np.repeat(np.cumsum(counts) - counts, np.diff(first, append=len(order)))
-    made = np.full((7, int(counts.sum())), NONE, np.int64)
+    table = np.full((7, int(counts.sum())), NONE, np.int64)
     for index, values in enumerate((exchange, tags[key[1]], sizes[key[2]])):
-        made[index, number] = values[order]
+        table[index, number] = values[order]
     for at, half in ((3, ~received), (5, received)):
-        mine, there = order[half], number[half]
-        made[at, there] = party[mine]
-        made[at + 1, there] = row[mine]
-    offsets = np.searchsorted(made[0], np.arange(len(shown) + 1))
-    return offsets, made[1], made[2], made[3], made[4], made[5], made[6]
+        entries, numbers = order[half], number[half]
+        table[at, numbers] = party[entries]
+        table[at + 1, numbers] = row[entries]
+    offsets = np.searchsorted(table[0], np.arange(len(shown) + 1))
+    return offsets, table[1], table[2], table[3], table[4], table[5], table[6]
 
 
 def _halves(ways: Sequence[_Ways], kind: Int64, bounds: Int64, shown: Int64) -> tuple[Int64, Int64, Int64]:
@@ -340,9 +340,9 @@ def _halves(ways: Sequence[_Ways], kind: Int64, bounds: Int64, shown: Int64) -> 
     counts = np.diff(bounds)[shown]
     exchange = np.repeat(np.arange(len(shown)), counts)
     party = np.arange(len(exchange)) - np.repeat(np.cumsum(counts) - counts, counts)
-    mine = kind[bounds[shown][exchange] + party]
-    lengths = of_way[mine]
-    at = ranges(starts, mine)
+    chosen = kind[bounds[shown][exchange] + party]
+    lengths = of_way[chosen]
+    at = ranges(starts, chosen)
     return np.repeat(exchange, lengths), np.repeat(party, lengths), np.concatenate(tables)[at]
 
 

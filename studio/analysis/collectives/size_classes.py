@@ -75,11 +75,11 @@ def size_classes(trace: Trace, times: CollectiveTimes) -> list[SizeClass]:
     order = np.argsort(inverse, kind="stable")
     bounds = np.flatnonzero(np.diff(inverse[order], prepend=-1, append=1 << 40))
     numbers = np.array([rank.number for rank in trace.ranks], np.int64)
-    found = [
+    classes = [
         _class(times, order[low:high], numbers)
         for low, high in zip(bounds[:-1].tolist(), bounds[1:].tolist(), strict=True)
     ]
-    return sorted(found, key=lambda each: -each.total_ns)
+    return sorted(classes, key=lambda each: -each.total_ns)
 
 
 def _sizes(times: CollectiveTimes) -> Int64:
@@ -88,32 +88,32 @@ def _sizes(times: CollectiveTimes) -> Int64:
     power = np.where(size > 0, 1 << np.floor(np.log2(np.maximum(size, 1))).astype(np.int64), 0)
     kinds = times.type * (1 << 32) + times.members
     for kind in find_distinct(kinds).tolist():
-        mine = kinds == kind
-        if len(find_distinct(size[mine])) > _EXACT_AT_MOST:
-            size[mine] = power[mine]
+        of_kind = kinds == kind
+        if len(find_distinct(size[of_kind])) > _EXACT_AT_MOST:
+            size[of_kind] = power[of_kind]
     return size
 
 
-def _class(times: CollectiveTimes, mine: Int64, numbers: Int64) -> SizeClass:
-    took = np.sort((times.end_ns - times.arrived_ns)[mine])
-    size, skew = times.bytes[mine], times.skew_ns[mine]
-    last, place = np.unique(times.last_rank[mine][skew > 0], return_inverse=True)
+def _class(times: CollectiveTimes, collectives: Int64, numbers: Int64) -> SizeClass:
+    took = np.sort((times.end_ns - times.arrived_ns)[collectives])
+    size, skew = times.bytes[collectives], times.skew_ns[collectives]
+    last, place = np.unique(times.last_rank[collectives][skew > 0], return_inverse=True)
     waited = np.bincount(place, skew[skew > 0], len(last))
     most = int(waited.argmax()) if len(last) else NONE
     median_ns = float(np.median(took))
     # The median of the rates is that of the times only where their number is odd; a row tells one collective.
-    moved = float(np.median(times.whole_bytes[mine]))
+    moved = float(np.median(times.whole_bytes[collectives]))
     rate = moved / median_ns if moved > 0 and median_ns > 0 else float("nan")
-    one = mine[:1]
-    factor = float(bus_factor(times.type[one], times.members[one], times.is_open[one])[0])
+    first = collectives[:1]
+    factor = float(bus_factor(times.type[first], times.members[first], times.is_open[first])[0])
     return SizeClass(
-        collective_name(int(times.type[mine[0]])),
-        int(times.members[mine[0]]),
-        bool(times.is_open[mine[0]]),
-        tuple(times.groups[group] for group in find_distinct(times.group[mine]).tolist()),
+        collective_name(int(times.type[collectives[0]])),
+        int(times.members[collectives[0]]),
+        bool(times.is_open[collectives[0]]),
+        tuple(times.groups[group] for group in find_distinct(times.group[collectives]).tolist()),
         int(size.min()),
         int(size.max()),
-        len(mine),
+        len(collectives),
         int(size.sum()),
         int(took[0]),
         round(median_ns),

@@ -176,8 +176,8 @@ def distinct_collectives(
         besides: Returns by the name of a group what else has to be the same.
         matched: What `match_groups` returned for the trace and these groups, where that is known already.
     """
-    found = match_groups(trace, groups) if matched is None else matched
-    timed = _Matched(trace, times, found)
+    matchings = match_groups(trace, groups) if matched is None else matched
+    timed = _Matched(trace, times, matchings)
     kinds: dict[Hashable, list[int]] = {}
     for number, matching in enumerate(timed.matchings):
         key = timed.key(number), besides(matching.name) if besides else None
@@ -192,8 +192,8 @@ def distinct_collectives(
 class _Matched:
     """The collectives of a trace by comm group, and what is known of their times."""
 
-    def __init__(self, trace: Trace, times: NodeTimes, found: MatchedGroups) -> None:
-        self.trace, self.matchings, self.sizes, self.times = trace, found.matchings, found.sizes, times
+    def __init__(self, trace: Trace, times: NodeTimes, matched: MatchedGroups) -> None:
+        self.trace, self.matchings, self.sizes, self.times = trace, matched.matchings, matched.sizes, times
         self.place = {rank.number: index for index, rank in enumerate(trace.ranks)}
         self.known: dict[Hashable, tuple[Int64, Int64, Int64]] = {}
         """What was found for a group, the place of each last member, and what is none: groups of equal members with the same times share it."""
@@ -225,18 +225,18 @@ class _Matched:
 def _times_of(matched: _Matched, chosen: Sequence[int] | None = None) -> CollectiveTimes:
     """Return the collectives of some groups, of all where none are chosen."""
     chosen = range(len(matched.matchings)) if chosen is None else chosen
-    found = [matched.of_group(number) for number in chosen]
+    parts = [matched.of_group(number) for number in chosen]
     # Large jobs have tens of millions: they are written where they stay, and sorted column by column.
-    bounds = np.cumsum([0, *(columns.shape[1] for columns, *_ in found)])
+    bounds = np.cumsum([0, *(columns.shape[1] for columns, *_ in parts)])
     table = np.empty((len(_NOTHING), int(bounds[-1])), np.int64)
     apart = [np.zeros((2, 0), np.int64)]
-    for at, (number, (columns, last, none)) in enumerate(zip(chosen, found, strict=True)):
+    for at, (number, (columns, last, none)) in enumerate(zip(chosen, parts, strict=True)):
         if len(none):
             apart.append(np.stack([np.full(len(none), number), none]))
         part = table[:, bounds[at] : bounds[at + 1]]
         part[:] = columns
         part[0], part[9] = number, np.array(matched.matchings[number].members, np.int64)[last]
-    del found
+    del parts
     matched.known.clear()
     order = np.lexsort((table[0], table[7], table[6]))
     for column in table:
@@ -317,12 +317,12 @@ _NOTHING = np.zeros((11, 0), np.int64)
 
 def _of_members(group: GroupMatching, first_time: Int64, times: NodeTimes) -> tuple[Int64, Int64, Int64]:
     """Return (11, C) the columns of collectives, group and last rank open, (C,) the last member's index, and (D,) where there is none."""
-    there = (group.sequence_of != NONE) & (first_time != NONE)
-    if not there.any() or not group.sequences:
+    is_present = (group.sequence_of != NONE) & (first_time != NONE)
+    if not is_present.any() or not group.sequences:
         return _NOTHING, np.zeros(0, np.int64), np.zeros(0, np.int64)
-    rows = group.rows()[there]
+    rows = group.rows()[is_present]
     known = rows != NONE
-    where = np.where(known, first_time[there][:, None] + rows, 0)
+    where = np.where(known, first_time[is_present][:, None] + rows, 0)
     start, end = np.where(known, times.start_ns[where], NONE), np.where(known, times.end_ns[where], NONE)
     # In order of beginning; a member of which times are missing keeps the order its dependencies give.
     key = np.where((known & (start < 0)).any(axis=1)[:, None], 0, np.where(known, start, _NEVER))
@@ -335,7 +335,7 @@ def _of_members(group: GroupMatching, first_time: Int64, times: NodeTimes) -> tu
     first, last = began.argmax(axis=0), np.where(began, start, NONE).argmax(axis=0)
     columns = np.arange(rows.shape[1])
     source = order[first, columns]
-    places = np.flatnonzero(there)
+    places = np.flatnonzero(is_present)
     kind, size = _content(group, places[first], source)
     apart = np.zeros(len(columns), np.bool_)
     if may_differ(group, order):

@@ -82,10 +82,10 @@ def rank_traffic(
         if not between.any():
             continue
         indices = np.array([place.get(member, NONE) for member in group.members])
-        there = indices != NONE
-        part = between[np.ix_(there, there)]
-        total[np.ix_(indices[there], indices[there])] += part
-        linked[np.ix_(indices[there], indices[there])] = True
+        is_present = indices != NONE
+        part = between[np.ix_(is_present, is_present)]
+        total[np.ix_(indices[is_present], indices[is_present])] += part
+        linked[np.ix_(indices[is_present], indices[is_present])] = True
         sums["split"] += split
         sums["shared"] += round(part.sum()) - split
     np.fill_diagonal(linked, False)
@@ -119,8 +119,8 @@ def _messages(trace: Trace) -> list[tuple[str | None, Int64, Int64, Int64]]:
     slot = np.full(len(rank), NONE, np.int64)
     graph_of = np.array([rank.graph for rank in trace.ranks], np.int64)
     for index, table in enumerate(slots):
-        mine = graph_of[rank] == index if len(rank) else np.zeros(0, bool)
-        slot[mine] = table[row[mine]]
+        chosen = graph_of[rank] == index if len(rank) else np.zeros(0, bool)
+        slot[chosen] = table[row[chosen]]
     names: dict[str | None, list[int]] = {}
     pairs, inverse = np.unique(np.stack([rank, slot]), axis=1, return_inverse=True)
     for which, (rank_index, number) in enumerate(pairs.T.tolist()):
@@ -128,8 +128,8 @@ def _messages(trace: Trace) -> list[tuple[str | None, Int64, Int64, Int64]]:
         names.setdefault(name, []).append(which)
     result = []
     for name, listed in names.items():
-        mine = np.isin(inverse, listed) & inside
-        result.append((name, ends[0][mine], ends[1][mine], messages.bytes[mine]))
+        chosen = np.isin(inverse, listed) & inside
+        result.append((name, ends[0][chosen], ends[1][chosen], messages.bytes[chosen]))
     return result
 
 

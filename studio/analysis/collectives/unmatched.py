@@ -77,12 +77,12 @@ def find_unmatched(trace: Trace, messages: Messages, ahead: Callable[[], Int64])
     channel = number_runs(messages.source, messages.target)
     ordered = _by_order(trace, messages, channel, receives, sends)
     done = channel[ordered.receives]
-    later, rest = (one[~np.isin(channel[one], done)] for one in (receives, sends))
+    later, rest = (halves[~np.isin(channel[halves], done)] for halves in (receives, sends))
     recorded = None
     if (len(later) and len(rest)) or _is_any_alike(messages, later, rest):
         recorded = Recorded(trace, messages, ahead())
         later, rest = (
-            lone_halves(recorded, one, receives=side) for one, side in ((later, True), (rest, False))
+            lone_halves(recorded, halves, receives=side) for halves, side in ((later, True), (rest, False))
         )
     pairs = _evident_pairs(messages, channel, later, rest, recorded)
     return Unmatched(
@@ -110,19 +110,19 @@ def _by_order(trace: Trace, messages: Messages, channel: Int64, receives: Int64,
     places: dict[int, Int64] = {}
 
     def by_order(chosen: Int64, ranks: Int64, rows: Int64) -> Int64:
-        there = chosen[rows[chosen] != NONE]
-        place = np.empty(len(there), np.int64)
-        graphs = graph_of[ranks[there]]
+        present = chosen[rows[chosen] != NONE]
+        place = np.empty(len(present), np.int64)
+        graphs = graph_of[ranks[present]]
         for graph in set(graphs.tolist()):
             if graph not in places:
                 places[graph] = issue_order(trace.graphs[graph])
-            mine = graphs == graph
-            place[mine] = places[graph][rows[there[mine]]]
-        ordered: Int64 = there[np.argsort(place, kind="stable")]
+            in_graph = graphs == graph
+            place[in_graph] = places[graph][rows[present[in_graph]]]
+        ordered: Int64 = present[np.argsort(place, kind="stable")]
         return ordered
 
     graph_of = np.array([rank.graph for rank in trace.ranks], np.int64)
-    left = [np.unique(channel[one], return_counts=True) for one in (receives, sends)]
+    left = [np.unique(channel[halves], return_counts=True) for halves in (receives, sends)]
     at = _common(left[0][0], left[1][0])
     counts = [count[where] for (_, count), where in zip(left, at, strict=True)]
     as_many = counts[0] == counts[1]
@@ -133,8 +133,8 @@ def _by_order(trace: Trace, messages: Messages, channel: Int64, receives: Int64,
         count.tolist(),
         strict=True,
     )
-    made: list[Int64] = [np.zeros((2, 0), np.int64)]
-    pairs = made.copy()
+    lacking: list[Int64] = [np.zeros((2, 0), np.int64)]
+    pairs = lacking.copy()
     for begin, end, expected in bounds:
         chosen = np.arange(begin, end)
         ordered = np.stack(
@@ -146,10 +146,10 @@ def _by_order(trace: Trace, messages: Messages, channel: Int64, receives: Int64,
         tag, size = messages.tag[ordered], messages.bytes[ordered]
         differing = ordered[:, (tag[0] != tag[1]) | (size[0] != size[1])]
         if differing.shape[1] == expected:
-            made.append(differing)
+            lacking.append(differing)
             evident = _evident_pairs(messages, channel, *np.sort(differing))
             pairs.append(differing if evident.shape[1] == expected else evident)
-    of_receives, of_sends = np.concatenate(made, axis=1)
+    of_receives, of_sends = np.concatenate(lacking, axis=1)
     return Unmatched(of_receives, of_sends, np.concatenate(pairs, axis=1))
 
 
@@ -161,15 +161,15 @@ def _evident_pairs(
     Both are between the same ranks, and agree on the tag or the size; where one of each is left, they belong together too.
     Of several the first belongs to the first, of those that recorded times leave.
     """
-    made = [np.zeros((2, 0), np.int64)]
+    pairs = [np.zeros((2, 0), np.int64)]
     for agreed in (messages.tag, messages.bytes):
-        made.append(_pair_in_order(receives, sends, (channel, agreed), recorded))
+        pairs.append(_pair_in_order(receives, sends, (channel, agreed), recorded))
         receives, sends = (
-            np.setdiff1d(one, paired, assume_unique=True)
-            for one, paired in zip((receives, sends), made[-1], strict=True)
+            np.setdiff1d(halves, paired, assume_unique=True)
+            for halves, paired in zip((receives, sends), pairs[-1], strict=True)
         )
-    made.append(_pair_in_order(_alone(channel, receives), _alone(channel, sends), (channel,)))
-    return np.concatenate(made, axis=1)
+    pairs.append(_pair_in_order(_alone(channel, receives), _alone(channel, sends), (channel,)))
+    return np.concatenate(pairs, axis=1)
 
 
 def _alone(channel: Int64, chosen: Int64) -> Int64:
@@ -192,8 +192,8 @@ def _pair_in_order(
         counts = [np.bincount(part, minlength=len(both)) for part in codes]
         for group in np.flatnonzero((counts[0] != counts[1]) & (counts[0] > 0) & (counts[1] > 0)).tolist():
             _leave_out(recorded, receives, sends, codes, group)
-    one, other = _common(_number_alike(codes[0]), _number_alike(codes[1]))
-    return np.stack([receives[one], sends[other]])
+    of_receives, of_sends = _common(_number_alike(codes[0]), _number_alike(codes[1]))
+    return np.stack([receives[of_receives], sends[of_sends]])
 
 
 def _leave_out(
@@ -224,9 +224,9 @@ def _leave_out(
         codes[0 if more else 1][at[lone]] = -1 - at[lone]
 
 
-def _common(one: Int64, other: Int64) -> tuple[Int64, Int64]:
+def _common(first: Int64, second: Int64) -> tuple[Int64, Int64]:
     """Return where two arrays, in each of which a number is once, have the numbers that both have."""
-    places = np.intersect1d(one, other, assume_unique=True, return_indices=True)[1:]
+    places = np.intersect1d(first, second, assume_unique=True, return_indices=True)[1:]
     return places[0].astype(np.int64), places[1].astype(np.int64)
 
 

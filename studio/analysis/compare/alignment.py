@@ -116,10 +116,10 @@ class Alignment:
         if not len(places):
             return None
         pairs = self.pairs[int(self.pairs_of[places[0]])]
-        mine, others = (pairs.row_b, pairs.row_a) if back else (pairs.row_a, pairs.row_b)
-        where = np.flatnonzero(mine == row)
+        own_rows, other_rows = (pairs.row_b, pairs.row_a) if back else (pairs.row_a, pairs.row_b)
+        where = np.flatnonzero(own_rows == row)
         other = (self.rank_a if back else self.rank_b)[places[0]]
-        return (int(other), int(others[where[0]])) if len(where) else None
+        return (int(other), int(other_rows[where[0]])) if len(where) else None
 
 
 def align(trace_a: Trace, trace_b: Trace) -> Alignment:
@@ -136,11 +136,11 @@ def align(trace_a: Trace, trace_b: Trace) -> Alignment:
     same: dict[tuple[int, int], bool] = {}
     first_a, first_b = _first_alike(trace_a), _first_alike(trace_b)
     for index, (this, other) in enumerate(zip(rank_a.tolist(), rank_b.tolist(), strict=True)):
-        mine, others = trace_a.ranks[this], trace_b.ranks[other]
-        graphs = first_a[mine.graph], first_b[others.graph]
+        own_rank, other_rank = trace_a.ranks[this], trace_b.ranks[other]
+        graphs = first_a[own_rank.graph], first_b[other_rank.graph]
         if graphs not in same:
             same[graphs] = _same_nodes(trace_a.graphs[graphs[0]], trace_b.graphs[graphs[1]])
-        groups = (None, None) if same[graphs] else (roles[0].of(mine), roles[1].of(others))
+        groups = (None, None) if same[graphs] else (roles[0].of(own_rank), roles[1].of(other_rank))
         by_id = by_id and same[graphs]
         key = (*graphs, *groups)
         if key not in known:

@@ -52,19 +52,19 @@ def alone_by_name(side: Side, alignment: Alignment, *, of_b: bool) -> list[Alone
     ranks = alignment.rank_b if of_b else alignment.rank_a
     for index, pairs in enumerate(alignment.pairs):
         rows = pairs.only_b if of_b else pairs.only_a
-        mine = ranks[alignment.pairs_of == index]
-        if not len(rows) or not len(mine):
+        own_ranks = ranks[alignment.pairs_of == index]
+        if not len(rows) or not len(own_ranks):
             continue
-        graph = side.trace.graph_of(side.trace.ranks[int(mine[0])])
+        graph = side.trace.graph_of(side.trace.ranks[int(own_ranks[0])])
         codes, code = np.unique(graph.name[rows], return_inverse=True)
         names = [family(graph.strings[text]) for text in codes.tolist()]
         for name, count in zip(names, np.bincount(code).tolist(), strict=True):
-            counts[name] += count * len(mine)
+            counts[name] += count * len(own_ranks)
         for name in {*names}:
-            having[name] += len(mine)
+            having[name] += len(own_ranks)
         # Ranks with equal times are looked at once.
-        _, distinct, many = np.unique(side.times.first[mine], return_index=True, return_counts=True)
-        for rank, times in zip(mine[distinct].tolist(), many.tolist(), strict=True):
+        _, distinct, many = np.unique(side.times.first[own_ranks], return_index=True, return_counts=True)
+        for rank, times in zip(own_ranks[distinct].tolist(), many.tolist(), strict=True):
             lasted = durations(side, rank, rows)
             total = np.zeros(len(codes), np.int64)
             np.add.at(total, code, np.maximum(lasted, 0))
@@ -73,13 +73,13 @@ def alone_by_name(side: Side, alignment: Alignment, *, of_b: bool) -> list[Alone
             ends = order[np.searchsorted(code[order], np.arange(len(codes)), side="right") - 1]
             for name, ns, place in zip(names, total.tolist(), ends.tolist(), strict=True):
                 totals[name] += times * ns
-                found = (int(lasted[place]), rank, int(rows[place]))
-                if name not in longest or found[0] > longest[name][0]:
-                    longest[name] = found
+                entry = (int(lasted[place]), rank, int(rows[place]))
+                if name not in longest or entry[0] > longest[name][0]:
+                    longest[name] = entry
     summed = [
         AloneName(
             name, count, totals[name], having[name], longest[name][1], longest[name][2], longest[name][0]
         )
         for name, count in counts.items()
     ]
-    return sorted(summed, key=lambda one: (-one.total_ns, -one.count, one.name))
+    return sorted(summed, key=lambda item: (-item.total_ns, -item.count, item.name))

@@ -196,19 +196,19 @@ def _alone(side: Side, alignment: Alignment, *, of_b: bool) -> tuple[tuple[NodeA
     ranks = alignment.rank_b if of_b else alignment.rank_a
     for index, pairs in enumerate(alignment.pairs):
         rows = pairs.only_b if of_b else pairs.only_a
-        mine = ranks[alignment.pairs_of == index]
-        count += len(rows) * len(mine)
+        own_ranks = ranks[alignment.pairs_of == index]
+        count += len(rows) * len(own_ranks)
         if not len(rows):
             continue
         longest, where = np.full(len(rows), -2, np.int64), np.zeros(len(rows), np.int64)
-        _, distinct = np.unique(side.times.first[mine], return_index=True)
-        for rank in mine[np.sort(distinct)].tolist():
+        _, distinct = np.unique(side.times.first[own_ranks], return_index=True)
+        for rank in own_ranks[np.sort(distinct)].tolist():
             lasted = durations(side, rank, rows)
             longer = lasted > longest
             longest[longer], where[longer] = lasted[longer], rank
         for place in _largest(longest + 2).tolist():
             row, ns = int(rows[place]), int(longest[place])
-            alone.append(NodeAlone(int(where[place]), row, ns, len(mine)))
+            alone.append(NodeAlone(int(where[place]), row, ns, len(own_ranks)))
     alone.sort(key=lambda node: (-node.ns, node.rank, node.row))
     keys = [_key(side, node.rank, node.row) for node in alone]
     having: Counter[tuple[int, str]] = Counter()

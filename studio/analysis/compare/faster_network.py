@@ -33,7 +33,7 @@ def faster_network_words(comparison: Comparison, name_a: str = "A", name_b: str 
     if not comparison.difference_ns or not faster or base.trace is not late.trace:
         return ""
     where = " and ".join(f"dimension {number}" for number in faster)
-    reasons = [one for one in (_orders(base, late), _collectives(base, late)) if one]
+    reasons = [reason for reason in (_orders(base, late), _collectives(base, late)) if reason]
     if not reasons:
         return ""
     return f"The network of {name} is faster in {where} and slower nowhere, all else is the same: {'; '.join(reasons)}."

@@ -135,7 +135,7 @@ def _busiest(a: Side, b: Side, parts: tuple[_Use, _Use]) -> tuple[int, int]:
     common = next((number for number in numbers[0] if number in both), None)
     if common is not None:
         return common, common
-    first, second = (found[0] if found else NONE for found in numbers)
+    first, second = (ranks[0] if ranks else NONE for ranks in numbers)
     return first, second
 
 

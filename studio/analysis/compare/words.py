@@ -72,24 +72,24 @@ def _difference(comparison: Comparison, name_a: str, name_b: str, basis: Basis) 
 
 def _reasons(fall: Waterfall, grew: int) -> str:
     """Return the parts that change most, and what is left of the difference, unless it is too small to be seen in it."""
-    found = [(part, difference) for part, difference in causes(fall) if difference]
-    large = [cause for cause in found if abs(cause[1]) * 50 >= abs(grew)]
+    changes = [(part, difference) for part, difference in causes(fall) if difference]
+    large = [cause for cause in changes if abs(cause[1]) * 50 >= abs(grew)]
     named = large if len(large) <= _NAMED else large[: _NAMED - 1]
-    others = found[len(named) :]
+    others = changes[len(named) :]
     left = sum(difference for _, difference in others)
-    told = [f"{NAMES[part]} {signed_ns(difference)}" for part, difference in named if part != _BEFORE]
+    parts = [f"{NAMES[part]} {signed_ns(difference)}" for part, difference in named if part != _BEFORE]
     if left and abs(left) * 200 >= abs(grew):
-        told.append(
+        parts.append(
             f"{NAMES[others[0][0]]} {signed_ns(left)}"
             if len(others) == 1
             else f"{signed_ns(left)} of other parts"
         )
-    told += [
+    parts += [
         f"{signed_ns(difference)} before recordings began, of which nothing is known"
         for part, difference in named
         if part == _BEFORE
     ]
-    *first, last = told or [""]
+    *first, last = parts or [""]
     return f"{', '.join(first)} and {last}" if first else last
 
 

@@ -360,8 +360,8 @@ def _number_by_appearance(keys: Int64, place: Int64) -> tuple[Int64, int, Int64]
     never = np.iinfo(np.int64).max
     earliest = np.full(codes, never)
     np.minimum.at(earliest, code, place)
-    there = np.flatnonzero(earliest != never)
-    order = there[np.argsort(earliest[there], kind="stable")]
+    seen = np.flatnonzero(earliest != never)
+    order = seen[np.argsort(earliest[seen], kind="stable")]
     number = np.empty(codes, np.int64)
     number[order] = np.arange(len(order))
     at_place = np.flatnonzero(place == earliest[code])

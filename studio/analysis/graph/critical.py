@@ -159,13 +159,13 @@ def _lane_pairs(start_ns: Int64, end_ns: Int64, lane: Int64) -> tuple[Int64, Int
         np.searchsorted(queue, lane[rows].astype(np.float64) * span + (start_ns[rows] - origin), "right") - 1
     )
     previous = ended[np.maximum(place, 0)]
-    there = (
+    has_previous = (
         (place >= 0)
         & (lane[previous] == lane[rows])
         & (end_ns[previous] <= start_ns[rows])
         & (previous != rows)
     )
-    return previous[there], rows[there]
+    return previous[has_previous], rows[has_previous]
 
 
 def _slack(before: Int64, after: Int64, start_ns: Int64, end_ns: Int64, place: Int64) -> Int64:

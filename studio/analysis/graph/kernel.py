@@ -174,14 +174,14 @@ def find_order(first, following, missing, order):
 
     What waits for row `n` are the rows in `following` from `first[n]` to `first[n + 1]`; `missing` says for how many each waits.
     """
-    found = 0
+    count = 0
     for row in range(len(missing)):
         if missing[row] == 0:
-            order[found] = row
-            found += 1
+            order[count] = row
+            count += 1
     done = 0
-    while done < found:
+    while done < count:
         row = order[done]
         done += 1
-        found = release(row, first, following, missing, order, found)
-    return found
+        count = release(row, first, following, missing, order, count)
+    return count

@@ -287,11 +287,11 @@ def _call_depths(parent: Int64) -> Int64:
     depth = np.zeros(len(parent), np.int64)
     up = parent.copy()
     for _ in range(_DEEPEST_CALL):
-        there = up >= 0
-        if not there.any():
+        has_caller = up >= 0
+        if not has_caller.any():
             break
-        depth += there
-        up = np.where(there, parent[up], UNTOLD)
+        depth += has_caller
+        up = np.where(has_caller, parent[up], UNTOLD)
     return depth
 
 

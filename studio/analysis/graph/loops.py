@@ -41,8 +41,8 @@ def find_order(first: Int64, following: Int64, missing: Int64) -> Int64:
         order = np.empty(len(missing), np.int64)
         return order[: load_kernel().find_order(first, following, missing.copy(), order)]
     rows = [0] * len(missing)
-    found = k.find_order(first.tolist(), following.tolist(), missing.tolist(), rows)
-    return np.array(rows[:found], np.int64)
+    count = k.find_order(first.tolist(), following.tolist(), missing.tolist(), rows)
+    return np.array(rows[:count], np.int64)
 
 
 def _worth_compiling(count: int) -> bool:

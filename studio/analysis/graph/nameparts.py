@@ -65,8 +65,8 @@ class NameParts:
         codes = np.flatnonzero(here)
         start, end = self._part(codes, depth)
         numbers = np.full(len(here), ENDED, np.int64)
-        there = start < end
-        numbers[codes[there]] = _number_pieces(self._data, start[there], end[there], self._has_zero)
+        has_part = start < end
+        numbers[codes[has_part]] = _number_pieces(self._data, start[has_part], end[has_part], self._has_zero)
         return numbers[self._of[rows]]
 
     def label(self, row: int, depth: int) -> str:
@@ -170,11 +170,11 @@ def _names(graph: Graph) -> tuple[pa.Array, Int64]:
 
 def _begin_with(data: UInt8, offsets: Int64, prefix: bytes) -> Bool:
     """Return which texts begin with some bytes, and have more."""
-    found = np.flatnonzero(np.diff(offsets) > len(prefix))
+    codes = np.flatnonzero(np.diff(offsets) > len(prefix))
     for place, byte in enumerate(prefix):
-        found = found[data[offsets[found] + place] == byte]
+        codes = codes[data[offsets[codes] + place] == byte]
     begins: Bool = np.full(len(offsets) - 1, False)
-    begins[found] = True
+    begins[codes] = True
     return begins
 
 

@@ -97,10 +97,10 @@ def edges(graph: Graph, kinds: tuple[Kind, ...] = BOTH) -> Edges:
     before, after, is_data = [np.empty(0, np.int32)], [np.empty(0, np.int32)], [np.empty(0, np.bool_)]
     for kind in kinds:
         deps: Dependencies = getattr(graph, kind)
-        there = deps.rows >= 0
-        before.append(deps.rows[there])
-        after.append(np.repeat(np.arange(len(graph), dtype=np.int32), np.diff(deps.offsets))[there])
-        is_data.append(np.full(int(there.sum()), kind == "data"))
+        is_present = deps.rows >= 0
+        before.append(deps.rows[is_present])
+        after.append(np.repeat(np.arange(len(graph), dtype=np.int32), np.diff(deps.offsets))[is_present])
+        is_data.append(np.full(int(is_present.sum()), kind == "data"))
     return Edges(np.concatenate(before), np.concatenate(after), np.concatenate(is_data))
 
 

@@ -19,7 +19,7 @@ def walkable(near: Adjacency) -> Network:
     return build_network(len(near), near.edges.before, near.edges.after)
 
 
-def between(network: Network, one: int, other: int, most: int) -> tuple[Int64, int]:
+def between(network: Network, first: int, second: int, most: int) -> tuple[Int64, int]:
     """Return the nodes on all paths from one node to another, or the other way round; nothing where there is no path.
 
     Where these are more than `most`, only the nodes of a shortest path are returned; of one that is longer still as many
@@ -28,7 +28,7 @@ def between(network: Network, one: int, other: int, most: int) -> tuple[Int64, i
     Returns:
         (P,) rows, rising, and how many nodes are on any path.
     """
-    for source, target in ((one, other), (other, one)):
+    for source, target in ((first, second), (second, first)):
         down = reachable(network, source)
         if target not in down:
             continue

@@ -97,8 +97,8 @@ def kinds_of(graph: Graph) -> Kinds:
 def _of_kind(kinds: Kinds, wanted: str, kind_of: Callable[[int, int], str]) -> Bool:
     """Return (N,) whether the kind's name contains a text."""
     # The drawing says all-reduce, PyTorch and other searches all_reduce.
-    said = [kind_of(*kind).replace("_", "-") for kind in kinds.distinct]
-    fits = np.array([wanted.replace("_", "-") in name for name in said], np.bool_)
+    names = [kind_of(*kind).replace("_", "-") for kind in kinds.distinct]
+    fits = np.array([wanted.replace("_", "-") in name for name in names], np.bool_)
     fits_kind: Bool = fits[kinds.of] if len(fits) else np.zeros(len(kinds.of), np.bool_)
     return fits_kind
 

@@ -83,9 +83,9 @@ class Blame:
         doing[_STALL] -= before
         doing[_HOST] -= assumed
         most = int(doing.argmax())
-        found = {PARTS[most]: int(doing[most]), "before": before, "assumed": assumed}
-        name = max(found, key=lambda part: found[part])
-        return name, found[name] / max(int(self.ns[entries].sum()), 1)
+        spent = {PARTS[most]: int(doing[most]), "before": before, "assumed": assumed}
+        name = max(spent, key=lambda part: spent[part])
+        return name, spent[name] / max(int(self.ns[entries].sum()), 1)
 
     def of_culprits(self, ranks: int) -> Int64:
         """Return (K,) how long all ranks together waited for each one."""
@@ -154,26 +154,26 @@ def _waits(trace: Trace, account: Ledger, windows: Int64, wanted: Wanted | None)
     stretches, line_of = account.stretches, np.full(len(trace.ranks) + 1, NONE, np.int64)
     line_of[account.places] = np.arange(len(account))
     is_wait = np.isin(stretches.kind, _WAITS)
-    found = [np.zeros((6, 0), np.int64)]
+    tables = [np.zeros((6, 0), np.int64)]
     for rank, (place, course) in enumerate(
         zip(account.places.tolist(), account.course.tolist(), strict=True)
     ):
         low, high = stretches.bounds[course : course + 2].tolist()
-        mine = low + np.flatnonzero(is_wait[low:high])
+        chosen = low + np.flatnonzero(is_wait[low:high])
         if wanted is not None:
-            mine = mine[wanted(place, account.owner[mine] - account.first[place])]
-        start = np.maximum(stretches.start[mine], windows[rank, 0])
-        end = np.minimum(stretches.end[mine], windows[rank, 1])
-        mine, start, end = (column[end > start] for column in (mine, start, end))
-        if not len(mine):
+            chosen = chosen[wanted(place, account.owner[chosen] - account.first[place])]
+        start = np.maximum(stretches.start[chosen], windows[rank, 0])
+        end = np.minimum(stretches.end[chosen], windows[rank, 1])
+        chosen, start, end = (column[end > start] for column in (chosen, start, end))
+        if not len(chosen):
             continue
         graph = trace.graph_of(trace.ranks[place])
         others, rows = account.arrivals.partners(place, len(graph))
-        row = account.owner[mine] - account.first[place]
-        there = np.full(len(mine), rank)
+        row = account.owner[chosen] - account.first[place]
+        ranks = np.full(len(chosen), rank)
         # Places of ranks count from 0, so -1, which stands for nobody, takes the last entry.
-        found.append(np.stack([there, line_of[others[row]], row, rows[row], start, end]))
-    return np.concatenate(found, axis=1)
+        tables.append(np.stack([ranks, line_of[others[row]], row, rows[row], start, end]))
+    return np.concatenate(tables, axis=1)
 
 
 def _doing(account: Ledger, rank: Int64, other: Int64, start: Int64, end: Int64) -> tuple[Int64, Int64]:
@@ -198,18 +198,18 @@ def _doing(account: Ledger, rank: Int64, other: Int64, start: Int64, end: Int64)
 def _arriving(trace: Trace, times: NodeTimes, account: Ledger, waits: Int64) -> Int64:
     """Return (W,) for how long assumed arrivals of the other rank were under way in each wait."""
     rank, other, _, _, start, end = waits
-    found = np.zeros(len(rank), np.int64)
+    arriving = np.zeros(len(rank), np.int64)
     chosen = [assumed_arrivals(graph) for graph in trace.graphs]
     if not any(of_graph.any() for of_graph in chosen):
-        return found
-    for one in find_distinct(other[other != NONE]).tolist():
-        place = int(account.places[one])
+        return arriving
+    for culprit in find_distinct(other[other != NONE]).tolist():
+        place = int(account.places[culprit])
         rows = int(times.first[place]) + np.flatnonzero(chosen[trace.ranks[place].graph])
         since, until = _apart(times, rows)
         if not len(since):
             continue
-        mine = np.flatnonzero(other == one)
-        moved = _clock_lead(account, rank[mine], other[mine]) + account.origin_ns
+        entries = np.flatnonzero(other == culprit)
+        moved = _clock_lead(account, rank[entries], other[entries]) + account.origin_ns
         total = np.append(0, np.cumsum(until - since))
 
         def covered(moment: Int64, since: Int64 = since, until: Int64 = until, total: Int64 = total) -> Int64:
@@ -217,16 +217,16 @@ def _arriving(trace: Trace, times: NodeTimes, account: Ledger, waits: Int64) -> 
             inside = np.minimum(moment, until[np.maximum(at, 0)]) - since[np.maximum(at, 0)]
             return np.where(at < 0, 0, total[np.maximum(at, 0)] + inside)
 
-        found[mine] = covered(end[mine] + moved) - covered(start[mine] + moved)
-    return found
+        arriving[entries] = covered(end[entries] + moved) - covered(start[entries] + moved)
+    return arriving
 
 
 def assumed_ns(trace: Trace, times: NodeTimes, account: Ledger) -> Int64:
     """Return (K,) how much of each rank's host time is an assumed arrival, which nobody recorded."""
-    found = np.zeros(len(account), np.int64)
+    assumed = np.zeros(len(account), np.int64)
     chosen = [assumed_arrivals(graph) for graph in trace.graphs]
     if not any(of_graph.any() for of_graph in chosen):
-        return found
+        return assumed
     known: dict[tuple[int, int], int] = {}
     for index, (place, course) in enumerate(
         zip(account.places.tolist(), account.course.tolist(), strict=True)
@@ -239,8 +239,8 @@ def assumed_ns(trace: Trace, times: NodeTimes, account: Ledger) -> Int64:
             spent = account.stretches.until(line, until - account.origin_ns, len(PARTS))
             spent -= account.stretches.until(line, since - account.origin_ns, len(PARTS))
             known[key] = int(spent[:, _HOST].sum())
-        found[index] = known[key]
-    return found
+        assumed[index] = known[key]
+    return assumed
 
 
 def assumed_host_words(account: Ledger, arriving_ns: Int64) -> str:

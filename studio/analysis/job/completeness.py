@@ -69,10 +69,10 @@ class Completeness:
     def sentence(self) -> str:
         """Say what is missing in one sentence; empty where every rank is known."""
         if self.is_open:
-            one = len(self.known) == 1
+            is_one = len(self.known) == 1
             return (
-                f"The files do not say how many ranks the job has: {self.known_words()}, all that {'is' if one else 'are'} "
-                f"known, {'communicates' if one else 'communicate'} with others."
+                f"The files do not say how many ranks the job has: {self.known_words()}, all that {'is' if is_one else 'are'} "
+                f"known, {'communicates' if is_one else 'communicate'} with others."
             )
         if not self.missing_count:
             return ""
@@ -90,13 +90,13 @@ def ranges_of(numbers: Sequence[int]) -> list[range]:
         >>> ranges_of([0, 1, 2, 7])
         [range(0, 3), range(7, 8)]
     """
-    found: list[range] = []
+    runs: list[range] = []
     for number in sorted(numbers):
-        if found and found[-1].stop == number:
-            found[-1] = range(found[-1].start, number + 1)
+        if runs and runs[-1].stop == number:
+            runs[-1] = range(runs[-1].start, number + 1)
         else:
-            found.append(range(number, number + 1))
-    return found
+            runs.append(range(number, number + 1))
+    return runs
 
 
 def range_words(runs: Sequence[range]) -> str:
@@ -115,16 +115,16 @@ def completeness(trace: Trace) -> Completeness:
     """Return which ranks of a job are known, and how many there are as far as files, comm groups and messages tell."""
     known = tuple(sorted({rank.number for rank in trace.ranks}))
     largest = max(known, default=-1)
-    told = max((told_world(rank) for rank in trace.ranks), default=NONE)
-    if not largest < told <= max(MOST_RANKS, 2 * len(known)):
-        told = NONE
-    world = _with_groups(trace, max(told, largest + 1, len(known)))
+    declared = max((told_world(rank) for rank in trace.ranks), default=NONE)
+    if not largest < declared <= max(MOST_RANKS, 2 * len(known)):
+        declared = NONE
+    world = _with_groups(trace, max(declared, largest + 1, len(known)))
     is_open = any(item.name == "world_size_unknown" for rank in trace.ranks for item in rank.metadata)
-    others = told <= 0 and bool(_named(trace) - set(known))
-    if told <= 0 and (others or len(known) < world):
+    others = declared <= 0 and bool(_named(trace) - set(known))
+    if declared <= 0 and (others or len(known) < world):
         size = size_by_groups((group for group in trace.groups if not group.inferred), known)
         world, is_open = max(world, size), is_open or (others and size < world)
-    return Completeness(known, world, told, is_open)
+    return Completeness(known, world, declared, is_open)
 
 
 def size_by_groups(groups: Iterable[CommGroup], known: Sequence[int]) -> int:

@@ -61,14 +61,14 @@ def to_pandas(trace: Trace, rank: int | Rank | None = None) -> pd.DataFrame:
         # Ranks that share a graph differ in the names of comm groups alone.
         of_graph: dict[int, tuple[pd.DataFrame, CommNodes]] = {}
         tables = []
-        for one in trace.ranks:
-            if one.graph not in of_graph:
-                of_graph[one.graph] = to_pandas(trace, one), comm_nodes(trace.graphs[one.graph])
-                tables.append(of_graph[one.graph][0])
+        for entry in trace.ranks:
+            if entry.graph not in of_graph:
+                of_graph[entry.graph] = to_pandas(trace, entry), comm_nodes(trace.graphs[entry.graph])
+                tables.append(of_graph[entry.graph][0])
                 continue
-            known, named = of_graph[one.graph]
-            tables.append(known.assign(group=_group_names(one, len(known), named)))
-        numbers = np.repeat([one.number for one in trace.ranks], [len(one) for one in tables])
+            known, named = of_graph[entry.graph]
+            tables.append(known.assign(group=_group_names(entry, len(known), named)))
+        numbers = np.repeat([entry.number for entry in trace.ranks], [len(entry) for entry in tables])
         whole = pd.concat(tables, ignore_index=True) if tables else pd.DataFrame()
         whole["type"] = whole["type"].astype("category")
         whole.insert(0, "rank", numbers)
@@ -188,8 +188,8 @@ def to_networkx(trace: Trace, rank: int | Rank) -> nx.MultiDiGraph[int]:
     for kind in ("ctrl", "data"):
         deps = getattr(graph, kind)
         after = np.repeat(np.arange(len(graph)), np.diff(deps.offsets))
-        there = deps.rows >= 0
-        pairs = zip(deps.rows[there].tolist(), after[there].tolist(), strict=True)
+        is_present = deps.rows >= 0
+        pairs = zip(deps.rows[is_present].tolist(), after[is_present].tolist(), strict=True)
         result.add_edges_from(((before, later) for before, later in pairs), kind=kind)
     return result
 

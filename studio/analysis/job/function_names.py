@@ -118,7 +118,7 @@ def _told_apart(names: list[str], width: int) -> list[str]:
 
 def _differences(text: str, other: str) -> list[str]:
     """Return the parts of a text that another has not, those with letters first, for they say more than numbers."""
-    words, others = (_WORD.findall(one[:_COMPARED]) for one in (text, other))
+    words, others = (_WORD.findall(side[:_COMPARED]) for side in (text, other))
     changes = SequenceMatcher(None, words, others, autojunk=False).get_opcodes()
     numbers: list[str] = []
     telling: list[str] = []

@@ -83,14 +83,14 @@ def group_times(
     for rank, (place, course) in enumerate(
         zip(account.places.tolist(), account.course.tolist(), strict=True)
     ):
-        mine = exposed[bounds[course] : bounds[course + 1]]
+        chosen = exposed[bounds[course] : bounds[course + 1]]
         start, end = shown[rank].tolist()
-        time = np.minimum(stretches.end[mine], end) - np.maximum(stretches.start[mine], start)
-        mine, time = mine[time > 0], time[time > 0]
-        code = codes[trace.ranks[place].graph][account.owner[mine] - account.first[place]]
+        time = np.minimum(stretches.end[chosen], end) - np.maximum(stretches.start[chosen], start)
+        chosen, time = chosen[time > 0], time[time > 0]
+        code = codes[trace.ranks[place].graph][account.owner[chosen] - account.first[place]]
         used, of = np.unique(code, return_inverse=True)
         table = np.zeros((len(used), len(COLUMNS)), np.int64)
-        np.add.at(table, (of, _COLUMN[stretches.kind[mine]]), time)
+        np.add.at(table, (of, _COLUMN[stretches.kind[chosen]]), time)
         total = table.sum(axis=1)
         for at in np.lexsort((used, -total)).tolist():
             slot, kind = divmod(int(used[at]), 1 << 32)
@@ -113,7 +113,7 @@ def in_group(trace: Trace, name: str, groups: Sequence[CommGroup] | None = None)
     def wanted(place: int, rows: Int64) -> Bool:
         rank = trace.ranks[place]
         names = [WORLD, *map(str, rank.slots)]
-        fits = np.array([(WORLD if one in world else one) == name for one in names], np.bool_)
+        fits = np.array([(WORLD if own_name in world else own_name) == name for own_name in names], np.bool_)
         return np.asarray(fits[slots[rank.graph][rows] + 1])
 
     return wanted

@@ -33,6 +33,6 @@ def lack_size(graph: Graph, rows: Int64) -> Bool:
     lacking = np.intersect1d(lacking, sized[size == 0])
     typed, kind = int_column(graph, "comm_type", among=among)
     lacking = np.setdiff1d(lacking, typed[kind == CollectiveType.BARRIER])
-    for told in ("bytes_in", "bytes_out"):
-        lacking = np.setdiff1d(lacking, graph.rows_with(told, among)[0])
+    for key in ("bytes_in", "bytes_out"):
+        lacking = np.setdiff1d(lacking, graph.rows_with(key, among)[0])
     return np.isin(rows, lacking)

@@ -167,15 +167,15 @@ def _part(
     ran = np.isin(kinds, list(KIND_WORDS)) & (start >= 0) & (end >= start)
     rows = np.flatnonzero(ran & ~posted_receives(graph))
     code, inverse = np.unique(graph.name[rows].astype(np.int64) * 8 + kinds[rows], return_inverse=True)
-    said, of = _families(graph.strings, code // 8, families)
+    family_names, of = _families(graph.strings, code // 8, families)
     # Annotations of steps run nothing.
-    is_step = np.array([name.startswith(STEP) for name in said], np.bool_)[of]
+    is_step = np.array([name.startswith(STEP) for name in family_names], np.bool_)[of]
     rows, inverse = rows[~is_step[inverse]], inverse[~is_step[inverse]]
     pairs, seen, which = np.unique(of * 8 + code % 8, return_index=True, return_inverse=True)
     number = np.full(len(pairs), NONE, np.int64)
     for pair in np.argsort(seen).tolist():
         if not is_step[seen[pair]]:
-            what = (said[int(pairs[pair]) // 8], int(pairs[pair]) % 8)
+            what = (family_names[int(pairs[pair]) // 8], int(pairs[pair]) % 8)
             number[pair] = names.setdefault(what, len(names))
     numbers = number[which]
     size = np.maximum(dense_column(graph, "tensor_size", 0)[rows], 0)
@@ -204,11 +204,11 @@ def _summed(parts: list[tuple[Int64, ...]], names: list[tuple[str, int]], number
     moved = np.add.reduceat(size * weight, begin[:-1])
     sized = np.add.reduceat(np.where(size > 0, lasted, 0) * weight, begin[:-1])
     share: Float64 = total / max(int(total.sum()), 1)
-    found = []
+    summed = []
     for index in np.argsort(-total, kind="stable").tolist():
         low, high = int(begin[index]), int(begin[index + 1])
         name, kind = names[index]
-        found.append(
+        summed.append(
             Kernel(
                 name,
                 KIND_WORDS[kind],
@@ -223,7 +223,7 @@ def _summed(parts: list[tuple[Int64, ...]], names: list[tuple[str, int]], number
                 (numbers[int(place[high - 1])], int(row[high - 1])),
             )
         )
-    return found
+    return summed
 
 
 def _median(ordered: Int64, weight: Int64) -> int:

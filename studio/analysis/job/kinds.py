@@ -113,16 +113,16 @@ def counted_type(graph: Graph, row: int) -> int:
     shown = shown_type(graph, row)
     if graph.type[row] != NodeType.COMP:
         return shown
-    told = {}
+    marks = {}
     for index in range(int(graph.attrs.offsets[row]), int(graph.attrs.offsets[row + 1])):
         key = graph.strings.raw(int(graph.attrs.key[index]))
         if key in (b"gap", b"is_cpu_op"):
-            told[key.decode()] = decode_value(graph.attrs, index, graph.strings, ())
-    on_device = not told.get("is_cpu_op")
-    if "gap" in told:
-        if told["gap"] == ARRIVAL:
+            marks[key.decode()] = decode_value(graph.attrs, index, graph.strings, ())
+    on_device = not marks.get("is_cpu_op")
+    if "gap" in marks:
+        if marks["gap"] == ARRIVAL:
             return ASSUMED_ARRIVAL_TYPE
-        return DEVICE_GAP_TYPE if on_device and told["gap"] in IDLE_GAPS else HOST_GAP_TYPE
+        return DEVICE_GAP_TYPE if on_device and marks["gap"] in IDLE_GAPS else HOST_GAP_TYPE
     name = graph.strings.raw(int(graph.name[row])) if graph.name[row] != NONE else b""
     is_library = on_device and _LIBRARY_KERNEL.search(name) is not None
     return LIBRARY_KERNEL_TYPE if is_library or _PERMUTE.match(name) else shown
@@ -141,9 +141,9 @@ def work_kinds(trace: Trace) -> list[Int64]:
     operators are compute, collectives communication, and the time between operators stays the host's, as does that of calls of
     communication libraries.
     """
-    found = [node_kinds(graph) for graph in trace.graphs]
-    on_processor = _use_no_accelerator(found)
-    for graph, kinds in zip(trace.graphs, found, strict=True):
+    by_graph = [node_kinds(graph) for graph in trace.graphs]
+    on_processor = _use_no_accelerator(by_graph)
+    for graph, kinds in zip(trace.graphs, by_graph, strict=True):
         if not lacks_host(graph):
             kinds[idles(graph)] = CPU
             kinds[idles(graph, (STALLED,))] = NOTHING
@@ -152,7 +152,7 @@ def work_kinds(trace: Trace) -> list[Int64]:
             working[graph.rows_with("gap")[0]] = False
             kinds[working & computes_on_processor(graph)] = COMPUTE
             kinds[working & (communicates(graph) | _permutes(graph))] = COMMUNICATION
-    return found
+    return by_graph
 
 
 def lacks_host(graph: Graph) -> bool:
@@ -186,11 +186,11 @@ def computes_on_processor(graph: Graph) -> Bool:
 
 def is_library_kernel(graph: Graph) -> Bool:
     """Return (N,) which compute nodes are kernels that communicate, by their names; not what is marked as work of the processor."""
-    found = _named(graph, _LIBRARY_KERNEL.search, _MARKS)
-    if found.any():
+    is_kernel = _named(graph, _LIBRARY_KERNEL.search, _MARKS)
+    if is_kernel.any():
         rows, values = int_column(graph, "is_cpu_op")
-        found[rows[values != 0]] = False
-    return found | _permutes(graph)
+        is_kernel[rows[values != 0]] = False
+    return is_kernel | _permutes(graph)
 
 
 def _permutes(graph: Graph) -> Bool:
@@ -210,8 +210,8 @@ def _named(graph: Graph, matches: Callable[[bytes], object], marks: tuple[bytes,
     used = np.zeros(len(graph.strings) + 1, np.bool_)
     used[graph.name[computes]] = True
     codes = graph.strings.holding(marks) if marks else np.arange(len(graph.strings))
-    found = np.zeros(len(used), np.bool_)
+    matched = np.zeros(len(used), np.bool_)
     for code in codes[used[codes]].tolist():
-        found[code] = bool(matches(graph.strings.raw(code)))
+        matched[code] = bool(matches(graph.strings.raw(code)))
     # Nodes without a name have the last place, which is none of a text.
-    return np.asarray(found[graph.name] & computes)
+    return np.asarray(matched[graph.name] & computes)

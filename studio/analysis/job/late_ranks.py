@@ -116,14 +116,14 @@ def cause_words(longer: Iterable[Longer]) -> str:
     return ", ".join(each.words() for each in list(longer)[:_LISTED])
 
 
-def count_awaited(found: CollectiveTimes) -> int:
+def count_awaited(collectives: CollectiveTimes) -> int:
     """Return how many collectives some rank came last to, after others."""
-    return int((found.skew_ns > 0).sum())
+    return int((collectives.skew_ns > 0).sum())
 
 
-def count_last_ranks(found: CollectiveTimes) -> int:
+def count_last_ranks(collectives: CollectiveTimes) -> int:
     """Return how many ranks came last to some collective, after others."""
-    return len(find_distinct(found.last_rank[found.skew_ns > 0]))
+    return len(find_distinct(collectives.last_rank[collectives.skew_ns > 0]))
 
 
 def late_words(late: Late, collectives: int) -> str:
@@ -133,14 +133,14 @@ def late_words(late: Late, collectives: int) -> str:
         late: The rank.
         collectives: How many collectives some rank came last to, after others.
     """
-    said = (
+    sentence = (
         f"rank {late.rank} came last to {late.collectives:,} of {format_counted(collectives, 'collective')}: the first member waited "
         f"{format_ns(late.waited_ns)} for it in all, {format_ns(late.longest_ns)} at most"
     )
     if cause := late.cause():
         where = "" if late.looked_at == late.collectives else f" (of {late.looked_at} of them)"
-        said += f"; longer there than on the others{where}: {cause}"
-    return said
+        sentence += f"; longer there than on the others{where}: {cause}"
+    return sentence
 
 
 @dataclass(slots=True)
@@ -169,8 +169,8 @@ class Lateness:
             place: Place of the member's rank in the trace's ranks.
             row: Its node.
         """
-        found = self.compared(place, row)
-        return None if found is None else _added_up([found])
+        difference = self.compared(place, row)
+        return None if difference is None else _added_up([difference])
 
     def compared(self, place: int, row: int) -> dict[tuple[str, str], Float64] | None:
         """Return how long each part and name lasted on a member and on the others in the mean, as in `at`."""
@@ -184,19 +184,19 @@ class Lateness:
             return None
         group, at = met
         start = group.start_ns[:, at]
-        there = np.flatnonzero(start != _NEVER)
+        present = np.flatnonzero(start != _NEVER)
         own = group.line[group.places == place]
-        others = there[there != own[0]]
+        others = present[present != own[0]]
         if not len(others) or start[own[0]] <= start[others].min():
             return None
         weight = np.bincount(group.line[group.line != NONE], minlength=len(group.member))
         most = min(max(_MOST_NODES // max(len(self.trace.graph_of(self.trace.ranks[place])), 1), 2), _OTHERS)
         if len(others) > most:
             others = others[np.linspace(0, len(others) - 1, most).astype(np.int64)]
-        since = self._since(group, int(start[there].min()))
+        since = self._since(group, int(start[present].min()))
         if since is None:
             return None
-        found: dict[tuple[str, str], Float64] = {}
+        times: dict[tuple[str, str], Float64] = {}
         total = float(weight[others].sum())
         for side, lines in enumerate((own, others)):
             for line in lines.tolist():
@@ -205,8 +205,8 @@ class Lateness:
                 if spent is None:
                     return None
                 for key, ns in spent.items():
-                    found.setdefault(key, np.zeros(2))[side] += share * ns
-        return found
+                    times.setdefault(key, np.zeros(2))[side] += share * ns
+        return times
 
     def _since(self, group: Joined, first_ns: int) -> int | None:
         """Return the last moment before a collective at which all its members had met, on aligned clocks; else when all were recorded."""
@@ -215,11 +215,11 @@ class Lateness:
         key = id(group)
         if key not in self._met:
             inside = set(members.tolist())
-            holding = [one for one in account.arrivals.groups if inside <= set(one.places.tolist())]
+            holding = [joined for joined in account.arrivals.groups if inside <= set(joined.places.tolist())]
             moments = [
-                one.start_ns.max(axis=0)[(one.last != NONE) & (one.start_ns != _NEVER).all(axis=0)]
-                for one in holding
-                if len(one.start_ns)
+                joined.start_ns.max(axis=0)[(joined.last != NONE) & (joined.start_ns != _NEVER).all(axis=0)]
+                for joined in holding
+                if len(joined.start_ns)
             ]
             self._met[key] = np.sort(np.concatenate([np.zeros(0, np.int64), *moments]))
         before = int(np.searchsorted(self._met[key], first_ns, side="right"))
@@ -286,10 +286,10 @@ class Lateness:
         return _DIGITS.sub("*", name) if self._numbered[index] else name
 
 
-def _added_up(found: Iterable[dict[tuple[str, str], Float64]]) -> tuple[int, tuple[Longer, ...]]:
+def _added_up(compared: Iterable[dict[tuple[str, str], Float64]]) -> tuple[int, tuple[Longer, ...]]:
     total: dict[tuple[str, str], Float64] = {}
-    for one in found:
-        for key, ns in one.items():
+    for spent in compared:
+        for key, ns in spent.items():
             total[key] = total.get(key, np.zeros(2)) + ns
     late = sum(float(ns[0] - ns[1]) for ns in total.values())
     longer = [
@@ -300,21 +300,21 @@ def _added_up(found: Iterable[dict[tuple[str, str], Float64]]) -> tuple[int, tup
 
 
 def late_ranks(
-    lateness: Lateness, found: CollectiveTimes, chosen: Int64 | None = None, most: int | None = None
+    lateness: Lateness, collectives: CollectiveTimes, chosen: Int64 | None = None, most: int | None = None
 ) -> list[Late]:
     """Return the ranks that came last to collectives, those first for which first members waited longest.
 
     Args:
         lateness: What ranks did before.
-        found: Collectives of the job.
+        collectives: Collectives of the job.
         chosen: Which of them; None for all.
         most: How many ranks are looked at; None for all.
     """
-    skew = found.skew_ns
-    chosen = np.arange(len(found)) if chosen is None else chosen
+    skew = collectives.skew_ns
+    chosen = np.arange(len(collectives)) if chosen is None else chosen
     chosen = chosen[skew[chosen] > 0]
     place = {rank.number: at for at, rank in enumerate(lateness.trace.ranks)}
-    ranks, of = np.unique(found.last_rank[chosen], return_inverse=True)
+    ranks, of = np.unique(collectives.last_rank[chosen], return_inverse=True)
     waited = np.bincount(of, skew[chosen], len(ranks))
     late = []
     for index in np.argsort(-waited, kind="stable")[:most].tolist():
@@ -322,14 +322,15 @@ def late_ranks(
         own = own[np.argsort(-skew[own], kind="stable")]
         number = int(ranks[index])
         looked = [
-            lateness.compared(place[number], int(found.last_row[one])) for one in own[:_LOOKED_AT].tolist()
+            lateness.compared(place[number], int(collectives.last_row[item]))
+            for item in own[:_LOOKED_AT].tolist()
         ]
-        seen = [one for one in looked if one is not None]
+        seen = [item for item in looked if item is not None]
         late_ns, longer = _added_up(seen)
         late.append(
             Late(
                 number,
-                int(found.last_row[own[0]]),
+                int(collectives.last_row[own[0]]),
                 len(own),
                 int(waited[index]),
                 int(skew[own[0]]),

@@ -24,7 +24,7 @@ _WHOLE = 0.99
 """The part of a recording from which on a queue is said to be of all of it."""
 
 
-def launch_words(found: Launches) -> list[str]:
+def launch_words(launches: Launches) -> list[str]:
     r"""Return sentences about the launches of a recording: their delay, and how their work compares with it.
 
     Example:
@@ -34,7 +34,7 @@ def launch_words(found: Launches) -> list[str]:
         launch delay: median 1.00 µs, 99 % within 34.0 µs, longest 34.0 µs, over 4 launches
         work that waited longer than it took: 25 % of launches; work shorter than its call (median 2.00 µs): 25 %
     """
-    every = found.all
+    every = launches.all
     what = format_counted(every.count, "launch", "launches")
     if every.operations != every.count:
         what += f" of {format_count(every.operations)} operations"
@@ -44,12 +44,12 @@ def launch_words(found: Launches) -> list[str]:
     )
     compared = (
         f"work that waited longer than it took: {_percent(every.late, every.count)} of launches; "
-        f"work shorter than its call (median {format_ns(found.call_ns)}): {_percent(every.short, every.count)}"
+        f"work shorter than its call (median {format_ns(launches.call_ns)}): {_percent(every.short, every.count)}"
     )
     lines = [delay, compared]
-    if found.unknown:
+    if launches.unknown:
         lines.append(
-            f"launched outside of the recording and left out: {format_count(found.unknown)} operations"
+            f"launched outside of the recording and left out: {format_count(launches.unknown)} operations"
         )
     return lines
 

@@ -260,12 +260,12 @@ def _queues(graph: Graph, rows: Int64, rank: int) -> list[Queue]:
     devices, device = np.unique(dense_column(graph, "device", NONE)[rows], return_inverse=True)
     streams, stream = np.unique(dense_column(graph, "stream", NONE)[rows], return_inverse=True)
     of = device * len(streams) + stream
-    found = []
+    queues = []
     for code in np.flatnonzero(np.bincount(of)).tolist():
-        mine = of == code
+        in_queue = of == code
         whose = rank, int(devices[code // len(streams)]), int(streams[code % len(streams)])
-        found.append(_queue(whose, window, recorded, (began[mine], start[mine], end[mine])))
-    return sorted(found, key=lambda queue: -queue.mean)
+        queues.append(_queue(whose, window, recorded, (began[in_queue], start[in_queue], end[in_queue])))
+    return sorted(queues, key=lambda queue: -queue.mean)
 
 
 def _queue(
@@ -321,5 +321,5 @@ class _Steps:
     def busy(self, until: int) -> int:
         """Return for how long there was any, up to a time."""
         lasts = np.diff(np.append(self.time, until))
-        there: Bool = self.count > 0
-        return int(lasts[there].sum())
+        is_busy: Bool = self.count > 0
+        return int(lasts[is_busy].sum())

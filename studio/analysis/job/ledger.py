@@ -151,30 +151,30 @@ class Ledger:
     def before_ns(self) -> Int64:
         """(K,) how long after the run had begun the recording of each rank began, in which it counts as stalled; 0 of simulations."""
         lines = len(self.stretches)
-        found = np.zeros(lines, np.int64)
+        before = np.zeros(lines, np.int64)
         if self.is_recording:
             first = self.stretches.bounds[:-1]
             some = np.flatnonzero(self.stretches.bounds[1:] > first)
             at = first[some]
             stalls = (self.stretches.kind[at] == _CODE["stall"]) & (self.stretches.start[at] == 0)
-            found[some[stalls]] = self.stretches.end[at[stalls]]
-        return np.asarray(found[self.course], np.int64)
+            before[some[stalls]] = self.stretches.end[at[stalls]]
+        return np.asarray(before[self.course], np.int64)
 
     def ns(self, start_ns: int = 0, end_ns: int | None = None) -> Int64:
         """Return (K, parts) the time in each of `PARTS` within a window, by default the whole run."""
         until = self.makespan_ns if end_ns is None else end_ns
-        found: Int64 = self.stretches.sums(start_ns, until, len(PARTS))[self.course]
+        sums: Int64 = self.stretches.sums(start_ns, until, len(PARTS))[self.course]
         within = np.clip(self.finish_ns, start_ns, max(until, start_ns)) - start_ns
-        assert (found.sum(axis=1) == within).all(), "every nanosecond belongs to one part"
-        return found
+        assert (sums.sum(axis=1) == within).all(), "every nanosecond belongs to one part"
+        return sums
 
     def within(self, windows: Int64) -> Int64:
         """Return (K, parts) the time in each of `PARTS` within a window of each rank's own, (K, 2) from where to where."""
         until = [self.stretches.until(self.course, windows[:, side], len(PARTS)) for side in (0, 1)]
         ends = np.clip(self.finish_ns[:, None], 0, windows)
         assert (until[1] - until[0]).sum(axis=1).tolist() == (ends[:, 1] - ends[:, 0]).tolist(), "as `ns`"
-        found: Int64 = until[1] - until[0]
-        return found
+        sums: Int64 = until[1] - until[0]
+        return sums
 
     def totals(self, start_ns: int = 0, end_ns: int | None = None) -> PartTimes:
         """Return the time of each rank in each part within a window, by the names of the parts, with sums such as idle."""
@@ -197,8 +197,8 @@ class Ledger:
     def unseen_at(self, place: int, row: int) -> int:
         """Return for how many ns a rank, by its place in the trace, waited for the last member before a node was noted, see `unseen`."""
         first = int(self.first[place])
-        mine = self.unseen & (self.owner == first + row) if first != NONE else np.zeros(0, np.bool_)
-        return int((self.stretches.end - self.stretches.start)[mine].sum()) if mine.any() else 0
+        of_node = self.unseen & (self.owner == first + row) if first != NONE else np.zeros(0, np.bool_)
+        return int((self.stretches.end - self.stretches.start)[of_node].sum()) if of_node.any() else 0
 
     def shares(self, edges_ns: Float64) -> Float64:
         """Return (parts, B) the share of the ranks in each of `PARTS` in the bins between B + 1 edges."""
@@ -249,14 +249,14 @@ class PartTimes:
 
         Work and after the finish are left out where they are nothing, but for `compute`.
         """
-        found: dict[str, Int64] = {part: self.of(part) for part in WORK}
-        found["exposed"], found["idle"], found[AFTER_FINISH] = (
+        by_name: dict[str, Int64] = {part: self.of(part) for part in WORK}
+        by_name["exposed"], by_name["idle"], by_name[AFTER_FINISH] = (
             self.exposed_ns,
             self.idle_ns,
             self.after_finish_ns,
         )
         always = ("compute", "exposed", "idle")
-        return {name: column for name, column in found.items() if name in always or column.any()}
+        return {name: column for name, column in by_name.items() if name in always or column.any()}
 
     def columns(self) -> dict[str, Int64]:
         """Return every part, what is made of them and `after_finish`, as they are called in tables and JSON.
@@ -266,11 +266,11 @@ class PartTimes:
         """
         told_apart = ("queueing", "latency", "transfer")
         absent = told_apart if self.is_recording else ("communication",)
-        found: dict[str, Int64] = {f"{part}_ns": self.of(part) for part in PARTS if part not in absent}
-        found["communication_ns" if not self.is_recording else "communicating_ns"] = self.communicating_ns
-        found["exposed_communication_ns"], found["idle_ns"] = self.exposed_ns, self.idle_ns
-        found["after_finish_ns"] = self.after_finish_ns
-        return found
+        by_name: dict[str, Int64] = {f"{part}_ns": self.of(part) for part in PARTS if part not in absent}
+        by_name["communication_ns" if not self.is_recording else "communicating_ns"] = self.communicating_ns
+        by_name["exposed_communication_ns"], by_name["idle_ns"] = self.exposed_ns, self.idle_ns
+        by_name["after_finish_ns"] = self.after_finish_ns
+        return by_name
 
 
 def ledger(  # noqa: PLR0913 - what a run is, and the two things that are known of some runs only
@@ -311,7 +311,7 @@ def ledger(  # noqa: PLR0913 - what a run is, and the two things that are known 
     begun_ns = joined.begun_ns
     if delays is not None:
         begun_ns = np.where(delays.waiting_ns > 0, times.start_ns + delays.waiting_ns, NONE)
-    kinds = tuple(one.astype(np.uint8) for one in work_kinds(trace))
+    kinds = tuple(kind.astype(np.uint8) for kind in work_kinds(trace))
     stretches, owner, unseen = _courses(
         trace, times, chosen, finish_ns[chosen], (kinds, begun_ns, delays, origin_ns, is_recording), early
     )
@@ -354,27 +354,28 @@ def _ready_last(times: NodeTimes, joined: Arrivals) -> tuple[Arrivals, Int64]:
     waited = np.full((2, len(times.start_ns)), NONE, np.int64)
     groups, ends = [], dict[int, tuple[Int64, Int64]]()
     for group in joined.groups:
-        there = group.rows != NONE
+        is_present = group.rows != NONE
         together = np.flatnonzero(
-            (there.sum(axis=0) > 1) & ((group.start_ns == group.start_ns.max(axis=0)) | ~there).all(axis=0)
+            (is_present.sum(axis=0) > 1)
+            & ((group.start_ns == group.start_ns.max(axis=0)) | ~is_present).all(axis=0)
         )
         if not len(together):
             groups.append(group)
             continue
         ahead = joined.ahead_ns[group.member][:, None]
         entry = times.first[group.member][:, None] + group.rows[:, together]
-        there = there[:, together]
+        is_present = is_present[:, together]
         ready = np.full(entry.shape, np.iinfo(np.int64).min)
         for line, first in enumerate(times.first[group.member].tolist()):
-            mine = entry[line][there[line]]
-            ready[line][there[line]] = _ready_ns(times, first, mine, ends) - ahead[line]
+            entries = entry[line][is_present[line]]
+            ready[line][is_present[line]] = _ready_ns(times, first, entries, ends) - ahead[line]
         last = group.last.copy()
         # Of several that were ready at the same moment nothing tells for which the others waited.
         alone = (ready == ready.max(axis=0)).sum(axis=0) == 1
         last[together] = np.where(alone, ready.argmax(axis=0), NONE)
         groups.append(replace(group, last=last))
         until = np.broadcast_to(ready.max(axis=0) + ahead, ready.shape)
-        waits = there & (ready + ahead < until)
+        waits = is_present & (ready + ahead < until)
         waited[:, entry[waits]] = (ready + ahead)[waits], until[waits]
     return replace(joined, groups=tuple(groups)), waited
 
@@ -397,9 +398,9 @@ def _early(line: Int64, since: Int64, until: Int64, entry: Int64) -> Marked:
     order = np.lexsort((since, line))
     line, since, until, entry = (column[order] for column in (line, since, until, entry))
     begin = np.maximum(since, _reach_before(line, until))
-    there = until > begin
+    lasts = until > begin
     named = _CODE["waiting"] + (entry + 1) * len(PARTS)
-    return Marked(line[there], begin[there], until[there], named[there])
+    return Marked(line[lasts], begin[lasts], until[lasts], named[lasts])
 
 
 def _courses(
@@ -416,8 +417,8 @@ def _courses(
     start, end = (np.clip(column, 0, finish[line]) for column in (start, end))
 
     def picked(*kinds: int) -> Marked:
-        mine = np.isin(kind, kinds) & (end > start)
-        return Marked(line[mine], start[mine], end[mine], np.zeros(int(mine.sum()), np.int64))
+        selected = np.isin(kind, kinds) & (end > start)
+        return Marked(line[selected], start[selected], end[selected], np.zeros(int(selected.sum()), np.int64))
 
     talks = np.flatnonzero((kind == COMMUNICATION) & (end > start))
     entry = times.first[spans.rank[talks]] + spans.row[talks]
@@ -459,7 +460,7 @@ def _decide(inside: tuple[Int64, ...]) -> Int64:
 
 def _kinds(trace: Trace, kinds: tuple[UInt8, ...], rank: Int64, row: Int64) -> tuple[Int64, Int64]:
     """Return (S,) the kind of work of each span, and whether it is half of a message: 0, `_SENDS` or `_RECEIVES`."""
-    graph_of = np.array([one.graph for one in trace.ranks], np.int64)[rank]
+    graph_of = np.array([owner.graph for owner in trace.ranks], np.int64)[rank]
     size = np.array([len(graph) for graph in trace.graphs], np.int64)
     entry = (np.cumsum(size) - size)[graph_of] + row
     kind = np.concatenate([np.zeros(0, np.uint8), *kinds])
@@ -500,25 +501,25 @@ def _waited_from(talk: _Talk, line: Int64, start: Int64, end: Int64) -> Int64:
     late = np.flatnonzero((talk.is_message == _RECEIVES) & (talk.begun == talk.start))
     order = np.lexsort((start, line))
     bounds = np.searchsorted(line[order], np.arange(int(line.max(initial=0)) + 2))
-    for one in find_distinct(talk.line[late]).tolist():
-        mine, its = late[talk.line[late] == one], order[bounds[one] : bounds[one + 1]]
+    for course in find_distinct(talk.line[late]).tolist():
+        entries, its = late[talk.line[late] == course], order[bounds[course] : bounds[course + 1]]
         reach = np.append(0, np.maximum.accumulate(end[its]))
-        since[mine] = np.minimum(
-            reach[np.searchsorted(start[its], talk.start[mine], side="left")], talk.start[mine]
+        since[entries] = np.minimum(
+            reach[np.searchsorted(start[its], talk.start[entries], side="left")], talk.start[entries]
         )
     return since
 
 
 def _find_posted(talk: _Talk, entry: Int64) -> Marked:
     """Return the time of each line in which halves of messages waited for the others; of several the earliest issued counts."""
-    mine = np.flatnonzero((talk.is_message != 0) & (talk.begun > talk.start))
-    mine = mine[np.lexsort((talk.start[mine], talk.line[mine]))]
-    line, start = talk.line[mine], talk.start[mine]
-    end = np.minimum(talk.begun[mine], talk.end[mine])
+    posted = np.flatnonzero((talk.is_message != 0) & (talk.begun > talk.start))
+    posted = posted[np.lexsort((talk.start[posted], talk.line[posted]))]
+    line, start = talk.line[posted], talk.start[posted]
+    end = np.minimum(talk.begun[posted], talk.end[posted])
     begin = np.maximum(start, _reach_before(line, end))
-    there = end > begin
-    named = _CODE["bubble"] + (entry[mine] + 1) * len(PARTS)
-    return Marked(line[there], begin[there], end[there], named[there])
+    lasts = end > begin
+    named = _CODE["bubble"] + (entry[posted] + 1) * len(PARTS)
+    return Marked(line[lasts], begin[lasts], end[lasts], named[lasts])
 
 
 def _pieces(talk: _Talk, entry: Int64, delays: Delays | None, is_recording: bool) -> Marked:
@@ -543,13 +544,13 @@ def _pieces(talk: _Talk, entry: Int64, delays: Delays | None, is_recording: bool
     marks = [
         np.full(len(line), code) for code in (_CODE["waiting"], _CODE["latency"], _CODE["queueing"], rest)
     ]
-    made: list[tuple[Int64, ...]] = []
+    pieces: list[tuple[Int64, ...]] = []
     for low, high, mark in zip(cuts, cuts[1:], marks, strict=False):
         begin = np.maximum(low, own)
-        there = high > begin
+        lasts = high > begin
         named = mark + (entry[order] + 1) * len(PARTS)
-        made.append((line[there], begin[there], high[there], named[there]))
-    columns = [np.concatenate([part[column] for part in made]) for column in range(4)]
+        pieces.append((line[lasts], begin[lasts], high[lasts], named[lasts]))
+    columns = [np.concatenate([part[column] for part in pieces]) for column in range(4)]
     return Marked(*columns)
 
 

@@ -94,7 +94,7 @@ def memory_use(trace: Trace, times: NodeTimes, *, estimated: bool = True) -> lis
         times: When its nodes ran. In a simulation an allocation happens as long after the start of its operator as recorded.
         estimated: Whether to estimate it from tensors where no allocations were noted.
     """
-    made: list[MemoryUse] = []
+    uses: list[MemoryUse] = []
     known: dict[tuple[int, int], list[MemoryUse]] = {}
     for place, rank in enumerate(trace.ranks):
         first = int(times.first[place])
@@ -106,10 +106,10 @@ def memory_use(trace: Trace, times: NodeTimes, *, estimated: bool = True) -> lis
             noted = _noted(graph, start)
             known[rank.graph, first] = noted or (_of_tensors(graph, start, end) if estimated else [])
         counted = is_generated(rank)
-        made += [
+        uses += [
             _of_rank(use, rank.number, counted=counted and use.noted) for use in known[rank.graph, first]
         ]
-    return made
+    return uses
 
 
 def gpu_peak(uses: Sequence[MemoryUse]) -> MemoryUse | None:
@@ -146,11 +146,11 @@ def _noted(graph: Graph, start_ns: Int64) -> list[MemoryUse]:
     row, columns = row[timed], {key: column[timed] for key, column in columns.items()}
     time = np.maximum(start_ns[row] + columns["ns"], 0)
     order = np.lexsort((np.arange(len(row)), time))
-    made = []
+    uses = []
     for device in find_distinct(columns["device"]).tolist():
         here = order[columns["device"][order] == device]
-        made.append(_level(graph, device, row[here], time[here], {k: c[here] for k, c in columns.items()}))
-    return made
+        uses.append(_level(graph, device, row[here], time[here], {k: c[here] for k, c in columns.items()}))
+    return uses
 
 
 def _list_items(graph: Graph, key: str) -> tuple[Int64, Int64]:
@@ -166,8 +166,8 @@ def _level(graph: Graph, device: int, row: Int64, time: Int64, columns: dict[str
     size, total = columns["bytes"], columns["total"]
     # The total after an event, without the changes up to it, is what was there before; the least that is never negative.
     changed = np.cumsum(size)
-    told = np.flatnonzero(total >= 0)
-    before = int(total[told[0]] - changed[told[0]]) if len(told) else 0
+    totalled = np.flatnonzero(total >= 0)
+    before = int(total[totalled[0]] - changed[totalled[0]]) if len(totalled) else 0
     before = max(before, -int(changed.min()), 0)
     level = changed + before
     peak = int(np.argmax(level))
@@ -201,22 +201,22 @@ def _live(row: Int64, size: Int64, address: Int64) -> dict[int, tuple[int, int]]
 
 
 def _holders(graph: Graph, live: Sequence[tuple[int, int]], peak: int) -> tuple[Holder, ...]:
-    found: dict[str, list[int]] = {}
+    by_name: dict[str, list[int]] = {}
     for row, count in live:
-        entry = found.setdefault(graph.strings[int(graph.name[row])], [0, 0])
+        entry = by_name.setdefault(graph.strings[int(graph.name[row])], [0, 0])
         entry[0] += count
         entry[1] += 1
-    holders = [Holder(name, held, count) for name, (held, count) in found.items()]
+    holders = [Holder(name, held, count) for name, (held, count) in by_name.items()]
     rest = peak - sum(holder.bytes for holder in holders)
     if rest > 0:
         holders.append(Holder(BEFORE, rest, 0))
     return tuple(sorted(holders, key=lambda holder: -holder.bytes))
 
 
-def holder_words(use: MemoryUse, one: Holder) -> str:
+def holder_words(use: MemoryUse, holder: Holder) -> str:
     """Name who holds memory: an operator, or what was there before all of them."""
-    if not one.was_there:
-        return one.name
+    if not holder.was_there:
+        return holder.name
     return "there from the beginning" if use.counted else "before the recording"
 
 
@@ -289,15 +289,15 @@ def _parse(text: str) -> list[tuple[int, int, int]]:
         >>> _parse("[[71, 72, 10, 192, 4, 'cuda:1'], 1]")
         [(72, 808, 1)]
     """
-    found = []
+    tensors = []
     for storage, offset, count, width, device in _STORAGE.findall(text):
         number = _DEVICE.fullmatch(device)
         needs = (int(offset) + int(count)) * int(width)
         if max(needs, int(storage)) < 2**62:
             # "cuda" without a number is the first.
             place = int(number[1]) if number else HOST_MEMORY if device == "cpu" else 0
-            found.append((int(storage), needs if int(count) else 0, place))
-    return found
+            tensors.append((int(storage), needs if int(count) else 0, place))
+    return tensors
 
 
 def _lives(graph: Graph, device: int, uses: _Uses) -> MemoryUse:

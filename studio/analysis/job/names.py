@@ -118,12 +118,12 @@ def text_keys(lower: pa.LargeStringArray) -> Int64:
 
 def _word(data: UInt8, starts: Int64, lengths: Int64, offset: int) -> UInt64:
     """Return eight bytes of each text from byte `offset` as a number that sorts alike; missing bytes are 0."""
-    there = np.clip(lengths - offset, 0, 8)
-    some = np.flatnonzero(there)
+    remaining = np.clip(lengths - offset, 0, 8)
+    some = np.flatnonzero(remaining)
     padded = np.concatenate((data, np.zeros(8, np.uint8)))
     words = np.ndarray(len(data) + 1, ">u8", padded, strides=(1,))
     word = np.zeros(len(lengths), np.uint64)
-    word[some] = words[starts[some] + offset] & ~np.uint64(0) << (8 * (8 - there[some])).astype(np.uint64)
+    word[some] = words[starts[some] + offset] & ~np.uint64(0) << (8 * (8 - remaining[some])).astype(np.uint64)
     return word
 
 

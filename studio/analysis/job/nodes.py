@@ -487,9 +487,9 @@ def _distinct(numbers: NDArray[Any]) -> tuple[list[int], NDArray[Any]]:
     if high - low >= _RADIX:
         values, inverse = np.unique(numbers, return_inverse=True)
         return values.tolist(), inverse
-    there = np.zeros(high - low + 1, bool)
-    there[numbers - low] = True
-    return (np.flatnonzero(there) + low).tolist(), (np.cumsum(there) - 1)[numbers - low]
+    is_used = np.zeros(high - low + 1, bool)
+    is_used[numbers - low] = True
+    return (np.flatnonzero(is_used) + low).tolist(), (np.cumsum(is_used) - 1)[numbers - low]
 
 
 def _sortable(keys: NDArray[Any], *, falling: bool) -> NDArray[Any]:
@@ -498,10 +498,10 @@ def _sortable(keys: NDArray[Any], *, falling: bool) -> NDArray[Any]:
         return np.iinfo(np.uint64).max - keys if falling else keys
     missing = keys == NONE
     turned = ~keys if falling else keys  # ~x = -1 - x turns every int64 without overflow
-    there = turned[~missing]
-    if not len(there):
+    present = turned[~missing]
+    if not len(present):
         return np.zeros(len(keys), np.uint8)
-    low, high = int(there.min()), int(there.max())
+    low, high = int(present.min()), int(present.max())
     if high - low + 1 < _RADIX:
         # numpy sorts two-byte integers by radix, in a tenth of the time.
         return np.where(missing, high - low + 1, turned - low).astype(np.uint16)
@@ -555,11 +555,11 @@ def _texts_fit(lower: pa.LargeStringArray, condition: Condition) -> Bool:
 
 
 def _number_fits(column: Int64 | UInt64, condition: Condition) -> Bool:
-    there = np.ones(len(column), bool) if column.dtype == np.uint64 else column != NONE
+    has_value = np.ones(len(column), bool) if column.dtype == np.uint64 else column != NONE
     if condition.operator in ("blank", "notBlank"):
-        return ~there if condition.operator == "blank" else there
+        return ~has_value if condition.operator == "blank" else has_value
     if condition.operator == "matches":
-        return there & _is_in_range(column, condition)
+        return has_value & _is_in_range(column, condition)
     value = _number(condition.value)
     tests: dict[str, Callable[[], Bool]] = {
         "equals": lambda: column == value,
@@ -576,7 +576,7 @@ def _number_fits(column: Int64 | UInt64, condition: Condition) -> Bool:
             hint=f"Allowed: {', '.join(tests)}, matches.",
         )
     # A node without a value is neither less nor more nor different.
-    return there & tests[condition.operator]()
+    return has_value & tests[condition.operator]()
 
 
 def _is_in_range(column: Int64 | UInt64, condition: Condition) -> Bool:

@@ -81,12 +81,14 @@ def unrecorded_words(account: Ledger, before_ns: Int64) -> str:
     order = [at for at in np.argsort(-before_ns, kind="stable").tolist() if before_ns[at] >= least]
     if not order:
         return ""
-    told = ", ".join(
+    named = ", ".join(
         f"rank {account.numbers[at]} {format_ns(int(before_ns[at]))}" for at in order[:_BEFORE_NAMED]
     )
     left = len(order) - _BEFORE_NAMED
     more = f" and {format_counted(left, 'more rank')}" if left > 0 else ""
-    return f"stalls include the time before a rank's recording began, of which nothing is known: {told}{more}"
+    return (
+        f"stalls include the time before a rank's recording began, of which nothing is known: {named}{more}"
+    )
 
 
 def rank_rows(account: Ledger, most: int, waited_for_ns: Int64 | None = None) -> list[RankRow]:

@@ -30,7 +30,7 @@ def recorded_windows(trace: Trace) -> dict[int, tuple[int, int]]:
     Times that a watchdog noticed tell when it looked: they are none.
     """
     of_graph: dict[int, tuple[int, int] | None] = {}
-    found = {}
+    windows = {}
     for rank in trace.ranks:
         if rank.metadata_value(TIMES_NOTICED) is not None:
             continue
@@ -38,8 +38,8 @@ def recorded_windows(trace: Trace) -> dict[int, tuple[int, int]]:
             of_graph[rank.graph] = _window(trace.graph_of(rank))
         window = of_graph[rank.graph]
         if window is not None:
-            found[rank.number] = window
-    return found
+            windows[rank.number] = window
+    return windows
 
 
 def _window(graph: Graph) -> tuple[int, int] | None:
@@ -64,7 +64,7 @@ def find_runs(trace: Trace, windows: Windows) -> Mapping[str, Runs]:
         machine = str(rank.metadata_value("clock_host", ""))
         if machine and rank.number in windows:
             machines.setdefault(machine, []).append((*windows[rank.number], rank.number))
-    found = {}
+    runs_of = {}
     for machine, spans in machines.items():
         spans.sort()
         runs: list[list[int]] = [[]]
@@ -75,8 +75,8 @@ def find_runs(trace: Trace, windows: Windows) -> Mapping[str, Runs]:
             runs[-1].append(number)
             until = max(until, end)
         if len(runs) > 1:
-            found[machine] = tuple(tuple(sorted(run)) for run in runs)
-    return found
+            runs_of[machine] = tuple(tuple(sorted(run)) for run in runs)
+    return runs_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,28 +121,28 @@ def find_early_ends(trace: Trace, windows: Windows, groups: Sequence[GroupMatchi
         return ()
     steps = _steps_by_rank(trace, windows)
     of_all = frozenset.intersection(*(steps[number] for number in whole))
-    found = []
+    early_ends = []
     for number in early:
         lacking, among = _lacking_collectives(trace, groups, number, whole)
         # Ranks that have no step in common number them differently, or do not name them.
         no_step = of_all - steps[number] if lacking or of_all & steps[number] else frozenset()
         if lacking or no_step:
-            found.append(EarlyEnd(number, lacking, among, tuple(sorted(no_step))))
-    return tuple(found)
+            early_ends.append(EarlyEnd(number, lacking, among, tuple(sorted(no_step))))
+    return tuple(early_ends)
 
 
 def _steps_by_rank(trace: Trace, windows: Mapping[int, object]) -> dict[int, frozenset[int]]:
     """Return the training steps of which ranks have a node with a time."""
     of_graph: dict[int, frozenset[int]] = {}
-    found = {}
+    steps_of = {}
     for rank in trace.ranks:
         if rank.number in windows:
             if rank.graph not in of_graph:
                 graph = trace.graph_of(rank)
                 steps = find_distinct(graph_steps(graph)[graph.start_ns >= 0])
                 of_graph[rank.graph] = frozenset(steps.tolist()) - {NONE}
-            found[rank.number] = of_graph[rank.graph]
-    return found
+            steps_of[rank.number] = of_graph[rank.graph]
+    return steps_of
 
 
 def _lacking_collectives(

@@ -91,5 +91,5 @@ def _have_same_order(ids: UInt64, others: UInt64) -> bool:
     if not np.array_equal(order, np.argsort(others, kind="stable")):
         return False
     # Ids that appear twice do so on both.
-    one, other = ids[order], others[order]
-    return np.array_equal(one[1:] == one[:-1], other[1:] == other[:-1])
+    left, right = ids[order], others[order]
+    return np.array_equal(left[1:] == left[:-1], right[1:] == right[:-1])

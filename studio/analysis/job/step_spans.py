@@ -61,7 +61,7 @@ def step_spans(trace: Trace, times: NodeTimes) -> StepSpans | None:
         trace: The job.
         times: When its nodes ran.
     """
-    found: dict[int, dict[int, int]] = {}
+    by_rank: dict[int, dict[int, int]] = {}
     steps_of: dict[int, _Steps] = {}
     lengths: dict[tuple[int, int], dict[int, int]] = {}
     for rank, first in zip(trace.ranks, times.first.tolist(), strict=True):
@@ -74,12 +74,12 @@ def step_spans(trace: Trace, times: NodeTimes) -> StepSpans | None:
         if key not in lengths:
             lengths[key] = _lengths(steps_of[rank.graph], times, first)
         if lengths[key]:
-            found[rank.number] = lengths[key]
-    if not found:
+            by_rank[rank.number] = lengths[key]
+    if not by_rank:
         return None
-    steps = sorted({step for line in found.values() for step in line})
-    ns = [[line.get(step, NONE) for step in steps] for line in found.values()]
-    return StepSpans(np.array(steps), np.array(list(found)), np.array(ns, np.int64))
+    steps = sorted({step for line in by_rank.values() for step in line})
+    ns = [[line.get(step, NONE) for step in steps] for line in by_rank.values()]
+    return StepSpans(np.array(steps), np.array(list(by_rank)), np.array(ns, np.int64))
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,9 +119,9 @@ def _of_launch(graph: Graph, steps: Int64, on_device: Bool) -> Int64:
     # Dangling dependencies are negative; the first operator of the host counts.
     host = (waits.rows >= 0) & on_device[node]
     host[host] &= ~on_device[waits.rows[host]] & ~is_gap[waits.rows[host]]
-    found = np.full(len(graph), NONE, np.int64)
-    found[node[host][::-1]] = steps[waits.rows[host]][::-1]
-    return found
+    launched = np.full(len(graph), NONE, np.int64)
+    launched[node[host][::-1]] = steps[waits.rows[host]][::-1]
+    return launched
 
 
 def _lengths(steps: _Steps, times: NodeTimes, first: int) -> dict[int, int]:

@@ -77,17 +77,17 @@ class Stretches:
             moment: (Q,) any moment; a line has no time before 0 or after its end.
             kinds: How many kinds there are.
         """
-        found = np.zeros((len(line), kinds), np.int64)
+        sums = np.zeros((len(line), kinds), np.int64)
         place = self.place(line, moment)
         inside = np.flatnonzero(place >= self.bounds[line])
         place, base = place[inside], self.bounds[line[inside]]
         part = np.minimum(moment[inside], self.end[place]) - self.start[place]
         length = self.end - self.start
         for kind in range(kinds):
-            mine = self.kind == kind
-            total = np.append(0, np.cumsum(np.where(mine, length, 0)))
-            found[inside, kind] = total[place] - total[base] + np.where(mine[place], part, 0)
-        return found
+            is_kind = self.kind == kind
+            total = np.append(0, np.cumsum(np.where(is_kind, length, 0)))
+            sums[inside, kind] = total[place] - total[base] + np.where(is_kind[place], part, 0)
+        return sums
 
     def place(self, line: Int64, moment: Int64) -> Int64:
         """Return (Q,) the last stretch of a line that begins at a moment or before; before the line's first where none does."""
@@ -95,14 +95,14 @@ class Stretches:
         moment = np.clip(moment, -1, apart - 1)
         if apart * len(self) <= _MOST_NS:
             begin = np.repeat(np.arange(len(self)) * apart, np.diff(self.bounds)) + self.start
-            found: Int64 = np.searchsorted(begin, line * apart + moment, side="right") - 1
-            return np.maximum(found, self.bounds[line] - 1)
-        found = np.zeros(len(line), np.int64)
-        for one in find_distinct(line).tolist():
-            low, high = self.bounds[one : one + 2].tolist()
-            asked = line == one
-            found[asked] = low - 1 + np.searchsorted(self.start[low:high], moment[asked], side="right")
-        return found
+            places: Int64 = np.searchsorted(begin, line * apart + moment, side="right") - 1
+            return np.maximum(places, self.bounds[line] - 1)
+        places = np.zeros(len(line), np.int64)
+        for number in find_distinct(line).tolist():
+            low, high = self.bounds[number : number + 2].tolist()
+            asked = line == number
+            places[asked] = low - 1 + np.searchsorted(self.start[low:high], moment[asked], side="right")
+        return places
 
     def shares(self, edges: Float64, kinds: int, weight: Float64) -> Float64:
         """Return (kinds, B) how much of the bins between B + 1 rising edges each kind takes, in the mean of lines.
@@ -116,9 +116,9 @@ class Stretches:
         heavy = np.repeat(weight, np.diff(self.bounds))
         until = np.zeros((kinds, len(edges)))
         for kind in range(kinds):
-            mine = self.kind == kind
-            for times, sign in ((self.start[mine], 1), (self.end[mine], -1)):
-                until[kind] += sign * _ramps(times, heavy[mine], edges)
+            is_kind = self.kind == kind
+            for times, sign in ((self.start[is_kind], 1), (self.end[is_kind], -1)):
+                until[kind] += sign * _ramps(times, heavy[is_kind], edges)
         shares: Float64 = np.diff(until, axis=1) / np.where(width > 0, width, 1) / max(float(weight.sum()), 1)
         return np.clip(shares, 0, 1)
 
@@ -171,9 +171,9 @@ def _one_by_one(
 ) -> Iterator[Stretches]:
     """Yield each line for itself: together their times would leave the range of integers."""
     for line in range(len(finish)):
-        mine = [layer.line == line for layer in layers]
+        masks = [layer.line == line for layer in layers]
         yield join_stretches(
-            tuple(_only(layer, chosen) for layer, chosen in zip(layers, mine, strict=True)),
+            tuple(_only(layer, chosen) for layer, chosen in zip(layers, masks, strict=True)),
             finish[line : line + 1],
             decide,
         )
@@ -185,10 +185,10 @@ def _only(layer: Marked, chosen: Bool) -> Marked:
 
 
 def _together(parts: Iterator[Stretches]) -> Stretches:
-    found = list(parts)
-    bounds = np.cumsum([0, *(len(part.start) for part in found)])
-    start, end = np.concatenate([(part.start, part.end) for part in found], axis=1)
-    return Stretches(bounds, start, end, np.concatenate([part.kind for part in found]))
+    pieces = list(parts)
+    bounds = np.cumsum([0, *(len(part.start) for part in pieces)])
+    start, end = np.concatenate([(part.start, part.end) for part in pieces], axis=1)
+    return Stretches(bounds, start, end, np.concatenate([part.kind for part in pieces]))
 
 
 _Union = tuple[Int64, Int64, Int64]

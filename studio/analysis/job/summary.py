@@ -180,14 +180,14 @@ def summarise(trace: Trace, figures: Sequence[GraphFigures] | None = None) -> Su
 
 def counts_too_much_as_compute(summary: Summary, trace: Trace) -> bool:
     """Return whether the summary of a trace was stored when gaps, kernels of communication or assumed arrivals were not yet told apart."""
-    told = {share.name for share in summary.types}
-    if not told & {HOST_GAP, DEVICE_GAP, ASSUMED_ARRIVAL} and any(
+    names = {share.name for share in summary.types}
+    if not names & {HOST_GAP, DEVICE_GAP, ASSUMED_ARRIVAL} and any(
         len(graph.rows_with("gap")[0]) for graph in trace.graphs
     ):
         return True
-    if ASSUMED_ARRIVAL not in told and any(assumed_arrivals(graph).any() for graph in trace.graphs):
+    if ASSUMED_ARRIVAL not in names and any(assumed_arrivals(graph).any() for graph in trace.graphs):
         return True
-    return LIBRARY_KERNEL not in told and any(is_library_kernel(graph).any() for graph in trace.graphs)
+    return LIBRARY_KERNEL not in names and any(is_library_kernel(graph).any() for graph in trace.graphs)
 
 
 def _shares(trace: Trace, tables: Sequence[dict[str, Sums]], *, by_bytes: bool) -> tuple[Share, ...]:

@@ -17,9 +17,9 @@ def ready_words(account: Ledger) -> str:
         return ""
     met = together = 0
     for group in account.arrivals.groups:
-        there = group.rows != NONE
-        several = there.sum(axis=0) > 1
-        same = ((group.start_ns == group.start_ns.max(axis=0, initial=NONE)) | ~there).all(axis=0)
+        is_present = group.rows != NONE
+        several = is_present.sum(axis=0) > 1
+        same = ((group.start_ns == group.start_ns.max(axis=0, initial=NONE)) | ~is_present).all(axis=0)
         met, together = met + int(several.sum()), together + int((several & same).sum())
     of = f"{format_count(together)} of {format_count(met)} collectives" if together < met else "collectives"
     return (

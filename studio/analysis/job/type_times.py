@@ -38,8 +38,8 @@ def type_times(trace: Trace, times: NodeTimes) -> dict[str, TypeTime]:
         if first < 0:
             continue
         if (rank.graph, first) not in known:
-            mine = types[rank.graph]
-            known[rank.graph, first] = _sums(mine, _durations(times, first, len(mine)), kinds)
+            own_types = types[rank.graph]
+            known[rank.graph, first] = _sums(own_types, _durations(times, first, len(own_types)), kinds)
         sums[index] = known[rank.graph, first]
     numbers = [rank.number for rank in trace.ranks]
     return {counted_type_name(kind): _time(sums[:, column], numbers) for column, kind in enumerate(kinds)}

@@ -26,8 +26,8 @@ def between(account: Ledger, start_ns: int, end_ns: int) -> Int64:
 def step_numbers(trace: Trace) -> list[int]:
     """Return the numbers of the training steps that names and annotations tell, rising."""
     used = sorted({rank.graph for rank in trace.ranks})
-    found = join_columns(graph_steps(trace.graphs[index]) for index in used)
-    numbers: list[int] = find_distinct(found[found != NONE]).tolist()
+    steps = join_columns(graph_steps(trace.graphs[index]) for index in used)
+    numbers: list[int] = find_distinct(steps[steps != NONE]).tolist()
     return numbers
 
 
@@ -53,17 +53,17 @@ def of_step(trace: Trace, times: NodeTimes, account: Ledger, step: int) -> Int64
         if first not in known:
             of = steps[trace.ranks[place].graph]
             start = times.start_ns[first : first + len(of)]
-            mine, later = ((chosen & (start >= 0)) for chosen in (of == step, of > step))
+            own, later = ((chosen & (start >= 0)) for chosen in (of == step, of > step))
             finish = int(account.finish_ns[line])
             known[first] = (0, 0)
-            if mine.any():
-                begin = int(start[mine].min()) - account.origin_ns
+            if own.any():
+                begin = int(start[own].min()) - account.origin_ns
                 end = int(start[later].min()) - account.origin_ns if later.any() else finish
                 known[first] = (begin, max(end, begin))
         window[line] = known[first]
     if not window.any():
-        there = step_numbers(trace)
-        listed = ", ".join(map(str, there[:8])) + (", …" if len(there) > 8 else "")
+        known_steps = step_numbers(trace)
+        listed = ", ".join(map(str, known_steps[:8])) + (", …" if len(known_steps) > 8 else "")
         raise ConfigError(
             f"no rank has a training step {step}; allowed: {listed or 'none, the job has no marked steps'}",
             hint="Without --step the whole run is told.",

@@ -96,8 +96,8 @@ class CriticalPath:
 
     def rows_of(self, place: int) -> Int64:
         """Return the nodes of a rank that are on it, by time."""
-        mine = self.row[(self.rank == place) & (self.row != NONE)]
-        return np.array(list(dict.fromkeys(mine.tolist())), np.int64)
+        rows = self.row[(self.rank == place) & (self.row != NONE)]
+        return np.array(list(dict.fromkeys(rows.tolist())), np.int64)
 
 
 def shifts(times: NodeTimes, account: Ledger, sizes: Mapping[int, int]) -> Int64:
@@ -256,9 +256,9 @@ class _Walk:
         """Go from a node of several ranks to what it waited for, on its own rank or on the last to arrive."""
         line, row = self._line(self.place), self.row
         if self._joins(line, row):
-            begun, place, there = line.meeting[row]
+            begun, place, partner_row = line.meeting[row]
             self._visit(begun)
-            self.place, self.row = place, there
+            self.place, self.row = place, partner_row
             line, row = self._line(self.place), self.row
         self._visit(min(line.start[row], self.now))
         ended = _ready(line, row, self.now)
@@ -313,7 +313,7 @@ def _ready(line: _Line, row: int, now: int) -> int:
 
 def _line(courses: Courses, place: int) -> _Line:
     start, end = courses.spans(place)
-    there, zero = start >= 0, courses.zero(place)
+    is_timed, zero = start >= 0, courses.zero(place)
     meets = courses.account.arrivals.meets(place, len(start))
     rows = np.flatnonzero(meets)
     partner, partner_row = courses.partners(place)
@@ -326,8 +326,8 @@ def _line(courses: Courses, place: int) -> _Line:
     )
     graph = courses.trace.graph_of(courses.trace.ranks[place])
     return _Line(
-        np.where(there, start - zero, NONE).tolist(),
-        np.where(there, end - zero, NONE).tolist(),
+        np.where(is_timed, start - zero, NONE).tolist(),
+        np.where(is_timed, end - zero, NONE).tolist(),
         courses.gates(place).gate.tolist(),
         meets.tolist(),
         dict(zip(rows.tolist(), met, strict=True)),
@@ -344,23 +344,23 @@ def _explain_visits(courses: Courses, visits: Int64) -> CriticalPath:
     kinds = courses.account.kinds
     given, stalled = np.zeros(len(rank), np.bool_), np.zeros(len(rank), np.bool_)
     for place, places in group_places(rank):
-        mine = places[row[places] != NONE]
+        own_visits = places[row[places] != NONE]
         index, first = courses.trace.ranks[place].graph, int(courses.times.first[place])
         graph, kind = courses.trace.graphs[index], kinds[index]
-        of = kind[row[mine]]
+        of = kind[row[own_visits]]
         for code, name in _OF_KIND.items():
-            cause[mine[of == code]] = _CODE[name]
+            cause[own_visits[of == code]] = _CODE[name]
         talks = of == COMMUNICATION
         # Kernels of communication libraries of which nothing else is known are nodes of another type.
-        is_message = np.isin(graph.type[row[mine]], (NodeType.COMM_SEND, NodeType.COMM_RECV))
-        cause[mine[device_waits(graph)[row[mine]]]] = _CODE["sync"]
-        cause[mine[assumed_arrivals(graph)[row[mine]]]] = _CODE["assumed"]
-        stalled[mine] = idles(graph)[row[mine]] & (of == NOTHING)
-        cause[mine[talks]] = np.where(is_message[talks], _CODE["message"], _CODE["collective"])
-        begun = courses.account.arrivals.begun_ns[first + row[mine]] - courses.zero(place)
-        cause[mine[talks & (begun >= top[mine])]] = _CODE["waiting"]
-        gate = courses.gates(place).gate[row[mine]]
-        given[mine] = (gate != NONE) & (kind[gate] == CPU) & np.isin(of, (COMPUTE, COPY, COMMUNICATION))
+        is_message = np.isin(graph.type[row[own_visits]], (NodeType.COMM_SEND, NodeType.COMM_RECV))
+        cause[own_visits[device_waits(graph)[row[own_visits]]]] = _CODE["sync"]
+        cause[own_visits[assumed_arrivals(graph)[row[own_visits]]]] = _CODE["assumed"]
+        stalled[own_visits] = idles(graph)[row[own_visits]] & (of == NOTHING)
+        cause[own_visits[talks]] = np.where(is_message[talks], _CODE["message"], _CODE["collective"])
+        begun = courses.account.arrivals.begun_ns[first + row[own_visits]] - courses.zero(place)
+        cause[own_visits[talks & (begun >= top[own_visits])]] = _CODE["waiting"]
+        gate = courses.gates(place).gate[row[own_visits]]
+        given[own_visits] = (gate != NONE) & (kind[gate] == CPU) & np.isin(of, (COMPUTE, COPY, COMMUNICATION))
     solid, gap = top > bottom, bottom > reached
     # That one stream stood idle does not say that its rank did.
     held, ran = solid & stalled, solid & ~stalled

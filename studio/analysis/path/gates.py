@@ -125,10 +125,10 @@ def _previous(start_ns: Int64, end_ns: Int64, lane: Int64) -> tuple[Int64, Int64
         same = lane[by_start[1:]] == lane[by_start[:-1]]
         return by_start[:-1][same], by_start[1:][same]
     bounds = np.searchsorted(lane[by_end], find_distinct(lane[rows]))
-    found = np.full(len(rows), NONE, np.int64)
+    previous = np.full(len(rows), NONE, np.int64)
     for low, high in zip(bounds.tolist(), [*bounds[1:].tolist(), len(rows)], strict=True):
-        mine = by_end[low:high]
-        ended = np.searchsorted(end_ns[mine], start_ns[by_start[low:high]], side="right") - 1
-        found[low:high] = np.where(ended >= 0, mine[np.maximum(ended, 0)], NONE)
-    there = (found != NONE) & (found != by_start)
-    return found[there], by_start[there]
+        lane_rows = by_end[low:high]
+        ended = np.searchsorted(end_ns[lane_rows], start_ns[by_start[low:high]], side="right") - 1
+        previous[low:high] = np.where(ended >= 0, lane_rows[np.maximum(ended, 0)], NONE)
+    is_known = (previous != NONE) & (previous != by_start)
+    return previous[is_known], by_start[is_known]

@@ -55,21 +55,21 @@ class RankPath:
 
 def rank_path(path: CriticalPath, place: int) -> RankPath:
     """Return what of a path is on the rank of a place."""
-    mine = path.rank == place
+    is_own = path.rank == place
     ranks, rows = path.rank.tolist(), path.row.tolist()
     crossings: list[Crossing] = []
-    for at in (np.flatnonzero(mine[1:] != mine[:-1]) + 1).tolist():
-        here, there = (at, at - 1) if mine[at] else (at - 1, at)
+    for at in (np.flatnonzero(is_own[1:] != is_own[:-1]) + 1).tolist():
+        here, away = (at, at - 1) if is_own[at] else (at - 1, at)
         if rows[here] != NONE:
             moment = int(path.start_ns[at])
-            crossings.append(Crossing(bool(mine[at]), rows[here], ranks[there], rows[there], moment))
-    kept = np.where(mine, path.row, NONE)
+            crossings.append(Crossing(bool(is_own[at]), rows[here], ranks[away], rows[away], moment))
+    kept = np.where(is_own, path.row, NONE)
     kept = kept[np.append(True, kept[1:] != kept[:-1])] if len(kept) else kept
     share = np.bincount(path.rank, path.ns, minlength=1)
     visited = np.argsort(-share, kind="stable")
     return RankPath(
         kept,
-        int(path.ns[mine].sum()),
+        int(path.ns[is_own].sum()),
         path.length_ns,
         tuple(crossings),
         tuple(index for index in visited.tolist() if share[index] > 0),

@@ -42,10 +42,10 @@ def slack(trace: Trace, times: NodeTimes, account: Ledger) -> Int64:
     when = np.concatenate([np.where(meeting.of >= 0, meeting.begun[meeting.of], start), meeting.begun[:-1]])
     # Meetings stand before their members: members end after it.
     rises = np.concatenate([place, np.full(meeting.count, NONE, np.int64)])
-    found = _propagate(initial, before, after, gap, when, rises)
+    least = _propagate(initial, before, after, gap, when, rises)
     members = meeting.of >= 0
-    result = np.where(timed, found[: len(start)], NONE)
-    result[members] = found[len(start) + meeting.of[members]]
+    result = np.where(timed, least[: len(start)], NONE)
+    result[members] = least[len(start) + meeting.of[members]]
     return result
 
 
@@ -54,11 +54,11 @@ def _align_entries(courses: Courses) -> tuple[Int64, Int64, Int64]:
     times = courses.times
     start, end, place = (np.full(len(times.start_ns), NONE, np.int64) for _ in range(3))
     for first, rank in courses.distinct():
-        mine = slice(first, first + len(courses.order(rank).place))
-        there, zero = times.start_ns[mine] >= 0, courses.zero(rank)
-        start[mine] = np.where(there, times.start_ns[mine] - zero, NONE)
-        end[mine] = np.where(there, times.end_ns[mine] - zero, NONE)
-        place[mine] = courses.order(rank).place
+        entries = slice(first, first + len(courses.order(rank).place))
+        is_timed, zero = times.start_ns[entries] >= 0, courses.zero(rank)
+        start[entries] = np.where(is_timed, times.start_ns[entries] - zero, NONE)
+        end[entries] = np.where(is_timed, times.end_ns[entries] - zero, NONE)
+        place[entries] = courses.order(rank).place
     return start, end, place
 
 
@@ -87,12 +87,14 @@ class _Meetings:
             if key in known:
                 continue
             known.add(key)
-            there = group.rows != NONE
+            is_present = group.rows != NONE
             entry = base[:, None] + group.rows
             number = self.count + np.broadcast_to(np.arange(group.rows.shape[1]), entry.shape)
-            entries.append(entry[there])
-            numbers.append(number[there])
-            begun.append(np.where(there, start[np.where(there, entry, 0)], NONE).max(axis=0, initial=NONE))
+            entries.append(entry[is_present])
+            numbers.append(number[is_present])
+            begun.append(
+                np.where(is_present, start[np.where(is_present, entry, 0)], NONE).max(axis=0, initial=NONE)
+            )
             self.count += group.rows.shape[1]
         if courses.account.is_recording and arrivals.ran is not None:
             messages = arrivals.ran.messages
@@ -142,7 +144,7 @@ def _pairs(courses: Courses, start: Int64, end: Int64, meeting: _Meetings) -> tu
 
 def _propagate(initial: Int64, before: Int64, after: Int64, gap: Int64, when: Int64, rises: Int64) -> Int64:
     """Return the least of each one's own slack, and of that of what waited for it with the time between."""
-    found = initial
+    least = initial
     kept = (when[before] >= 0) & (when[after] >= 0)
     before, after, gap = before[kept], after[kept], gap[kept]
     place = np.empty(len(when), np.int64)
@@ -151,12 +153,12 @@ def _propagate(initial: Int64, before: Int64, after: Int64, gap: Int64, when: In
     columns = [column[order].tolist() for column in (before, after, gap)]
     # One pass suffices unless what took no time at all stands in the wrong order.
     for _ in range(_PASSES):
-        values = found.tolist()
+        values = least.tolist()
         for this, other, spare in zip(*columns, strict=True):
             most = values[other] + spare
             if most < values[this]:
                 values[this] = most
-        found = np.array(values, np.int64)
-        if (found[before] <= found[after] + gap).all():
+        least = np.array(values, np.int64)
+        if (least[before] <= least[after] + gap).all():
             break
-    return found
+    return least

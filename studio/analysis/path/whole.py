@@ -60,16 +60,16 @@ class WholePath:
             row: The node.
         """
         path = self.path
-        mine = np.flatnonzero((path.rank == place) & (path.row == row))
-        if not len(mine):
+        segments = np.flatnonzero((path.rank == place) & (path.row == row))
+        if not len(segments):
             return ""
         parts = []
-        for at in mine.tolist():
+        for at in segments.tolist():
             cause, length = CAUSES[int(path.cause[at])], format_ns(int(path.ns[at]))
             parts.append(f"{length} {_GAPS.get(cause, f'of {cause}')}")
-        first = int(mine[0])
+        first = int(segments[0])
         before = int(path.rank[first - 1]) if first else place
-        share = 100 * int(path.ns[mine].sum()) / max(path.length_ns, 1)
+        share = 100 * int(path.ns[segments].sum()) / max(path.length_ns, 1)
         words = f"{', then '.join(parts)}: {share:.2g} % of the finish"
         return words if before == place else f"{words}; it waited for rank {trace.ranks[before].number}"
 

@@ -90,32 +90,32 @@ def path_shares(
     """
     stage = pipeline_stages(times, account.arrivals, len(trace.ranks))
     world = world_names(trace.groups if groups is None else groups, [rank.number for rank in trace.ranks])
-    found: dict[tuple[Cause, str], list[Int64]] = {}
+    by_words: dict[tuple[Cause, str], list[Int64]] = {}
     alone: dict[Cause, dict[int, list[Int64]]] = {}
-    for place, mine in group_places(path.rank):
-        names = _what(trace, account, path, mine, world)
-        for code in find_distinct(path.cause[mine]).tolist():
-            cause, of = CAUSES[code], mine[path.cause[mine] == code]
+    for place, own_segments in group_places(path.rank):
+        names = _what(trace, account, path, own_segments, world)
+        for code in find_distinct(path.cause[own_segments]).tolist():
+            cause, of = CAUSES[code], own_segments[path.cause[own_segments] == code]
             if cause in ("collective", "message", "waiting"):
                 distinct, which = np.unique(path.row[of], return_inverse=True)
-                said = [names.get(row, cause) for row in distinct.tolist()]
-                number = {word: index for index, word in enumerate(dict.fromkeys(said))}
-                word_of = np.array([number[word] for word in said])[which]
+                texts = [names.get(row, cause) for row in distinct.tolist()]
+                number = {word: index for index, word in enumerate(dict.fromkeys(texts))}
+                word_of = np.array([number[word] for word in texts])[which]
                 for word, index in number.items():
-                    found.setdefault((cause, word), []).append(of[word_of == index])
+                    by_words.setdefault((cause, word), []).append(of[word_of == index])
             elif stage[place] != NONE:
-                found.setdefault((cause, f"{_WORDS[cause]} of stage {stage[place]}"), []).append(of)
+                by_words.setdefault((cause, f"{_WORDS[cause]} of stage {stage[place]}"), []).append(of)
             else:
                 alone.setdefault(cause, {}).setdefault(place, []).append(of)
     for cause, of_ranks in alone.items():
-        found |= _by_rank(trace, path, cause, of_ranks)
-    made = []
-    for (cause, words), parts in found.items():
+        by_words |= _by_rank(trace, path, cause, of_ranks)
+    shares = []
+    for (cause, words), parts in by_words.items():
         segments = np.concatenate(parts)
         ns = int(path.ns[segments].sum())
         numbers = {trace.ranks[place].number for place in find_distinct(path.rank[segments]).tolist()}
-        made.append(Share(cause, words, ns, ns / max(path.length_ns, 1), tuple(sorted(numbers))))
-    return sorted(made, key=lambda share: (-share.ns, share.what))
+        shares.append(Share(cause, words, ns, ns / max(path.length_ns, 1), tuple(sorted(numbers))))
+    return sorted(shares, key=lambda share: (-share.ns, share.what))
 
 
 def _by_rank(
@@ -128,15 +128,15 @@ def _by_rank(
         for place, segments in of_ranks.items()
         if len(of_ranks) <= _FEW or path.ns[np.concatenate(segments)].sum() >= much
     }
-    found: dict[tuple[Cause, str], list[Int64]] = {
+    by_words: dict[tuple[Cause, str], list[Int64]] = {
         (cause, f"{_WORDS[cause]} of rank {trace.ranks[place].number}"): segments
         for place, segments in parts.items()
     }
     rest = [segments for place, segments in of_ranks.items() if place not in parts]
     if rest:
         words = f"of {len(rest):,} {'other ' if parts else ''}rank{'s' if len(rest) > 1 else ''}"
-        found[cause, f"{_WORDS[cause]} {words}"] = [at for segments in rest for at in segments]
-    return found
+        by_words[cause, f"{_WORDS[cause]} {words}"] = [at for segments in rest for at in segments]
+    return by_words
 
 
 def path_sentence(shares: Sequence[Share]) -> str:
@@ -147,15 +147,15 @@ def path_sentence(shares: Sequence[Share]) -> str:
     before = [share for share in shares if share.cause == "before"]
     known = [share for share in shares if share.cause != "before"]
     named = [share for share in known[:_TOLD] if share.share >= _LEAST_TOLD] or known[:1]
-    told = ", ".join(f"{format_percent(share.share, 0)} {share.what}" for share in named)
+    sentence = ", ".join(f"{format_percent(share.share, 0)} {share.what}" for share in named)
     rest = sum(share.share for share in known[len(named) :])
     if rest >= _LEAST_TOLD:
-        told += f", {format_percent(rest, 0)} the rest"
+        sentence += f", {format_percent(rest, 0)} the rest"
     unknown = [share for share in before if share.share >= _LEAST_TOLD]
     if unknown:
         last = ", ".join(f"{format_percent(share.share, 0)} {share.what}" for share in unknown)
-        told += f"{'; ' if told else ''}{last}, of which nothing is known"
-    return told
+        sentence += f"{'; ' if sentence else ''}{last}, of which nothing is known"
+    return sentence
 
 
 def _first_sends(times: NodeTimes, arrivals: Arrivals) -> tuple[Int64, Int64, Int64]:
@@ -175,11 +175,11 @@ def _first_sends(times: NodeTimes, arrivals: Arrivals) -> tuple[Int64, Int64, In
     position[begins] = np.flatnonzero(ran.ran)[first] - (np.cumsum(counts) - counts)[begins]
     begun = np.zeros(len(ran.shown), np.int64)
     begun[begins] = start[first]
-    mine = np.flatnonzero(position[ran.which] != NONE)
-    at = channels.offsets[channels.exchange[mine]] + position[ran.which[mine]]
-    parties = channels.party_offsets[mine]
+    timed_channels = np.flatnonzero(position[ran.which] != NONE)
+    at = channels.offsets[channels.exchange[timed_channels]] + position[ran.which[timed_channels]]
+    parties = channels.party_offsets[timed_channels]
     source, target = (channels.parties[parties + party[at]] for party in (channels.sender, channels.receiver))
-    return source, target, begun[ran.which[mine]]
+    return source, target, begun[ran.which[timed_channels]]
 
 
 def pipeline_stages(times: NodeTimes, arrivals: Arrivals, ranks: int) -> Int64:
@@ -207,22 +207,22 @@ def pipeline_stages(times: NodeTimes, arrivals: Arrivals, ranks: int) -> Int64:
 
 
 def _what(
-    trace: Trace, account: Ledger, path: CriticalPath, mine: Int64, world: frozenset[str]
+    trace: Trace, account: Ledger, path: CriticalPath, segments: Int64, world: frozenset[str]
 ) -> dict[int, str]:
     """Return words for the communication of a rank on the path, by node; its segments are given."""
-    place = int(path.rank[mine[0]])
+    place = int(path.rank[segments[0]])
     rank = trace.ranks[place]
     graph = trace.graph_of(rank)
-    waits = path.cause[mine] == CAUSES.index("waiting")
-    talks = waits | np.isin(path.cause[mine], [CAUSES.index("collective"), CAUSES.index("message")])
-    rows = find_distinct(path.row[mine[talks]])
+    waits = path.cause[segments] == CAUSES.index("waiting")
+    talks = waits | np.isin(path.cause[segments], [CAUSES.index("collective"), CAUSES.index("message")])
+    rows = find_distinct(path.row[segments[talks]])
     rows = rows[rows != NONE]
     if not len(rows):
         return {}
     partner, _ = account.arrivals.partners(place, len(graph))
     kinds, slots = dense_column(graph, "comm_type", NONE)[rows], group_slots(graph)[rows]
     messages = np.isin(graph.type[rows], (NodeType.COMM_SEND, NodeType.COMM_RECV))
-    late = np.isin(rows, path.row[mine[waits]])
+    late = np.isin(rows, path.row[segments[waits]])
     words = dict.fromkeys(rows[messages].tolist(), "messages")
     for row, other in zip(rows[late].tolist(), partner[rows[late]].tolist(), strict=True):
         words[row] = f"waiting for rank {trace.ranks[other].number}" if other != NONE else "waiting"

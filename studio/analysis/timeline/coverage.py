@@ -207,11 +207,11 @@ class Coverage:
             begun = start + self.waits_ns[part]
             known = []
             for kind in find_distinct(kinds).tolist():
-                mine = kinds == kind
+                is_kind = kinds == kind
                 since = begun if kind in (Category.SEND, Category.RECEIVE) else start
-                known.append((kind, _strip(since[mine], end[mine])))
-                if (begun[mine] > start[mine]).any():
-                    known.append((kind + WAITING, _strip(start[mine], begun[mine])))
+                known.append((kind, _strip(since[is_kind], end[is_kind])))
+                if (begun[is_kind] > start[is_kind]).any():
+                    known.append((kind + WAITING, _strip(start[is_kind], begun[is_kind])))
             self._strips[track] = known
         return known
 
@@ -259,9 +259,9 @@ def _levels(timeline: Timeline) -> Int64:
     lane, used = -1, 0
     free: list[int] = []
     busy: list[tuple[int, int]] = []
-    for mine, start, end in zip(lanes, starts, ends, strict=True):
-        if mine != lane:
-            lane, used, free, busy = mine, 0, [], []
+    for span_lane, start, end in zip(lanes, starts, ends, strict=True):
+        if span_lane != lane:
+            lane, used, free, busy = span_lane, 0, [], []
         while busy and busy[0][0] <= start:
             heapq.heappush(free, heapq.heappop(busy)[1])
         if free:

@@ -107,12 +107,12 @@ def differences(gantt: Gantt, other: Gantt, window: tuple[int, int]) -> Differen
     start_ns, end_ns = (time + gantt.origin_ns for time in window)
     parts = [np.zeros((6, 0), np.int64)]
     for rank in gantt.trace.ranks:
-        there = other.places(rank)
+        other_places = other.places(rank)
         for row in gantt.rows_of(rank):
             track = int(gantt.rows.track[row])
             here = gantt.coverage.spans(track, start_ns, end_ns)
             node = gantt.coverage.row[here]
-            match = there[node].astype(np.int64)
+            match = other_places[node].astype(np.int64)
             here, node, match = (part[match != NONE] for part in (here, node, match))
             begin, until = gantt.coverage.start_ns[here], gantt.coverage.end_ns[here]
             other_begin, other_until = other.coverage.start_ns[match], other.coverage.end_ns[match]

@@ -184,8 +184,8 @@ class Gantt:
         tracks: dict[int, list[int]] = {}
         for track, lane in enumerate(self.coverage.lane.tolist()):
             tracks.setdefault(self._lanes[lane].rank, []).append(track)
-        for mine in tracks.values():
-            mine.sort(key=lambda track: _place(self._lanes[self.coverage.lane[track]]))
+        for rank_tracks in tracks.values():
+            rank_tracks.sort(key=lambda track: _place(self._lanes[self.coverage.lane[track]]))
         table: list[tuple[int, int, int, int, int]] = []
         names: dict[str, int] = {}
         slots: dict[int, int] = {}
@@ -218,7 +218,7 @@ class Gantt:
             ("all ranks", (kinds == Category.COLLECTIVE).any()),
             ("messages", (kinds != Category.COLLECTIVE).any()),
         )
-        return ", ".join(words for words, there in parts if there)
+        return ", ".join(words for words, is_present in parts if is_present)
 
     def _finishes(self) -> Int64:
         finish = np.zeros(len(self.trace.ranks), np.int64)
@@ -331,8 +331,8 @@ class Gantt:
         if known is None:
             known = np.full(len(self.trace.graph_of(rank)), NONE, np.int32)
             for row in self.rows_of(rank):
-                mine = self.row_places(row)
-                known[self.coverage.row[mine]] = mine
+                indices = self.row_places(row)
+                known[self.coverage.row[indices]] = indices
             with self._lock:
                 self._known_places[source] = known
         return known
@@ -357,8 +357,8 @@ class Gantt:
     def lines(self) -> Int64:
         """Return (number of ranks,) the line of each rank of the trace in the account, -1 where it has no times."""
         place = {number: line for line, number in enumerate(self.account.numbers)}
-        found = [place.get(number, place.get(self._source[number], NONE)) for number in self._numbers]
-        return np.array(found, np.int64)
+        lines = [place.get(number, place.get(self._source[number], NONE)) for number in self._numbers]
+        return np.array(lines, np.int64)
 
     @cached_property
     def matchings(self) -> tuple[GroupMatching, ...]:
@@ -377,12 +377,12 @@ class Gantt:
 
     def beside(self, bar: Bar) -> tuple[Bar | None, Bar | None]:
         """Return the previous and the next bar in a bar's lane, by start."""
-        mine = self._lane_rows(bar.row)
-        places = np.concatenate([self.row_places(row) for row in mine])
+        lane_rows = self._lane_rows(bar.row)
+        places = np.concatenate([self.row_places(row) for row in lane_rows])
         starts, row = self.coverage.start_ns[places], self.coverage.row[places]
         order = np.lexsort((row, starts))
         place = int(np.flatnonzero(row[order] == bar.node)[0])
-        owner = np.repeat(mine, [len(self.row_places(row)) for row in mine])[order]
+        owner = np.repeat(lane_rows, [len(self.row_places(row)) for row in lane_rows])[order]
 
         def there(index: int) -> Bar | None:
             inside = 0 <= index < len(order)

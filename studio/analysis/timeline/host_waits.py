@@ -24,7 +24,7 @@ def with_host_waits(trace: Trace, timeline: Timeline) -> tuple[Timeline, Int64]:
     """
     marked = [device_waits(graph) for graph in trace.graphs]
     waits = np.zeros(len(timeline), np.int64)
-    if not any(one.any() for one in marked):
+    if not any(marks.any() for marks in marked):
         return timeline, waits
     times = node_times(trace, timeline)
     place = {rank.number: index for index, rank in enumerate(trace.ranks)}
@@ -37,9 +37,9 @@ def with_host_waits(trace: Trace, timeline: Timeline) -> tuple[Timeline, Int64]:
         first = int(times.first[at])
         for span in (low + np.flatnonzero(marked[graph][timeline.row[low:high]])).tolist():
             before = times.end_ns[first + parents[graph][int(timeline.row[span])]]
-            made = int(before.max(initial=-1))
+            called = int(before.max(initial=-1))
             start = int(timeline.start_ns[span])
-            waits[span] = start - made if 0 <= made < start else 0
+            waits[span] = start - called if 0 <= called < start else 0
     if not waits.any():
         return timeline, waits
     start_ns = timeline.start_ns - waits
@@ -63,9 +63,9 @@ def _parts(timeline: Timeline) -> list[tuple[int, int]]:
 def _host_parents(graph: Graph, rows: Int64) -> dict[int, Int64]:
     """Return the nodes of the host that some nodes wait for."""
     on_host = is_flagged(graph, "is_cpu_op")
-    found = {}
+    parents = {}
     for row in rows.tolist():
         all_of = np.concatenate([graph.data.of(row), graph.ctrl.of(row)]).astype(np.int64)
         all_of = all_of[all_of >= 0]
-        found[row] = all_of[on_host[all_of]]
-    return found
+        parents[row] = all_of[on_host[all_of]]
+    return parents

@@ -42,12 +42,12 @@ def _collective(gantt: Gantt, bar: Bar) -> Peers | None:
     for matching in gantt.matchings:
         if bar.rank.number not in matching.members:
             continue
-        mine = matching.members.index(bar.rank.number)
-        sequence = matching.sequence_of[mine]
+        member = matching.members.index(bar.rank.number)
+        sequence = matching.sequence_of[member]
         if sequence == NONE or bar.node not in matching.sequences[sequence].rows:
             continue
         rows = members_in_order(gantt, matching)
-        position = int(np.flatnonzero(rows[mine] == bar.node)[0])
+        position = int(np.flatnonzero(rows[member] == bar.node)[0])
         bars = [
             _bar(gantt, rank, row)
             for rank, row in zip(matching.members, rows[:, position].tolist(), strict=True)
@@ -65,12 +65,14 @@ def members_in_order(gantt: Gantt, matching: GroupMatching) -> Int64:
     if matching.by_number:
         return rows
     for index, number in enumerate(matching.members):
-        mine = rows[index][rows[index] != NONE]
-        if not len(mine):
+        own_rows = rows[index][rows[index] != NONE]
+        if not len(own_rows):
             continue
-        places = gantt.places(gantt.rank(number))[mine]
+        places = gantt.places(gantt.rank(number))[own_rows]
         if (places != NONE).all():
-            rows[index, : len(mine)] = mine[np.argsort(gantt.coverage.start_ns[places], kind="stable")]
+            rows[index, : len(own_rows)] = own_rows[
+                np.argsort(gantt.coverage.start_ns[places], kind="stable")
+            ]
     return rows
 
 

@@ -212,16 +212,16 @@ class _Writer:
             for when, over, where, since, until, *what in zip(
                 _varints(time[part]), *(column.tolist() for column in columns), strict=True
             ):
-                told, new = over_text, b""
+                body, new = over_text, b""
                 if not over:
                     key_of = tuple(what)
                     known = texts.get(key_of)
                     if known is None:
                         known = texts[key_of] = self._tell(what)
                         new = self._intern(rank.graph, graph, what)
-                    told = known
+                    body = known
                 # In the order of the numbers of fields, as protobuf writes them.
-                event = told + tracks[where] + flow_texts[_FLOW_BYTES * since : _FLOW_BYTES * until]
+                event = body + tracks[where] + flow_texts[_FLOW_BYTES * since : _FLOW_BYTES * until]
                 packet = b"".join((_TIME, when, sequence, _varint(len(event)), event, new, flags))
                 packets += (_PACKET, _varint(len(packet)), packet)
             yield b"".join(packets)

@@ -120,8 +120,8 @@ class Slices:
         edges = self.gantt.adjacency_of(rank).edges
         places = self.gantt.places(rank).astype(np.int64)
         before, after = places[edges.before], places[edges.after]
-        there = (before != NONE) & (after != NONE)
-        return before[there], after[there], edges.is_data[there]
+        is_drawn = (before != NONE) & (after != NONE)
+        return before[is_drawn], after[is_drawn], edges.is_data[is_drawn]
 
     def meeting_places(self) -> Iterator[tuple[Int64, Int64, Int64, Int64]]:
         """Yield what `meetings` does where at least two slices meet, a comm group or all messages at a time.
@@ -144,10 +144,10 @@ class Slices:
             rows = members_in_order(gantt, matching)
             ranks = np.array([place_of.get(number, NONE) for number in matching.members], np.int64)
             table = np.full(rows.shape, NONE, np.int64)
-            for line, place, mine in zip(table, ranks.tolist(), rows, strict=True):
-                there = mine != NONE
-                if there.any():
-                    line[there] = slices_of(place)[mine[there]]
+            for line, place, entries in zip(table, ranks.tolist(), rows, strict=True):
+                is_present = entries != NONE
+                if is_present.any():
+                    line[is_present] = slices_of(place)[entries[is_present]]
             table = table[:, (table != NONE).sum(axis=0) > 1]
             meeting, member = np.nonzero(table.T != NONE)
             yield meeting, ranks[member], table[member, meeting], np.zeros(len(member), np.int64)
@@ -158,10 +158,10 @@ class Slices:
         whole = np.flatnonzero(np.repeat((ranks != NONE).all(axis=1), 2))
         order = whole[np.argsort(ranks.reshape(-1)[whole], kind="stable")]
         named = ranks.reshape(-1)[order]
-        for mine in np.split(order, np.flatnonzero(np.diff(named)) + 1):
-            if len(mine):
-                own = slices_of(int(ranks.reshape(-1)[mine[0]]))
-                table.reshape(-1)[mine] = own[rows.reshape(-1)[mine]]
+        for entries in np.split(order, np.flatnonzero(np.diff(named)) + 1):
+            if len(entries):
+                own = slices_of(int(ranks.reshape(-1)[entries[0]]))
+                table.reshape(-1)[entries] = own[rows.reshape(-1)[entries]]
         both = (table != NONE).all(axis=1)
         count = int(both.sum())
         side = np.tile(np.arange(2), count)
@@ -173,14 +173,16 @@ class Slices:
         for matching in gantt.matchings:
             rows = members_in_order(gantt, matching)
             table: list[list[End]] = [[] for _ in range(rows.shape[1])]
-            for number, mine in zip(matching.members, rows, strict=True):
-                there = np.flatnonzero(mine != NONE)
-                if not len(there):
+            for number, own_rows in zip(matching.members, rows, strict=True):
+                positions = np.flatnonzero(own_rows != NONE)
+                if not len(positions):
                     continue
                 rank = gantt.rank(number)
-                places = gantt.places(rank)[mine[there]].astype(np.int64)
+                places = gantt.places(rank)[own_rows[positions]].astype(np.int64)
                 timed = places != NONE
-                for position, end in zip(there[timed].tolist(), self._ends(rank, places[timed]), strict=True):
+                for position, end in zip(
+                    positions[timed].tolist(), self._ends(rank, places[timed]), strict=True
+                ):
                     table[position].append(end)
             yield from (("collective", sorted(ends, key=lambda end: end.start_ns)) for ends in table)
         messages = gantt.messages

@@ -115,14 +115,17 @@ def spreads(shares_found: Iterator[Share]) -> list[Spread]:
     parts: dict[str, list[Share]] = {}
     for share in shares_found:
         parts.setdefault(share.what, []).append(share)
-    made = []
-    for what, mine in parts.items():
-        least, most = min(mine, key=lambda entry: entry.time_ns), max(mine, key=lambda entry: entry.time_ns)
-        total = sum(share.time_ns for share in mine)
-        nodes = sum(share.nodes for share in mine)
+    spreads = []
+    for what, own_shares in parts.items():
+        least, most = (
+            min(own_shares, key=lambda entry: entry.time_ns),
+            max(own_shares, key=lambda entry: entry.time_ns),
+        )
+        total = sum(share.time_ns for share in own_shares)
+        nodes = sum(share.nodes for share in own_shares)
         ends = (least.time_ns, least.rank, most.time_ns, most.rank)
-        made.append(Spread(what, len(mine), nodes, total, total / len(mine), *ends))
-    return sorted(made, key=lambda spread: (-spread.total_ns, spread.what))
+        spreads.append(Spread(what, len(own_shares), nodes, total, total / len(own_shares), *ends))
+    return sorted(spreads, key=lambda spread: (-spread.total_ns, spread.what))
 
 
 def _of_rank(gantt: Gantt, rank: Rank, start_ns: int, end_ns: int, by: By) -> list[tuple[str, int, int]]:
@@ -159,9 +162,9 @@ def _places(gantt: Gantt, rank: Rank, start_ns: int, end_ns: int) -> tuple[Int64
     places, rows = [np.zeros(0, np.int64)], [np.zeros(0, np.int64)]
     for row in gantt.rows_of(rank):
         track = int(gantt.rows.track[row])
-        mine = gantt.coverage.spans(track, start_ns + gantt.origin_ns, end_ns + gantt.origin_ns)
-        places.append(mine)
-        rows.append(np.full(len(mine), row))
+        spans = gantt.coverage.spans(track, start_ns + gantt.origin_ns, end_ns + gantt.origin_ns)
+        places.append(spans)
+        rows.append(np.full(len(spans), row))
     return np.concatenate(places), np.concatenate(rows)
 
 

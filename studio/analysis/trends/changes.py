@@ -95,7 +95,7 @@ def difference(before: Measures, after: Measures) -> str:
         >>> difference(Measures(8, 100, 50, 2, {"exposed": 0.2}, 1.0), Measures(8, 110, 55, 2, {"exposed": 0.25}, 1.0))
         'step +10.0 %, exposed +5.0 points, imbalance +0.00'
     """
-    said = [] if before.ranks == after.ranks else [f"ranks {before.ranks:,} → {after.ranks:,}"]
+    parts = [] if before.ranks == after.ranks else [f"ranks {before.ranks:,} → {after.ranks:,}"]
     for key in KEYS:
         old, new = value_of(before, key), value_of(after, key)
         if old is None or new is None:
@@ -105,12 +105,12 @@ def difference(before: Measures, after: Measures) -> str:
             old, new = (
                 float((run.step_ns if name == "step" else run.finish_ns) or 0) for run in (before, after)
             )
-            said.append(f"{name} {100 * (new - old) / max(old, 1):+.1f} %")
+            parts.append(f"{name} {100 * (new - old) / max(old, 1):+.1f} %")
         elif key == "exposed":
-            said.append(f"exposed {100 * (new - old):+.1f} points")
+            parts.append(f"exposed {100 * (new - old):+.1f} points")
         else:
-            said.append(f"imbalance {new - old:+.2f}")
-    return ", ".join(said)
+            parts.append(f"imbalance {new - old:+.2f}")
+    return ", ".join(parts)
 
 
 def find_changes(series: Sequence[Measures | None]) -> list[Change]:
@@ -123,12 +123,12 @@ def find_changes(series: Sequence[Measures | None]) -> list[Change]:
     Args:
         series: The jobs, earliest first; None for a job that has no measures.
     """
-    found: list[Change] = []
+    changes: list[Change] = []
     for key in KEYS:
         window: list[float] = []
         last = -1
         noise = _usual_difference(
-            [value for one in series if one and (value := value_of(one, key)) is not None]
+            [value for entry in series if entry and (value := value_of(entry, key)) is not None]
         )
         for at, measures in enumerate(series):
             new = None if measures is None else value_of(measures, key)
@@ -144,10 +144,10 @@ def find_changes(series: Sequence[Measures | None]) -> list[Change]:
                 window = []
             if window and _differs(key, window, new, noise):
                 parts = _parts(earlier, measures) if key == "step" and earlier is not None else ()
-                found.append(Change(key, at, last, window[-1], new, parts))
+                changes.append(Change(key, at, last, window[-1], new, parts))
                 window = []
             window, last = [*window[1 - _WINDOW :], new], at
-    return sorted(found, key=lambda change: (change.at, KEYS.index(change.key)))
+    return sorted(changes, key=lambda change: (change.at, KEYS.index(change.key)))
 
 
 def _usual_difference(values: Sequence[float]) -> float:

@@ -102,9 +102,9 @@ def read_benchmarks(name: str, text: str, given: Given) -> Tables:
     tables: list[MeasuredTable] = []
     for section in _sections(name, text, skipped):
         if section.rows:
-            table, said = _table(name, section, given)
+            table, table_notes = _table(name, section, given)
             tables.append(table)
-            notes += said
+            notes += table_notes
     notes = [_left_out(name, why, lines) for why, lines in skipped.items()] + notes
     if not tables:
         raise TraceFormatError(
@@ -256,8 +256,8 @@ def _table(name: str, section: _Section, given: Given) -> tuple[MeasuredTable, l
         [row.bus_rate for row in section.rows],
     )
     if section.devices:
-        (per_node, nodes), said = _shape_of_devices(place, section)
-        notes += said
+        (per_node, nodes), device_notes = _shape_of_devices(place, section)
+        notes += device_notes
     else:
         per_node, nodes = shape_of(place, given, ranks)
     wrong = [row.line for row in section.rows if row.wrong]
@@ -305,9 +305,9 @@ def _shape_of_devices(place: str, section: _Section) -> tuple[tuple[int, int], l
         )
     hosts = Counter(members.values())
     if len(set(hosts.values())) > 1:
-        found = ", ".join(f"{count} on {host}" for host, count in list(hosts.items())[:8])
+        counts = ", ".join(f"{count} on {host}" for host, count in list(hosts.items())[:8])
         raise TraceFormatError(
-            f"{place}: the nodes have different numbers of GPUs: {found}; allowed: as many on each"
+            f"{place}: the nodes have different numbers of GPUs: {counts}; allowed: as many on each"
         )
     return (next(iter(hosts.values())), len(hosts)), notes
 

@@ -133,10 +133,10 @@ def _columns(names: Sequence[str]) -> _Columns | None:
     for place, column in enumerate(names):
         word = re.sub(r"[\s_()\[\]./#-]", "", column.strip().lower())
         for meaning, pattern, scale in (("size", _SIZE, _BYTES), ("time", _TIME, _MICROSECONDS)):
-            found = pattern.fullmatch(word)
+            match = pattern.fullmatch(word)
             # The first of a kind counts: times out of place stand before those in place.
-            if found and meaning not in at:
-                at[meaning], units[meaning] = place, scale[found[1] or ""]
+            if match and meaning not in at:
+                at[meaning], units[meaning] = place, scale[match[1] or ""]
         if word in _OTHER:
             at.setdefault(_OTHER[word], place)
     return _Columns(at, units["size"], units["time"], len(names)) if {"size", "time"} <= set(at) else None
@@ -164,17 +164,17 @@ def _row(place: str, line: int, cells: Sequence[str], columns: _Columns) -> _Row
         raise TraceFormatError(
             f"{place}: {len(cells)} values; allowed: {columns.count}, as the first line has names"
         )
-    said = {key: cells[columns.at[key]].strip() for key in _SAYS_TABLE if key in columns.at}
+    stated = {key: cells[columns.at[key]].strip() for key in _SAYS_TABLE if key in columns.at}
     size = _number(place, "size", cells[columns.at["size"]]) * columns.bytes_each
     time_us = _number(place, "time", cells[columns.at["time"]]) * columns.us_each
     if time_us <= 0:
-        found = shown(cells[columns.at["time"]])
-        raise TraceFormatError(f"{place}: time {found}; allowed: a number above 0")
+        time_text = shown(cells[columns.at["time"]])
+        raise TraceFormatError(f"{place}: time {time_text}; allowed: a number above 0")
     rates = (
         _number(place, key, cells[columns.at[key]] or "0") if key in columns.at else 0.0
         for key in ("algbw", "busbw")
     )
-    return _Row(line, said, size, time_us, *rates)
+    return _Row(line, stated, size, time_us, *rates)
 
 
 def _number(place: str, column: str, text: str) -> float:
@@ -198,8 +198,8 @@ def _table(name: str, rows: Sequence[_Row], given: Given) -> MeasuredTable:
                     f"allowed: {shown(first.said[key])}, as in line {first.line}",
                     hint="All rows of a table are of one machine, collective and element type.",
                 )
-    said = first.said
-    named = said.get("collective", "")
+    stated = first.said
+    named = stated.get("collective", "")
     collective = collective_named(named) if named else given.collective
     if not collective:
         raise TraceFormatError(
@@ -207,11 +207,11 @@ def _table(name: str, rows: Sequence[_Row], given: Given) -> MeasuredTable:
             hint="" if named else "Give --collective, such as --collective all_reduce.",
         )
     per_node, nodes = _shape(place, rows, collective, given)
-    table_id = said.get("table_id", "")
-    hardware = said.get("hardware", "")
-    rate = said.get("nominal_gbytes_per_s", "")
-    source = said.get("source") or name
-    per_thread = _count(place, said, "gpus_per_thread") or known_gpus_per_thread(source, per_node)
+    table_id = stated.get("table_id", "")
+    hardware = stated.get("hardware", "")
+    rate = stated.get("nominal_gbytes_per_s", "")
+    source = stated.get("source") or name
+    per_thread = _count(place, stated, "gpus_per_thread") or known_gpus_per_thread(source, per_node)
     if per_thread > per_node:
         raise TraceFormatError(
             f"{place}: gpus_per_thread {per_thread}; allowed: 1 to {per_node}, as a node has GPUs"
@@ -222,22 +222,22 @@ def _table(name: str, rows: Sequence[_Row], given: Given) -> MeasuredTable:
         hardware=hardware,
         gpus_per_node=per_node,
         nodes=nodes,
-        interconnect=said.get("interconnect", ""),
+        interconnect=stated.get("interconnect", ""),
         nominal_gbytes_per_s=_number(place, "nominal_gbytes_per_s", rate) if rate else float("nan"),
-        library_version=said.get("library_version", ""),
+        library_version=stated.get("library_version", ""),
         collective=collective,
-        dtype=said.get("dtype", ""),
+        dtype=stated.get("dtype", ""),
         size_bytes=np.array([row.size for row in rows]),
         time_us=np.array([row.time_us for row in rows]),
-        machine=said.get("machine") or (machine_of(table_id) if table_id else hardware),
+        machine=stated.get("machine") or (machine_of(table_id) if table_id else hardware),
         gpus_per_thread=per_thread,
     )
 
 
 def _shape(place: str, rows: Sequence[_Row], collective: str, given: Given) -> tuple[int, int]:
     """Return GPUs per node and nodes, from columns, else from the user with the ranks that the bandwidths tell."""
-    said = rows[0].said
-    per_node, nodes, ranks = (_count(place, said, key) for key in ("gpus_per_node", "nodes", "ranks"))
+    stated = rows[0].said
+    per_node, nodes, ranks = (_count(place, stated, key) for key in ("gpus_per_node", "nodes", "ranks"))
     if per_node is not None and nodes is not None:
         return per_node, nodes
     if ranks is None:
@@ -251,8 +251,8 @@ def _shape(place: str, rows: Sequence[_Row], collective: str, given: Given) -> t
     return shape_of(place, given, ranks)
 
 
-def _count(place: str, said: Mapping[str, str], key: str) -> int | None:
-    text = said.get(key, "")
+def _count(place: str, stated: Mapping[str, str], key: str) -> int | None:
+    text = stated.get(key, "")
     if not text:
         return None
     if not (text.isascii() and text.isdecimal() and 0 < int(text) < 2**24):
@@ -263,10 +263,10 @@ def _count(place: str, said: Mapping[str, str], key: str) -> int | None:
 def _name_tables(tables: Sequence[MeasuredTable], name: str) -> list[MeasuredTable]:
     """Return the tables, those without names with names from the file."""
     stem = name.rsplit("/", 1)[-1].rsplit(".", 1)[0]
-    made = (f"{stem}_n{table.nodes}_g{table.gpus_per_node}_{table.collective}" for table in tables)
+    names = (f"{stem}_n{table.nodes}_g{table.gpus_per_node}_{table.collective}" for table in tables)
     return [
         table if table.table_id else replace(table, table_id=own)
-        for table, own in zip(tables, made, strict=True)
+        for table, own in zip(tables, names, strict=True)
     ]
 
 
@@ -284,8 +284,8 @@ def write_csv(tables: Sequence[MeasuredTable]) -> str:
     writer.writerow(COLUMNS)
     for table in tables:
         rate = table.nominal_gbytes_per_s
-        said = [getattr(table, name) for name in COLUMNS[:-2]]
-        said[COLUMNS.index("nominal_gbytes_per_s")] = "" if np.isnan(rate) else f"{rate:g}"
+        cells = [getattr(table, name) for name in COLUMNS[:-2]]
+        cells[COLUMNS.index("nominal_gbytes_per_s")] = "" if np.isnan(rate) else f"{rate:g}"
         for size, time_us in zip(table.size_bytes.tolist(), table.time_us.tolist(), strict=True):
-            writer.writerow([*said, f"{size:.0f}", repr(time_us)])
+            writer.writerow([*cells, f"{size:.0f}", repr(time_us)])
     return stream.getvalue()

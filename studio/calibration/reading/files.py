@@ -41,15 +41,15 @@ def read_tables(
     Raises:
         StudioError: A file holds no tables, or wrong values, or does not say what the tables are of.
     """
-    said = given or Given()
-    found: list[Tables] = []
+    facts = given or Given()
+    parts: list[Tables] = []
     recordings: list[SourceFile] = []
     unknown: list[str] = []
     with open_sources(paths) as files:
         for file in files:
-            tables, known = _tables_of(file, said)
+            tables, known = _tables_of(file, facts)
             if tables is not None:
-                found.append(tables)
+                parts.append(tables)
             elif known:
                 recordings.append(file)
             elif file.named:
@@ -57,24 +57,24 @@ def read_tables(
             else:
                 unknown.append(file.name)
         if recordings:
-            found += [
-                read_recorded(job.name, read_job(job, progress=progress), said)
+            parts += [
+                read_recorded(job.name, read_job(job, progress=progress), facts)
                 for job in discover(recordings)
             ]
-    if not found:
+    if not parts:
         raise TraceFormatError(f"{_first(unknown)}: no measured times.", hint=_EXPECTED)
-    notes = [note for tables in found for note in tables.notes]
+    notes = [note for tables in parts for note in tables.notes]
     if unknown:
         notes.append(
             f"{format_counted(len(unknown), 'file')} without measured times left out: {_first(unknown)}."
         )
-    return Tables(join_tables(found).tables, tuple(notes))
+    return Tables(join_tables(parts).tables, tuple(notes))
 
 
-def join_tables(found: Sequence[Tables]) -> Tables:
+def join_tables(parts: Sequence[Tables]) -> Tables:
     """Return tables that were read one after another as one set, each with a name that no other has."""
-    tables = [table for one in found for table in one.tables]
-    return Tables(tuple(_with_own_names(tables)), tuple(note for one in found for note in one.notes))
+    tables = [table for part in parts for table in part.tables]
+    return Tables(tuple(_with_own_names(tables)), tuple(note for part in parts for note in part.notes))
 
 
 def is_text(start: bytes) -> bool:

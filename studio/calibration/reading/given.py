@@ -115,8 +115,8 @@ def note_grouped_launches(place: str, tables: Sequence[MeasuredTable]) -> list[s
         if len(tables) > 1
         else ""
     )
-    said = f"{place}: one thread launched on {gpus} GPUs, one after the other{which}; small sizes wait for as many calls of the host"
-    return [f"{said}, those of a job with a process a GPU for one."]
+    sentence = f"{place}: one thread launched on {gpus} GPUs, one after the other{which}; small sizes wait for as many calls of the host"
+    return [f"{sentence}, those of a job with a process a GPU for one."]
 
 
 def shown(text: str, most: int = 60) -> str:

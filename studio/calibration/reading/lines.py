@@ -46,10 +46,10 @@ def printed_lines(text: str) -> Iterator[Line]:
     for number, raw in enumerate(text.split("\n"), start=1):
         process, rest = "", _COLOUR.sub("", raw).rstrip()
         for pattern, tells in _PREFIXES:
-            found = pattern.match(rest)
-            if found:
-                process += found[0].strip() if tells else ""
-                rest = rest[found.end() :]
+            prefix = pattern.match(rest)
+            if prefix:
+                process += prefix[0].strip() if tells else ""
+                rest = rest[prefix.end() :]
         yield Line(number, process, rest)
 
 

@@ -41,11 +41,11 @@ def kernel_choice(name: str) -> str:
         >>> kernel_choice("ncclDevKernel_AllGather_RING_LL(ncclDevKernelArgsStorage<4096ul>)")
         'ring LL'
     """
-    found = _CHOICE.search(name)
-    if found is None:
+    match = _CHOICE.search(name)
+    if match is None:
         return ""
-    algorithm = found["algorithm"].replace("_", "")
-    protocol = {"SIMPLE": "Simple"}.get(found["protocol"], found["protocol"])
+    algorithm = match["algorithm"].replace("_", "")
+    protocol = {"SIMPLE": "Simple"}.get(match["protocol"], match["protocol"])
     return f"{_ALGORITHMS.get(algorithm, algorithm.lower())} {protocol}"
 
 
@@ -67,18 +67,18 @@ def read_recorded(name: str, trace: Trace, given: Given) -> Tables:
     per_node = _gpus_per_node(name, trace, given)
     skipped: Counter[str] = Counter()
     times = recorded_times(trace)
-    found: _Found = defaultdict(lambda: defaultdict(list))
-    _add_collectives(trace, times, per_node, found, skipped)
-    _add_messages(trace, times, per_node, found, skipped)
+    by_table: _Found = defaultdict(lambda: defaultdict(list))
+    _add_collectives(trace, times, per_node, by_table, skipped)
+    _add_messages(trace, times, per_node, by_table, skipped)
     notes = [f"{name}: {count} {what}." for what, count in skipped.items()]
-    if not found:
+    if not by_table:
         why = f" {' '.join(notes)}" if notes else ""
         raise TraceError(
             f"{name}: no collective of known size and duration.{why}", hint="Record kernels and groups."
         )
     devices = recorded_devices(trace)
     hardware = devices[0] if devices else ""
-    tables = tuple(_table(name, hardware, key, sizes) for key, sizes in sorted(found.items()))
+    tables = tuple(_table(name, hardware, key, sizes) for key, sizes in sorted(by_table.items()))
     return Tables(tables, tuple(notes))
 
 
@@ -89,8 +89,8 @@ def _gpus_per_node(name: str, trace: Trace, given: Given) -> int:
         return given.gpus_per_node
     if given.nodes is not None and world % given.nodes == 0:
         return world // given.nodes
-    if told := _told_per_node(trace):
-        return told
+    if recorded := _told_per_node(trace):
+        return recorded
     raise TraceError(
         f"{name}: a recording does not tell which of its {world} ranks share a node",
         hint="Give --gpus-per-node, such as --gpus-per-node 8; ranks are taken to fill one node after the other.",
@@ -99,10 +99,10 @@ def _gpus_per_node(name: str, trace: Trace, given: Given) -> int:
 
 def _told_per_node(trace: Trace) -> int:
     """Return the GPUs of a node where every rank's recorder tells alike, 0 where it does not."""
-    said = {
+    facts = {
         tuple(item.value for item in rank.metadata if item.name in (MEMBERS, NODES)) for rank in trace.ranks
     }
-    numbers = said.pop() if len(said) == 1 else ()
+    numbers = facts.pop() if len(facts) == 1 else ()
     if len(numbers) != 2 or not all(isinstance(number, int) and number > 0 for number in numbers):
         return 0
     members, nodes = (int(number) for number in numbers)  # type: ignore[arg-type]  # whole numbers, as tested
@@ -110,7 +110,7 @@ def _told_per_node(trace: Trace) -> int:
 
 
 def _add_collectives(
-    trace: Trace, times: NodeTimes, per_node: int, found: _Found, skipped: Counter[str]
+    trace: Trace, times: NodeTimes, per_node: int, by_table: _Found, skipped: Counter[str]
 ) -> None:
     members = collective_members(trace, times)
     if not len(members):
@@ -136,7 +136,7 @@ def _add_collectives(
         kind = CollectiveType(int(members.type[place])).name.lower()
         shape = _shape(ranks, per_node)
         choice = kernel_choice(members.titles[members.title[place]])
-        found[(kind, *shape)][int(whole[place])].append((shortest, choice))
+        by_table[(kind, *shape)][int(whole[place])].append((shortest, choice))
 
 
 def _first_of(members: Members, column: np.ndarray) -> np.ndarray:
@@ -162,7 +162,7 @@ def _why_not(members: Members, place: int, ranks: int) -> str:
 
 
 def _add_messages(
-    trace: Trace, times: NodeTimes, per_node: int, found: _Found, skipped: Counter[str]
+    trace: Trace, times: NodeTimes, per_node: int, by_table: _Found, skipped: Counter[str]
 ) -> None:
     messages = match_messages(trace)
     whole = (messages.send_rank != NONE) & (messages.receive_rank != NONE) & (messages.bytes > 0)
@@ -180,7 +180,9 @@ def _add_messages(
             skipped["messages left out: without recorded times"] += 1
             continue
         ends = (int(messages.source[place]), int(messages.target[place]))
-        found[("send_recv", *_shape(ends, per_node))][int(messages.bytes[place])].append((min(durations), ""))
+        by_table[("send_recv", *_shape(ends, per_node))][int(messages.bytes[place])].append(
+            (min(durations), "")
+        )
 
 
 def _duration(times: NodeTimes, rank: int, row: int) -> float:

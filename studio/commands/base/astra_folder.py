@@ -209,14 +209,14 @@ def _with_compute(trace: Trace, parts: Parts, *, keep_durations: bool) -> tuple[
     uses = _uses(trace)
     for index, graph in enumerate(trace.graphs):
         compute = (graph.type == NodeType.COMP) & ~is_flagged(graph, "is_cpu_op")
-        said = np.ones(len(graph), np.bool_)
+        is_sized = np.ones(len(graph), np.bool_)
         for key in ("num_ops", "tensor_size"):
             has = np.zeros(len(graph), np.bool_)
             has[int_column(graph, key)[0]] = True
-            said &= has
+            is_sized &= has
         has_time = graph.duration_ns > 0
-        lacking += int((compute & ~said).sum()) * uses[index]
-        lacking_timed += int((compute & ~said & has_time).sum()) * uses[index]
+        lacking += int((compute & ~is_sized).sum()) * uses[index]
+        lacking_timed += int((compute & ~is_sized & has_time).sum()) * uses[index]
         timed += int((compute & has_time).sum()) * uses[index]
         untimed += int((compute & ~has_time).sum()) * uses[index]
     off = replace(
@@ -270,7 +270,7 @@ def _adapt_job(trace: Trace, *, durations: bool) -> tuple[Trace, list[Finding]]:
     uses = _uses(trace)
     counts = {"names": 0, "tags": 0, "rounded": 0, "cpu": 0}
     drift_ns = 0
-    made: dict[int, Graph] = {}
+    new_graphs: dict[int, Graph] = {}
     for index, graph in enumerate(trace.graphs):
         changed, renamed = _with_group_names(graph)
         changed, tagged = _with_tags(changed)
@@ -284,9 +284,9 @@ def _adapt_job(trace: Trace, *, durations: bool) -> tuple[Trace, list[Finding]]:
         in_memory = (graph.type == NodeType.MEM_LOAD) | (graph.type == NodeType.MEM_STORE)
         counts["cpu"] += int((on_cpu | in_memory).sum()) * uses[index]
         if changed is not graph:
-            made[index] = changed
+            new_graphs[index] = changed
     before = trace.findings
-    adapted = edit.with_graphs(trace, made) if made else trace
+    adapted = edit.with_graphs(trace, new_graphs) if new_graphs else trace
     done = for_astra_sim(_with_text_slots(adapted) if counts["names"] else adapted)
     findings = [*_adaptions(counts, drift_ns), *done.findings[len(before) :]]
     same = done.groups == trace.groups and all(
@@ -508,13 +508,13 @@ def _readme(prepared: Prepared, backend: Backend, command: Sequence[str], title:
             f" --congestion {prepared.config.congestion}`." if prepared.config.congestion == "aware" else "`."
         ),
     ]
-    told = [finding for finding in prepared.findings if finding.code == CODE]
-    if told:
+    findings = [finding for finding in prepared.findings if finding.code == CODE]
+    if findings:
         lines += [
             "",
             "What is otherwise than in the job:",
             "",
-            *(f"- {finding.message} {finding.hint}".rstrip() for finding in told),
+            *(f"- {finding.message} {finding.hint}".rstrip() for finding in findings),
         ]
     return "\n".join(lines) + "\n"
 

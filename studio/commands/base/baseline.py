@@ -162,11 +162,11 @@ def parse_allowed(given: Sequence[str]) -> dict[str, float]:
 def baseline_of(side: Compared) -> Baseline:
     """Measure a run and have the Doctor look at its job."""
     run = side.side
-    found = measure(run.ledger(), step_spans(run.trace, run.times))
+    measures = measure(run.ledger(), step_spans(run.trace, run.times))
     levels = examination(run.trace)
     known: dict[str, float | None] = {
-        "step": found.step_ns,
-        **_shares(found),
+        "step": measures.step_ns,
+        **_shares(measures),
         "errors": levels.count("error"),
         "warnings": levels.count("warning"),
     }
@@ -180,12 +180,12 @@ def baseline_of(side: Compared) -> Baseline:
     )
 
 
-def _shares(found: Measures) -> dict[str, float | None]:
+def _shares(measures: Measures) -> dict[str, float | None]:
     return {
-        "finish": found.finish_ns,
-        "exposed": found.exposed,
-        "idle": found.idle,
-        "imbalance": found.imbalance,
+        "finish": measures.finish_ns,
+        "exposed": measures.exposed,
+        "idle": measures.idle,
+        "imbalance": measures.imbalance,
     }
 
 

@@ -25,20 +25,20 @@ def with_completions(command: click.Command) -> click.Command:
 
     The command itself stays as it is: in one process it may be run afterwards.
     """
-    made = copy(command)
-    if isinstance(made, click.Group):
-        made.commands = {name: with_completions(part) for name, part in made.commands.items()}
-        return made
-    made.params = [_completing(param) for param in command.params]
-    return made
+    completed = copy(command)
+    if isinstance(completed, click.Group):
+        completed.commands = {name: with_completions(part) for name, part in completed.commands.items()}
+        return completed
+    completed.params = [_completing(param) for param in command.params]
+    return completed
 
 
 def _completing(param: click.Parameter) -> click.Parameter:
     if not isinstance(param.type, click.types.StringParamType | click.Path):
         return param
-    made = copy(param)
-    made.type = _Typed(isinstance(param.type, click.Path))
-    return made
+    completed = copy(param)
+    completed.type = _Typed(isinstance(param.type, click.Path))
+    return completed
 
 
 class _Typed(click.ParamType[str]):
@@ -58,17 +58,17 @@ class _Typed(click.ParamType[str]):
 
 def _complete(param: click.Parameter, typed: str, *, is_path: bool) -> list[CompletionItem[Any]]:
     metavar = (param.metavar or param.name or "").upper()
-    found: list[CompletionItem[Any]] = []
+    items: list[CompletionItem[Any]] = []
     if any(option in _PRESETS for option in param.opts):
         from studio.sim.presets import PRESETS
 
-        found += [CompletionItem(name) for name in PRESETS if name.startswith(typed)]
+        items += [CompletionItem(name) for name in PRESETS if name.startswith(typed)]
     elif _STORED.search(metavar):
-        found += [CompletionItem(name) for name in _stored() if name.startswith(typed)]
+        items += [CompletionItem(name) for name in _stored() if name.startswith(typed)]
     # A shell that is told of files puts them in place of names.
-    if not found and (is_path or _FILES.search(metavar)):
-        found.append(CompletionItem(typed, type="file"))
-    return found
+    if not items and (is_path or _FILES.search(metavar)):
+        items.append(CompletionItem(typed, type="file"))
+    return items
 
 
 def _stored() -> list[str]:

@@ -127,8 +127,8 @@ def find_program(given: str) -> Path:
         ConfigError: There is none, or it cannot be run.
     """
     path = Path(given)
-    if not path.exists() and os.sep not in given and (found := shutil.which(given)):
-        path = Path(found)
+    if not path.exists() and os.sep not in given and (on_path := shutil.which(given)):
+        path = Path(on_path)
     what = ""
     if not path.exists():
         what = "there is no such file"
@@ -197,8 +197,10 @@ def run_engine(
         _run(engine, [str(program), *command], folder, progress)
         spent_s = time.monotonic() - begun
         log = b"\n".join(_read(path) for path in _logs(folder))
-        said = _read(folder / "stdout")
-        return _read_back(engine, ours, log, said, (str(program), backend.name, by, tuple(command), spent_s))
+        output = _read(folder / "stdout")
+        return _read_back(
+            engine, ours, log, output, (str(program), backend.name, by, tuple(command), spent_s)
+        )
 
 
 def _absolute(word: str) -> str:
@@ -347,14 +349,14 @@ def _read_back(
     engine: Engine,
     ours: SimResult,
     log: bytes,
-    said: bytes,
+    output: bytes,
     about: tuple[str, str, str, tuple[str, ...], float],
 ) -> EngineRun:
-    lines = said + b"\n" + log
+    lines = output + b"\n" + log
     finished = finish_lines(lines)
-    parts = _event_parts(log) or _event_parts(said)
+    parts = _event_parts(log) or _event_parts(output)
     if not finished and not parts:
-        head = [line for line in said[: 1 << 16].decode("utf-8", "replace").splitlines() if line.strip()]
+        head = [line for line in output[: 1 << 16].decode("utf-8", "replace").splitlines() if line.strip()]
         first = "".join(f"\n  {printable(line[:_LINE_CUT])}" for line in head[:_LINES_SHOWN])
         raise TraceError(
             f"--engine {engine.program}: ended, and no line says that a rank finished or a node ran."
@@ -408,16 +410,16 @@ class _Times:
             if rank.number in parts:
                 self._take(place, ours.trace.graph_of(rank), parts[rank.number])
 
-    def _take(self, place: int, graph: Graph, told: Graph) -> None:
+    def _take(self, place: int, graph: Graph, recorded: Graph) -> None:
         order = np.argsort(graph.id, kind="stable")
         ids = graph.id[order]
-        at = np.minimum(np.searchsorted(ids, told.id), max(len(ids) - 1, 0))
-        known = (ids[at] == told.id) if len(ids) else np.zeros(len(told), np.bool_)
+        at = np.minimum(np.searchsorted(ids, recorded.id), max(len(ids) - 1, 0))
+        known = (ids[at] == recorded.id) if len(ids) else np.zeros(len(recorded), np.bool_)
         self.unknown += int((~known).sum())
         row = self.bounds[place] + order[at[known]]
-        ended = np.ones(len(told), np.bool_)
-        ended[told.rows_with(events.UNFINISHED)[0]] = False
-        start, length = told.start_ns[known], told.duration_ns[known]
+        ended = np.ones(len(recorded), np.bool_)
+        ended[recorded.rows_with(events.UNFINISHED)[0]] = False
+        start, length = recorded.start_ns[known], recorded.duration_ns[known]
         self.start[row] = start
         self.end[row] = np.where(ended[known] & (start >= 0), start + length, -1)
 
@@ -427,8 +429,8 @@ class _Times:
 
     def is_whole(self, place: int) -> bool:
         """Whether both ends of all nodes of a rank are known."""
-        mine = slice(int(self.bounds[place]), int(self.bounds[place + 1]))
-        return bool(((self.start[mine] >= 0) & (self.end[mine] >= 0)).all())
+        nodes = slice(int(self.bounds[place]), int(self.bounds[place + 1]))
+        return bool(((self.start[nodes] >= 0) & (self.end[nodes] >= 0)).all())
 
     def last(self, place: int) -> int:
         """Return the last end of a rank."""
@@ -466,8 +468,8 @@ class _Times:
             # What its links carried, it does not say.
             links=LinkTraffic(len(finish), none, none, none, none, none, none),
             dimensions=tuple(
-                DimensionTraffic(zeros, zeros, zeros.astype(np.float64), one.capacity_bytes_per_ns)
-                for one in self.ours.dimensions
+                DimensionTraffic(zeros, zeros, zeros.astype(np.float64), dimension.capacity_bytes_per_ns)
+                for dimension in self.ours.dimensions
             ),
             callbacks=0,
             representative=np.arange(len(finish)),
@@ -505,10 +507,10 @@ def engine_report(run: EngineRun, numbers: Sequence[int]) -> dict[str, Any]:
             {
                 "rank": number,
                 "finish_ns": theirs if theirs >= 0 else None,
-                "ours_ns": mine,
-                "difference_ns": theirs - mine if theirs >= 0 else None,
+                "ours_ns": own,
+                "difference_ns": theirs - own if theirs >= 0 else None,
             }
-            for number, theirs, mine in rows
+            for number, theirs, own in rows
         ],
     }
 
@@ -542,20 +544,20 @@ def engine_lines(run: EngineRun, numbers: Sequence[int]) -> Iterator[str]:
 
 def _rank_lines(run: EngineRun, numbers: Sequence[int]) -> Iterator[str]:
     off = run.finish_ns - run.ours_ns
-    there = run.finish_ns >= 0
-    places = np.flatnonzero(there & (off != 0))
+    is_finished = run.finish_ns >= 0
+    places = np.flatnonzero(is_finished & (off != 0))
     if not len(places):
-        if there.any():
-            yield f"    ranks    {'all' if there.all() else format_count(int(there.sum()))} finish when they do here"
+        if is_finished.any():
+            yield f"    ranks    {'all' if is_finished.all() else format_count(int(is_finished.sum()))} finish when they do here"
         return
     yield f"    ranks    {format_count(len(places))} of {format_count(len(numbers))} finish at another time than here; the most:"
     for place in places[np.argsort(-np.abs(off[places]), kind="stable")][:_RANKS_SHOWN].tolist():
-        theirs, mine = int(run.finish_ns[place]), int(run.ours_ns[place])
-        yield f"      rank {numbers[place]}  {format_ns(theirs)} there, {format_ns(mine)} here, {_difference(theirs, mine)}"
+        theirs, own = int(run.finish_ns[place]), int(run.ours_ns[place])
+        yield f"      rank {numbers[place]}  {format_ns(theirs)} there, {format_ns(own)} here, {_difference(theirs, own)}"
 
 
-def _difference(theirs: int, mine: int) -> str:
-    if theirs == mine:
+def _difference(theirs: int, own: int) -> str:
+    if theirs == own:
         return "the same as here"
-    share = f" ({100 * (theirs - mine) / mine:+.2f} %)" if mine else ""
-    return f"{'+' if theirs > mine else '-'}{format_ns(abs(theirs - mine))}{share} against here"
+    share = f" ({100 * (theirs - own) / own:+.2f} %)" if own else ""
+    return f"{'+' if theirs > own else '-'}{format_ns(abs(theirs - own))}{share} against here"

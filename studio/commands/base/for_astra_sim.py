@@ -53,7 +53,7 @@ def for_astra_sim(trace: Trace) -> Trace:
     """Return a trace that ASTRA-sim reads; its findings list what was left out or changed."""
     uses = np.bincount([rank.graph for rank in trace.ranks], minlength=len(trace.graphs))
     counts: dict[str, int] = {}
-    made: dict[int, Graph] = {}
+    new_graphs: dict[int, Graph] = {}
     for index, graph in enumerate(trace.graphs):
         gone = np.zeros(len(graph), np.bool_)
         for what, chosen in _refused_nodes(graph).items():
@@ -65,9 +65,9 @@ def for_astra_sim(trace: Trace) -> Trace:
         if gone.any():
             changed = edit.without_nodes(changed, np.flatnonzero(gone))
         if changed is not graph:
-            made[index] = changed
+            new_graphs[index] = changed
     changes = [f"{count:,} {what}" for what, count in counts.items() if count]
-    done, about_groups = _number_groups(edit.with_graphs(trace, made) if made else trace)
+    done, about_groups = _number_groups(edit.with_graphs(trace, new_graphs) if new_graphs else trace)
     findings = [*_change_findings(changes), *about_groups, *_check_uneven(done)]
     return replace(done, findings=(*trace.findings, *findings))
 

@@ -110,13 +110,13 @@ def size_hint(name: str, npus: int) -> str:
     system = preset(name).system
     if system.fits(npus):
         return f"Without a size, --preset {system.name} has as many NPUs as the job has ranks."
-    fitting = [name for name, one in SYSTEMS.items() if one.fits(npus)]
+    fitting = [name for name, candidate in SYSTEMS.items() if candidate.fits(npus)]
     return f"Presets of this size: {', '.join(fitting)}."
 
 
 def _preset(request: SimulationRequest, ranks: int | None) -> Parts:
     """Return the system of a preset: under the full model, or where files, mode or congestion are given that of ASTRA-sim."""
-    one = preset(request.preset or "", npus_of(request) or ranks)
+    chosen = preset(request.preset or "", npus_of(request) or ranks)
     # A congestion that is set by key counts as one that is given.
     given = any(setting.partition("=")[0].strip() == "congestion" for setting in request.settings)
     if (
@@ -124,8 +124,8 @@ def _preset(request: SimulationRequest, ranks: int | None) -> Parts:
         or request.network
         or ((request.mode or request.congestion or given) and not request.model)
     ):
-        return one.under("astra-sim")
-    return one.under(request.model or "full")
+        return chosen.under("astra-sim")
+    return chosen.under(request.model or "full")
 
 
 def _compute_setting(request: SimulationRequest) -> list[str]:
@@ -184,10 +184,10 @@ def refuse_conflict(request: SimulationRequest) -> None:
 
 def _refuse_other_model(parts: Parts, request: SimulationRequest) -> None:
     """Raise a ConfigError where settings made another model than the one asked for."""
-    made = model_of(parts)
-    if request.model and made != request.model and not request.replay:
+    model = model_of(parts)
+    if request.model and model != request.model and not request.replay:
         raise ConfigError(
-            f"--set makes it the model {made}; allowed with --model {request.model}: settings of that model",
+            f"--set makes it the model {model}; allowed with --model {request.model}: settings of that model",
             hint="Leave --model out, or the settings extended.… and congestion.",
         )
 

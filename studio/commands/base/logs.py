@@ -60,5 +60,5 @@ def _log_thread(failed: threading.ExceptHookArgs) -> None:
     if failed.exc_value is None or failed.exc_type is SystemExit:
         return
     name = failed.thread.name if failed.thread else "?"
-    told = (failed.exc_type, failed.exc_value, failed.exc_traceback)
-    logging.getLogger(__name__).error("thread %s ended", name, exc_info=told)
+    exc_info = (failed.exc_type, failed.exc_value, failed.exc_traceback)
+    logging.getLogger(__name__).error("thread %s ended", name, exc_info=exc_info)

@@ -37,8 +37,8 @@ class RunRequest:
             StudioError: What is named cannot be read, or holds no times.
         """
         names = (self.name,)
-        [found] = find_runs(names, self.workspace, ranks=self.ranks, progress=progress, least=1)
-        return found
+        [run] = find_runs(names, self.workspace, ranks=self.ranks, progress=progress, least=1)
+        return run
 
 
 def run_options(command: Callable[..., Any]) -> Callable[..., Any]:

@@ -56,15 +56,15 @@ def find_sources(
         return trace
 
     session: Session | None = None
-    found: list[Sources] = []
+    sources: list[Sources] = []
     for name in names:
         files = [Path(name)] if Path(name).exists() else find_by_prefix(name)
         if files:
-            found.append(file_source(name, files, open_trace))
+            sources.append(file_source(name, files, open_trace))
             continue
         if session is None and root.is_dir():
             session = Session(Workspace(root))
         if session is None:
             raise no_such_job(name, "runs")
-        found.append(stored_source(session, *find_stored_run(session.workspace, name)))
-    return together(found)
+        sources.append(stored_source(session, *find_stored_run(session.workspace, name)))
+    return together(sources)

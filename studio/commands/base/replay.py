@@ -65,12 +65,12 @@ def lines(result: SimResult, most: int = 32) -> Iterator[str]:
     if len(compared) > most:
         timed = [step for step in compared if step.recorded_ns]
         worst = max(timed, key=lambda item: abs(item.difference), default=None)
-        said = (
+        note = (
             f"; the largest difference is {_difference(worst)}, {printable(worst.name)} of rank {worst.rank:,}"
             if worst
             else ""
         )
-        yield f"  and {len(compared) - most:,} more{said}"
+        yield f"  and {len(compared) - most:,} more{note}"
 
 
 def _difference(step: StepTime) -> str:

@@ -100,13 +100,13 @@ def is_size_open(request: SimulationRequest) -> bool:
 def npus_of(request: SimulationRequest) -> int | None:
     """Return how many NPUs are asked for: by --npus, or by the name of the preset; None where neither says it."""
     asked = request.size.npus
-    said = said_npus(request.preset) if request.preset is not None else None
-    if asked is not None and said is not None and asked != said:
+    of_preset = said_npus(request.preset) if request.preset is not None else None
+    if asked is not None and of_preset is not None and asked != of_preset:
         raise ConfigError(
-            f"--npus is {asked:,}, and the preset {request.preset} has {said:,} NPUs; allowed: the same number",
+            f"--npus is {asked:,}, and the preset {request.preset} has {of_preset:,} NPUs; allowed: the same number",
             hint="Leave one of the two out.",
         )
-    return asked if said is None else said
+    return asked if of_preset is None else of_preset
 
 
 def job_size(request: SimulationRequest) -> JobSize:

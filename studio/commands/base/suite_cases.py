@@ -245,15 +245,15 @@ def _simulate(
             failed, error="Not enough memory.", hint="Close other programs, or simulate fewer ranks."
         )
     side = side_of(outcome.result)
-    found = measure(side.ledger(), step_spans(side.trace, side.times))
+    measures = measure(side.ledger(), step_spans(side.trace, side.times))
     return Result(
         job.name,
         system.name,
         outcome.result.makespan_ns,
-        found.step_ns,
-        found.exposed,
-        found.idle,
-        found.imbalance,
+        measures.step_ns,
+        measures.exposed,
+        measures.idle,
+        measures.imbalance,
         side.model,
         len(side.trace.ranks),
         len(losses(outcome.findings)),
@@ -268,15 +268,15 @@ def score(suite: Suite, cases: Sequence[Case]) -> Results:
     by_name = {(case.result.job, case.result.system): case.result for case in cases}
     judged = []
     for case in cases:
-        one, reference = case.result, by_name[case.result.job, suite.reference]
+        result, reference = case.result, by_name[case.result.job, suite.reference]
         speed = None
-        if one.finish_ns and reference.finish_ns and one.model == reference.model:
-            speed = reference.finish_ns / one.finish_ns
+        if result.finish_ns and reference.finish_ns and result.model == reference.model:
+            speed = reference.finish_ns / result.finish_ns
         exceeded = tuple(
             words
             for limit in suite.limits
-            if limit.is_for(one.job, one.system)
-            for words in _list_broken_limits(one, speed, limit)
+            if limit.is_for(result.job, result.system)
+            for words in _list_broken_limits(result, speed, limit)
         )
         judged.append(replace(case, speed=speed, exceeded=exceeded))
     scores = tuple(_score(system.name, judged, suite.reference) for system in suite.systems)
@@ -295,16 +295,16 @@ def _score(system: str, cases: Sequence[Case], reference: str) -> Score:
     return Score(system, mean, len(speeds), sum(job in unsure for job in counted))
 
 
-def _list_broken_limits(one: Result, speed: float | None, limit: SuiteLimit) -> Iterator[str]:
+def _list_broken_limits(result: Result, speed: float | None, limit: SuiteLimit) -> Iterator[str]:
     """Yield in words the limits that a case breaks; a failed case yields nothing, its failure is reported apart."""
-    if one.finish_ns is None:
+    if result.finish_ns is None:
         return
     known: Mapping[str, float | None] = {
-        "finish": one.finish_ns,
-        "step": one.step_ns,
-        "exposed": one.exposed,
-        "idle": one.idle,
-        "imbalance": one.imbalance,
+        "finish": result.finish_ns,
+        "step": result.step_ns,
+        "exposed": result.exposed,
+        "idle": result.idle,
+        "imbalance": result.imbalance,
     }
     for key, most in limit.most.items():
         value = known[key]
@@ -313,8 +313,8 @@ def _list_broken_limits(one: Result, speed: float | None, limit: SuiteLimit) -> 
         elif value > most:
             yield f"{key} {_words(key, value)}, at most {_words(key, most)} (line {limit.line})"
     if limit.least_speed is not None and (speed is None or speed < limit.least_speed):
-        told = "not known" if speed is None else f"{speed:.3f}"
-        yield f"speed {told}, at least {limit.least_speed:g} (line {limit.line})"
+        speed_text = "not known" if speed is None else f"{speed:.3f}"
+        yield f"speed {speed_text}, at least {limit.least_speed:g} (line {limit.line})"
 
 
 def _words(key: str, value: float) -> str:
@@ -326,7 +326,7 @@ def _words(key: str, value: float) -> str:
 def regressions(now: Results, before: Results, allowed: float) -> tuple[Regression, ...]:
     """Return the cases of stored results that are slower now by more than a share, or are there no more."""
     known = {(case.result.job, case.result.system): case.result for case in now.cases}
-    found = []
+    slower = []
     for case in before.cases:
         old, new = case.result, known.get((case.result.job, case.result.system))
         if old.finish_ns is None or (
@@ -335,8 +335,8 @@ def regressions(now: Results, before: Results, allowed: float) -> tuple[Regressi
             continue
         finish = None if new is None else new.finish_ns
         if finish is None or finish > old.finish_ns * (1 + allowed):
-            found.append(Regression(old.job, old.system, old.finish_ns, finish))
-    return tuple(found)
+            slower.append(Regression(old.job, old.system, old.finish_ns, finish))
+    return tuple(slower)
 
 
 def read_results(path: Path) -> Results:
@@ -347,19 +347,19 @@ def read_results(path: Path) -> Results:
     """
     file = path / "suite.json" if path.is_dir() else path
     try:
-        found = _results(read_file(file))
+        results = _results(read_file(file))
     except FileNotFoundError as error:
         raise ConfigError(f"{file}: there are no results.", hint="Name the folder that -o made.") from error
     except (msgspec.MsgspecError, UnicodeDecodeError) as error:
         raise ConfigError(
             f"{file}: not the results of a suite: {error}.", hint="Run that suite again."
         ) from error
-    if found.chakra_studio_suite != FORM:
+    if results.chakra_studio_suite != FORM:
         raise ConfigError(
-            f"{file}: chakra_studio_suite is {found.chakra_studio_suite}; allowed: {FORM}",
+            f"{file}: chakra_studio_suite is {results.chakra_studio_suite}; allowed: {FORM}",
             hint="Run that suite again.",
         )
-    return found
+    return results
 
 
 # ---------------------------------------------------------------------------------------------------
@@ -377,16 +377,16 @@ def _keep(path: Path, result: Result) -> None:
 
 def _known(path: Path, digest: str) -> Result | None:
     try:
-        found = decode_sealed(path, _result)
+        result = decode_sealed(path, _result)
     except (OSError, Damaged):
         return None
-    return found if found.digest == digest and found.finish_ns is not None else None
+    return result if result.digest == digest and result.finish_ns is not None else None
 
 
 def _digest(job: SuiteJob, system: SuiteSystem, job_digest: str) -> str:
     files = {key: _content(path) for key, path in system.files.items()}
     preset = system.preset or ""
-    told = (
+    facts = (
         __version__,
         EDITION,
         _TOLD,
@@ -395,7 +395,7 @@ def _digest(job: SuiteJob, system: SuiteSystem, job_digest: str) -> str:
         [preset, _content(Path(preset)), sorted(files.items()), system.npus, system.model, system.gpu],
         [system.settings, system.replay],
     )
-    return hashlib.blake2b(msgspec.json.encode(told), digest_size=16).hexdigest()
+    return hashlib.blake2b(msgspec.json.encode(facts), digest_size=16).hexdigest()
 
 
 def _job_digest(job: SuiteJob, workspace: Path | None) -> str:

@@ -162,12 +162,12 @@ class _Lines:
         """Return the parts of a dotted key, or of the head of a table."""
         head = words.split("#", maxsplit=1)[0].strip().strip("[]").strip()
         try:
-            made: Any = tomllib.loads(f"{head} = 0")
+            value: Any = tomllib.loads(f"{head} = 0")
         except (tomllib.TOMLDecodeError, RecursionError):
             return ()
         path: list[str | int] = []
-        while isinstance(made, dict):
-            [(key, made)] = made.items()
+        while isinstance(value, dict):
+            [(key, value)] = value.items()
             path.append(key)
         return tuple(path)
 
@@ -195,9 +195,9 @@ class _Reader:
         reference = self._text(given, (), "reference") or names[0]
         self._one_of(reference, names, ("reference",))
         limits = given.get("limits", [])
-        if not isinstance(limits, list) or not all(isinstance(one, dict) for one in limits):
+        if not isinstance(limits, list) or not all(isinstance(limit, dict) for limit in limits):
             raise self._error(("limits",), "limits; allowed: tables that begin with [[limits]]")
-        read = tuple(self._limit(place, one, jobs, names) for place, one in enumerate(limits))
+        read = tuple(self._limit(place, limit, jobs, names) for place, limit in enumerate(limits))
         name = self._text(given, (), "name") or self.path.stem
         return Suite(name, reference, jobs, systems, read)
 
@@ -206,14 +206,18 @@ class _Reader:
         self._known(table, at, _JOB)
         paths = table.get("path")
         words = [paths] if isinstance(paths, str) else paths
-        if not isinstance(words, list) or not words or not all(isinstance(one, str) and one for one in words):
+        if (
+            not isinstance(words, list)
+            or not words
+            or not all(isinstance(word, str) and word for word in words)
+        ):
             raise self._error((*at, "path"), f"jobs.{name}.path; allowed: a path, or a list of paths")
         ranks = table.get("ranks", {})
         if not isinstance(ranks, dict) or not all(_is_whole(number, 0) for number in ranks.values()):
             raise self._error((*at, "ranks"), f"jobs.{name}.ranks; allowed: file names with a number each")
         whole = {key: self._whole(table, at, key) for key in ("npus", "passes")}
         return SuiteJob(
-            name, tuple(self._given_path(one) for one in words), whole["npus"], whole["passes"], ranks
+            name, tuple(self._given_path(word) for word in words), whole["npus"], whole["passes"], ranks
         )
 
     def _given_path(self, word: str) -> str:
@@ -245,14 +249,14 @@ class _Reader:
         settings = table.get("set", {})
         if not isinstance(settings, dict):
             raise self._error((*at, "set"), "set; allowed: a table, such as { latency = 500 }")
-        made = []
+        texts = []
         for key, value in settings.items():
             items = value if isinstance(value, list) else [value]
             if not all(isinstance(item, str | int | float) for item in items):
                 raise self._error((*at, "set", key), f"{key}; allowed: a number, a text, or a list of them")
             words = [str(item).lower() if isinstance(item, bool) else str(item) for item in items]
-            made.append(f"{key}={'[' + ','.join(words) + ']' if isinstance(value, list) else words[0]}")
-        return tuple(made)
+            texts.append(f"{key}={'[' + ','.join(words) + ']' if isinstance(value, list) else words[0]}")
+        return tuple(texts)
 
     def _limit(
         self, place: int, table: Mapping[str, Any], jobs: Sequence[SuiteJob], systems: Sequence[str]
@@ -261,7 +265,7 @@ class _Reader:
         self._known(table, at, _LIMIT)
         job, system = self._text(table, at, "job"), self._text(table, at, "system")
         if job is not None:
-            self._one_of(job, [one.name for one in jobs], (*at, "job"))
+            self._one_of(job, [suite_job.name for suite_job in jobs], (*at, "job"))
         if system is not None:
             self._one_of(system, systems, (*at, "system"))
         most: dict[str, float] = {}
@@ -298,7 +302,7 @@ class _Reader:
         if (
             not isinstance(tables, dict)
             or not tables
-            or not all(isinstance(one, dict) for one in tables.values())
+            or not all(isinstance(table, dict) for table in tables.values())
         ):
             raise self._error((key,), f"there are no {key}; allowed: one table or more, such as [{key}.name]")
         for name in tables:

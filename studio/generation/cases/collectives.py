@@ -35,9 +35,9 @@ def _of_type(kind: CollectiveType) -> Case:
 
 
 def _of_algorithm(name: str) -> Case:
-    found = find_algorithm(name)
-    assert found is not None
-    row, single, window = found
+    algorithm = find_algorithm(name)
+    assert algorithm is not None
+    row, single, window = algorithm
     kinds: list[tuple[CollectiveType, CollectiveKind]] = [
         (CollectiveType.ALL_REDUCE, "all_reduce"),
         (CollectiveType.ALL_GATHER, "all_gather"),

@@ -36,7 +36,7 @@ def _ranks(
 def _around(sizes: Sizes, middle: Iterable[NodeRecord]) -> list[NodeRecord]:
     """Return nodes between two compute nodes: the first has id 1, the last waits for all of them."""
     between = list(middle)
-    return [comp(sizes, 1), *between, comp(sizes, 100, *(one.id for one in between))]
+    return [comp(sizes, 1), *between, comp(sizes, 100, *(node.id for node in between))]
 
 
 def _plain(sizes: Sizes, *nodes: NodeRecord) -> CaseJob:
@@ -62,8 +62,8 @@ def _one_sided(sizes: Sizes, odd: NodeRecord) -> CaseJob:
 
     def nodes(rank: int) -> list[NodeRecord]:
         peer = 1 - rank
-        made = _around(sizes, [send(sizes, 2, peer, 1), receive(sizes, 3, peer, 1)] if rank < 2 else [])
-        return [*made, odd, comp(sizes, 101, 100, odd.id)] if rank == 0 else made
+        messages = _around(sizes, [send(sizes, 2, peer, 1), receive(sizes, 3, peer, 1)] if rank < 2 else [])
+        return [*messages, odd, comp(sizes, 101, 100, odd.id)] if rank == 0 else messages
 
     return CaseJob(_ranks(sizes, nodes))
 
@@ -136,15 +136,15 @@ def _clocks(sizes: Sizes) -> CaseJob:
 
     def nodes(rank: int) -> list[NodeRecord]:
         begin_ns = _AHEAD_NS * (rank == 0)
-        made = []
+        records = []
         for number in range(1, 9, 2):
             start_ns = begin_ns + number * 10 * runtime_ns
             waits = [number - 1] if number > 1 else []
-            made.append(comp(sizes, number, *waits, start_ns=start_ns))
+            records.append(comp(sizes, number, *waits, start_ns=start_ns))
             ar = collective(sizes, number + 1, _AR, number, start_ns=start_ns + runtime_ns)
             ar.duration_ns = runtime_ns
-            made.append(ar)
-        return [*made, comp(sizes, 9, 8, start_ns=begin_ns + 100 * runtime_ns)]
+            records.append(ar)
+        return [*records, comp(sizes, 9, 8, start_ns=begin_ns + 100 * runtime_ns)]
 
     return CaseJob(_ranks(sizes, nodes))
 
@@ -156,13 +156,13 @@ def _borders(sizes: Sizes) -> CaseJob:
 
     def nodes(rank: int) -> list[NodeRecord]:
         own = range(3) if rank == 0 else range(1, 4)
-        made = []
+        records = []
         for number in own:
             waits = [number] if number > own[0] else []
             ar = collective(sizes, number + 1, _AR, *waits, start_ns=(1 + number) * apart_ns, comm_seq=number)
             ar.duration_ns = runtime_ns
-            made.append(ar)
-        return made
+            records.append(ar)
+        return records
 
     return CaseJob(_ranks(sizes, nodes), metadata=[attribute("clock_host", "machine")])
 
@@ -188,12 +188,12 @@ def _early(sizes: Sizes) -> CaseJob:
     """Return recordings of two steps, the second of which rank 0 lacks."""
     job = _recorded(sizes, lambda _rank: 0)
     second_ns = 1000 * max(sizes.runtime_us, 1) * US + 100 * _AHEAD_NS
-    made = {}
+    by_rank = {}
     for rank, nodes in job.ranks.items():
         last = comp(sizes, 4, 3, name="step1.add", start_ns=second_ns)
         nodes[0].name = "step0.matmul"
-        made[rank] = [*nodes, *([last] if rank else [])]
-    return CaseJob(made, metadata=job.metadata)
+        by_rank[rank] = [*nodes, *([last] if rank else [])]
+    return CaseJob(by_rank, metadata=job.metadata)
 
 
 _TABLE: Mapping[str, tuple[str, Callable[[Sizes], CaseJob]]] = {

@@ -107,12 +107,12 @@ _TABLE: Sequence[tuple[str, str, int, Callable[[Sizes, int], list[NodeRecord]]]]
 
 
 def _case(index: int) -> Case:
-    name, shows, count, made = _TABLE[index]
+    name, shows, count, build = _TABLE[index]
 
     def make(sizes: Sizes) -> CaseJob:
         # Ids run on from rank to rank and from case to case, as those of the existing generator do.
         before = sum(nodes for _, _, nodes, _ in _TABLE[:index]) * sizes.npus
-        return CaseJob({rank: made(sizes, before + rank * count) for rank in range(sizes.npus)})
+        return CaseJob({rank: build(sizes, before + rank * count) for rank in range(sizes.npus)})
 
     return Case(name, "micro", shows, make)
 

@@ -80,7 +80,7 @@ def replicas_of(network: Network, ranks: int, values: dict[str, Any]) -> Replica
 
 def buckets(network: Network, replicas: Replicas) -> tuple[tuple[str, ...], ...]:
     """Return the parts whose gradients are summed at once, in the order in which the backward pass makes them."""
-    found: list[tuple[str, ...]] = []
+    filled: list[tuple[str, ...]] = []
     bucket: list[str] = []
     size = 0
     for part in reversed(network.parts):
@@ -89,9 +89,9 @@ def buckets(network: Network, replicas: Replicas) -> tuple[tuple[str, ...], ...]
         bucket.append(part.name)
         size += replicas.gradient_bytes * part.parameters
         if size >= replicas.bucket:
-            found.append(tuple(bucket))
+            filled.append(tuple(bucket))
             bucket, size = [], 0
-    return (*found, tuple(bucket)) if bucket else tuple(found)
+    return (*filled, tuple(bucket)) if bucket else tuple(filled)
 
 
 def pieces(tables: Tables, ranks: int) -> tuple[tuple[tuple[int, int], ...], ...]:
@@ -111,7 +111,7 @@ def pieces(tables: Tables, ranks: int) -> tuple[tuple[tuple[int, int], ...], ...
         load, count, rank = min(loads)
         held[rank].append((table, columns))
         loads[rank] = load + tables.taken[table] * columns, count + 1, rank
-    return tuple(tuple(sorted(mine)) for mine in held)
+    return tuple(tuple(sorted(own_pieces)) for own_pieces in held)
 
 
 def table_bytes(tables: Tables, replicas: Replicas, rank: int) -> dict[str, int]:
@@ -119,12 +119,12 @@ def table_bytes(tables: Tables, replicas: Replicas, rank: int) -> dict[str, int]
 
     Gradients of sums come back as large as these were. `lookup` is what it reads of its tables, and writes.
     """
-    mine = pieces(tables, replicas.ranks)[rank]
-    cut = tables.width // mine[0][1] if mine else 1
-    taken = sum(tables.taken[table] for table, _ in mine)
-    columns = sum(width for _, width in mine)
+    own_pieces = pieces(tables, replicas.ranks)[rank]
+    cut = tables.width // own_pieces[0][1] if own_pieces else 1
+    taken = sum(tables.taken[table] for table, _ in own_pieces)
+    columns = sum(width for _, width in own_pieces)
     own = len(tables.rows) * tables.width
-    read = sum(tables.taken[table] * width for table, width in mine)
+    read = sum(tables.taken[table] * width for table, width in own_pieces)
     return {
         "indices": INDEX_BYTES * max(replicas.samples * cut * sum(tables.taken), replicas.batch * taken),
         "sums": ELEMENT_BYTES * max(replicas.batch * columns, replicas.samples * own),
@@ -156,14 +156,16 @@ def step_volumes(network: Network, replicas: Replicas) -> dict[tuple[str, str], 
     if replicas.ranks == 1:
         return {}
     size = replicas.gradient_bytes * network.dense
-    found = {("dp", "ALL_REDUCE"): (replicas.ranks * len(buckets(network, replicas)), replicas.ranks * size)}
+    volumes = {
+        ("dp", "ALL_REDUCE"): (replicas.ranks * len(buckets(network, replicas)), replicas.ranks * size)
+    }
     if network.tables:
         sent = [table_bytes(network.tables, replicas, rank) for rank in range(replicas.ranks)]
-        found["dp", "ALL_TO_ALL"] = (
+        volumes["dp", "ALL_TO_ALL"] = (
             3 * replicas.ranks,
             sum(each["indices"] + 2 * each["sums"] for each in sent),
         )
-    return found
+    return volumes
 
 
 def step_memory(network: Network, replicas: Replicas) -> dict[str, int]:
@@ -173,8 +175,8 @@ def step_memory(network: Network, replicas: Replicas) -> dict[str, int]:
         held = pieces(network.tables, replicas.ranks)
         rows = network.tables.rows
         tables = max(
-            sum(rows[table] * (ROW_BYTES * width + _ROW_STATE_BYTES) for table, width in mine)
-            for mine in held
+            sum(rows[table] * (ROW_BYTES * width + _ROW_STATE_BYTES) for table, width in own_pieces)
+            for own_pieces in held
         )
     return {
         "parameters": WEIGHT_BYTES * network.dense,

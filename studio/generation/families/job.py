@@ -105,8 +105,8 @@ def make_network_job(network: Network, replicas: Replicas, speed: Speed | None =
             f"{replicas.steps:,} steps on {replicas.ranks:,} ranks would be about {nodes:,} nodes; allowed: {MOST_NODES:,}.",
             hint="Use fewer --steps.",
         )
-    made = [graph_of_nodes(_Rank(network, replicas, rank, speed).nodes()) for rank in range(kinds)]
-    told = f"model {network.name}, dp={replicas.ranks}, batch {replicas.batch}"
+    built = [graph_of_nodes(_Rank(network, replicas, rank, speed).nodes()) for rank in range(kinds)]
+    words = f"model {network.name}, dp={replicas.ranks}, batch {replicas.batch}"
     ranks = []
     for number in range(replicas.ranks):
         index = number % kinds
@@ -114,15 +114,15 @@ def make_network_job(network: Network, replicas: Replicas, speed: Speed | None =
             Attribute("schema", ValueKind.STRING, "chakra-studio-generated"),
             Attribute("rank", ValueKind.INT64, number),
             Attribute("world_size", ValueKind.INT64, replicas.ranks),
-            Attribute(GENERATED, ValueKind.STRING, f"chakra-studio generate {network.family}: {told}"),
+            Attribute(GENERATED, ValueKind.STRING, f"chakra-studio generate {network.family}: {words}"),
         )
-        ranks.append(Rank(number, index, tuple(f"{kind}0" for kind in made[index][1]), "1.0.0", metadata))
+        ranks.append(Rank(number, index, tuple(f"{kind}0" for kind in built[index][1]), "1.0.0", metadata))
     groups = (CommGroup("dp0", tuple(range(replicas.ranks))),) if replicas.ranks > 1 else ()
     timed = "its roofline's durations" if speed else "no durations: a simulated system's roofline times it"
     finding = Finding(
-        "info", "generated", f"Generated, not recorded: {told} ({replicas.batch_from}); {timed}."
+        "info", "generated", f"Generated, not recorded: {words} ({replicas.batch_from}); {timed}."
     )
-    return Trace(tuple(graph for graph, _ in made), tuple(ranks), groups, (finding,))
+    return Trace(tuple(graph for graph, _ in built), tuple(ranks), groups, (finding,))
 
 
 @dataclass(slots=True)
@@ -214,15 +214,15 @@ class _Rank:
             )
 
     def _sum(self, at: str, bucket: tuple[str, ...]) -> None:
-        made = [self.made.pop(name) for name in bucket]
+        nodes = [self.made.pop(name) for name in bucket]
         if self.replicas.ranks == 1:
-            self.reduced += made
+            self.reduced += nodes
             return
         sizes = {part.name: part.parameters for part in self.network.parts}
         size = self.replicas.gradient_bytes * sum(sizes[name] for name in bucket)
         self.reduced.append(
             self.program.collective(
-                f"{at}.{bucket[-1]}.grads.all_reduce", "dp", CollectiveType.ALL_REDUCE, made, size
+                f"{at}.{bucket[-1]}.grads.all_reduce", "dp", CollectiveType.ALL_REDUCE, nodes, size
             )
         )
 

@@ -110,9 +110,9 @@ def product(name: str, rows: int, shape: tuple[int, int], *, bias: bool = True) 
         shape: Inputs and outputs.
         bias: Whether it has one.
     """
-    taken, made = shape
-    weights = taken * made + (made if bias else 0)
-    return Part(name, "matmul", 2 * rows * taken * made, rows * taken, rows * made, weights)
+    inputs, outputs = shape
+    weights = inputs * outputs + (outputs if bias else 0)
+    return Part(name, "matmul", 2 * rows * inputs * outputs, rows * inputs, rows * outputs, weights)
 
 
 def elementwise(name: str, elements: int, operations: int, parameters: int = 0) -> Part:

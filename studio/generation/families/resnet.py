@@ -31,18 +31,20 @@ def residual_network(name: str, blocks: tuple[int, int, int, int]) -> Network:
 
 
 def _bottleneck(name: str, channels: int, width: int, size: int, stride: int) -> Iterator[Part]:
-    made, after = _EXPANSION * width, size // stride
+    outputs, after = _EXPANSION * width, size // stride
     yield from _convolution(f"{name}.conv1", (channels, width), 1, size, 1)
     yield from _convolution(f"{name}.conv2", (width, width), 3, size, stride)
-    yield from _convolution(f"{name}.conv3", (width, made), 1, after, 1)
-    if stride > 1 or channels != made:
-        yield from _convolution(f"{name}.shortcut", (channels, made), 1, size, stride)
-    yield Part(f"{name}.residual", "other", 2 * made * after**2, 2 * made * after**2, made * after**2)
+    yield from _convolution(f"{name}.conv3", (width, outputs), 1, after, 1)
+    if stride > 1 or channels != outputs:
+        yield from _convolution(f"{name}.shortcut", (channels, outputs), 1, size, stride)
+    yield Part(
+        f"{name}.residual", "other", 2 * outputs * after**2, 2 * outputs * after**2, outputs * after**2
+    )
 
 
 def _convolution(name: str, channels: tuple[int, int], kernel: int, size: int, stride: int) -> Iterator[Part]:
     """Yield a convolution without bias, and the norm and activation after it."""
-    taken, made = channels
-    weights, after = taken * made * kernel * kernel, size // stride
-    yield Part(name, "matmul", 2 * weights * after**2, taken * size**2, made * after**2, weights)
-    yield elementwise(f"{name}.norm", made * after**2, _NORM_AND_ACTIVATION, 2 * made)
+    inputs, outputs = channels
+    weights, after = inputs * outputs * kernel * kernel, size // stride
+    yield Part(name, "matmul", 2 * weights * after**2, inputs * size**2, outputs * after**2, weights)
+    yield elementwise(f"{name}.norm", outputs * after**2, _NORM_AND_ACTIVATION, 2 * outputs)

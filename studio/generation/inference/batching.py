@@ -364,8 +364,8 @@ def serve(
         >>> served[0].first_ns, served[0].finish_ns, [step.load.tokens for step in steps]
         (200.0, 400.0, [4, 4, 1, 1])
     """
-    [one] = serve_together([requests], [policy], step_time, draft_time)
-    return one
+    [outcome] = serve_together([requests], [policy], step_time, draft_time)
+    return outcome
 
 
 _Planned = list[tuple[_Sequence, int]]

@@ -136,8 +136,8 @@ def attention_flop(model: Model, load: Load) -> int:
     if not model.kv_rank:
         return 2 * load.pairs * full
     before = load.reading.cached - load.reading.tokens
-    made = 2 * before * up_products(model)[-1].size
-    return 2 * load.reading.pairs * full + latent_flop(model, load) + made
+    expansion = 2 * before * up_products(model)[-1].size
+    return 2 * load.reading.pairs * full + latent_flop(model, load) + expansion
 
 
 def latent_flop(model: Model, load: Load) -> int:

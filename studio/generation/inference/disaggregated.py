@@ -99,8 +99,12 @@ def _shared_heads(roles: Roles, first: int, second: int) -> int:
     heads = roles.prefill.model.kv_heads
     if roles.prefill.model.kv_rank:
         return heads if first == second % roles.prefill.layout.tp else 0
-    one, other = heads // roles.prefill.layout.tp, heads // roles.decode.layout.tp
-    return max(0, min((first + 1) * one, (second + 1) * other) - max(first * one, second * other))
+    first_heads, second_heads = heads // roles.prefill.layout.tp, heads // roles.decode.layout.tp
+    return max(
+        0,
+        min((first + 1) * first_heads, (second + 1) * second_heads)
+        - max(first * first_heads, second * second_heads),
+    )
 
 
 def _sent(roles: Roles, replica: int, heads: int) -> int:
@@ -123,12 +127,12 @@ def transfers(roles: Roles) -> Iterator[tuple[int, int, int]]:
                 yield source, before + target * other + peer, _sent(roles, replica, heads)
 
 
-def make_disaggregated(roles: Roles, told: str, speed: Speed | None = None) -> Trace:
+def make_disaggregated(roles: Roles, words: str, speed: Speed | None = None) -> Trace:
     """Return a disaggregated job as if every rank had been traced before it ran.
 
     Args:
         roles: Both parts.
-        told: What they are, in words, for metadata and finding.
+        words: What they are, in words, for metadata and finding.
         speed: The GPU that durations are of; None leaves them to the roofline of a simulated system.
     """
     before, total = roles.prefill.layout.ranks, roles.prefill.layout.ranks + roles.decode.layout.ranks
@@ -136,7 +140,7 @@ def make_disaggregated(roles: Roles, told: str, speed: Speed | None = None) -> T
     for source, target, size in transfers(roles):
         peers[source].append((target, size))
         peers[target].append((source, size))
-    made: dict[tuple[object, ...], int] = {}
+    graph_index: dict[tuple[object, ...], int] = {}
     graphs: list[Graph] = []
     keyed: list[list[tuple[str, int | str]]] = []
     ranks = []
@@ -146,8 +150,8 @@ def make_disaggregated(roles: Roles, told: str, speed: Speed | None = None) -> T
         own = number if number < before else number - before
         replica = own // part.layout.tp
         key = (number < before, part.batches[replica], sizes)
-        if key not in made:
-            made[key] = len(graphs)
+        if key not in graph_index:
+            graph_index[key] = len(graphs)
             nodes = (
                 _prefill_nodes(roles, replica, sizes, speed)
                 if number < before
@@ -157,14 +161,14 @@ def make_disaggregated(roles: Roles, told: str, speed: Speed | None = None) -> T
             names = [graph.strings[text] for text in graph.slot_key.tolist()]
             graphs.append(graph)
             keyed.append(list(zip(names, slots, strict=True)))
-        index = made[key]
+        index = graph_index[key]
         group = own // part.layout.tp + (0 if number < before else before // roles.prefill.layout.tp)
         places = {OWN: number} | {_FIRST_PEER - at: rank for at, (rank, _) in enumerate(peers[number])}
         values = tuple(
             f"tp{group}" if name == "pg_name" else places[int(value)] for name, value in keyed[index]
         )
-        ranks.append(Rank(number, index, values, "1.0.0", rank_metadata(number, total, told)))
-    return Trace(tuple(graphs), tuple(ranks), _groups(roles), (finding_of(told, speed),))
+        ranks.append(Rank(number, index, values, "1.0.0", rank_metadata(number, total, words)))
+    return Trace(tuple(graphs), tuple(ranks), _groups(roles), (finding_of(words, speed),))
 
 
 def _groups(roles: Roles) -> tuple[CommGroup, ...]:

@@ -79,9 +79,9 @@ def remedies(model: Model, wish: StepWish, memory_bytes: float, role: str = DECO
             return sum(held_by_role(model, asked, role)[1].values())
         return sum(fullest(steps_of(model, asked))[1].values())
 
-    found = _alone(model, wish, role, held, memory_bytes)
-    if found:
-        return tuple(found)
+    single = _alone(model, wish, role, held, memory_bytes)
+    if single:
+        return tuple(single)
     small = replace(wish, precision=replace(wish.precision, weights="fp8", cache="fp8"))
     words = "--dtype fp8 and --kv-dtype fp8"
     if small == wish:
@@ -98,9 +98,9 @@ def _alone(model: Model, wish: StepWish, role: str, held: Held, memory_bytes: fl
         kinds, fewer = _of_prefill(wish), ("prompts", wish.prefill_ranks // wish.prefill_tp)
     else:
         kinds, fewer = _changes(model, wish), ("batch", wish.micro_batches * decoding // (wish.tp * wish.pp))
-    found = [_first_that_fits(changes, held, memory_bytes) for changes in kinds]
-    found.append(_most_that_fits(wish, *fewer, held, memory_bytes))
-    return [remedy for remedy in found if remedy]
+    tried = [_first_that_fits(changes, held, memory_bytes) for changes in kinds]
+    tried.append(_most_that_fits(wish, *fewer, held, memory_bytes))
+    return [remedy for remedy in tried if remedy]
 
 
 def _first_that_fits(changes: Iterable[_Change], held: Held, memory_bytes: float) -> StepRemedy | None:
@@ -116,12 +116,12 @@ def _most_that_fits(
 ) -> StepRemedy | None:
     """Return the most sequences that fit, as a multiple of what replicas and micro-batches have one each of."""
     low, high = 0, (getattr(wish, name) or 0) // max(once, 1)
-    found = None
+    best = None
     while high - low > 1:
         middle = (low + high) // 2
         tried = _first_that_fits([_fewer(wish, name, middle * once)], held, memory_bytes)
-        low, high, found = (middle, high, tried) if tried else (low, middle, found)
-    return found
+        low, high, best = (middle, high, tried) if tried else (low, middle, best)
+    return best
 
 
 def _fewer(wish: StepWish, name: str, count: int) -> _Change:

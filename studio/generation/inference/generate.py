@@ -60,10 +60,10 @@ def steps_job(asked: Asked) -> Trace:
     """
     model, wish, words = asked.model, asked.wish, told(asked.model, asked.wish)
     if wish.phase == DISAGGREGATED:
-        made = make_disaggregated(roles_of(model, wish), words, asked.speed)
+        trace = make_disaggregated(roles_of(model, wish), words, asked.speed)
     else:
-        made = make_steps(steps_of(model, wish), words, asked.speed)
-    return with_recipe(made, asked.recipe)
+        trace = make_steps(steps_of(model, wish), words, asked.speed)
+    return with_recipe(trace, asked.recipe)
 
 
 def told(model: Model, wish: StepWish) -> str:
@@ -143,12 +143,12 @@ def _describe_roles(model: Model, wish: StepWish, gpu: Gpu | None) -> dict[str, 
     for role in (PREFILL, DECODE):
         stage, held = held_by_role(model, wish, role)
         unfit = unfit_words(held, room) if room else ""
-        found = remedies(model, wish, room, role) if unfit and room else ()
+        proposed = remedies(model, wish, room, role) if unfit and room else ()
         parts[role] |= {
             "memory": {**held, "total": sum(held.values()), "stage": stage},
             "memory_by_stage": [held],
             "unfit": unfit,
-            "remedies": [str(remedy) for remedy in found],
+            "remedies": [str(remedy) for remedy in proposed],
         }
     sent = count_transfers(roles)
     return {
@@ -174,11 +174,11 @@ def step_volumes(steps: Steps) -> dict[tuple[str, str], tuple[int, int]]:
     A draft model's are among them. Source: Shoeybi et al., Megatron-LM, 2019: an all-reduce of the residual stream after attention
     and one after the feed-forward part, here of the forward pass only.
     """
-    found: dict[tuple[str, str], list[int]] = {}
+    volumes: dict[tuple[str, str], list[int]] = {}
 
     def add(key: tuple[str, str], count: int, size: int) -> None:
         if count:
-            entry = found.setdefault(key, [0, 0])
+            entry = volumes.setdefault(key, [0, 0])
             entry[0] += count
             entry[1] += count * size
 
@@ -194,7 +194,7 @@ def step_volumes(steps: Steps) -> dict[tuple[str, str], tuple[int, int]]:
                     assert steps.draft is not None
                     layout = steps.draft.layout
                     _add_pass(add, steps.draft.model, layout, load_of(drafted), replica % layout.ep)
-    return {key: (count, size) for key, (count, size) in found.items()}
+    return {key: (count, size) for key, (count, size) in volumes.items()}
 
 
 def _add_pass(add: Any, model: Model, layout: Layout, load: Load, place: int) -> None:

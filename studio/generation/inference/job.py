@@ -71,12 +71,12 @@ class Steps:
     draft: Draft | None = None
 
 
-def make_steps(what: Steps, told: str, speed: Speed | None = None) -> Trace:
+def make_steps(what: Steps, words: str, speed: Speed | None = None) -> Trace:
     """Return steps of inference as if every rank had been traced before it ran.
 
     Args:
         what: The steps.
-        told: What they are, in words, for metadata and finding.
+        words: What they are, in words, for metadata and finding.
         speed: The GPU that durations are of; None leaves them to the roofline of a simulated system.
 
     Raises:
@@ -85,7 +85,7 @@ def make_steps(what: Steps, told: str, speed: Speed | None = None) -> Trace:
     model, layout = what.model, what.layout
     passes = what.steps * max(len(micro) for micro in what.batches)
     refuse_too_many(passes * model.layers * _NODES_A_LAYER)
-    made: dict[tuple[int, MicroBatches, int], int] = {}
+    graph_index: dict[tuple[int, MicroBatches, int], int] = {}
     graphs: list[Graph] = []
     keyed: list[list[tuple[str, int | str]]] = []
     ranks = []
@@ -99,20 +99,20 @@ def make_steps(what: Steps, told: str, speed: Speed | None = None) -> Trace:
         # Ranks whose experts get other numbers of tokens have graphs of their own.
         place = 0 if even else inner // layout.tp % layout.ep
         key = stage, micro, place
-        if key not in made:
-            made[key] = len(graphs)
+        if key not in graph_index:
+            graph_index[key] = len(graphs)
             graph, slots = graph_of_nodes(stage_nodes(what, stage, micro, speed, place))
             keys = [graph.strings[key] for key in graph.slot_key.tolist()]
             graphs.append(graph)
             keyed.append(list(zip(keys, slots, strict=True)))
-        index = made[key]
+        index = graph_index[key]
         values = tuple(
             names[number][str(value)] if name == "pg_name" else peers[number][int(value)]
             for name, value in keyed[index]
         )
-        ranks.append(Rank(number, index, values, "1.0.0", rank_metadata(number, layout.ranks, told)))
+        ranks.append(Rank(number, index, values, "1.0.0", rank_metadata(number, layout.ranks, words)))
     groups = tuple(group for group in comm_groups(model, layout) if group.name[:2] in ("tp", "pp", "ep"))
-    return Trace(tuple(graphs), tuple(ranks), groups, (finding_of(told, speed),))
+    return Trace(tuple(graphs), tuple(ranks), groups, (finding_of(words, speed),))
 
 
 def _is_even(what: Steps) -> bool:
@@ -145,19 +145,19 @@ def refuse_too_many(nodes: int) -> None:
         )
 
 
-def rank_metadata(number: int, ranks: int, told: str) -> tuple[Attribute, ...]:
+def rank_metadata(number: int, ranks: int, words: str) -> tuple[Attribute, ...]:
     """Return the metadata of a rank of a generated job."""
     return (
         Attribute("schema", ValueKind.STRING, "chakra-studio-generated"),
         Attribute("rank", ValueKind.INT64, number),
         Attribute("world_size", ValueKind.INT64, ranks),
-        Attribute(GENERATED, ValueKind.STRING, f"chakra-studio generate inference: {told}"),
+        Attribute(GENERATED, ValueKind.STRING, f"chakra-studio generate inference: {words}"),
     )
 
 
-def finding_of(told: str, speed: Speed | None) -> Finding:
+def finding_of(words: str, speed: Speed | None) -> Finding:
     """Return the finding that says that a job was generated."""
-    return Finding("info", "generated", f"Generated, not recorded: {told}; {told_times(speed)}.")
+    return Finding("info", "generated", f"Generated, not recorded: {words}; {told_times(speed)}.")
 
 
 def stage_nodes(

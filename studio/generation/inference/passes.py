@@ -116,11 +116,11 @@ class StepPasses(Passes):
         """Append attention of prompts: to keys and values, made of all that the cache then holds of them, which are written and read."""
         model, tp, read = self.model, self.layout.tp, self.load.reading
         up = up_products(model)[1]
-        made = self.matmul(f"{part}.{up.name}.fwd", after, read.cached, up.rows, up.columns // tp)
+        expansion = self.matmul(f"{part}.{up.name}.fwd", after, read.cached, up.rows, up.columns // tp)
         width = read.tokens * (queries(model) + outputs(model)) + read.cached * (keys(model) + values(model))
         flop = 2 * read.pairs * (queries(model) + outputs(model)) // tp
         moved = ACTIVATION_BYTES * width // tp
-        return self.program.compute(f"{part}.core.fwd", [*after, made], flop, moved, "attention")
+        return self.program.compute(f"{part}.core.fwd", [*after, expansion], flop, moved, "attention")
 
     def _latent(self, part: str, after: Sequence[int]) -> int:
         """Append attention of tokens that decode to what the cache holds, as it is, with the matrix that would expand it in two.

@@ -76,19 +76,19 @@ def parse_requests(lines: Iterable[str], name: str) -> tuple[Request, ...]:
     try:
         header = next(rows, [])
         places = _places(header, name)
-        found = tuple(_requests(rows, places, name))
+        requests = tuple(_requests(rows, places, name))
     except csv.Error as error:
         raise ConfigError(
             f"{name}, line {rows.line_num}: not CSV: {error}.",
             hint="Correct that line, or write the file as CSV again.",
         ) from error
-    if not found:
+    if not requests:
         raise ConfigError(
             f"{name} holds no requests, but its header alone.",
             hint="Add a line below the header for each request.",
         )
-    first = found[0].arrival_ns
-    return tuple(replace(request, arrival_ns=request.arrival_ns - first) for request in found)
+    first = requests[0].arrival_ns
+    return tuple(replace(request, arrival_ns=request.arrival_ns - first) for request in requests)
 
 
 def _places(header: list[str], name: str) -> dict[str, int]:
@@ -102,9 +102,9 @@ def _places(header: list[str], name: str) -> dict[str, int]:
     for column, titles in COLUMNS.items():
         title = next((title for title in titles if title in known), None)
         if title is None:
-            there = ", ".join(header)[:_SHOWN] or "none"
+            existing = ", ".join(header)[:_SHOWN] or "none"
             raise ConfigError(
-                f"{name} has no column of {_MEANING[column]}; there are: {there}; allowed: {', '.join(titles)}.",
+                f"{name} has no column of {_MEANING[column]}; there are: {existing}; allowed: {', '.join(titles)}.",
                 hint="The first line names the columns, such as TIMESTAMP,ContextTokens,GeneratedTokens.",
                 key=column,
             )

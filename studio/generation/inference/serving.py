@@ -108,9 +108,9 @@ def server_of(
         )
     _check_drafting(wish, acceptance)
     layout, draft = ranks_layout(model, wish), draft_of(wish)
-    found = find_gpu(gpu)
+    spec = find_gpu(gpu)
     steps = Steps(model, layout, (), wish.precision)
-    room = found.memory_gbytes * 1e9 * memory_share
+    room = spec.memory_gbytes * 1e9 * memory_share
     decoding = min(sequences * (1 + wish.draft), budget)
     most = Load(budget, decoding, 0, 0, Part(decoding), Part(budget - decoding))
     spaces = []
@@ -127,13 +127,13 @@ def server_of(
         degrees = f"tp {wish.tp}" + (f", pp {wish.pp}" if wish.pp > 1 else "")
         degrees += f", ep {wish.ep}" if wish.ep > 1 else ""
         raise ConfigError(
-            f"{model.name} does not fit on {found.name} with {degrees}: weights {weights / 1e9:.1f} GB and activations "
+            f"{model.name} does not fit on {spec.name} with {degrees}: weights {weights / 1e9:.1f} GB and activations "
             f"{activations / 1e9:.1f} GB of {room / 1e9:.1f} GB leave no room for the KV cache"
             f"{f' on stage {stage}' if wish.pp > 1 else ''}.",
             hint="Use a larger --tp or --pp, --dtype fp8, or a GPU with more memory.",
             key="tp",
         )
-    speed = asked.speed or Speed(found, serving_efficiency(found))
+    speed = asked.speed or Speed(spec, serving_efficiency(spec))
 
     def timed(model: Model, layout: Layout) -> StepTimes:
         config = preset(system_of_gpu(gpu), npus=layout.tp * layout.ep * layout.pp).config
@@ -141,7 +141,7 @@ def server_of(
 
     policy = Policy(budget, sequences, blocks, wish.draft, acceptance or 0.0, wish.seed, layout.pp)
     drafting = None if draft is None else timed(draft.model, draft.layout)
-    return Server(steps, found.name, policy, timed(model, layout), layout.dp, drafting)
+    return Server(steps, spec.name, policy, timed(model, layout), layout.dp, drafting)
 
 
 def _check_drafting(wish: StepWish, acceptance: float | None) -> None:
@@ -190,7 +190,10 @@ def refuse_too_long(server: Server, requests: Sequence[Request]) -> None:
 
 
 def serve_requests(
-    server: Server, requests: Sequence[Request], load: float = 1.0, told: Callable[[], None] | None = None
+    server: Server,
+    requests: Sequence[Request],
+    load: float = 1.0,
+    on_replica: Callable[[], None] | None = None,
 ) -> Outcome:
     """Return what requests see where they come so many times as fast as recorded.
 
@@ -200,7 +203,7 @@ def serve_requests(
         server: Who serves.
         requests: They, by arrival.
         load: The factor.
-        told: Called before each replica's schedule; may raise to stop.
+        on_replica: Called before each replica's schedule; may raise to stop.
 
     Raises:
         ConfigError: Some requests are longer than the KV cache or the model's context, or the load is not above 0.
@@ -213,8 +216,8 @@ def serve_requests(
     layout, policy = server.steps.layout, server.policy
     step_time: StepTime = server.times if layout.pp == 1 else server.times.course
     for first in range(0, server.replicas, layout.ep):
-        if told:
-            told()
+        if on_replica:
+            on_replica()
         # Replicas that divide experts step together.
         numbers = range(first, first + layout.ep)
         for seen, records in serve_together(
@@ -345,7 +348,7 @@ def describe_serving(server: Server, outcomes: Sequence[Outcome], left_out: int 
     held = max(
         cache_of(model, steps.layout, stage, steps.precision, tokens) for stage in range(steps.layout.pp)
     )
-    told: Mapping[str, Any] = {
+    facts: Mapping[str, Any] = {
         "model": model.name,
         "gpu": server.gpu,
         "layout": steps.layout.name,
@@ -370,7 +373,7 @@ def describe_serving(server: Server, outcomes: Sequence[Outcome], left_out: int 
     }
     error = checked_error(server, outcomes)
     return {
-        **told,
+        **facts,
         "left_out": left_out,
         "step_simulations": server.times.simulations,
         "step_time_error": error,

@@ -61,7 +61,7 @@ def load_trace(what: Steps, load: Load, speed: Speed | None = None) -> Trace:
     layout = replace(what.layout, dp=what.layout.ep)
     what = replace(what, layout=layout)
     places = 1 if is_even(what.model, replace(layout, micro_batch=1, sequence=load.tokens)) else layout.ep
-    made = [
+    built = [
         graph_of_nodes(_stage_nodes(what, load, speed, stage, place))
         for stage in range(layout.pp)
         for place in range(places)
@@ -72,7 +72,7 @@ def load_trace(what: Steps, load: Load, speed: Speed | None = None) -> Trace:
     for number in range(layout.ranks):
         stage, inner = divmod(number, layout.tp * layout.ep)
         index = stage * places + inner // layout.tp % places
-        graph, slots = made[index]
+        graph, slots = built[index]
         keys = [graph.strings[key] for key in graph.slot_key.tolist()]
         values = tuple(
             names[number][str(value)] if key == "pg_name" else peers[number][int(value)]
@@ -80,7 +80,7 @@ def load_trace(what: Steps, load: Load, speed: Speed | None = None) -> Trace:
         )
         ranks.append(Rank(number, index, values, "1.0.0", ()))
     groups = comm_groups(what.model, layout)
-    return Trace(tuple(graph for graph, _ in made), tuple(ranks), groups, ())
+    return Trace(tuple(graph for graph, _ in built), tuple(ranks), groups, ())
 
 
 _RECEIVE, _SEND, _BACK, _RETURNED = "step.recv.fwd", "step.send.fwd", "step.send.tokens", "step.recv.tokens"
@@ -117,20 +117,20 @@ def _parts(result: SimResult, layout: Layout) -> Float64:
 
     def latest(stage: int, name: str, when: Int64) -> int:
         cell = layout.tp * layout.ep
-        found = []
+        times_ns = []
         for rank in trace.ranks[stage * cell : (stage + 1) * cell]:
             graph = trace.graph_of(rank)
             [row] = np.flatnonzero(graph.name == graph.strings.index(name)).tolist()
-            found.append(int(when[times.first[rank.number] + row]))
-        return max(found)
+            times_ns.append(int(when[times.first[rank.number] + row]))
+        return max(times_ns)
 
     parts, came, last = [], 0, layout.pp - 1
     for stage in range(layout.pp):
         sends, receives = (_SEND, _RECEIVE) if stage < last else (_BACK, _RETURNED)
         left = latest(stage, sends, times.start_ns)
-        there = latest((stage + 1) % layout.pp, receives, times.end_ns)
-        parts += [left - came, there - left]
-        came = there
+        arrived = latest((stage + 1) % layout.pp, receives, times.end_ns)
+        parts += [left - came, arrived - left]
+        came = arrived
     return np.array(parts, np.float64)
 
 

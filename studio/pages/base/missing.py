@@ -44,7 +44,11 @@ def list_missing(named: str | None) -> list[Any]:
             lines.append(
                 _line(message, "It may have been deleted, or have no times.", {key: ",".join(kept) or None})
             )
-    if sweep and path == "/sweep" and all(one.id != sweep for one in list_sweeps(session(), job)):
+    if (
+        sweep
+        and path == "/sweep"
+        and all(kept_sweep.id != sweep for kept_sweep in list_sweeps(session(), job))
+    ):
         message = f"There is no sweep {_quote(sweep)}: it may have been deleted."
         lines.append(_line(message, "Another one is not shown in its place.", {"sweep": None}))
     return lines

@@ -85,13 +85,13 @@ def lost_line(trace: Trace, job: str) -> Any:
 
 def origin_line(info: JobInfo) -> Any:
     """Say which job a completed or scaled one was made from; None for other jobs."""
-    made = made_from(info)
-    if made is None:
+    source = made_from(info)
+    if source is None:
         return None
-    done = {"complete": "Completed", "scale": "Scaled"}[made.verb]
+    done = {"complete": "Completed", "scale": "Scaled"}[source.verb]
     try:
-        name = workspace().info(made.job).name
-        before: Any = dcc.Link(html.Bdi(name), href=link("/ranks", {"job": made.job}))
+        name = workspace().info(source.job).name
+        before: Any = dcc.Link(html.Bdi(name), href=link("/ranks", {"job": source.job}))
     except StudioError:
         before = "a job that is no longer there"
     return html.P([f"{done} from ", before, ", which stays as it is."], className="fi-origin")

@@ -46,9 +46,9 @@ def classes_panel(job: str, view: dict[str, Any]) -> Any:
             "The files hold no times. Simulate the job to see how long its collectives take.",
             className="cs-dim",
         )
-    found, attained, apart = session().keep_of_job("size classes", job, lambda: _classes(job, run), run)
+    classes, attained, apart = session().keep_of_job("size classes", job, lambda: _classes(job, run), run)
     doubt = html.P(f"{apart[0].upper()}{apart[1:]}.") if apart else None
-    if not found:
+    if not classes:
         return html.Div([html.P("No collective of this run has times.", className="cs-dim"), doubt])
     head: list[Any] = [
         "Type", "Ranks", "Groups", "Size", "Count", with_hint("Median", _TIME), "p99", with_hint("busbw", _BUS),
@@ -58,16 +58,16 @@ def classes_panel(job: str, view: dict[str, Any]) -> Any:
         head.insert(8, with_hint(f"of {attained.system}", _ATTAINED))
     # Of one member alone nothing tells when the others came.
     alone = len(session().trace(job).ranks) == 1
-    shown = found[:_SHOWN]
+    shown = classes[:_SHOWN]
     rows = [
         _row(job, view, (index, size), each, attained, alone=alone)
         for index, (each, size) in enumerate(zip(shown, size_texts(shown), strict=True))
     ]
-    more = len(found) - _SHOWN
+    more = len(classes) - _SHOWN
     # Members of which none comes first may be recorded to begin together.
     note = (
         ready_words(session().rank_use(job, "")[0])
-        if not run and any(not each.skew_ns for each in found)
+        if not run and any(not each.skew_ns for each in classes)
         else ""
     )
     return html.Div(
@@ -75,7 +75,7 @@ def classes_panel(job: str, view: dict[str, Any]) -> Any:
             html.Div(
                 [
                     html.H2("Collectives by type and size"),
-                    exports("collectives-by-size", table=_numbers(found)),
+                    exports("collectives-by-size", table=_numbers(classes)),
                 ],
                 className="cs-figure-head",
             ),
@@ -93,20 +93,20 @@ def _classes(job: str, run: str) -> tuple[list[SizeClass], Attained | None, str]
     """Return the classes, what the recorded GPU's system attains of them, and words about what was matched and is no collective."""
     trace = session().trace(job)
     times = times_of(session(), job, run)
-    found, apart = size_classes(trace, times), apart_words(times.apart_by_group())
+    classes, apart = size_classes(trace, times), apart_words(times.apart_by_group())
     try:
-        return found, attained_by(trace, found), apart
+        return classes, attained_by(trace, classes), apart
     except ConfigError:  # the recorded GPU's system does not come in the size of this job
-        return found, None, apart
+        return classes, None, apart
 
 
-def size_texts(found: Sequence[SizeClass]) -> list[str]:
+def size_texts(classes: Sequence[SizeClass]) -> list[str]:
     """Return the sizes of classes, in bytes where two of one type among as many ranks would read the same."""
-    texts = [_size_text(each.least_bytes, each.most_bytes) for each in found]
-    often = Counter((each.type, each.members, text) for each, text in zip(found, texts, strict=True))
+    texts = [_size_text(each.least_bytes, each.most_bytes) for each in classes]
+    often = Counter((each.type, each.members, text) for each, text in zip(classes, texts, strict=True))
     return [
         _exactly(each) if often[each.type, each.members, text] > 1 and each.most_bytes else text
-        for each, text in zip(found, texts, strict=True)
+        for each, text in zip(classes, texts, strict=True)
     ]
 
 
@@ -140,8 +140,8 @@ def _row(
     rate = each.bus_bytes_per_ns
     last: Any = "–"
     if each.last_rank != NONE:
-        there = link("/timeline", {"job": job, "run": view.get("run")}, rank=str(each.last_rank))
-        last = [dcc.Link(f"rank {each.last_rank}", href=there), f" {100 * each.last_share:.0f} %"]
+        address = link("/timeline", {"job": job, "run": view.get("run")}, rank=str(each.last_rank))
+        last = [dcc.Link(f"rank {each.last_rank}", href=address), f" {100 * each.last_share:.0f} %"]
     cells = [
         each.type,
         ranks,
@@ -160,7 +160,7 @@ def _row(
     return cells
 
 
-def _numbers(found: list[SizeClass]) -> Table:
+def _numbers(classes: list[SizeClass]) -> Table:
     columns = (
         "type", "members", "is_open", "least_bytes", "most_bytes", "count", "total_bytes", "least_ns", "median_ns", "p99_ns", "most_ns",
         "total_ns", "algorithm_bytes_per_ns", "bus_bytes_per_ns", "skew_ns", "most_skew_ns", "last_rank", "last_share",
@@ -170,6 +170,6 @@ def _numbers(found: list[SizeClass]) -> Table:
             None if isinstance(value, float) and math.isnan(value) else value
             for value in (getattr(each, column) for column in columns)
         )
-        for each in found
+        for each in classes
     ]
     return Table(columns, rows)

@@ -185,8 +185,8 @@ def count_left_out(alone: int) -> Any:
     """Say how many groups of a single rank the matrix omits; None if it omits none."""
     if not alone:
         return None
-    said = "1 group of one rank is" if alone == 1 else f"{format_count(alone)} groups of one rank are"
-    return html.P(f"{said} left out.", className="cs-dim")
+    subject = "1 group of one rank is" if alone == 1 else f"{format_count(alone)} groups of one rank are"
+    return html.P(f"{subject} left out.", className="cs-dim")
 
 
 _ROLE_HINT = (

@@ -26,8 +26,8 @@ _LONGER = (
 
 def late_list(job: str, run: str, view: dict[str, Any]) -> Any:
     """Return the ranks that came last, for the side of the heatmap; None where no rank waited for another."""
-    found = late_of(session(), job, run, _LISTED)
-    if not found:
+    late_ranks = late_of(session(), job, run, _LISTED)
+    if not late_ranks:
         return None
     times = times_of(session(), job, run)
     total = count_awaited(times)
@@ -57,7 +57,7 @@ def late_list(job: str, run: str, view: dict[str, Any]) -> Any:
                 ),
             ]
         )
-        for late in found[:_BESIDE]
+        for late in late_ranks[:_BESIDE]
     ]
     more = count_last_ranks(times) - _BESIDE
     rest = f"and {format_counted(more, 'more rank')}, under By size" if more > 0 else ""
@@ -73,8 +73,8 @@ def late_list(job: str, run: str, view: dict[str, Any]) -> Any:
 
 def late_table(job: str, run: str, view: dict[str, Any]) -> Any:
     """Return the table of ranks that came last; None where no rank waited for another."""
-    found = late_of(session(), job, run, _LISTED)
-    if not found:
+    late_ranks = late_of(session(), job, run, _LISTED)
+    if not late_ranks:
         return None
     times = times_of(session(), job, run)
     total = count_awaited(times)
@@ -92,9 +92,9 @@ def late_table(job: str, run: str, view: dict[str, Any]) -> Any:
             exact(format_ns(late.longest_ns), f"{late.longest_ns:,} ns"),
             html.Bdi(late.cause() or "–"),
         )
-        for late in found
+        for late in late_ranks
     ]
-    more = count_last_ranks(times) - len(found)
+    more = count_last_ranks(times) - len(late_ranks)
     head = (
         "Rank", "Last to", with_hint("Waited for", _WAITED), "Most", with_hint("Longer there than on the others", _LONGER),
     )  # fmt: skip
@@ -103,7 +103,7 @@ def late_table(job: str, run: str, view: dict[str, Any]) -> Any:
             html.Div(
                 [
                     html.H2("Who comes last, and what takes longer there"),
-                    exports("ranks-that-come-last", table=_numbers(found)),
+                    exports("ranks-that-come-last", table=_numbers(late_ranks)),
                 ],
                 className="cs-figure-head",
             ),
@@ -135,10 +135,10 @@ def last_of(shown: Shown, cells: Int64) -> tuple[int, int, int] | None:
 
 def for_whom(shown: Shown, cells: Int64, job: str, run: str, view: dict[str, Any]) -> list[Any]:
     """Say for whom the rank of a cell waited, how long, and what lasted longer there; nothing where it waited for nobody."""
-    found = last_of(shown, cells)
-    if found is None:
+    last = last_of(shown, cells)
+    if last is None:
         return []
-    place, row, waited = found
+    place, row, waited = last
     rank = shown.trace.ranks[place]
     keep = {"job": job, "run": view.get("run"), "rank": str(rank.number)}
     node = node_ref(shown.trace.graph_of(rank), row)
@@ -158,12 +158,12 @@ def _there(job: str, run: str, view: dict[str, Any], page: str, late: Late) -> s
     return link(page, {"job": job, "run": view.get("run")}, rank=str(late.rank), node=node)
 
 
-def _numbers(found: list[Late]) -> Table:
+def _numbers(late_ranks: list[Late]) -> Table:
     columns = (
         "rank", "collectives", "waited_ns", "longest_ns", "looked_at", "late_ns", "part", "name", "there_ns", "others_ns",
     )  # fmt: skip
     rows: list[tuple[Any, ...]] = []
-    for late in found:
+    for late in late_ranks:
         about = (late.rank, late.collectives, late.waited_ns, late.longest_ns, late.looked_at, late.late_ns)
         rows += [(*about, each.part, each.name, each.ns, each.others_ns) for each in late.longer] or [
             (*about, "", "", None, None)

@@ -78,11 +78,11 @@ def worst_list(shown: Shown, run: str | None, view: dict[str, Any], source: str)
     offenders = worst_lines(shown, _COMPARED)
     if not offenders:
         what = METRIC_NAMES[shown.look.metric]
-        said = f"No row is uneven in {what}: the ranks of each group agree within half a percent."
+        sentence = f"No row is uneven in {what}: the ranks of each group agree within half a percent."
         if len(heat.columns) == 1:
-            said = "Only one rank is known: whether ranks differ cannot be told."
+            sentence = "Only one rank is known: whether ranks differ cannot be told."
         some = bool((heat.lines >= 0).any())
-        return [html.P(said if some else "No collective has this figure.", className="cs-dim")]
+        return [html.P(sentence if some else "No collective has this figure.", className="cs-dim")]
     lead = _lead(
         [rank.number for rank in shown.trace.ranks], heat.table, [offender for _, offender in offenders]
     )
@@ -105,8 +105,8 @@ def _what_is_said(shown: Shown, offender: Offender) -> tuple[Any, ...]:
     last = None
     if shown.look.metric in _WAITERS:
         last = last_of(shown, _cells_of(shown, offender))
-    said = kind, offender.highest, f"{offender.max:.3g}", form(offender.excess), form(offender.mean)
-    return (*said, *(last[:1] if last else ()))
+    figures = kind, offender.highest, f"{offender.max:.3g}", form(offender.excess), form(offender.mean)
+    return (*figures, *(last[:1] if last else ()))
 
 
 def _cells_of(shown: Shown, offender: Offender) -> Int64:
@@ -135,10 +135,14 @@ def _lead(numbers: Sequence[int], table: Float64, offenders: Sequence[Offender])
 
 
 def _offender(
-    shown: Shown, run: str | None, view: dict[str, Any], found: tuple[int, Offender], others: Sequence[int]
+    shown: Shown,
+    run: str | None,
+    view: dict[str, Any],
+    line_offender: tuple[int, Offender],
+    others: Sequence[int],
 ) -> Any:
     """Describe an uneven row, given with its line, and name the lines of which the same is to be said."""
-    line, offender = found
+    line, offender = line_offender
     heat, metric = shown.heat, shown.look.metric
     members, form = heat.members, FORMATS[metric]
     number = [rank.number for rank in shown.trace.ranks]

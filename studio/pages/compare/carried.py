@@ -78,13 +78,13 @@ def _title(what: str, parts: Sequence[Sequence[_Carried]]) -> str:
 
 def _parts(shown: Lineup, what: str) -> dict[str, list[_Carried]]:
     """Return what each side carried by the name of the part, in the order of the comparison."""
-    found: dict[str, list[dict[str, float | None]]] = {}
+    by_part: dict[str, list[dict[str, float | None]]] = {}
     names = {"ns": "busy_ns", "bytes": "bytes", "share": "load"}
     for place, pair in enumerate(shown.comparisons, start=1):
         for figure in getattr(pair, what):
-            sides = found.setdefault(figure.key, [{} for _ in shown.sides])
+            sides = by_part.setdefault(figure.key, [{} for _ in shown.sides])
             sides[0][names[figure.unit]], sides[place][names[figure.unit]] = figure.a, figure.b
-    return {name: [_Carried(**side) for side in sides] for name, sides in found.items()}
+    return {name: [_Carried(**side) for side in sides] for name, sides in by_part.items()}
 
 
 def _what_is_said(sides: Sequence[_Carried]) -> tuple[Any, ...]:

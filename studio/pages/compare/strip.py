@@ -139,14 +139,14 @@ def show_strip(shown: Lineup, pair: int, basis: str, *, dark: bool) -> Any:
 def strip_skeleton() -> Any:
     """Return what holds the place of the strip of two runs while they are compared."""
     verdict_line = html.P("\N{NO-BREAK SPACE}", className="cs-compare-verdict")
-    said = html.Div([verdict_line, html.P("\N{NO-BREAK SPACE}")], className="cs-compare-verdicts")
+    verdicts = html.Div([verdict_line, html.P("\N{NO-BREAK SPACE}")], className="cs-compare-verdicts")
     bases = [html.Button(words, className="cs-button") for words in _BASES]
     room = html.Span("on the rank that waits least (0)", className="cs-dim")
     save = exports("waterfall", figure="compare-waterfall-later", title="the waterfall")
     row = [html.H2(["Where the difference comes from", hint("the waterfall", _BASIS)]), *bases, room]
     head = html.Div([*row, html.Span(style={"flex": 1}), save], className="cs-compare-controls")
     coming = html.Div(loading("Comparing the runs…"), style={"height": f"{FIGURE_PX}px"})
-    return html.Section([said, reserved(head), coming], className="cs-section")
+    return html.Section([verdicts, reserved(head), coming], className="cs-section")
 
 
 def _show_verdicts(shown: Lineup, pair: int, basis: str) -> Any:
@@ -177,8 +177,8 @@ def _name_assumed_sides(shown: Lineup) -> list[Any]:
     for letter, side in zip(LETTERS, shown.sides, strict=False):
         if words := assumed_words(side.side.trace):
             by_words.setdefault(words, []).append(letter)
-    said = "; ".join(f"{' and '.join(letters)}: {words}" for words, letters in by_words.items())
-    return [html.P(f"{said}.", className="cs-dim")] if said else []
+    sentence = "; ".join(f"{' and '.join(letters)}: {words}" for words, letters in by_words.items())
+    return [html.P(f"{sentence}.", className="cs-dim")] if sentence else []
 
 
 def _make_toggle(text: str, changes: dict[str, Any], *, on: bool, off: str = "") -> Any:

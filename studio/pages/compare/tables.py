@@ -263,22 +263,24 @@ def _list_alone(comparison: Comparison, title: str, address: Sequence[str], *, o
     names = alone_by_name(side, comparison.alignment, of_b=of_b)
     rows = [
         (
-            _alone_name(side, one, address),
-            format_count(one.count),
-            _lasted(one.total_ns if one.longest_ns >= 0 else -1),
-            format_count(one.ranks),
-            _longest(side, one, address),
+            _alone_name(side, entry, address),
+            format_count(entry.count),
+            _lasted(entry.total_ns if entry.longest_ns >= 0 else -1),
+            format_count(entry.ranks),
+            _longest(side, entry, address),
         )
-        for one in names[:_LISTED]
+        for entry in names[:_LISTED]
     ]
     rest = names[_LISTED:]
     if rest:
-        more, total = sum(one.count for one in rest), sum(one.total_ns for one in rest)
+        more, total = sum(entry.count for entry in rest), sum(entry.total_ns for entry in rest)
         rows.append((f"{format_count(len(rest))} more names", format_count(more), _lasted(total), "", ""))
-    ran = format_ns(sum(one.total_ns for one in names))
-    timed = any(one.longest_ns >= 0 for one in names)
+    ran = format_ns(sum(entry.total_ns for entry in names))
+    timed = any(entry.longest_ns >= 0 for entry in names)
     head = f"{title}: {format_counted(count, 'node')}" + (f", {ran} together" if timed else "")
-    data = [(one.name, one.count, one.total_ns, one.ranks, one.longest_ns) for one in names[:_NAMES]]
+    data = [
+        (entry.name, entry.count, entry.total_ns, entry.ranks, entry.longest_ns) for entry in names[:_NAMES]
+    ]
     columns = ("name", "nodes", "total_ns", "ranks", "longest_ns")
     heading = html.Div(
         [
@@ -313,24 +315,24 @@ def _lasted(ns: int) -> Any:
     return exact(format_ns(ns), f"{ns:,} ns") if ns >= 0 else "no time"
 
 
-def _alone_name(side: Side, one: AloneName, address: Sequence[str]) -> Any:
+def _alone_name(side: Side, entry: AloneName, address: Sequence[str]) -> Any:
     """Return the name, as a link to the list of its nodes where it stands for one recorded name."""
-    words = node_words(side, one.rank, one.row)
-    name = one.name or "(no name)"
-    if one.name and one.name == words["name"]:
-        filters = json.dumps({"name": ["equals", one.name]}, ensure_ascii=False)
+    words = node_words(side, entry.rank, entry.row)
+    name = entry.name or "(no name)"
+    if entry.name and entry.name == words["name"]:
+        filters = json.dumps({"name": ["equals", entry.name]}, ensure_ascii=False)
         to = link("/nodes", {"job": address[0], "run": address[1], "f": filters})
         return html.A(html.Bdi(name), href=to, title=f"{name}: list the nodes of this name")
     return html.Bdi(name, title=f"{name} \N{MIDDLE DOT} {words['type']}")
 
 
-def _longest(side: Side, one: AloneName, address: Sequence[str]) -> Any:
+def _longest(side: Side, entry: AloneName, address: Sequence[str]) -> Any:
     """Return a link to the longest node of a name."""
-    words = node_words(side, one.rank, one.row)
+    words = node_words(side, entry.rank, entry.row)
     to = link(
         "/timeline", {"job": address[0], "run": address[1], "rank": words["rank"], "node": words["node"]}
     )
-    shown = format_ns(one.longest_ns) if one.longest_ns >= 0 else "first"
+    shown = format_ns(entry.longest_ns) if entry.longest_ns >= 0 else "first"
     return html.A(
         shown, href=to, title=f"{words['name']} \N{MIDDLE DOT} rank {words['rank']}, id {words['node']}"
     )

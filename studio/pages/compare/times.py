@@ -64,10 +64,12 @@ def step_starts(side: Side) -> dict[int, int]:
         places = [place for place, rank in enumerate(side.trace.ranks) if rank.graph == index]
         for first in set(side.times.first[places].tolist()) - {NONE}:
             begun = side.times.start_ns[first + rows]
-            there = begun >= 0
-            order = np.argsort(begun[there], kind="stable")
-            numbers, earliest = np.unique(steps[rows][there][order], return_index=True)
-            for number, start in zip(numbers.tolist(), begun[there][order][earliest].tolist(), strict=True):
+            is_timed = begun >= 0
+            order = np.argsort(begun[is_timed], kind="stable")
+            numbers, earliest = np.unique(steps[rows][is_timed][order], return_index=True)
+            for number, start in zip(
+                numbers.tolist(), begun[is_timed][order][earliest].tolist(), strict=True
+            ):
                 starts[number] = min(starts.get(number, start), start)
     return {number: starts[number] - side.origin_ns for number in sorted(starts)}
 

@@ -20,11 +20,15 @@ def first_system(view: dict[str, Any]) -> str:
     if view.get("run") not in (None, "", RECORDED):
         return RUN
     try:
-        found = system_of_recording(session().trace(str(view["job"]))) if view.get("job") else None
+        system_match = system_of_recording(session().trace(str(view["job"]))) if view.get("job") else None
     except StudioError:
         return DEFAULT_SYSTEM  # The page needs no job.
     # Without costs there is nothing to explain.
-    return found[0].name if found is not None and found[0].costs is not None else DEFAULT_SYSTEM
+    return (
+        system_match[0].name
+        if system_match is not None and system_match[0].costs is not None
+        else DEFAULT_SYSTEM
+    )
 
 
 def first_collective(view: dict[str, Any], system: str) -> tuple[str, str, str, str]:
@@ -39,17 +43,17 @@ def first_collective(view: dict[str, Any], system: str) -> tuple[str, str, str, 
         if not job:
             return common
         trace = session().trace(str(job))
-        found = session().keep_of_job(
+        heaviest = session().keep_of_job(
             "heaviest collective", str(job), lambda: heaviest_collective(trace, KINDS)
         )
     except StudioError:
         return common
     world = completeness(trace).world
     fits = system == RUN or (system in SYSTEMS and SYSTEMS[system].fits(world))
-    if found is None or not fits or max(found.ranks) >= world:
+    if heaviest is None or not fits or max(heaviest.ranks) >= world:
         return common
-    ranks = "" if len(found.ranks) == world else _ranks_text(found.ranks)
-    return found.kind, _size_text(found.bytes), "" if system == RUN else str(world), ranks
+    ranks = "" if len(heaviest.ranks) == world else _ranks_text(heaviest.ranks)
+    return heaviest.kind, _size_text(heaviest.bytes), "" if system == RUN else str(world), ranks
 
 
 def _size_text(size: int) -> str:
@@ -71,5 +75,5 @@ def _ranks_text(ranks: tuple[int, ...]) -> str:
         '0-2,8'
     """
     return ",".join(
-        str(one[0]) if len(one) == 1 else f"{one[0]}-{one[-1]}" for one in ranges_of(sorted(ranks))
+        str(span[0]) if len(span) == 1 else f"{span[0]}-{span[-1]}" for span in ranges_of(sorted(ranks))
     )

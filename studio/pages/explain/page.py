@@ -112,7 +112,7 @@ def show(view: dict[str, Any], theme: str | None) -> Any:
     begun = any(view.get(name) for name in ("collective", "size", "npus", "ranks"))
     first = first_collective({} if begun else view, system)
     named = (view.get(name) for name in ("collective", "size", "npus", "ranks"))
-    kind, size, npus, ranks = (str(one or own) for one, own in zip(named, first, strict=True))
+    kind, size, npus, ranks = (str(text or own) for text, own in zip(named, first, strict=True))
     systems = [{"value": name, "label": name} for name in SYSTEMS]
     if view.get("job") and view.get("run") not in (None, "", "recorded"):
         systems.insert(0, {"value": RUN, "label": "the system of the run"})
@@ -136,23 +136,23 @@ def show_explanation(view: dict[str, Any], asked: tuple[str, str, str, str, str]
         return _nothing(view, config)
     members = parse_ranks(ranks) if ranks else usual_members(kind, config.topology.npus)
     # The field keeps its size from one collective to the next; a barrier has none.
-    made = explain(config, kind, 0 if kind == "barrier" else parse_bytes(size), members)
+    explanation = explain(config, kind, 0 if kind == "barrier" else parse_bytes(size), members)
     return html.Div(
         [
-            html.P(headline_words(made), className="cs-explain-head"),
+            html.P(headline_words(explanation), className="cs-explain-head"),
             html.P(uneven) if uneven else None,
-            html.P(formula_words(made), className="cs-explain-formula"),
+            html.P(formula_words(explanation), className="cs-explain-formula"),
             html.Div(
                 [
                     html.Div(
                         [
                             html.H2("Every way, over size"),
-                            exports("ways", figure="explain-figure", table=curve_table(made)),
+                            exports("ways", figure="explain-figure", table=curve_table(explanation)),
                         ],
                         className="cs-figure-head",
                     ),
-                    drawn_figure("explain-figure", time_of_ways(made, dark=dark)),
-                    html.P(crossover_words(made), className="cs-dim"),
+                    drawn_figure("explain-figure", time_of_ways(explanation, dark=dark)),
+                    html.P(crossover_words(explanation), className="cs-dim"),
                 ],
                 className="cs-section",
             ),
@@ -161,15 +161,17 @@ def show_explanation(view: dict[str, Any], asked: tuple[str, str, str, str, str]
                     html.Div(
                         [
                             html.H2(["At this size", hint("the ways", ABOUT_WAYS)]),
-                            way_table(made),
-                            html.P(made.not_quickest, className="cs-dim") if made.not_quickest else None,
+                            way_table(explanation),
+                            html.P(explanation.not_quickest, className="cs-dim")
+                            if explanation.not_quickest
+                            else None,
                         ],
                         className="cs-section cs-scroll",
                     ),
                     html.Div(
                         [
-                            html.H2(f"Terms of {made.ways[made.taken].name}"),
-                            term_table(made.ways[made.taken]),
+                            html.H2(f"Terms of {explanation.ways[explanation.taken].name}"),
+                            term_table(explanation.ways[explanation.taken]),
                         ],
                         className="cs-section cs-scroll",
                     ),

@@ -33,30 +33,30 @@ _PARAMETER = (
 _ADDS = "What the term adds to the part of the formula that it stands under."
 
 
-def headline_words(made: Explanation) -> Any:
+def headline_words(explanation: Explanation) -> Any:
     """Say what the collective takes, and by which way."""
-    shape, taken = made.shape, made.ways[made.taken]
-    said: list[Any] = [
-        f"{made.kind.replace('_', '-')} of {format_bytes(made.comm_size)}, {format_counted(shape.ranks, 'rank')} on ",
+    shape, taken = explanation.shape, explanation.ways[explanation.taken]
+    parts: list[Any] = [
+        f"{explanation.kind.replace('_', '-')} of {format_bytes(explanation.comm_size)}, {format_counted(shape.ranks, 'rank')} on ",
         f"{format_counted(shape.nodes, 'node')}: ",
-        html.Strong(exact(format_ns(made.total_ns), f"{made.total_ns:,.0f} ns")),
+        html.Strong(exact(format_ns(explanation.total_ns), f"{explanation.total_ns:,.0f} ns")),
         f" by {taken.name}",
         hint("the way that is taken", _TAKEN),
-        f" · busbw {format_rate(made.bus_bytes_per_ns)}",
+        f" · busbw {format_rate(explanation.bus_bytes_per_ns)}",
         hint("busbw", _BUS),
     ]
-    if made.extrapolated:
-        said.append(
+    if explanation.extrapolated:
+        parts.append(
             " · extrapolated: the machine's parameters were fitted to other collectives, sizes or groups"
         )
-    if made.correction:
-        said.append(f" · corrected by the calibration's residual curve ({made.correction})")
-    return said
+    if explanation.correction:
+        parts.append(f" · corrected by the calibration's residual curve ({explanation.correction})")
+    return parts
 
 
-def formula_words(made: Explanation) -> Any:
+def formula_words(explanation: Explanation) -> Any:
     """Write the formula with the numbers of the way that is taken."""
-    way = made.ways[made.taken]
+    way = explanation.ways[explanation.taken]
     added = f" + {format_ns(sum(term.ns for term in way.latency))} latency" if way.latency else ""
     return [
         html.Code(
@@ -68,20 +68,20 @@ def formula_words(made: Explanation) -> Any:
     ]
 
 
-def crossover_words(made: Explanation) -> str:
+def crossover_words(explanation: Explanation) -> str:
     """Say from which sizes on another way is taken."""
-    found = made.crossovers
-    if not found:
-        return f"Thick: the way that is taken, {made.ways[made.taken].name} at every size."
-    parts = [f"from {format_bytes(crossover.size)} on {crossover.after}" for crossover in found]
-    return f"Thick: the way that is taken. {found[0].before} first, {', '.join(parts)}."
+    crossovers = explanation.crossovers
+    if not crossovers:
+        return f"Thick: the way that is taken, {explanation.ways[explanation.taken].name} at every size."
+    parts = [f"from {format_bytes(crossover.size)} on {crossover.after}" for crossover in crossovers]
+    return f"Thick: the way that is taken. {crossovers[0].before} first, {', '.join(parts)}."
 
 
-def way_table(made: Explanation) -> Any:
+def way_table(explanation: Explanation) -> Any:
     """Return what each way takes at the size that is asked about."""
     rows = []
-    for index, way in enumerate(made.ways):
-        name: Any = html.Strong(f"{way.name} (taken)") if index == made.taken else way.name
+    for index, way in enumerate(explanation.ways):
+        name: Any = html.Strong(f"{way.name} (taken)") if index == explanation.taken else way.name
         times = (way.total_ns, way.launch_ns, way.waits_ns, way.moving_ns)
         rows.append(
             [
@@ -130,11 +130,13 @@ def _value(term: Term) -> Any:
     return exact(format_ns(term.value) if term.is_time else f"{term.value:.4g}", f"{term.value:.10g}")
 
 
-def curve_table(made: Explanation) -> Table:
+def curve_table(explanation: Explanation) -> Table:
     """Return the numbers behind the figure."""
-    names = [way.name for way in made.ways]
+    names = [way.name for way in explanation.ways]
     rows = [
         (round(size), names[int(choice)], *(round(float(time), 1) for time in times))
-        for size, choice, times in zip(made.sizes.tolist(), made.choice, made.curves.T, strict=True)
+        for size, choice, times in zip(
+            explanation.sizes.tolist(), explanation.choice, explanation.curves.T, strict=True
+        )
     ]
     return Table(("comm_size", "taken", *(f"{name}_ns" for name in names)), rows)

@@ -105,8 +105,8 @@ def _show_unchecked(job: str) -> Any:
     """Begin to check a job, or say why it is not checked, with a button that does it again."""
     if job not in session().unexamined:
         list_tasks_again(began=start_check(tasks(), session(), job))
-        said = "Checking the job in the background. The bar above shows how far it is, and can cancel it."
-        return html.Div([loading("Checking the job…"), html.P(said, className="cs-dim")])
+        sentence = "Checking the job in the background. The bar above shows how far it is, and can cancel it."
+        return html.Div([loading("Checking the job…"), html.P(sentence, className="cs-dim")])
     problem = session().unexamined[job]
     button = html.Button("Check the job", className="cs-button", **asks(FINDINGS, "check", job))
     return html.Div([html.P(problem.message), html.P(problem.hint, className="cs-dim"), button])
@@ -134,18 +134,18 @@ def change(asked: Asked | None) -> Any:
             list_tasks_again()
             return None, answer(FINDINGS, asked)
         if asked["verb"] == "repair":
-            there = _repair_job(job, rest.split(","))
+            target = _repair_job(job, rest.split(","))
         else:
             workspace().delete(job)
-            there = rest
+            target = rest
     except StudioError as error:
         return error_box(error, title="That did not work"), answer(FINDINGS, asked)
-    if there is None:
+    if target is None:
         list_tasks_again()
         return None, answer(FINDINGS, asked)
     # The job switch in the frame lists the jobs.
     dash.set_props("imported", {"data": time.time()})
-    return None, answer(FINDINGS, asked, go=link("/findings", {"job": there}))
+    return None, answer(FINDINGS, asked, go=link("/findings", {"job": target}))
 
 
 def _repair_job(job: str, codes: Sequence[str]) -> str | None:
@@ -246,19 +246,19 @@ def _save(examination: Examination) -> list[Any]:
 
 def _show_origin(info: JobInfo) -> Any:
     """Say which job a repaired one was made from, with an undo button; None for other jobs."""
-    made = origin(info)
-    if made is None:
+    source = origin(info)
+    if source is None:
         return None
     try:
-        before: Any = dcc.Link(workspace().info(made.job).name, href=link("/findings", {"job": made.job}))
+        before: Any = dcc.Link(workspace().info(source.job).name, href=link("/findings", {"job": source.job}))
         undo: Any = html.Button(
             "Undo: delete this job",
             className="cs-button-quiet",
-            **asks(FINDINGS, "undo", f"{info.id} {made.job}"),
+            **asks(FINDINGS, "undo", f"{info.id} {source.job}"),
         )
     except StudioError:
         before, undo = html.Span("a job that is no longer there"), None
-    titles = "; ".join(REPAIRS[code].title for code in made.repairs if code in REPAIRS)
+    titles = "; ".join(REPAIRS[code].title for code in source.repairs if code in REPAIRS)
     return html.P(["Repaired from ", before, f": {titles}. ", undo], className="fi-origin")
 
 
@@ -282,11 +282,11 @@ def _list(examination: Examination, view: dict[str, Any]) -> Any:
 def _key_diagnoses(diagnoses: Iterable[Diagnosis]) -> list[tuple[str, Diagnosis]]:
     """Pair findings with their names in addresses: the code, numbered from the second of a code on."""
     seen: dict[str, int] = {}
-    made = []
+    pairs = []
     for diagnosis in diagnoses:
         number = seen[diagnosis.code] = seen.get(diagnosis.code, 0) + 1
-        made.append((diagnosis.code if number == 1 else f"{diagnosis.code}.{number}", diagnosis))
-    return made
+        pairs.append((diagnosis.code if number == 1 else f"{diagnosis.code}.{number}", diagnosis))
+    return pairs
 
 
 def _item(diagnosis: Diagnosis, key: str, view: dict[str, Any]) -> Any:

@@ -14,23 +14,23 @@ from studio.store.tasks import ACTIVE, Task
 
 
 def show_repairs(
-    known: Sequence[Task], names: Mapping[str, str], now: float, own: Container[str]
+    repairs: Sequence[Task], names: Mapping[str, str], now: float, own: Container[str]
 ) -> list[Any]:
     """Say how far each repair is, with a button that cancels it, and lead to the job that the newest has made.
 
     Args:
-        known: The repairs of a job, newest first.
+        repairs: The repairs of a job, newest first.
         names: Names of the jobs of the workspace by id; what a repair has made may be gone.
         now: The time, seconds since the epoch.
         own: Tasks of this studio; those of another one are that studio's to end.
     """
-    active = [task for task in reversed(known) if task.status in ACTIVE]
-    made = next((task.result for task in known if task.status == "done" and task.result in names), None)
+    active = [task for task in reversed(repairs) if task.status in ACTIVE]
+    new_job = next((task.result for task in repairs if task.status == "done" and task.result in names), None)
     shown = [_show_active(task, now, task.id in own) for task in active]
-    if made is None:
+    if new_job is None:
         return shown
-    there = dcc.Link(names[made], href=link("/findings", {"job": made}))
-    return [*shown, html.P(["This job has been repaired: ", there], className="fi-under-way")]
+    new_link = dcc.Link(names[new_job], href=link("/findings", {"job": new_job}))
+    return [*shown, html.P(["This job has been repaired: ", new_link], className="fi-under-way")]
 
 
 def _show_active(task: Task, now: float, is_own: bool) -> Any:

@@ -395,14 +395,14 @@ def _neighbours(title: str, rows: list[tuple[int, bool]], graph: Graph, view: di
             continue
         ref = node_ref(graph, row)
         name = graph.strings[int(graph.name[row])] or f"node {ref}"
-        there = link("", view, node=ref)
+        address = link("", view, node=ref)
         items.append(
             html.Li(
                 [
                     kind,
                     html.A(
                         html.Bdi(short_function_name(name)),
-                        href=there,
+                        href=address,
                         title=f"{name} (id {ref})",
                         **_changes(**chosen, node=ref),
                     ),

@@ -109,12 +109,12 @@ def change(asked: Asked | None) -> Any:
     if not asked:
         return [no_update] * 5
     job = asked["of"]
-    there = renaming = deleted = problem = None
+    address = renaming = deleted = problem = None
     try:
         if asked["verb"] == "open":
-            made = open_sample(workspace(), job)
-            start_check(tasks(), session(), made)
-            there = link("/overview", {"job": made})
+            job_id = open_sample(workspace(), job)
+            start_check(tasks(), session(), job_id)
+            address = link("/overview", {"job": job_id})
         elif asked["verb"] == "rename":
             renaming = job
         elif asked["verb"] == "save":
@@ -131,7 +131,7 @@ def change(asked: Asked | None) -> Any:
         renaming = job if asked["verb"] == "save" else None
         title = "The sample could not be opened" if asked["verb"] == "open" else "That did not work"
         problem = error_box(error, title=title)
-    return problem, renaming, deleted, time.time(), answer(HOME, asked, go=there)
+    return problem, renaming, deleted, time.time(), answer(HOME, asked, go=address)
 
 
 @callback(

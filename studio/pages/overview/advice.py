@@ -44,8 +44,8 @@ def advice_section(job: str, run: str) -> Any:
 
 def tornado_section(job: str, run: str, *, dark: bool) -> Any:
     """Return what each change would do to the finish, as a figure; None where there is little to compare."""
-    made = advice_made(session(), job, run)
-    rows = bars(made) if isinstance(made, Advised) else []
+    advised = advice_made(session(), job, run)
+    rows = bars(advised) if isinstance(advised, Advised) else []
     if len(rows) < _FEWEST_BARS:
         return None
     numbers = Table(
@@ -75,12 +75,16 @@ def tornado_section(job: str, run: str, *, dark: bool) -> Any:
 
 
 def _content(job: str, run: str) -> Any:
-    made = advice_made(session(), job, run)
-    if isinstance(made, Advised):
-        return _list(made, job, run)
-    if isinstance(made, Problem):
+    advised = advice_made(session(), job, run)
+    if isinstance(advised, Advised):
+        return _list(advised, job, run)
+    if isinstance(advised, Problem):
         return html.Div(
-            [html.P(made.message), html.P(made.hint, className="cs-dim"), _button("Look again", job, run)]
+            [
+                html.P(advised.message),
+                html.P(advised.hint, className="cs-dim"),
+                _button("Look again", job, run),
+            ]
         )
     # Ranks that share a graph are mostly simulated as one.
     nodes = sum(len(graph) for graph in session().trace(job).graphs)
@@ -100,15 +104,15 @@ def _button(words: str, job: str, run: str) -> Any:
     return html.Button(words, className="cs-button", **asks(ADVICE, "seek", f"{job} {run}"))
 
 
-def _list(made: Advised, job: str, run: str) -> Any:
-    worth = made.worth_it
+def _list(advised: Advised, job: str, run: str) -> Any:
+    worth = advised.worth_it
     parts: list[Any] = []
-    if doubt := doubt_words(made):
+    if doubt := doubt_words(advised):
         parts.append(html.P(doubt, className="cs-level-warning"))
-    if made.baseline.misses and made.baseline.deviation is not None:
+    if advised.baseline.misses and advised.baseline.deviation is not None:
         parts.append(
             html.P(
-                f"The replay takes {100 * made.baseline.deviation:+.1f} % of the recorded time, more than "
+                f"The replay takes {100 * advised.baseline.deviation:+.1f} % of the recorded time, more than "
                 f"{100 * MOST_DEVIATION:.0f} % off: savings are ranges.",
                 className="cs-dim",
             )
@@ -119,34 +123,36 @@ def _list(made: Advised, job: str, run: str) -> Any:
         parts.append(
             html.P(f"No change that was simulated saves more than {100 * WORTH:.0f} % of the finish.")
         )
-    if made.combined is not None and made.combined.is_worth_it:
+    if advised.combined is not None and advised.combined.is_worth_it:
         parts.append(
-            html.Ul(_item(made.combined, len(made.advice), job, run, _together(made, made.combined)))
+            html.Ul(
+                _item(advised.combined, len(advised.advice), job, run, _together(advised, advised.combined))
+            )
         )
     more = len(worth) - _SHOWN
-    said = [f"{format_counted(made.considered, 'simulation')}, {made.baseline.words}"]
+    notes = [f"{format_counted(advised.considered, 'simulation')}, {advised.baseline.words}"]
     if more > 0:
-        said.append(f"{format_count(more)} more above {100 * WORTH:.0f} %")
-    parts.append(html.P(" · ".join(said), className="cs-dim"))
-    if made.refused:
-        parts.append(_not_simulated(made))
+        notes.append(f"{format_count(more)} more above {100 * WORTH:.0f} %")
+    parts.append(html.P(" · ".join(notes), className="cs-dim"))
+    if advised.refused:
+        parts.append(_not_simulated(advised))
     return html.Div(parts)
 
 
-def _together(made: Advised, combined: Advice) -> str:
+def _together(advised: Advised, combined: Advice) -> str:
     """Name what is in the list by its number, and only spell out what is not."""
-    listed = made.worth_it[:_SHOWN]
+    listed = advised.worth_it[:_SHOWN]
     shown = set(map(id, listed))
-    return together_words(combined, listed, [item for item in made.advice if id(item) not in shown])
+    return together_words(combined, listed, [item for item in advised.advice if id(item) not in shown])
 
 
-def _not_simulated(made: Advised) -> Any:
+def _not_simulated(advised: Advised) -> Any:
     """Return which kinds of change were not simulated and why, folded."""
-    count = format_counted(len(made.refused), "kind")
+    count = format_counted(len(advised.refused), "kind")
     return html.Details(
         [
             html.Summary(f"{count} of change not simulated"),
-            html.Ul([html.Li(f"{kinds}: {reason}.") for kinds, reason in by_reason(made)]),
+            html.Ul([html.Li(f"{kinds}: {reason}.") for kinds, reason in by_reason(advised)]),
         ],
         className="cs-dim",
     )
@@ -190,15 +196,15 @@ def keep_advised(job: str, run: str, number: int) -> str:
     Raises:
         StudioError: The advice is not known any more, or the workspace cannot be written.
     """
-    made = advice_made(session(), job, run)
-    items = [*made.advice, made.combined] if isinstance(made, Advised) else []
+    advised = advice_made(session(), job, run)
+    items = [*advised.advice, advised.combined] if isinstance(advised, Advised) else []
     item = items[number] if 0 <= number < len(items) else None
-    if item is None or not isinstance(made, Advised):
+    if item is None or not isinstance(advised, Advised):
         raise StudioError(
             "This advice is not known any more.", hint="Open the page again to look for it anew."
         )
     kept = keep_run(workspace(), job, session().trace(job), item)
     before = run or session().keep_of_job(
-        "advice baseline", job, lambda: keep_baseline(workspace(), job, session().trace(job), made)
+        "advice baseline", job, lambda: keep_baseline(workspace(), job, session().trace(job), advised)
     )
     return link("/compare", {"job": job, "run": before, "with": kept})

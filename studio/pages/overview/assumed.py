@@ -43,7 +43,7 @@ def assumed_section(trace: Trace, info: JobInfo) -> Any:
     ]
     more = len(copies) - len(rows)
     alone = [number for number, source in sources.items() if source is None and number not in copies]
-    told = [
+    notes = [
         html.P(f"And {format_count(more)} more that others are equal to.", className="cs-dim")
         if more > 0
         else None,
@@ -65,7 +65,7 @@ def assumed_section(trace: Trace, info: JobInfo) -> Any:
         [
             html.Div([html.Span([seen, hint("an assumed rank", _ABOUT)]), save], className="cs-figure-head"),
             grid,
-            *told,
+            *notes,
         ]
     )
     fold = html.Details([summary, each_rank], open=len(rows) <= _OPEN, className="cs-section")

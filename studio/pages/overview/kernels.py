@@ -27,36 +27,36 @@ _COLOURS = {"compute": "compute", "communication": "collective", "copy": "copy",
 
 def kernels_section(job: str, run: str) -> Any:
     """Return the names that take most time in a run, "" for the recording; each leads to its longest node."""
-    found = session().keep_of_job(
+    job_kernels = session().keep_of_job(
         "kernels", job, lambda: kernels(session().trace(job), session().times(job, run)), run
     )
-    if not found:
+    if not job_kernels:
         return None
-    has_rates = any(kernel.bytes_per_ns for kernel in found[:_SHOWN])
+    has_rates = any(kernel.bytes_per_ns for kernel in job_kernels[:_SHOWN])
     view = {"job": job, **({"run": run} if run else {})}
     head: list[Any] = ["Name", "Count", "Total", "Share", "Median", "Longest"]
-    names = distinct_names([kernel.name for kernel in found[:_SHOWN]], _NAME_WIDTH)
+    names = distinct_names([kernel.name for kernel in job_kernels[:_SHOWN]], _NAME_WIDTH)
     rows = [
         _row(kernel, name, job, view, has_rates=has_rates)
-        for kernel, name in zip(found[:_SHOWN], names, strict=True)
+        for kernel, name in zip(job_kernels[:_SHOWN], names, strict=True)
     ]
     if has_rates:
         head.append(html.Span(["Rate", hint("rate of copies", _RATE)]))
-    more = len(found) - _SHOWN
-    share = sum(kernel.share for kernel in found[_SHOWN:])
+    more = len(job_kernels) - _SHOWN
+    share = sum(kernel.share for kernel in job_kernels[_SHOWN:])
     rest = f"{format_count(more)} more names take {100 * share:.1f} % together." if more > 0 else ""
-    said = f"{rest} {describe_receives(session().trace(job))}".strip()
+    note = f"{rest} {describe_receives(session().trace(job))}".strip()
     return html.Div(
         [
             html.Div(
                 [
                     html.H2(["What runs longest", hint("what runs longest", _ABOUT)]),
-                    exports("kernels", table=_numbers(found)),
+                    exports("kernels", table=_numbers(job_kernels)),
                 ],
                 className="cs-figure-head",
             ),
             html.Div(table(head, rows, numeric=range(1, len(head))), className="cs-scroll"),
-            html.P(said, className="cs-dim") if said else None,
+            html.P(note, className="cs-dim") if note else None,
         ],
         className="cs-section",
     )
@@ -65,8 +65,8 @@ def kernels_section(job: str, run: str) -> Any:
 def _row(kernel: Kernel, name: str, job: str, view: dict[str, Any], *, has_rates: bool) -> list[Any]:
     rank, row = kernel.longest
     trace = session().trace(job)
-    found = trace.rank(rank)
-    node = None if found is None else str(trace.graph_of(found).id[row])
+    graph_rank = trace.rank(rank)
+    node = None if graph_rank is None else str(trace.graph_of(graph_rank).id[row])
     swatch = html.Span(
         className="cs-swatch", style={"background": f"var(--cs-{_COLOURS[kernel.kind]})"}, title=kernel.kind
     )
@@ -84,18 +84,18 @@ def _row(kernel: Kernel, name: str, job: str, view: dict[str, Any], *, has_rates
     ]
     rate = kernel.bytes_per_ns
     if has_rates:
-        said = f"{format_bytes(kernel.bytes)} in {format_ns(kernel.sized_ns)}"
-        cells.append(exact(format_rate(rate), said) if rate else "–")
+        amount = f"{format_bytes(kernel.bytes)} in {format_ns(kernel.sized_ns)}"
+        cells.append(exact(format_rate(rate), amount) if rate else "–")
     return cells
 
 
-def _numbers(found: list[Kernel]) -> Table:
+def _numbers(job_kernels: list[Kernel]) -> Table:
     columns = ("name", "kind", "count", "total_ns", "share", "least_ns", "median_ns", "most_ns", "bytes")
     rows = [
         tuple(
             round(value, 8) if isinstance(value, float) else value
             for value in (getattr(kernel, column) for column in columns)
         )
-        for kernel in found[:_EXPORTED]
+        for kernel in job_kernels[:_EXPORTED]
     ]
     return Table(columns, rows)

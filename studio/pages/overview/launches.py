@@ -21,20 +21,22 @@ _COLUMNS = ("rank", "device", "stream", "count", "mean", "most", "waiting_mean",
 
 def launches_section(job: str, *, dark: bool) -> Any:
     """Return the launches of a recording with the queues of its first rank over time; None where it tells none."""
-    found: Launches | None = session().keep_of_job("launches", job, lambda: launches(session().trace(job)))
-    return None if found is None else shown_launches(found, dark=dark)
+    job_launches: Launches | None = session().keep_of_job(
+        "launches", job, lambda: launches(session().trace(job))
+    )
+    return None if job_launches is None else shown_launches(job_launches, dark=dark)
 
 
-def shown_launches(found: Launches, *, dark: bool) -> Any:
+def shown_launches(job_launches: Launches, *, dark: bool) -> Any:
     """Return launches in words, and the queues of the first rank over time."""
-    first = [queue for queue in found.queues if queue.rank == found.queues[0].rank]
-    delay, *more = launch_words(found)
+    first = [queue for queue in job_launches.queues if queue.rank == job_launches.queues[0].rank]
+    delay, *more = launch_words(job_launches)
     return html.Div(
         [
             html.Div(
                 [
                     html.H2(_TITLE),
-                    exports("queues", figure=_FIGURE, table=_numbers(found.queues)),
+                    exports("queues", figure=_FIGURE, table=_numbers(job_launches.queues)),
                 ],
                 className="cs-figure-head",
             ),
@@ -51,7 +53,7 @@ def shown_launches(found: Launches, *, dark: bool) -> Any:
                 [
                     "Operations launched and not ended",
                     hint("queue", QUEUE),
-                    *(f" · {queue_words(queue, found.queues)}" for queue in first[:MOST_LINES]),
+                    *(f" · {queue_words(queue, job_launches.queues)}" for queue in first[:MOST_LINES]),
                 ],
                 className="cs-dim cs-overview-caption",
             ),

@@ -36,20 +36,20 @@ _HELD = "The operators in which it was allocated, or, of an estimate, the first 
 
 def memory_section(job: str, run: str) -> Any:
     """Return the peaks of the ranks that hold most, in a run or, for "", the recording; None where nothing tells."""
-    found = session().memory(job, run)
-    return peaks(found, {"job": job, **({"run": run} if run else {})}, _unfit(job, found)) if found else None
+    uses = session().memory(job, run)
+    return peaks(uses, {"job": job, **({"run": run} if run else {})}, _unfit(job, uses)) if uses else None
 
 
-def peaks(found: Sequence[MemoryUse], view: dict[str, Any], unfit: str) -> Any:
+def peaks(uses: Sequence[MemoryUse], view: dict[str, Any], unfit: str) -> Any:
     """Return the table of peaks: of devices, else of processors.
 
     Args:
-        found: The memory of each device of each rank, at least one.
+        uses: The memory of each device of each rank, at least one.
         view: The job and the run, for links.
         unfit: What does not fit, in words.
     """
-    devices = [use for use in found if use.device != HOST_MEMORY]
-    shown = sorted(devices or found, key=lambda use: -use.peak_bytes)
+    devices = [use for use in uses if use.device != HOST_MEMORY]
+    shown = sorted(devices or uses, key=lambda use: -use.peak_bytes)
     reserved = any(use.reserved_bytes >= 0 for use in shown)
     head: list[Any] = ["Rank", "Where", "Peak", "At", *(["Reserved"] if reserved else [])]
     head.append(html.Span(["Held by", hint("held by", _HELD)]))
@@ -85,7 +85,9 @@ def _unfit(job: str, uses: Sequence[MemoryUse]) -> str:
 
 def _row(use: MemoryUse, view: dict[str, Any], *, reserved: bool) -> list[Any]:
     how = "" if use.noted else "about "
-    held = "; ".join(f"{holder_words(use, one)} {format_bytes(one.bytes)}" for one in use.holders[:_HOLDERS])
+    held = "; ".join(
+        f"{holder_words(use, holder)} {format_bytes(holder.bytes)}" for holder in use.holders[:_HOLDERS]
+    )
     return [
         dcc.Link(str(use.rank), href=link("/timeline", view, rank=str(use.rank))),
         "processor" if use.device == HOST_MEMORY else f"device\N{NO-BREAK SPACE}{use.device}",

@@ -43,11 +43,11 @@ def operators_place() -> Any:
 def show_operators(shown: list[Any]) -> Any:
     """Show the roofline; a callback of its own, since it reads every node."""
     job, _, theme = shown
-    found = _kept(session(), job)
-    gpu = _gpu(session().trace(job)) if found.on_device else None
-    if not drawable(found):
+    report = _kept(session(), job)
+    gpu = _gpu(session().trace(job)) if report.on_device else None
+    if not drawable(report):
         return None
-    is_drawn = _drawn_ns(found) >= _LEAST_DRAWN * found.time_ns
+    is_drawn = _drawn_ns(report) >= _LEAST_DRAWN * report.time_ns
     shown_name = "overview-roofline" if is_drawn else ""
     return still(
         html.Div(
@@ -55,14 +55,14 @@ def show_operators(shown: list[Any]) -> Any:
                 html.Div(
                     [
                         html.H2([_TITLE, hint(_TITLE, _ABOUT)]),
-                        exports("operators", figure=shown_name, table=_table(found, gpu), title=_TITLE),
+                        exports("operators", figure=shown_name, table=_table(report, gpu), title=_TITLE),
                     ],
                     className="cs-figure-head",
                 ),
-                drawn_figure(shown_name, roofline_figure(found, gpu, dark=theme == "dark"))
+                drawn_figure(shown_name, roofline_figure(report, gpu, dark=theme == "dark"))
                 if is_drawn
-                else html.P(_undrawn(found)),
-                html.P(_words(found, gpu), className="cs-dim cs-overview-caption"),
+                else html.P(_undrawn(report)),
+                html.P(_words(report, gpu), className="cs-dim cs-overview-caption"),
             ],
             className="cs-section",
         )
@@ -80,43 +80,47 @@ def _gpu(trace: Trace) -> Gpu | None:
         return None
 
 
-def _drawn_ns(found: OperatorReport) -> int:
-    return sum(row.time_ns for row in drawable(found))
+def _drawn_ns(report: OperatorReport) -> int:
+    return sum(row.time_ns for row in drawable(report))
 
 
-def _undrawn(found: OperatorReport) -> str:
+def _undrawn(report: OperatorReport) -> str:
     """Say why there is no figure: how little could be drawn, and why most of the rest has no formula."""
     by_why: dict[str, int] = {}
-    for row in found.uncovered:
+    for row in report.uncovered:
         by_why[row.why] = by_why.get(row.why, 0) + row.time_ns
     why = max(by_why, key=by_why.__getitem__, default="")
-    rest = f": {_share(by_why[why], found)} is without a formula ({why})" if why else ""
-    return f"Operators that could be drawn take {_share(_drawn_ns(found), found)} of the compute time, too little for a figure{rest}."
+    rest = f": {_share(by_why[why], report)} is without a formula ({why})" if why else ""
+    return f"Operators that could be drawn take {_share(_drawn_ns(report), report)} of the compute time, too little for a figure{rest}."
 
 
-def _share(ns: int, found: OperatorReport) -> str:
-    return f"{100 * ns / max(found.time_ns, 1):.1f} %"
+def _share(ns: int, report: OperatorReport) -> str:
+    return f"{100 * ns / max(report.time_ns, 1):.1f} %"
 
 
-def _words(found: OperatorReport, gpu: Gpu | None) -> str:
+def _words(report: OperatorReport, gpu: Gpu | None) -> str:
     """Say whose roofs these are, how much of the compute time has a formula, and what has none."""
-    if not found.on_device:
+    if not report.on_device:
         roofs = "operators on the processor, whose roofs are not known"
     elif gpu is None:
-        named = f"“{found.device[:60]}”" if found.device else "not named in the trace"
+        named = f"“{report.device[:60]}”" if report.device else "not named in the trace"
         roofs = f"without roofs: the peaks of the device are not known ({named})"
     else:
         roofs = f"roofs of {gpu.name}"
-    share = f"{100 * (found.coverage or 0):.1f} % of {format_ns(found.time_ns)} compute time by formula"
-    moving = f"{_share(max(found.covered_ns - _drawn_ns(found), 0), found)} only moves data and is not drawn"
-    lacking = ", ".join(f"{row.name[:40]} {_share(row.time_ns, found)}" for row in found.uncovered[:_LISTED])
+    share = f"{100 * (report.coverage or 0):.1f} % of {format_ns(report.time_ns)} compute time by formula"
+    moving = (
+        f"{_share(max(report.covered_ns - _drawn_ns(report), 0), report)} only moves data and is not drawn"
+    )
+    lacking = ", ".join(
+        f"{row.name[:40]} {_share(row.time_ns, report)}" for row in report.uncovered[:_LISTED]
+    )
     rest = f"without a formula: {lacking}" if lacking else ""
-    return " · ".join(part for part in (roofs, share, moving, rest, _doubted(found, gpu)) if part)
+    return " · ".join(part for part in (roofs, share, moving, rest, _doubted(report, gpu)) if part)
 
 
-def _doubted(found: OperatorReport, gpu: Gpu | None) -> str:
+def _doubted(report: OperatorReport, gpu: Gpu | None) -> str:
     """Name operators whose bytes are not to be believed; empty where all are."""
-    names = [row.operator[:40] for row in found.rows if _doubt(row, gpu)]
+    names = [row.operator[:40] for row in report.rows if _doubt(row, gpu)]
     if not names:
         return ""
     rest = f" and {len(names) - _LISTED} more" if len(names) > _LISTED else ""
@@ -130,7 +134,7 @@ def _doubt(row: OperatorRow, gpu: Gpu | None) -> str:
     return memory_words(gpu, row.bytes_per_s) if gpu is not None else ""
 
 
-def _table(found: OperatorReport, gpu: Gpu | None) -> Table:
+def _table(report: OperatorReport, gpu: Gpu | None) -> Table:
     """Return every operator with what is not to be believed of it, and what has no formula with the reason."""
     head = (
         *("operator", "family", "type", "calls", "time_ns", "flop", "bytes", "flop_per_s", "bytes_per_s"),
@@ -143,10 +147,10 @@ def _table(found: OperatorReport, gpu: Gpu | None) -> Table:
             *(row.flop_per_s, row.bytes_per_s, row.intensity, row.formula, row.source),
             *(row.by_name_count, row.by_name_ns, row.by_name_flop, row.by_name_bytes, _doubt(row, gpu)),
         )
-        for row in found.rows
+        for row in report.rows
     ]
     rows += [
         (row.name, "", "", row.count, row.time_ns, None, None, None, None, None, row.why, "", *[None] * 4, "")
-        for row in found.uncovered
+        for row in report.uncovered
     ]
     return Table(head, rows)

@@ -244,14 +244,16 @@ def show_findings(shown: list[Any], _activity: str | None) -> Any:
     if examination is None:
         list_tasks_again(began=start_check(tasks(), session(), job))
         return loading("Checking the job…")
-    told = told_findings(examination.diagnoses)
-    if not told:
-        said: Any = html.P(f"No problems: {len(CHECKS)} checks ran, and the files were read without any.")
+    findings = told_findings(examination.diagnoses)
+    if not findings:
+        content: Any = html.P(f"No problems: {len(CHECKS)} checks ran, and the files were read without any.")
     else:
-        said = findings_list(told, most=_FINDINGS_SHOWN, rest="more are not shown here; Findings lists all.")
+        content = findings_list(
+            findings, most=_FINDINGS_SHOWN, rest="more are not shown here; Findings lists all."
+        )
     return still(
         html.Div(
-            [said, html.P(dcc.Link("Findings: what follows from each, what can be repaired", href=href))]
+            [content, html.P(dcc.Link("Findings: what follows from each, what can be repaired", href=href))]
         )
     )
 

@@ -37,15 +37,15 @@ def times_skeleton() -> Any:
 def untimed(job: str, has_durations: bool, *, is_gone: bool = False) -> Any:
     """Return what is said of a job of which nothing says when it ran, or of a run that is not there."""
     if is_gone:
-        said = "The run that the address names is not there. Choose another one in the bar above."
-        return html.P(said, className="cs-dim")
+        sentence = "The run that the address names is not there. Choose another one in the bar above."
+        return html.P(sentence, className="cs-dim")
     simulate = dcc.Link("Simulate it", href=link("/simulate", {"job": job}))
-    told = (
+    reason = (
         "The files say how long nodes take, not when they ran. "
         if has_durations
         else "The files hold no times. "
     )
-    return html.P([told, simulate, " to see where the time would go."], className="cs-dim")
+    return html.P([reason, simulate, " to see where the time would go."], className="cs-dim")
 
 
 def over_time_section(job: str, run: str, *, dark: bool) -> Any:
@@ -86,21 +86,21 @@ def _in_words(use: Ledger) -> list[Any]:
         return f"{100 * float(column.mean()) / max(last, 1):.1f} %"
 
     times = use.totals()
-    said: list[Any] = [f"Shares of the finish ({format_ns(last)}), mean rank: "]
+    content: list[Any] = [f"Shares of the finish ({format_ns(last)}), mean rank: "]
     for key, column in times.figures().items():
-        said += ["" if len(said) == 1 else ", ", f"{NAMES[key]} {share(column)}"]
+        content += ["" if len(content) == 1 else ", ", f"{NAMES[key]} {share(column)}"]
         parts = [part for part in MADE_OF.get(key, ()) if times.of(part).any()]
         # One part alone would only say its number again.
         if len(parts) > 1:
-            said.append(f" ({', '.join(f'{NAMES[part]} {share(times.of(part))}' for part in parts)})")
-        said.append(hint(NAMES[key], ABOUT[key]))
+            content.append(f" ({', '.join(f'{NAMES[part]} {share(times.of(part))}' for part in parts)})")
+        content.append(hint(NAMES[key], ABOUT[key]))
     compute = times.of("compute", "overlapped")
     most, mean = int(compute.max()), float(compute.mean())
     if len(use.numbers) > 1 and most > mean * (1 + _STANDS_OUT):
         longest = np.flatnonzero(compute == most).tolist()
         who = f"{len(longest)} ranks work" if len(longest) > 1 else f"rank {use.numbers[longest[0]]} works"
-        said.append(f" · {who} longest, {format_ns(most)}, {100 * (most / mean - 1):.0f} % above the mean")
-    return said
+        content.append(f" · {who} longest, {format_ns(most)}, {100 * (most / mean - 1):.0f} % above the mean")
+    return content
 
 
 def _over_time(occupancy: Occupancy) -> Table:

@@ -125,8 +125,8 @@ def _health(job: str) -> Any:
     levels = session().levels_found(job)
     if levels is None:
         return "not checked" if job in session().unexamined else "checking…"
-    said = [format_counted(levels[level], level) for level in ("error", "warning") if levels.get(level)]
-    return dcc.Link(", ".join(said) or "no problems", href=link("/findings", {"job": job}))
+    counts = [format_counted(levels[level], level) for level in ("error", "warning") if levels.get(level)]
+    return dcc.Link(", ".join(counts) or "no problems", href=link("/findings", {"job": job}))
 
 
 def _aside(words: str) -> Any:
@@ -135,9 +135,9 @@ def _aside(words: str) -> Any:
 
 def _spreads(steps: StepSpans | None, account: Ledger) -> str:
     if steps is not None:
-        said = [f"steps {100 * steps.spread_of_steps:.1f} %"] if len(steps.steps) > 1 else []
-        said += [f"ranks {100 * steps.spread_of_ranks:.1f} %"] if len(steps.ranks) > 1 else []
-        return ", ".join(said)
+        spreads = [f"steps {100 * steps.spread_of_steps:.1f} %"] if len(steps.steps) > 1 else []
+        spreads += [f"ranks {100 * steps.spread_of_ranks:.1f} %"] if len(steps.ranks) > 1 else []
+        return ", ".join(spreads)
     ends = account.finish_ns
     return (
         f"ranks {100 * float(ends.max() - ends.min()) / max(int(ends.max()), 1):.1f} %"
@@ -154,10 +154,10 @@ def steps_of(job: str, run: str) -> StepSpans | None:
 def rank_section(job: str, run: str, *, dark: bool) -> Any:
     """Return the figure of where the time of each rank goes, with the rank others wait for in words."""
     account, _ = session().rank_use(job, run)
-    found = session().keep_of_job(
+    rank_blame = session().keep_of_job(
         "blame", job, lambda: blame(session().trace(job), session().times(job, run), account), run
     )
-    rows = rank_rows(account, _ROWS, found.of_culprits(len(account)))
+    rows = rank_rows(account, _ROWS, rank_blame.of_culprits(len(account)))
     view = {"job": job, **({"run": run} if run else {})}
     links = [link("/timeline", view, rank=str(row.ranks[0])) if not row.is_mean else "" for row in rows]
     return html.Div(
@@ -172,7 +172,7 @@ def rank_section(job: str, run: str, *, dark: bool) -> Any:
                     rows,
                     dark=dark,
                     links=links,
-                    notes=waits_for(rows, account, found),
+                    notes=waits_for(rows, account, rank_blame),
                     room=min(len(account), _ROWS),
                 ),
             ),
@@ -180,7 +180,7 @@ def rank_section(job: str, run: str, *, dark: bool) -> Any:
                 [
                     _noticed(session().trace(job), account),
                     idle_words(session().trace(job), account),
-                    *_in_words(rows, account, found, view),
+                    *_in_words(rows, account, rank_blame, view),
                 ],
                 className="cs-dim cs-verdict-caption",
             ),
@@ -202,33 +202,35 @@ def idle_words(trace: Trace, account: Ledger) -> str:
     )
 
 
-def waits_for(rows: Sequence[RankRow], account: Ledger, found: Blame) -> list[str]:
+def waits_for(rows: Sequence[RankRow], account: Ledger, rank_blame: Blame) -> list[str]:
     """Say of each row whom its ranks wait for most; "" where they wait for nobody."""
     place = {number: index for index, number in enumerate(account.numbers)}
-    said = []
+    sentences = []
     for row in rows:
-        mine = np.isin(found.waiter, [place[rank] for rank in row.ranks]) & (found.culprit != NONE)
-        total = np.bincount(found.culprit[mine], found.ns[mine], minlength=len(account))
+        is_own = np.isin(rank_blame.waiter, [place[rank] for rank in row.ranks]) & (
+            rank_blame.culprit != NONE
+        )
+        total = np.bincount(rank_blame.culprit[is_own], rank_blame.ns[is_own], minlength=len(account))
         if not total.any():
-            said.append("")
+            sentences.append("")
             continue
         most = int(total.argmax())
-        part, _ = found.mostly(mine & (found.culprit == most))
+        part, _ = rank_blame.mostly(is_own & (rank_blame.culprit == most))
         share = 100 * total[most] / total.sum()
-        said.append(f"{share:.0f} % of it for rank {account.numbers[most]}, which meanwhile {DID[part]}")
-    return said
+        sentences.append(f"{share:.0f} % of it for rank {account.numbers[most]}, which meanwhile {DID[part]}")
+    return sentences
 
 
-def _blamed(account: Ledger, found: Blame) -> str:
+def _blamed(account: Ledger, rank_blame: Blame) -> str:
     """Say for which rank the others wait most, or for which equal ones; "" where that is hardly anything, or for all alike."""
-    total, parts = found.of_culprits(len(account)), account.totals()
-    if not len(found) or total.max(initial=0) <= _EVEN * int(parts.ns.sum()):
+    total, parts = rank_blame.of_culprits(len(account)), account.totals()
+    if not len(rank_blame) or total.max(initial=0) <= _EVEN * int(parts.ns.sum()):
         return ""
     most = int(total.argmax())
     alike = _alike(account, most)
     if len(alike) == len(account):
         return ""
-    part, during = found.mostly(np.isin(found.culprit, alike))
+    part, during = rank_blame.mostly(np.isin(rank_blame.culprit, alike))
     return (
         f"{100 * float(total[alike].sum()) / max(float(total.sum()), 1):.0f} % of all waiting is for {_label(account, alike)}: "
         f"for {100 * during:.0f} % of that time "
@@ -253,11 +255,11 @@ def _longest(account: Ledger, place: int, verbs: tuple[str, str]) -> str:
     return f"{label[0].upper()}{label[1:]} {verb} longest"
 
 
-def _in_words(rows: Sequence[RankRow], account: Ledger, found: Blame, view: dict[str, Any]) -> list[Any]:
+def _in_words(rows: Sequence[RankRow], account: Ledger, rank_blame: Blame, view: dict[str, Any]) -> list[Any]:
     """Say how the bars are ordered, and how far ranks differ in work."""
     times, finish = account.totals(), account.makespan_ns
     waits = waiting_ns(account)
-    said: list[Any] = []
+    content: list[Any] = []
     if len(account) > 1:
         least, most = int(waits.min()), int(waits.max())
         if most - least > _EVEN * finish:
@@ -265,10 +267,10 @@ def _in_words(rows: Sequence[RankRow], account: Ledger, found: Blame, view: dict
             several = len(rows[0].ranks) > 1
             first = (
                 "others wait for most"
-                if len(found)
+                if len(rank_blame)
                 else f"{'wait or stall' if several else 'waits or stalls'} least"
             )
-            said.append(
+            content.append(
                 f"The bar at the top is {'of the ranks' if several else 'the rank'} that {first}. "
                 f"{_longest(account, waiter, ('waits or stalls', 'wait or stall'))}: "
                 f"{format_ns(most - least)} more than the rank that does so least "
@@ -278,25 +280,25 @@ def _in_words(rows: Sequence[RankRow], account: Ledger, found: Blame, view: dict
         mean = float(work.mean())
         if mean and work.max() > mean * (1 + _EVEN):
             place = int(work.argmax())
-            said.append(
+            content.append(
                 f"{_longest(account, place, ('computes', 'compute'))}, {100 * (float(work.max()) / mean - 1):.0f} % above the mean. "
             )
-    said.append(_blamed(account, found))
+    content.append(_blamed(account, rank_blame))
     if words := ready_words(account):
-        said.append(f"{words} ")
+        content.append(f"{words} ")
     if before := unrecorded_words(account, account.before_ns):
-        said.append(f"{before[0].upper()}{before[1:]}. ")
-    said.append(dcc.Link("Open in Timeline", href=link("/timeline", view, rank=str(rows[0].ranks[0]))))
-    return said
+        content.append(f"{before[0].upper()}{before[1:]}. ")
+    content.append(dcc.Link("Open in Timeline", href=link("/timeline", view, rank=str(rows[0].ranks[0]))))
+    return content
 
 
 def _noticed(trace: Trace, account: Ledger) -> str:
     """Say why the times of a recording are in doubt, of the first rank of which that was noticed; "" where nothing was."""
-    found = noticed_of_times(trace) if account.is_recording else []
-    if not found:
+    doubts = noticed_of_times(trace) if account.is_recording else []
+    if not doubts:
         return ""
-    more = f" So it is with {format_counted(len(found) - 1, 'more rank')}." if len(found) > 1 else ""
-    return f"{found[0].message}{more} "
+    more = f" So it is with {format_counted(len(doubts) - 1, 'more rank')}." if len(doubts) > 1 else ""
+    return f"{doubts[0].message}{more} "
 
 
 # ---------------------------------------------------------------------------------------------------
@@ -358,22 +360,22 @@ def _mesh(trace: Trace) -> Mesh | None:
 
 def _measures(job: str, run: str | None, trace: Trace) -> list[tuple[str, Float64, list[int]]]:
     """Return what the dimensions are compared by: a name, a figure of each rank, and the ranks."""
-    found: list[tuple[str, Float64, list[int]]] = []
+    measures: list[tuple[str, Float64, list[int]]] = []
     if run is not None:
         account, _ = session().rank_use(job, run)
         work = account.totals().of("compute", "overlapped").astype(np.float64)
-        found.append(("compute", work, account.numbers))
+        measures.append(("compute", work, account.numbers))
     use = group_use(trace)
     size = np.bincount(use.rank, use.bytes, minlength=len(use.ranks)).astype(np.float64)
-    found.append(("bytes", size, list(use.ranks)))
-    return found
+    measures.append(("bytes", size, list(use.ranks)))
+    return measures
 
 
-def _unevenness_cell(found: Unevenness | None) -> Any:
-    if found is None:
+def _unevenness_cell(unevenness: Unevenness | None) -> Any:
+    if unevenness is None:
         return "–"
-    where = f" at place {found.place}" if found.ratio >= 1 + _EVEN else ""
-    return exact(f"{found.ratio:.2f}{where}", f"{found.ratio:.6g}")
+    where = f" at place {unevenness.place}" if unevenness.ratio >= 1 + _EVEN else ""
+    return exact(f"{unevenness.ratio:.2f}{where}", f"{unevenness.ratio:.6g}")
 
 
 clientside_callback(

@@ -82,7 +82,9 @@ def doubt_lines(info: RunInfo | None) -> Any:
 
 def told_findings(diagnoses: Sequence[Diagnosis]) -> list[Diagnosis]:
     """Return what Overview lists of a check: files that are no part of the job stand in the list of files."""
-    return [one for one in diagnoses if one.level != "info" or one.code not in LEFT_OUT]
+    return [
+        diagnosis for diagnosis in diagnoses if diagnosis.level != "info" or diagnosis.code not in LEFT_OUT
+    ]
 
 
 def recorded_times_of(summary: Summary) -> dict[str, TypeTime]:

@@ -94,14 +94,14 @@ def read_form(text: str, begun: Fields) -> dict[str, str]:
         {'ranks': '64', 'strong': 'weak'}
     """
     try:
-        said = json.loads(text or "{}")
+        values = json.loads(text or "{}")
     except ValueError:
         return dict(begun)
-    said = said if isinstance(said, dict) else {}
+    values = values if isinstance(values, dict) else {}
     allowed = {"strong": _BATCHES, "layers": _SHARES}
     kept = {
         name: value[:_LONGEST_TEXT]
-        for name, value in said.items()
+        for name, value in values.items()
         if name in begun and isinstance(value, str) and value in allowed.get(name, (value,))
     }
     return {**begun, **kept}
@@ -126,8 +126,8 @@ def text_field(name: str, label: str, value: str, width: int | str) -> Any:
 
 def labelled(label: str, about: str, *controls: Any) -> Any:
     """Return controls with the word before them."""
-    said = [label, hint(label, about)] if about else [label]
-    return html.Span([html.Span(said, className="cs-dim"), *controls], className="rk-field")
+    content = [label, hint(label, about)] if about else [label]
+    return html.Span([html.Span(content, className="cs-dim"), *controls], className="rk-field")
 
 
 def layout_fields(layout: str) -> list[Any]:
@@ -360,15 +360,15 @@ def scaling(fields: Fields, ranks: int) -> Scaling:
 
 def rules_table(rules: Sequence[Rule]) -> Any:
     """Return the rules by which a job is scaled, and why other dimensions are not."""
-    told = [(rule.about, rule.change, rule.why) for rule in rules]
+    changes = [(rule.about, rule.change, rule.why) for rule in rules]
     refused = [(dimension_words(name), excuse(name)) for name in NAMES if name not in SCALABLE]
     return html.Div(
         [
             html.Div(
                 [
                     html.H2("What this scaling changes"),
-                    with_copy_button(table(("Nodes", "What becomes of them", "Why"), told), "the rules")
-                    if told
+                    with_copy_button(table(("Nodes", "What becomes of them", "Why"), changes), "the rules")
+                    if changes
                     else html.P("Nothing: the job stays as it is.", className="cs-dim"),
                 ],
                 className="cs-section",

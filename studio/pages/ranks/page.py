@@ -264,7 +264,7 @@ def follow(
     fields = _fields(ids, values)
     if not job or "layout" not in fields:
         return [no_update] * 8
-    touched = {one["ranks"] for one in _touched()}
+    touched = {control["ranks"] for control in _touched()}
     if any(name.startswith(("name-", "size-")) for name in touched) and "layout" not in touched:
         fields["layout"] = dimensions_text(fields)
         dash.set_props(control_id("layout"), {"value": fields["layout"]})
@@ -276,14 +276,14 @@ def follow(
 
 
 def _touched() -> list[dict[str, str]]:
-    return [one for one in dash.ctx.triggered_prop_ids.values() if isinstance(one, dict)]
+    return [control for control in dash.ctx.triggered_prop_ids.values() if isinstance(control, dict)]
 
 
 def _fields(ids: Sequence[dict[str, str]], values: Sequence[Any]) -> dict[str, str]:
     """Return the texts of the controls by name; of a list whether something is in it."""
     return {
-        one["ranks"]: ("yes" if value else "") if isinstance(value, list) else str(value or "")
-        for one, value in zip(ids, values, strict=True)
+        control["ranks"]: ("yes" if value else "") if isinstance(value, list) else str(value or "")
+        for control, value in zip(ids, values, strict=True)
     }
 
 
@@ -309,15 +309,15 @@ def _show_valid(job: str, fields: dict[str, str], touched: set[str]) -> Any:
         rules = still(rules_table(applying(changes, known, mesh)))
         words = f"Make the job of {format_counted(larger.world, 'rank')}"
         same = larger.world == mesh.world
-        said: Any = "This is the job as it is: choose more ranks." if same else planned_words(plan)
+        message: Any = "This is the job as it is: choose more ranks." if same else planned_words(plan)
     else:
         plan = planned_completion(known, completing(fields))
         mesh, same = plan.mesh, False
         before = _drawn(mesh, lambda rank: assumed_cell(rank, plan.source(rank), word), here.known)
         words = f"Make the job of {format_counted(mesh.world, 'rank')}"
-        said = planned_words(plan)
+        message = planned_words(plan)
     evidence = still(evidence_table(mesh, also_fitting(layout_facts(known), mesh)))
-    return _dims(fields, touched), said, evidence, {"before": before, "after": after}, same, words, rules
+    return _dims(fields, touched), message, evidence, {"before": before, "after": after}, same, words, rules
 
 
 def _scaling(job: str, fields: dict[str, str], touched: set[str]) -> tuple[Mesh, Mesh, Scaling, Planned]:
@@ -367,7 +367,7 @@ def _show_errors(job: str, fields: dict[str, str], error: StudioError) -> Any:
         drawn = (
             _drawn(mesh, lambda rank: _known_cell(rank, known), here.known) if mesh.world < 1 << 20 else None
         )
-        dims = _dims(fields, {one["ranks"] for one in _touched()})
+        dims = _dims(fields, {control["ranks"] for control in _touched()})
     except StudioError:
         pass  # The error that is shown says so.
     return dims, box, None, {"before": drawn, "after": None}, True, "Make the job", no_update
@@ -461,14 +461,14 @@ def change(asked: Asked | None, values: list[Any], ids: list[dict[str, str]], jo
                 raise ConfigError("no number of ranks is given", hint="Enter a whole number from 1.")
             started = start_scaling(tasks(), session(), job, scaling(fields, ranks))
         task = wait(tasks(), started.id, _AT_ONCE_S)
-        made = made_job(task)
+        job_id = made_job(task)
     except StudioError as error:
         return error_box(error, title="The job was not made"), None, answer(RANKS, asked)
-    if made is None:
+    if job_id is None:
         list_tasks_again()
         return None, started.id, answer(RANKS, asked)
     dash.set_props("imported", {"data": time.time()})
-    return None, None, answer(RANKS, asked, go=link("/ranks", {"job": made}))
+    return None, None, answer(RANKS, asked, go=link("/ranks", {"job": job_id}))
 
 
 @callback(
@@ -487,14 +487,14 @@ def watch(making: str | None, _tick: int | None, _known: str | None) -> Any:
         return None, no_update, no_update, no_update
     task = get(tasks(), making)
     try:
-        made = made_job(task)
+        job_id = made_job(task)
     except StudioError as error:
         return None, error_box(error, title="The job was not made"), None, no_update
-    if made is None:
+    if job_id is None:
         assert task is not None
         return making_line(RANKS, making, task.phase), None, no_update, no_update
     dash.set_props("imported", {"data": time.time()})
-    go = {"store": RANKS, "number": 0, "go": link("/ranks", {"job": made})}
+    go = {"store": RANKS, "number": 0, "go": link("/ranks", {"job": job_id})}
     return None, None, None, go
 
 

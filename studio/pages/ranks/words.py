@@ -20,8 +20,8 @@ def planned_words(plan: Planned) -> Any:
         if plan.graphs
         else f"{ranks}. More than {MOST_TRIED:,} are tried only when they are made: what does not fit is said then."
     )
-    told = [finding for finding in plan.findings if finding.level != "info"]
+    findings = [finding for finding in plan.findings if finding.level != "info"]
     return [
         html.P([html.Strong("Would make "), size, " This job stays as it is."]),
-        findings_list(told) if told else None,
+        findings_list(findings) if findings else None,
     ]

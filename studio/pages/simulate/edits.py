@@ -221,8 +221,8 @@ def fit_to_ranks(tables: Parts, ranks: int) -> Parts:
 
 def from_preset(name: str, npus: int | None = None, model: Model = "full") -> Parts:
     """Return the system of a preset, in a size if it comes in that."""
-    one = PRESETS[name]
-    tables = (preset(name, npus) if npus and one.system.fits(npus) else one).under(model)
+    entry = PRESETS[name]
+    tables = (preset(name, npus) if npus and entry.system.fits(npus) else entry).under(model)
     lists = {
         key: list(value) if isinstance(value, list | tuple) else value
         for key, value in tables.network.items()

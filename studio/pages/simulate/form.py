@@ -374,14 +374,14 @@ def foretold_at(place: str) -> Any:
 
 def foretell(findings: Sequence[Finding]) -> dict[str, list[Any]]:
     """Return what a run would meet, by the place in the form that leads to it: the first finding of each, the worst first."""
-    told: dict[str, list[Any]] = {}
+    by_place: dict[str, list[Any]] = {}
     for level in _LEVELS:
         for finding in findings:
             place = _FORETOLD.get(finding.code)
-            if finding.level == level and place and place not in told:
+            if finding.level == level and place and place not in by_place:
                 about = html.Span(f" {finding.hint}", className="cs-dim")
-                told[place] = [html.Span(finding.message, className=f"cs-level-{level}"), about]
-    return told
+                by_place[place] = [html.Span(finding.message, className=f"cs-level-{level}"), about]
+    return by_place
 
 
 def _name_setting(key: str) -> str:

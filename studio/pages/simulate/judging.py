@@ -104,9 +104,9 @@ def foresee(state: FormState | None, places: list[dict[str, str] | None]) -> Any
     findings = findings_of(trace(state["job"]), system.usable, draft.tables)
     # Where the ranks of a recording are missing, no run starts: a replay of the others is offered beside.
     anyway = any(finding.level == "error" and finding.code != "ranks-unknown" for finding in findings)
-    told = foretell(findings)
+    by_place = foretell(findings)
     return (
         describe_findings(findings),
         "Run anyway" if anyway else "Run",
-        [told.get(spot) for spot in spots],
+        [by_place.get(spot) for spot in spots],
     )

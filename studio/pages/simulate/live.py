@@ -149,12 +149,12 @@ def describe_findings(findings: Sequence[Finding]) -> Any:
     """Say in a line what would go wrong in a run, and list all of it below on demand; or say that nothing would."""
     if not findings:
         return html.P("No problems: ready to run.", className="cs-dim sim-ready")
-    told = [finding for finding in findings if finding.level != "info"] or list(findings)
-    worst = next((finding for finding in told if finding.level == "error"), told[0])
+    listed = [finding for finding in findings if finding.level != "info"] or list(findings)
+    worst = next((finding for finding in listed if finding.level == "error"), listed[0])
     counts = [
         format_counted(number, noun)
         for level, noun in (("error", "error"), ("warning", "warning"), ("info", "remark"))
-        if (number := sum(finding.level == level for finding in told))
+        if (number := sum(finding.level == level for finding in listed))
     ]
     line = html.Summary(
         [
@@ -162,4 +162,4 @@ def describe_findings(findings: Sequence[Finding]) -> Any:
             html.Span(worst.message, className="sim-told-first", title=worst.message),
         ]
     )
-    return html.Details([line, findings_list(told, most=20)], className="sim-told")
+    return html.Details([line, findings_list(listed, most=20)], className="sim-told")

@@ -65,7 +65,9 @@ def _differing(name: str, tables: Parts, runs: Sequence[RunInfo]) -> list[str]:
     like = next((run for run in runs if describe_network(run.tables) == name), None)
     if like is None:
         return []
-    new = [one for one in differences(tables, like.tables) if not one.startswith(_IN_NAME)]
+    new = [
+        difference for difference in differences(tables, like.tables) if not difference.startswith(_IN_NAME)
+    ]
     if model_words(like.tables) != model_words(tables):
         new.insert(0, model_words(tables))
     more = [f"{len(new) - _NAMED} more"] if len(new) > _NAMED else []

@@ -159,26 +159,32 @@ def poll(
     if not state:
         return None, None, None, True, [], no_update
     queue = simulations()
-    mine = list_simulations(queue, state["job"])
-    active = [simulation.id for simulation in mine if simulation.status in ACTIVE]
+    of_job = list_simulations(queue, state["job"])
+    active = [simulation.id for simulation in of_job if simulation.status in ACTIVE]
     # One that has just been asked for may be over before anybody looks.
     fresh = begun if begun and time.time() - begun["at"] < _JUST_S else {}
-    seen = {*(watched or []), fresh.get("begun"), *_just_over(mine, view or {})}
+    seen = {*(watched or []), fresh.get("begun"), *_just_over(of_job, view or {})}
     over = [
         {"job": simulation.job, "run": simulation.run}
-        for simulation in mine
+        for simulation in of_job
         if simulation.id in seen and simulation.status == "done"
     ]
     news = next((run for run in over if run != finished), no_update)
-    now, shown = queue.now(), list_key(mine)
-    items = no_update if shown == known else progress_list(mine, now)
-    return items, shown, report_progress(mine, now), not active, active, news
+    now, shown = queue.now(), list_key(of_job)
+    items = no_update if shown == known else progress_list(of_job, now)
+    return items, shown, report_progress(of_job, now), not active, active, news
 
 
-def _just_over(mine: Sequence[Simulation], view: Mapping[str, Any]) -> list[str]:
+def _just_over(of_job: Sequence[Simulation], view: Mapping[str, Any]) -> list[str]:
     """Return simulations that ended while the page was opened, which may have listed the runs before; none where a run is named."""
     return (
-        [] if view.get("run") else [one.id for one in mine if one.ended and time.time() - one.ended < _JUST_S]
+        []
+        if view.get("run")
+        else [
+            simulation.id
+            for simulation in of_job
+            if simulation.ended and time.time() - simulation.ended < _JUST_S
+        ]
     )
 
 
@@ -321,7 +327,7 @@ def show_result(
         return no_update, no_update, no_update
     try:
         tables = load_draft(workspace().root, state["config"]).tables
-        made = result(run_of(state["job"], info.id), info, tables, dark=theme == "dark")
-        return still(made), still(show_warnings(info)), shown
+        content = result(run_of(state["job"], info.id), info, tables, dark=theme == "dark")
+        return still(content), still(show_warnings(info)), shown
     except StudioError as error:
         return error_box(error), None, None

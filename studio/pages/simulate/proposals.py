@@ -36,27 +36,27 @@ def show_proposals(proposals: Sequence[Proposal], current: str) -> Any:
     line = html.Summary(
         [
             html.H2("Systems that fit this job"),
-            html.Span(", ".join(one.system for one in proposals), className="cs-dim sim-set"),
+            html.Span(", ".join(proposal.system for proposal in proposals), className="cs-dim sim-set"),
         ]
     )
-    items = [html.Li(_proposal(one, current == one.system)) for one in proposals]
+    items = [html.Li(_proposal(proposal, current == proposal.system)) for proposal in proposals]
     return html.Details([line, html.Ul(items, className="sim-proposals")], className="sim-section sim-fold")
 
 
-def _proposal(one: Proposal, chosen: bool) -> list[Any]:
+def _proposal(proposal: Proposal, chosen: bool) -> list[Any]:
     button = html.Button(
         "Use",
         className="cs-button-quiet",
         disabled=chosen,
-        **asks(EDIT, "propose", one.system),
-        **aria_label(f"Use {one.system}"),
+        **asks(EDIT, "propose", proposal.system),
+        **aria_label(f"Use {proposal.system}"),
     )
     return [
-        html.Div([html.Strong(one.title), " ", button]),
-        html.Div([one.why, " ", html.Span(one.measured_error, className="cs-dim")]),
-        *[html.Div(_algorithm(choice), className="cs-dim") for choice in one.algorithms[:_SHOWN]],
-        html.Div(f"and {len(one.algorithms) - _SHOWN} more", className="cs-dim")
-        if len(one.algorithms) > _SHOWN
+        html.Div([html.Strong(proposal.title), " ", button]),
+        html.Div([proposal.why, " ", html.Span(proposal.measured_error, className="cs-dim")]),
+        *[html.Div(_algorithm(choice), className="cs-dim") for choice in proposal.algorithms[:_SHOWN]],
+        html.Div(f"and {len(proposal.algorithms) - _SHOWN} more", className="cs-dim")
+        if len(proposal.algorithms) > _SHOWN
         else None,
     ]
 

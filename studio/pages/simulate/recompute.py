@@ -39,7 +39,7 @@ def show_recompute(trace: Trace, config: SystemConfig, origin: str) -> Any:
         if offered and known_gpu(device)
         else ""
     )
-    said = _chosen_words(trace, config) if chosen else f"Recorded on {device[:60]}.{kept}"
+    sentence = _chosen_words(trace, config) if chosen else f"Recorded on {device[:60]}.{kept}"
     buttons = [
         html.Button(
             f"Recompute for {find_gpu(offered).name}",
@@ -54,7 +54,7 @@ def show_recompute(trace: Trace, config: SystemConfig, origin: str) -> Any:
     ]
     about = f"{BY_KEY['recompute-for'].about} Under Compute, Recompute for takes any GPU."
     return html.Div(
-        [html.Span([said, hint("Recompute for", about)]), html.Div(buttons, className="sim-row")],
+        [html.Span([sentence, hint("Recompute for", about)]), html.Div(buttons, className="sim-row")],
         className="sim-fit",
     )
 

@@ -161,8 +161,8 @@ def _figures(outcome: SimResult, times: PartTimes, numbers: Sequence[int], marke
 def _definition(key: str, times: PartTimes) -> str:
     """Return what a figure means and, of a sum, what it is made of here."""
     parts = [part for part in MADE_OF.get(key, ()) if times.of(part).any()]
-    made = [f"{NAMES[part]} {format_ns(float(times.of(part).mean()))}" for part in parts]
-    return ABOUT[key] + (f" Here, in the mean: {', '.join(made)}." if made else "")
+    summands = [f"{NAMES[part]} {format_ns(float(times.of(part).mean()))}" for part in parts]
+    return ABOUT[key] + (f" Here, in the mean: {', '.join(summands)}." if summands else "")
 
 
 def describe_spread(outcome: SimResult, numbers: Sequence[int]) -> str:

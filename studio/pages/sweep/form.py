@@ -192,7 +192,10 @@ def systems(job: str) -> list[dict[str, str]]:
     runs = [
         {"value": f"{RUN}{info.id}", "label": f"as in run {info.label}"} for info in workspace().runs(job)
     ]
-    return [*runs, *({"value": one.name, "label": f"{one.name} · {one.title}"} for one in PRESETS.values())]
+    return [
+        *runs,
+        *({"value": preset.name, "label": f"{preset.name} · {preset.title}"} for preset in PRESETS.values()),
+    ]
 
 
 def first_system(job: str, shown: str | None) -> str:

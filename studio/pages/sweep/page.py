@@ -239,12 +239,12 @@ def act(asked: Asked | None, *given: str | None) -> Any:
     *typed, job = given
     if not asked or not job:
         return no_update, no_update, no_update, no_update
-    said, shown = None, ""
+    message, shown = None, ""
     try:
-        shown, said = _carry_out(asked, job, Typed(*typed))
+        shown, message = _carry_out(asked, job, Typed(*typed))
     except StudioError as error:
-        said = error_box(error, title="This was not started")
-    return {"id": shown, "at": time.time()}, said, time.time(), answer(SWEEP, asked)
+        message = error_box(error, title="This was not started")
+    return {"id": shown, "at": time.time()}, message, time.time(), answer(SWEEP, asked)
 
 
 def _carry_out(asked: Asked, job: str, typed: Typed) -> tuple[str, Any]:
@@ -252,7 +252,7 @@ def _carry_out(asked: Asked, job: str, typed: Typed) -> tuple[str, Any]:
     if asked["verb"] == "run":
         return start_sweep(tasks(), session(), asked_for(job, typed)).id, None
     name, _, index = asked["of"].partition(" ")
-    kept = next((one for one in list_sweeps(session(), job) if one.id == name), None)
+    kept = next((sweep for sweep in list_sweeps(session(), job) if sweep.id == name), None)
     if kept is None:
         return "", html.P("This sweep is gone.", className="cs-dim")
     if asked["verb"] == "continue":
@@ -261,15 +261,15 @@ def _carry_out(asked: Asked, job: str, typed: Typed) -> tuple[str, Any]:
         delete_sweep(tasks(), session(), kept)
         return "", html.P("The sweep was deleted; runs that were made of it stay.", className="cs-dim")
     elif asked["verb"] == "point":
-        made = start_point(simulations(), session(), kept, int(index))
-        if isinstance(made, Task):
+        started = start_point(simulations(), session(), kept, int(index))
+        if isinstance(started, Task):
             words: list[Any] = [
                 "Making ",
-                html.Bdi(made.title),
+                html.Bdi(started.title),
                 ", a job of its own, then simulating it there.",
             ]
             return kept.id, html.P(words, className="cs-dim")
-        return kept.id, html.P(["Simulating ", html.Bdi(made.name), "."], className="cs-dim")
+        return kept.id, html.P(["Simulating ", html.Bdi(started.name), "."], className="cs-dim")
     return kept.id, None
 
 
@@ -329,34 +329,34 @@ def show(  # noqa: PLR0913 (a callback has an argument for each input)
         return nothing
     # What is under way is asked before what is there: whatever ends in between is shown now, or by the next poll.
     busy = any(
-        one.status in UNDER_WAY and one.name.startswith(PREFIX)
-        for one in list_simulations(simulations(), job)
+        each.status in UNDER_WAY and each.name.startswith(PREFIX)
+        for each in list_simulations(simulations(), job)
     )
     task, going = None, False
     try:
         listed = list_sweeps(session(), job)
-        costs, made = prices(gpu, inside, between), runs_made(job)
+        costs, run_section = prices(gpu, inside, between), runs_made(job)
         wanted = (
             started["id"] if started and ctx.triggered_id == "sweep-started" and started["id"] else picked
         )
         # One that the user deleted makes room for another; one that is not there does not.
         is_named = bool(picked) and ctx.triggered_id != "sweep-started"
         kept = next(
-            (one for one in listed if one.id == wanted), listed[0] if listed and not is_named else None
+            (each for each in listed if each.id == wanted), listed[0] if listed and not is_named else None
         )
         if kept is not None:
             task, going = task_of(tasks(), kept), is_under_way(tasks(), kept)
         rows = price_rows(kept.rows(), costs, kept) if kept else []
     except StudioError as error:
         return (*nothing[:4], error_box(error), *nothing[5:])
-    options = [{"value": one.id, "label": _label(one)} for one in listed]
+    options = [{"value": each.id, "label": _label(each)} for each in listed]
     if kept is None:
         return (
             options,
             *nothing[1:4],
             _gone() if listed else _empty(),
             *nothing[5:10],
-            made,
+            run_section,
             not busy,
             None,
             None,
@@ -375,7 +375,7 @@ def show(  # noqa: PLR0913 (a callback has an argument for each input)
     # One that was just started is a step of the user, not a choice that was filled in.
     filled = [] if ctx.triggered_id == "sweep-started" else [kept.id, along]
     waits = not (going or busy)
-    return options, kept.id, keys, along, *drawn, words, _actions(kept, task), made, waits, now, filled
+    return options, kept.id, keys, along, *drawn, words, _actions(kept, task), run_section, waits, now, filled
 
 
 clientside_callback(
@@ -478,7 +478,7 @@ def choose(
     """Show the point that was clicked in the figure."""
     if ctx.triggered_id != "sweep-front" or not clicked or not job:
         return None
-    kept = next((one for one in list_sweeps(session(), job) if one.id == picked), None)
+    kept = next((sweep for sweep in list_sweeps(session(), job) if sweep.id == picked), None)
     index = clicked["points"][0].get("customdata")
     try:
         rows = price_rows(kept.rows(), prices(gpu, inside, between), kept) if kept else []

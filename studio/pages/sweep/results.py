@@ -54,11 +54,11 @@ _SHOWN = ("compute", "overlapped", "exposed", "idle", "after_finish")
 
 def results(kept: Kept, rows: list[Row], key: str, *, dark: bool) -> Any:
     """Return what is known of a sweep."""
-    found, space = possible(rows), kept.space
-    if not found:
+    ranked, space = possible(rows), kept.space
+    if not ranked:
         return None if rows else html.P("No results yet.", className="cs-dim")
     shares = importance(space, rows)
-    step = -(-len(found) // MOST_LINES)
+    step = -(-len(ranked) // MOST_LINES)
     lines = f" (1 in {step} drawn)" if step > 1 else ""
     units = units_of(kept)
     numbers = columns_of(space, rows[:_MOST_ROWS])
@@ -166,24 +166,24 @@ def conclusion(space: Space, rows: list[Row], job: str) -> Any:
     if len(models(rows)) > 1 or not finish_varies(rows):
         return None
     quickest, near = best(rows, 1)[0], enough(rows)
-    said: list[Any] = ["Quickest: ", html.Bdi(_point_words(space, quickest)), "."]
+    sentences: list[Any] = ["Quickest: ", html.Bdi(_point_words(space, quickest)), "."]
     if near is not None and quickest.cost and (near.cost or 0.0) < quickest.cost * (1 - LITTLE / 10):
         less = 100 * (1 - (near.cost or 0.0) / quickest.cost)
-        said += [
+        sentences += [
             f" Within {100 * LITTLE:.0f} % of it, {less:.2g} % cheaper: ",
             html.Bdi(_point_words(space, near)),
             ".",
         ]
-    if found := slower_with_more(space, rows):
-        key, row = found
+    if slower := slower_with_more(space, rows):
+        key, row = slower
         value = space.point(row.index)[key]
-        said += [
+        sentences += [
             f" More {key} is not quicker: with {value} it takes {format_ns(row.finish_ns or 0)}, all else equal.",
             " Libraries choose the way of a collective by estimates of their own; ",
             dcc.Link("Explain", href=link("/explain", {"job": job})),
             " compares the ways.",
         ]
-    return html.P(said, className="sweep-conclusion")
+    return html.P(sentences, className="sweep-conclusion")
 
 
 def _point_words(space: Space, row: Row) -> str:
@@ -206,9 +206,9 @@ def _head(title: str, figure: str, numbers: Table | None) -> Any:
 
 def summary(kept: Kept, rows: list[Row]) -> str:
     """Say what is known of a sweep in one line."""
-    found = possible(rows)
+    ranked = possible(rows)
     words = [f"{format_counted(len(rows), 'point')}"]
-    if found:
+    if ranked:
         words += [describe_finishes(rows)]
         words += [f"{format_count(len(pareto(rows)))} on the front"]
     if len(models(rows)) > 1:
@@ -339,15 +339,26 @@ def chosen_point(kept: Kept, row: Row) -> Any:
 
 def runs_made(job: str) -> Any:
     """Return the runs that were made of points: under way, failed, and kept, with the way to compare them."""
-    made = [info for info in workspace().runs(job) if info.name.startswith(PREFIX)]
-    others = [one for one in list_simulations(simulations(), job) if one.name.startswith(PREFIX)]
+    infos = [info for info in workspace().runs(job) if info.name.startswith(PREFIX)]
+    others = [
+        simulation
+        for simulation in list_simulations(simulations(), job)
+        if simulation.name.startswith(PREFIX)
+    ]
     items: list[Any] = [
-        html.Li([html.Bdi(one.name), f" · {one.status}"]) for one in others if one.status in ACTIVE
+        html.Li([html.Bdi(simulation.name), f" · {simulation.status}"])
+        for simulation in others
+        if simulation.status in ACTIVE
     ]
     items += [
-        html.Li([html.Bdi(one.name), html.Span(f" · {one.error.message}", className="cs-level-error")])
-        for one in others
-        if one.error is not None
+        html.Li(
+            [
+                html.Bdi(simulation.name),
+                html.Span(f" · {simulation.error.message}", className="cs-level-error"),
+            ]
+        )
+        for simulation in others
+        if simulation.error is not None
     ]
     items += [
         html.Li(
@@ -359,12 +370,12 @@ def runs_made(job: str) -> Any:
                 dcc.Link("Result", href=link("/simulate", {"job": job, "run": info.id})),
             ]
         )
-        for info in made
+        for info in infos
     ]
     if not items:
         return None
-    sides = [f"{job}/{info.id}" for info in made[1:8]]
-    compare = link("/compare", {"job": job, "run": made[0].id, "with": ",".join(sides)}) if sides else ""
+    sides = [f"{job}/{info.id}" for info in infos[1:8]]
+    compare = link("/compare", {"job": job, "run": infos[0].id, "with": ",".join(sides)}) if sides else ""
     return html.Section(
         [
             html.Div(

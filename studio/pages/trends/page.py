@@ -94,7 +94,7 @@ def layout(**query: str) -> Any:
     State("trends-shown", "data"),
 )
 def show(
-    view: dict[str, Any], theme: str | None, _activity: str | None, there: str | None, shown: str | None
+    view: dict[str, Any], theme: str | None, _activity: str | None, current: str | None, shown: str | None
 ) -> Any:
     """Draw the series that the address names, else the one of its job, else the largest one."""
     known = points(session())
@@ -113,7 +113,7 @@ def show(
         {"value": name, "label": f"{name} ({format_counted(len(of), 'job')})"} for name, of in grouped.items()
     ]
     body = show_series(chosen, grouped.get(chosen, []), dark=theme == "dark")
-    return options, no_update if chosen == there else chosen or None, body, mark, [chosen]
+    return options, no_update if chosen == current else chosen or None, body, mark, [chosen]
 
 
 def _chosen(view: Mapping[str, Any], grouped: Mapping[str, Sequence[Point]], known: Sequence[Point]) -> str:
@@ -164,15 +164,17 @@ def _nothing() -> Any:
 def _missing_words(missing: Sequence[tuple[str, str | None]], series: Sequence[Point]) -> Any:
     """Say what is not measured yet, or cannot be."""
     failed = [session().unmeasured[run] for run in missing if run in session().unmeasured]
-    said = []
+    sentences = []
     if len(missing) > len(failed):
         count = format_counted(len(missing) - len(failed), "job")
-        said.append(f"{count} of {format_count(len(series))} being measured and checked in the background.")
+        sentences.append(
+            f"{count} of {format_count(len(series))} being measured and checked in the background."
+        )
     if failed:
-        said.append(
+        sentences.append(
             f"{format_counted(len(failed), 'job')} cannot be measured and checked: {failed[0].message}"
         )
-    return html.P(" ".join(said), className="cs-dim") if said else None
+    return html.P(" ".join(sentences), className="cs-dim") if sentences else None
 
 
 def _changes_section(timed: Sequence[Point], changes: Sequence[Change]) -> Any:
@@ -239,8 +241,8 @@ def _figure_section(timed: Sequence[Point], changes: Sequence[Change], *, dark: 
 
 
 def _pace(timed: Sequence[Point]) -> str:
-    told = sum(point.measures is not None and point.measures.step_ns is not None for point in timed)
-    return "step time" if told == len(timed) else "finish" if not told else "step time or finish"
+    with_step = sum(point.measures is not None and point.measures.step_ns is not None for point in timed)
+    return "step time" if with_step == len(timed) else "finish" if not with_step else "step time or finish"
 
 
 def _short(change: Change) -> str:
@@ -330,9 +332,9 @@ def _row(point: Point, before: Point | None, is_change: bool) -> tuple[Any, ...]
     name = dcc.Link(point.name, href=link("/overview", address_of(point)))
     findings = dcc.Link(verdict_words(point.levels), href=link("/findings", {"job": point.job}))
     if run is None or run.finish_ns is None:
-        told = "no times" if point.run is None or run is not None else "being measured"
+        reason = "no times" if point.run is None or run is not None else "being measured"
         if point.run is not None and (point.job, point.run) in session().unmeasured:
-            told = "cannot be measured"
+            reason = "cannot be measured"
         return (
             written,
             name,
@@ -341,7 +343,7 @@ def _row(point: Point, before: Point | None, is_change: bool) -> tuple[Any, ...]
             "–",
             "–",
             findings,
-            html.Span(told, className="cs-dim"),
+            html.Span(reason, className="cs-dim"),
         )
     pace = run.pace_ns or 0
     against = "" if before is None or before.measures is None else difference(before.measures, run)

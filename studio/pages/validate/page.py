@@ -143,14 +143,14 @@ def keep(contents: list[str] | None, names: list[str] | None, gpus: str | None, 
         added = _shelf().keep(files, given)
     except StudioError as error:
         return no_update, error_box(error, title="These files were not added")
-    said: list[Any] = [
+    messages: list[Any] = [
         error_box(error, title="This file was not added" if len(files) > 1 else "The file was not added")
         for error in added.refused
     ]
-    said += [html.P(note, className="cs-dim") for note in added.notes]
+    messages += [html.P(note, className="cs-dim") for note in added.notes]
     if added.systems and not added.tables:
-        said.append(html.P("The system is now among those to judge on.", className="cs-dim"))
-    return {"tables": added.tables} if added.tables or added.systems else no_update, said
+        messages.append(html.P("The system is now among those to judge on.", className="cs-dim"))
+    return {"tables": added.tables} if added.tables or added.systems else no_update, messages
 
 
 def _whole(text: str | None) -> int | None:
@@ -176,8 +176,8 @@ def _whole(text: str | None) -> int | None:
     State("validate-system", "value"),
     State("validate-curve", "value"),
 )
-def show(view: dict[str, Any], theme: str | None, _kept: dict[str, str] | None, *there: str | None) -> Any:
-    """Fill choices and content for a view; choices that stand `there` already are not written again.
+def show(view: dict[str, Any], theme: str | None, _kept: dict[str, str] | None, *current: str | None) -> Any:
+    """Fill choices and content for a view; choices that stand in `current` already are not written again.
 
     One that is made while this answer is under way would be taken back by it.
     """
@@ -188,7 +188,7 @@ def show(view: dict[str, Any], theme: str | None, _kept: dict[str, str] | None, 
     body = problem or show_machine((chosen, machine, system), curve == "with", theme == "dark")
     wanted = (chosen or None, machine, system, curve)
     tables_value, machine_value, system_value, curve_value = (
-        no_update if value == shown else value for value, shown in zip(wanted, there, strict=True)
+        no_update if value == shown else value for value, shown in zip(wanted, current, strict=True)
     )
     return (
         [{"value": name, "label": name} for name in sets],

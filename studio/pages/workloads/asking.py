@@ -95,8 +95,8 @@ def asked_for(fields: Fields, file: File | None) -> Filled | Wrong:
     try:
         return _filled(model, ranks, tuple(given.items()), kind_of(fields))
     except ConfigError as error:
-        said = ConfigError(on_form(error.message), hint=on_form(error.hint), key=field_of(error))
-        return {said.key: said}
+        on_field = ConfigError(on_form(error.message), hint=on_form(error.hint), key=field_of(error))
+        return {on_field.key: on_field}
 
 
 def _model(name: str, file: File | None) -> str | Model:
@@ -116,12 +116,12 @@ def _config_model(name: str, text: str) -> Model:
 
 
 @lru_cache(maxsize=32)
-def _filled(model: str | Model, ranks: int, said: tuple[tuple[str, Any], ...], kind: Kind) -> Filled:
-    given = dict(said)
+def _filled(model: str | Model, ranks: int, options: tuple[tuple[str, Any], ...], kind: Kind) -> Filled:
+    given = dict(options)
     if kind != "llm":
-        return _other(Generating(model, ranks, said, kind))
+        return _other(Generating(model, ranks, options, kind))
     if given.get("gpu") is None:
-        wanted = Generating(model, ranks, said)
+        wanted = Generating(model, ranks, options)
         return Filled(wanted, wanted.workload())
     memory = find_gpu(given["gpu"]).memory_gbytes * 1e9
     node = _node(given["gpu"])

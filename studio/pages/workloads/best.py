@@ -56,8 +56,8 @@ def place() -> Any:
 def searched(filled: Filled) -> Generating:
     """Return what a search is for: the form without what is proposed."""
     wanted = filled.wanted
-    said = tuple(pair for pair in wanted.given if pair[0] not in filled.proposed)
-    return Generating(wanted.model, wanted.ranks, said)
+    given = tuple(pair for pair in wanted.given if pair[0] not in filled.proposed)
+    return Generating(wanted.model, wanted.ranks, given)
 
 
 def progress(task: Task | None, now: float) -> Any:
@@ -70,53 +70,55 @@ def progress(task: Task | None, now: float) -> Any:
     return html.P([f"{on_form(task.phase or 'waiting')}{counted}{f', {left}' if left else ''} ", stop])
 
 
-def results(found: LayoutPlan, *, dark: bool) -> Any:
+def results(layouts: LayoutPlan, *, dark: bool) -> Any:
     """Return the layouts that were found: the front, the fastest, and why the others are slower."""
-    why = reasons(found)[:_MOST_REASONS]
+    why = reasons(layouts)[:_MOST_REASONS]
     config: Any = {"displaylogo": False, "displayModeBar": False}
     return html.Div(
         [
-            html.P(_summary(found)),
+            html.P(_summary(layouts)),
             html.Div(
                 [
                     html.H3("Step time against memory"),
-                    exports("layouts", figure=FIGURE, table=_numbers(found), title="the layouts"),
+                    exports("layouts", figure=FIGURE, table=_numbers(layouts), title="the layouts"),
                 ],
                 className="cs-figure-head",
             ),
             dcc.Graph(
                 id=FIGURE,
-                figure=front_figure(found, dark=dark),
+                figure=front_figure(layouts, dark=dark),
                 config=config,
                 className="cs-figure",
                 style={"height": f"{HEIGHT_PX}px"},
             ),
-            html.Div(_fastest(found), className="cs-scroll"),
+            html.Div(_fastest(layouts), className="cs-scroll"),
             html.Ul([html.Li(line) for line in why], className="wl-why") if why else None,
         ]
     )
 
 
-def _summary(found: LayoutPlan) -> str:
-    frame = found.frame
-    without = f" None fits without host memory (offload). {found.without_host}" if found.without_host else ""
+def _summary(layouts: LayoutPlan) -> str:
+    frame = layouts.frame
+    without = (
+        f" None fits without host memory (offload). {layouts.without_host}" if layouts.without_host else ""
+    )
     return (
-        f"{frame.model.name} on {frame.ranks:,} × {found.gpu.name}, {frame.batch:,} sequences a step ({frame.batch_from}): "
-        f"{len(found.items):,} layouts fit, {len(found.simulated):,} were simulated; the others are slower for certain.{without}"
+        f"{frame.model.name} on {frame.ranks:,} × {layouts.gpu.name}, {frame.batch:,} sequences a step ({frame.batch_from}): "
+        f"{len(layouts.items):,} layouts fit, {len(layouts.simulated):,} were simulated; the others are slower for certain.{without}"
     )
 
 
-def _fastest(found: LayoutPlan) -> Any:
+def _fastest(layouts: LayoutPlan) -> Any:
     head = ("Layout", "Step", "MFU", "Memory", "")
     rows = [
         (
             describe(item.candidate),
-            exact(format_ns(found.step_ns(item)), f"{found.step_ns(item):,.0f} ns"),
-            exact(f"{100 * found.mfu(item):.1f} %", f"{found.mfu(item):.6f}"),
+            exact(format_ns(layouts.step_ns(item)), f"{layouts.step_ns(item):,.0f} ns"),
+            exact(f"{100 * layouts.mfu(item):.1f} %", f"{layouts.mfu(item):.6f}"),
             exact(format_si(item.held.total, "B"), item.held.total),
             _use(item),
         )
-        for item in found.ranked
+        for item in layouts.ranked
     ]
     return with_copy_button(table(head, rows, numeric=(1, 2, 3)), "the fastest layouts")
 
@@ -149,14 +151,14 @@ def _text(key: str, value: Any) -> str:
     )
 
 
-def _numbers(found: LayoutPlan) -> Table:
+def _numbers(layouts: LayoutPlan) -> Table:
     rows = [
         (
             describe(item.candidate),
             item.held.total,
-            found.step_ns(item),
+            layouts.step_ns(item),
             "simulated" if item.answer is not None else "at least",
         )
-        for item in (*found.simulated, *found.left_out)
+        for item in (*layouts.simulated, *layouts.left_out)
     ]
     return Table(("layout", "memory_bytes", "step_ns", "time"), rows)

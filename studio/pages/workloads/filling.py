@@ -33,11 +33,11 @@ def _placeholder(filled: Filled, key: str) -> str:
 def _counting(filled: Filled, key: str) -> Any:
     """Return the value that counts, as far as layout and model have it."""
     if filled.of is None:
-        told = counts(filled)
-        degrees = dict(part.split("=") for part in told["layout"].split(","))
+        job_counts = counts(filled)
+        degrees = dict(part.split("=") for part in job_counts["layout"].split(","))
         if key in degrees:
             return int(degrees[key])
-        return told[key] if key in ("batch", "steps") and isinstance(told.get(key), int) else None
+        return job_counts[key] if key in ("batch", "steps") and isinstance(job_counts.get(key), int) else None
     part = FIELDS[key].part
     owner = {"layout": filled.workload.layout, "shape": filled.workload.model}.get(part)
     return getattr(owner, key, None) if key != "gpu" else None
@@ -49,7 +49,9 @@ def _value_words(key: str, value: Any) -> str:
     if isinstance(value, tuple):
         return _runs(value)
     if isinstance(value, int):
-        label = next((one["label"] for one in option_choices(FIELDS[key]) if one["value"] == str(value)), "")
+        label = next(
+            (choice["label"] for choice in option_choices(FIELDS[key]) if choice["value"] == str(value)), ""
+        )
         return label or f"{value:,}"
     return str(value)
 

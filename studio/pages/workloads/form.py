@@ -135,7 +135,7 @@ def _of(*keys: str) -> str:
 
 
 def _keys_of(heading: str) -> list[str]:
-    return [key for key, one in FIELDS.items() if _section(one) == heading and key not in _ABOVE]
+    return [key for key, option in FIELDS.items() if _section(option) == heading and key not in _ABOVE]
 
 
 def set_words(heading: str, fields: Fields) -> str:
@@ -146,8 +146,8 @@ def set_words(heading: str, fields: Fields) -> str:
         'sharding 3'
     """
     known = OPTIONS_OF[kind_of(fields)]
-    said = [key for key in _keys_of(heading) if fields.get(key) and key in known]
-    return ", ".join(f"{small(label_of(key))} {fields[key]}" for key in said)
+    keys = [key for key in _keys_of(heading) if fields.get(key) and key in known]
+    return ", ".join(f"{small(label_of(key))} {fields[key]}" for key in keys)
 
 
 def _about(option: Option) -> str:
@@ -157,9 +157,9 @@ def _about(option: Option) -> str:
 def _field(key: str, about: str, control: Any) -> Any:
     label = label_of(key)
     named = html.Span([label, hint(label, about)], className="wl-label")
-    said = html.Div(id=said_id(key), className="wl-said", role="alert")
+    message = html.Div(id=said_id(key), className="wl-said", role="alert")
     row = f"wl-row{' wl-wide' if key in _ABOVE else ''}"
-    return html.Div([html.Div([named, control], className=row), said], className=f"wl-field {_of(key)}")
+    return html.Div([html.Div([named, control], className=row), message], className=f"wl-field {_of(key)}")
 
 
 def _control(option: Option, fields: Fields) -> Any:
@@ -226,20 +226,20 @@ def _drop() -> Any:
 @cache
 def gpu_choices() -> list[dict[str, str]]:
     """Return the GPUs that can be chosen: those with a peak for the data type of generated jobs."""
-    found = []
+    choices = []
     for name, system in SYSTEM_OF.items():
         gpu = SYSTEMS[system].gpu
         if gpu is not None and peak(gpu, "bf16") is not None:
-            found.append({"value": name, "label": f"{name} · {gpu.memory_gbytes:g} GB"})
-    return found
+            choices.append({"value": name, "label": f"{name} · {gpu.memory_gbytes:g} GB"})
+    return choices
 
 
 @cache
 def _presets() -> list[dict[str, Any]]:
     families: dict[str, list[dict[str, str]]] = {}
     for name, model in MODELS.items():
-        told = {"value": name, "label": f"{name} · {size_words(parameters(model))}"}
-        families.setdefault(family_of(name), []).append(told)
+        choice = {"value": name, "label": f"{name} · {size_words(parameters(model))}"}
+        families.setdefault(family_of(name), []).append(choice)
     return [{"group": family, "items": items} for family, items in families.items()]
 
 
@@ -289,9 +289,9 @@ def size_words(count: int) -> str:
         >>> size_words(8_030_261_248), size_words(124_439_808), size_words(1_010_000_000_000)
         ('8.03 billion', '124 million', '1.01 trillion')
     """
-    for word, one in (("trillion", 10**12), ("billion", 10**9), ("million", 10**6)):
-        if count >= one:
-            size = count / one
+    for word, unit in (("trillion", 10**12), ("billion", 10**9), ("million", 10**6)):
+        if count >= unit:
+            size = count / unit
             return (
                 f"{size:.2f} {word}"
                 if size < 9.995

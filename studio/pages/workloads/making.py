@@ -69,10 +69,10 @@ def advance(making: Making) -> str | None:
         StudioError: It failed or was cancelled.
     """
     if "job" not in making:
-        made = made_job(get(tasks(), making["task"]), on_form)
-        if made is None:
+        job_id = made_job(get(tasks(), making["task"]), on_form)
+        if job_id is None:
             return None
-        making["job"] = made
+        making["job"] = job_id
     if making["then"] == "open":
         return making["job"]
     if making["gpu"] is None:

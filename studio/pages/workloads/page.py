@@ -156,10 +156,12 @@ def _room(drawing: dict[str, Any] | None) -> Any:
 
 def _show_job(filled: Filled) -> tuple[Any, Any, Any, Any]:
     """Return what is shown of a job: verdict, facts, tables and the drawing of its ranks."""
-    told = counts(filled)
-    tables = html.Div([memory_section(filled, told), collectives_section(told)], className="wl-tables")
-    drawn = drawing(filled.of.layout) if filled.of else drawing_of(told)
-    return verdict(filled, told), still(facts(filled, told)), still(tables), drawn
+    job_counts = counts(filled)
+    tables = html.Div(
+        [memory_section(filled, job_counts), collectives_section(job_counts)], className="wl-tables"
+    )
+    drawn = drawing(filled.of.layout) if filled.of else drawing_of(job_counts)
+    return verdict(filled, job_counts), still(facts(filled, job_counts)), still(tables), drawn
 
 
 # ---------------------------------------------------------------------------------------------------
@@ -202,8 +204,8 @@ def follow(
         fields = _with_shape(fields, before)
     filled = asked_for(fields, file)
     wrong: Wrong = {} if isinstance(filled, Filled) else filled
-    keys = [one["workload"] for one in ids]
-    about = {one["workload-said"]: _said(wrong.get(one["workload-said"])) for one in places}
+    keys = [component["workload"] for component in ids]
+    about = {component["workload-said"]: _said(wrong.get(component["workload-said"])) for component in places}
     if "" in wrong:
         about["model"] = [about["model"], _said(wrong[""])]
     common = {
@@ -274,9 +276,9 @@ def beside(view: dict[str, Any], asked: Fields | None, file: File | None) -> Any
     try:
         info, run = workspace().info(job), shown_run(session(), job, view)
         is_this = info.fingerprint == filled.wanted.mark
-        made = _made_words(info) if is_this else []
+        words = _made_words(info) if is_this else []
         if run is None or filled.wanted.gpu is None or (is_this and _is_this_run(job, run, filled)):
-            return html.P(made)
+            return html.P(words)
         shown = "as recorded" if not run else _run_words(job, run)
     except StudioError:
         return None  # the frame says what is wrong with the job
@@ -286,7 +288,7 @@ def beside(view: dict[str, Any], asked: Fields | None, file: File | None) -> Any
         **asks(WORKLOADS, "compare", f"{job}/{run or RECORDED}"),
     )
     other = [] if is_this else [_linked(info), " · "]
-    return html.P([*made, button, html.Span(["with ", *other, html.Span(shown, className="cs-dim")])])
+    return html.P([*words, button, html.Span(["with ", *other, html.Span(shown, className="cs-dim")])])
 
 
 def _made_words(info: JobInfo) -> list[Any]:
@@ -326,8 +328,8 @@ def take_file(contents: str | None, name: str | None) -> Any:
         text = read_upload(contents).decode("utf-8")
         model_of_config(name or "config.json", text)
     except ConfigError as error:
-        told = ConfigError(on_form(error.message), hint=on_form(error.hint))
-        return no_update, error_box(told, title="This file describes no model that can be made")
+        on_field = ConfigError(on_form(error.message), hint=on_form(error.hint))
+        return no_update, error_box(on_field, title="This file describes no model that can be made")
     except ValueError:
         return no_update, error_box(
             ConfigError(f"{(name or '')[:80]}: no text.", hint="A config.json is JSON, in UTF-8."),
@@ -479,15 +481,15 @@ def show_plan(
     if task is not None and task.status in ACTIVE:
         return best.progress(task, tasks().now()), no_update, no_update
     filled = asked_for(plan["fields"], file)
-    found = plan_made(session(), best.searched(filled)) if isinstance(filled, Filled) else None
-    if found is None:
+    layouts = plan_made(session(), best.searched(filled)) if isinstance(filled, Filled) else None
+    if layouts is None:
         why = task.error if task else None
         error = StudioError(on_form(why.message), hint=on_form(why.hint)) if why else None
         return error_box(error, title="No layout was found") if error else None, None, None
     mark = [plan["task"], theme]
     if mark == shown:
         return None, no_update, no_update
-    return None, best.results(found, dark=theme == "dark"), mark
+    return None, best.results(layouts, dark=theme == "dark"), mark
 
 
 clientside_callback(

@@ -63,39 +63,53 @@ _KINDS = {
 _MOST_ROWS = 6
 
 
-def facts(filled: Filled, told: Told) -> Any:
+def facts(filled: Filled, job_counts: Told) -> Any:
     """Return the counts of a job."""
     about = {"llm": FLOP, "inference": FLOP_OF_STEPS, "network": FLOP_OF_NETWORKS}[filled.wanted.kind]
-    name, count, words = _work_of(filled, told)
+    name, count, words = _work_of(filled, job_counts)
     return html.Dl(
         [
-            _fact("Parameters", exact(size_words(told["parameters"]), f"{told['parameters']:,}"), PARAMETERS),
-            _fact("FLOP a step", exact(format_si(told["flop"], "FLOP"), f"{told['flop']:,}"), about),
+            _fact(
+                "Parameters",
+                exact(size_words(job_counts["parameters"]), f"{job_counts['parameters']:,}"),
+                PARAMETERS,
+            ),
+            _fact(
+                "FLOP a step", exact(format_si(job_counts["flop"], "FLOP"), f"{job_counts['flop']:,}"), about
+            ),
             _fact(f"{name} a step", exact(format_count(count), words), f"{words}."),
-            _fact("Memory of an NPU", _memory_fact(filled, told), MEMORY if filled.of else MEMORY_OF_OTHERS),
+            _fact(
+                "Memory of an NPU",
+                _memory_fact(filled, job_counts),
+                MEMORY if filled.of else MEMORY_OF_OTHERS,
+            ),
         ],
         className="cs-facts wl-facts",
     )
 
 
-def _work_of(filled: Filled, told: Told) -> tuple[str, int, str]:
+def _work_of(filled: Filled, job_counts: Told) -> tuple[str, int, str]:
     """Return what a step of a job works on: its name, how many, and what they are in words."""
     if filled.wanted.kind == "network":
-        return "Samples", told["batch"], f"Batch: {told['batch_from']}"
+        return "Samples", job_counts["batch"], f"Batch: {job_counts['batch_from']}"
     if filled.wanted.kind == "inference":
-        words = f"{told['phase']} of {format_counted(told['sequences'], 'sequence')}"
-        cached = f"{told['cached_tokens']:,} tokens in the KV cache after the step"
-        return "New tokens", told["new_tokens"], f"{words}; {cached}"
-    each = f"{format_counted(told['batch'], 'sequence')} of {told['sequence']:,} tokens"
-    return "Tokens", told["batch"] * told["sequence"], f"{each}; batch: {told['batch_from']}"
+        words = f"{job_counts['phase']} of {format_counted(job_counts['sequences'], 'sequence')}"
+        cached = f"{job_counts['cached_tokens']:,} tokens in the KV cache after the step"
+        return "New tokens", job_counts["new_tokens"], f"{words}; {cached}"
+    each = f"{format_counted(job_counts['batch'], 'sequence')} of {job_counts['sequence']:,} tokens"
+    return (
+        "Tokens",
+        job_counts["batch"] * job_counts["sequence"],
+        f"{each}; batch: {job_counts['batch_from']}",
+    )
 
 
 def _fact(name: str, shown: Any, about: str) -> Any:
     return html.Div([html.Dt([name, hint(name, about)]), html.Dd(shown)])
 
 
-def _memory_fact(filled: Filled, told: Told) -> Any:
-    total = told["memory"]["total"]
+def _memory_fact(filled: Filled, job_counts: Told) -> Any:
+    total = job_counts["memory"]["total"]
     shown = exact(format_si(total, "B"), f"{total:,} bytes")
     if filled.memory_bytes is None:
         return shown
@@ -106,12 +120,12 @@ def _gigabytes(size: float) -> str:
     return f"{size / 1e9:g} GB"
 
 
-def verdict(filled: Filled, told: Told) -> Any:
+def verdict(filled: Filled, job_counts: Told) -> Any:
     """Say how ranks are laid out and whether a job fits, and offer what would make it fit."""
-    layout = _layout_words(filled, told)
+    layout = _layout_words(filled, job_counts)
     if filled.fits:
         return html.P(layout, className="wl-verdict")
-    memory = told["memory"]
+    memory = job_counts["memory"]
     parts = sorted(((memory[part], part) for part in _part_names(memory)), reverse=True)
     most = " and ".join(f"{_PART_NAMES.get(part, part)} {format_si(size, 'B')}" for size, part in parts[:2])
     words = f"Does not fit on {_gigabytes(filled.memory_bytes or 0)}: {format_si(memory['total'], 'B')}, of which {most}."
@@ -120,7 +134,7 @@ def verdict(filled: Filled, told: Told) -> Any:
         for change in filled.cures
     ]
     if filled.of is None:
-        ways = on_form("; ".join(told.get("remedies", ())))
+        ways = on_form("; ".join(job_counts.get("remedies", ())))
         cure = html.Div(
             f"It fits with: {ways}." if ways else "It fits on more ranks, or with a smaller batch.",
             className="wl-cures",
@@ -139,8 +153,8 @@ def verdict(filled: Filled, told: Told) -> Any:
     )
 
 
-def _layout_words(filled: Filled, told: Told) -> list[Any]:
-    sizes = _degrees(filled.of.layout) if filled.of else _told_degrees(told)
+def _layout_words(filled: Filled, job_counts: Told) -> list[Any]:
+    sizes = _degrees(filled.of.layout) if filled.of else _told_degrees(job_counts)
     degrees = [f"{NAMES.get(name, name)} {size:,}" for name, size in sizes if size > 1] or ["one rank"]
     words: list[Any] = [html.Strong(" × ".join(degrees))]
     if filled.proposed:
@@ -150,8 +164,8 @@ def _layout_words(filled: Filled, told: Told) -> list[Any]:
 
 
 def _change_words(change: Mapping[str, Any]) -> str:
-    said = ((label_of(key).lower(), value) for key, value in change.items() if value is not None)
-    return ", ".join(f"{label} {value}" for label, value in said)
+    settings = ((label_of(key).lower(), value) for key, value in change.items() if value is not None)
+    return ", ".join(f"{label} {value}" for label, value in settings)
 
 
 def _spelled(change: Mapping[str, Any]) -> str:
@@ -162,9 +176,9 @@ def _spelled(change: Mapping[str, Any]) -> str:
 # The time of a step
 
 
-def times(filled: Filled, told: Told) -> Any:
+def times(filled: Filled, job_counts: Told) -> Any:
     """Return the time of a step, simulated where that takes about a second, else the least that it can be."""
-    wanted, flop = filled.wanted, told["flop"]
+    wanted, flop = filled.wanted, job_counts["flop"]
     least = least_step_ns(wanted, flop)
     if least is None:
         return _times(html.Span("choose a GPU", className="cs-dim"), None, None)
@@ -178,7 +192,7 @@ def times(filled: Filled, told: Told) -> Any:
         step = simulated_step(wanted)
     except StudioError as error:
         return _times(html.Span(error.message, className="cs-dim wl-of"), None, None)
-    name, count, _ = _work_of(filled, told)
+    name, count, _ = _work_of(filled, job_counts)
     share = utilization(wanted, flop, step.ns)
     return _times(_step(step), share, count / (step.ns / 1e9), _about_step(filled), name)
 
@@ -230,13 +244,13 @@ def drawing(layout: Layout) -> dict[str, Any]:
     return _drawing(_degrees(layout), layout.stage_layers)
 
 
-def drawing_of(told: Told) -> dict[str, Any]:
+def drawing_of(job_counts: Told) -> dict[str, Any]:
     """Return the drawing of the mesh of ranks of a job of inference or another network, by its counts."""
-    return _drawing(_told_degrees(told), told.get("stage_layers", ()))
+    return _drawing(_told_degrees(job_counts), job_counts.get("stage_layers", ()))
 
 
-def _told_degrees(told: Told) -> list[tuple[str, int]]:
-    parts = (part.partition("=") for part in told["layout"].split(","))
+def _told_degrees(job_counts: Told) -> list[tuple[str, int]]:
+    parts = (part.partition("=") for part in job_counts["layout"].split(","))
     return [(name, int(size)) for name, _, size in parts]
 
 
@@ -265,10 +279,10 @@ def _part_names(memory: Mapping[str, int]) -> list[str]:
     return [part for part in memory if part not in ("total", "stage")]
 
 
-def memory_section(filled: Filled, told: Told) -> Any:
+def memory_section(filled: Filled, job_counts: Told) -> Any:
     """Return what NPUs hold, by part: a bar for each kind of stage, and the parts of the fullest."""
-    fullest = told["memory"]
-    stages = told.get("memory_by_stage") or [{part: fullest[part] for part in _part_names(fullest)}]
+    fullest = job_counts["memory"]
+    stages = job_counts.get("memory_by_stage") or [{part: fullest[part] for part in _part_names(fullest)}]
     rows = _like_stages(stages)
     shown = rows[:_MOST_ROWS]
     whole = max(filled.memory_bytes or 0, *(sum(parts.values()) for _, parts in rows))
@@ -303,11 +317,11 @@ def memory_section(filled: Filled, told: Told) -> Any:
 
 def _like_stages(stages: Sequence[Mapping[str, int]]) -> list[tuple[tuple[int, int], Mapping[str, int]]]:
     """Return the stages, those that follow each other and hold the same as one: (first, last) and the parts."""
-    found = []
-    for _, group in groupby(enumerate(stages), key=lambda one: tuple(one[1].items())):
+    rows = []
+    for _, group in groupby(enumerate(stages), key=lambda numbered: tuple(numbered[1].items())):
         places = list(group)
-        found.append(((places[0][0], places[-1][0]), places[0][1]))
-    return found
+        rows.append(((places[0][0], places[-1][0]), places[0][1]))
+    return rows
 
 
 def _stage_words(at: tuple[int, int], stages: int) -> str:
@@ -318,9 +332,9 @@ def _stage_words(at: tuple[int, int], stages: int) -> str:
 
 
 def _bars_words(rows: Sequence[Any], filled: Filled) -> str:
-    said = [f"{sum(parts.values()) / 1e9:.1f} GB" for _, parts in rows]
+    sizes = [f"{sum(parts.values()) / 1e9:.1f} GB" for _, parts in rows]
     of = f" of {filled.memory_bytes / 1e9:g} GB" if filled.memory_bytes else ""
-    return f"Memory of an NPU by stage: {', '.join(said[:_MOST_ROWS])}{of}"
+    return f"Memory of an NPU by stage: {', '.join(sizes[:_MOST_ROWS])}{of}"
 
 
 def _limit(memory: float, whole: float) -> Any:
@@ -380,17 +394,20 @@ def _part_hint(part: str, about: Mapping[str, str]) -> list[Any]:
     return [hint(part, about[part])] if part in about else []
 
 
-def collectives_section(told: Told) -> Any:
+def collectives_section(job_counts: Told) -> Any:
     """Return the collectives and messages of a step, with their bytes."""
     rows = [
         (
-            _group_words(one["group"]),
-            one["type"].lower().replace("_", "-"),
-            exact(format_count(one["count"]), one["count"]),
-            exact(format_bytes(one["bytes"] / one["count"]), one["bytes"] // one["count"]),
-            exact(format_bytes(one["bytes"]), one["bytes"]),
+            _group_words(collective["group"]),
+            collective["type"].lower().replace("_", "-"),
+            exact(format_count(collective["count"]), collective["count"]),
+            exact(
+                format_bytes(collective["bytes"] / collective["count"]),
+                collective["bytes"] // collective["count"],
+            ),
+            exact(format_bytes(collective["bytes"]), collective["bytes"]),
         )
-        for one in told["collectives"]
+        for collective in job_counts["collectives"]
     ]
     title = html.H2(["What a step sends", hint("what a step sends", COLLECTIVES)])
     if not rows:

@@ -66,7 +66,9 @@ def kind_of(fields: Fields) -> Kind:
 
 def fields_of(ids: Sequence[Mapping[str, str]], values: Sequence[Any]) -> dict[str, str]:
     """Return the texts of the form by key."""
-    return {one["workload"]: str(value or "").strip() for one, value in zip(ids, values, strict=True)}
+    return {
+        component["workload"]: str(value or "").strip() for component, value in zip(ids, values, strict=True)
+    }
 
 
 def spell(fields: Fields) -> str:
@@ -125,8 +127,8 @@ def ranks_of(fields: Fields) -> int:
     try:
         return _whole(fields["ranks"])
     except ValueError:
-        found = repr(fields["ranks"][:40]) if fields["ranks"] else "empty"
-        raise ConfigError(f"Ranks is {found}; allowed: {_ALLOWED['count']}.", key="ranks") from None
+        text = repr(fields["ranks"][:40]) if fields["ranks"] else "empty"
+        raise ConfigError(f"Ranks is {text}; allowed: {_ALLOWED['count']}.", key="ranks") from None
 
 
 def _value(option: Option, text: str) -> Any:
@@ -175,7 +177,7 @@ def field_of(error: ConfigError) -> str:
     known = {name.lstrip("-"): option.key for option in FIELDS.values() for name in _flags(option)}
     known |= {"model": "model", "ranks": "ranks", "config": "model"}
     named = [error.key, error.key.replace("-", "_"), *(match[2] for match in _FLAG.finditer(error.message))]
-    return next((found for name in named if (found := name if name in KEYS else known.get(name, ""))), "")
+    return next((key for name in named if (key := name if name in KEYS else known.get(name, ""))), "")
 
 
 def _flags(option: Option) -> list[str]:

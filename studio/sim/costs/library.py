@@ -170,14 +170,14 @@ def estimates(
     rate = inside * library.link_share
     if shape.nodes > 1:
         rate = min(rate, between * shape.per_node * 0.96)
-    found = {
+    by_way = {
         f"ring {protocol}": _ring(library, kind, protocol, buffer, shape, rate)
         for protocol in library.protocols
     }
     if kind == "all_reduce":
         for protocol in library.protocols:
-            found[f"tree {protocol}"] = _tree(library, protocol, buffer, shape, rate)
-    return found | _nvls(library, kind, buffer, shape, inside, between)
+            by_way[f"tree {protocol}"] = _tree(library, protocol, buffer, shape, rate)
+    return by_way | _nvls(library, kind, buffer, shape, inside, between)
 
 
 def _ring(

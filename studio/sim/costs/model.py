@@ -174,8 +174,8 @@ class CostModel:
 
     def value(self, name: str) -> float:
         """Return a parameter: this machine's, or the library's default."""
-        found = self.values.get(name)
-        return default(self.library, name, self.transport) if found is None else found
+        known = self.values.get(name)
+        return default(self.library, name, self.transport) if known is None else known
 
     def over(self, transport: str) -> CostModel:
         """Return the model of the same machine with another transport between nodes; "" where it is not known."""
@@ -216,11 +216,11 @@ class CostModel:
             return Charge(
                 fixed, fixed, none, none, none, none, none.astype(np.int64), ("none",), outside, none
             )
-        found = self.possible(done, shape, ports)
-        names = tuple(way.name for way in found)
-        parts = [self._parts(way, done, buffer, shape, ports, gpus_per_thread) for way in found]
+        open_ways = self.possible(done, shape, ports)
+        names = tuple(way.name for way in open_ways)
+        parts = [self._parts(way, done, buffer, shape, ports, gpus_per_thread) for way in open_ways]
         total = np.array([part.total_ns for part in parts])
-        choice = self.choose(done, buffer, shape, ports, found, total)
+        choice = self.choose(done, buffer, shape, ports, open_ways, total)
         pick = (choice, np.arange(len(buffer)))
         factor, source = correction(self.curves if corrected else (), done, buffer, shape)
         # Curves correct what was measured, without any latency that the network adds.
@@ -231,8 +231,8 @@ class CostModel:
         )
         total, fixed = own * factor + latency, (own - moving) * factor + latency
         used = rate_between(ports, shape.per_node, self.wiring.nics) if ports.between else 1.0
-        inside = buffer * np.array([way.inside for way in found])[choice]
-        sent = buffer * np.array([way.between for way in found])[choice]
+        inside = buffer * np.array([way.inside for way in open_ways])[choice]
+        sent = buffer * np.array([way.between for way in open_ways])[choice]
         reached = rate_inside(ports, shape.per_node, self.wiring.peers)
         least = np.maximum(inside / reached, sent / used if ports.between else 0.0)
         # The NICs of silent neighbours carry what is more than the member's own share.
@@ -257,15 +257,15 @@ class CostModel:
         NVLS adds up and sends to all in the switch that joins the GPUs of a node.
         """
         library = LIBRARIES[self.library]
-        found = [way for way in ways(kind, shape) if way.protocol in library.protocols]
+        open_ways = [way for way in ways(kind, shape) if way.protocol in library.protocols]
         if not library.nvls or not ports.switched or self.wiring.peers:
-            found = [way for way in found if not way.algorithm.startswith("NVLS")]
+            open_ways = [way for way in open_ways if not way.algorithm.startswith("NVLS")]
         if kind in RINGS and self.algorithm != "direct":
-            found = [way for way in found if way.algorithm != "direct"]
+            open_ways = [way for way in open_ways if way.algorithm != "direct"]
         for key, forced in (("algorithm", self.algorithm), ("protocol", self.protocol)):
-            kept = [way for way in found if forced in ("auto", getattr(way, key))]
-            found = kept or found
-        return tuple(found)
+            kept = [way for way in open_ways if forced in ("auto", getattr(way, key))]
+            open_ways = kept or open_ways
+        return tuple(open_ways)
 
     def choose(
         self,
@@ -273,7 +273,7 @@ class CostModel:
         buffer: Float64,
         shape: GroupShape,
         ports: Ports,
-        found: Sequence[Way],
+        open_ways: Sequence[Way],
         totals: Float64 | None = None,
     ) -> npt.NDArray[np.int64]:
         """Return which of the ways is taken at each size.
@@ -283,16 +283,16 @@ class CostModel:
             buffer: (S,) bytes of the whole buffer.
             shape: The group.
             ports: The network.
-            found: The ways (W).
+            open_ways: The ways (W).
             totals: (W, S) what they take; None works them out.
         """
         if kind not in RINGS:
             part = buffer / (1 if kind == "send_recv" else shape.ranks)
             wanted = np.where(part <= _DIRECT_LL_BYTES, "LL", "Simple")
-            protocols = [way.protocol for way in found]
+            protocols = [way.protocol for way in open_ways]
             return np.array([protocols.index(name) if name in protocols else 0 for name in wanted])
         if totals is None:
-            totals = np.array([self._parts(way, kind, buffer, shape, ports).total_ns for way in found])
+            totals = np.array([self._parts(way, kind, buffer, shape, ports).total_ns for way in open_ways])
         least = np.asarray(totals.argmin(axis=0), np.int64)
         if self.choice == "least" or (shape.nodes > 1 and kind in _UNTUNED):
             return least
@@ -304,7 +304,7 @@ class CostModel:
             inside *= min(1.0, reached / library.link_share)
         believed = estimates(library, kind, buffer, shape, inside, used)
         unknown = np.full(len(buffer), np.inf)
-        rows = np.array([believed.get(way.name, unknown) for way in found])
+        rows = np.array([believed.get(way.name, unknown) for way in open_ways])
         chosen, size = np.asarray(rows.argmin(axis=0), np.int64), np.arange(len(buffer))
         return np.where(totals[chosen, size] > _MISTUNED * totals[least, size], least, chosen)
 
@@ -317,8 +317,8 @@ class CostModel:
         among: Sequence[Way] | None = None,
     ) -> npt.NDArray[np.int64]:
         """Return which of the possible ways, or of some of these, is taken at each size of the whole buffer."""
-        found = self.possible(kind, shape, ports) if among is None else among
-        return self.choose(kind, buffer, shape, ports, found)
+        open_ways = self.possible(kind, shape, ports) if among is None else among
+        return self.choose(kind, buffer, shape, ports, open_ways)
 
     def times(self, way: Way, kind: str, buffer: Float64, shape: GroupShape, ports: Ports) -> Float64:
         """Return (S,) what a way takes, without residual curves, at sizes of the whole buffer."""

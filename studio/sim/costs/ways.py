@@ -105,23 +105,23 @@ def ways(kind: str, shape: GroupShape) -> tuple[Way, ...]:
     inside = part if g > 1 else 0.0
     between = part / g if nodes > 1 else 0.0
     steps = rounds * (n - 1) - crossing
-    found = [
+    listed = [
         Way("ring", protocol, steps, crossing, inside, between, 1 / n)
         for protocol in ("LL", "LL128", "Simple")
     ]
     if kind == "all_reduce":
         levels = 2 * math.log2(nodes)
         tree = 0.0 if nodes == 1 else (1.0 if nodes == 2 else 2.0) / g
-        found += [
+        listed += [
             Way("tree", protocol, 2 * (g - 1), levels, 2.0 if g > 1 else 0.0, tree)
             for protocol in ("LL", "LL128", "Simple")
         ]
         if g > 1:
             name = "NVLS" if nodes == 1 else "NVLS-tree"
-            found.append(Way(name, "Simple", 1, levels, 1.0, tree))
+            listed.append(Way(name, "Simple", 1, levels, 1.0, tree))
     if kind in ("all_reduce", "all_gather", "reduce_scatter"):
-        found += _direct(kind, shape, rounds)
-    return tuple(found)
+        listed += _direct(kind, shape, rounds)
+    return tuple(listed)
 
 
 def _direct(kind: str, shape: GroupShape, rounds: int = 1) -> tuple[Way, ...]:
@@ -192,7 +192,7 @@ def terms(  # noqa: PLR0913 (all that a time follows from)
         shared: Whether ports inside a node share paths, as those of PCIe do.
         channels: Channels that messages from rank to rank share; 0 where they set no limit.
     """
-    one = np.ones(len(buffer))
+    ones = np.ones(len(buffer))
     inside: list[tuple[str, Float64]] = []
     between: list[tuple[str, Float64]] = []
     inside_share, between_share = np.zeros(len(buffer)), 0.0
@@ -202,7 +202,7 @@ def terms(  # noqa: PLR0913 (all that a time follows from)
         rates = _message_rates(buffer, shape, channels) if kind == "send_recv" else np.inf
         rate = rate_inside(ports, shape.per_node, wiring.peers)
         time = buffer * through / np.minimum(rate, rates)
-        inside_share = one * np.minimum(rate, rates) / ports.inside
+        inside_share = ones * np.minimum(rate, rates) / ports.inside
         inside = _moving(f"{way.rates} inside", time)
         if shared:
             lines = 2.0 if way.protocol == "LL" else 1.0  # LL sends two bytes for one.
@@ -220,7 +220,7 @@ def terms(  # noqa: PLR0913 (all that a time follows from)
         latency = ports.between_ns if way.steps_between else ports.inside_ns
     return Terms(
         latency,
-        ((f"launch {kind}", one),),
+        ((f"launch {kind}", ones),),
         tuple(_waits(way, buffer)),
         tuple(inside),
         tuple(between),
@@ -244,24 +244,24 @@ def _message_rates(buffer: Float64, shape: GroupShape, channels: int) -> Float64
 
 
 def _waits(way: Way, buffer: Float64) -> list[tuple[str, Float64]]:
-    one = np.ones(len(buffer))
+    ones = np.ones(len(buffer))
     if way.algorithm == "direct":
-        found = [(f"base direct {way.protocol}", one)]
+        terms_of_way = [(f"base direct {way.protocol}", ones)]
         hop = "direct"
     else:
         base = "NVLS" if way.algorithm.startswith("NVLS") else way.protocol
-        found = [] if base == "LL" else [(f"base {base}", one)]
+        terms_of_way = [] if base == "LL" else [(f"base {base}", ones)]
         hop = way.protocol
     if way.protocol == "LL":
         turn = (buffer / _SETTLE_BYTES) ** 2
-        found.append(("settle LL", turn / (1 + turn)))
+        terms_of_way.append(("settle LL", turn / (1 + turn)))
     if way.steps_inside and not way.algorithm.startswith("NVLS"):
-        found.append((f"hop {hop} inside", way.steps_inside * one))
+        terms_of_way.append((f"hop {hop} inside", way.steps_inside * ones))
     if way.steps_between:
-        found.append(("base between", one))
+        terms_of_way.append(("base between", ones))
         tree = "tree " if way.algorithm in ("tree", "NVLS-tree") else ""
-        found.append((f"hop {tree}{hop} between", way.steps_between * one))
-    return found
+        terms_of_way.append((f"hop {tree}{hop} between", way.steps_between * ones))
+    return terms_of_way
 
 
 def _fillings(way: Way) -> float:
@@ -289,12 +289,12 @@ def sharing(kind: str, shape: GroupShape) -> dict[str, float]:
     Without peer access both directions go through the same memory; a broadcast or reduce of two has one direction only. More
     than two GPUs lie behind more than one switch, and share what joins the switches.
     """
-    found = {}
+    factors = {}
     if shape.per_node > 2 or kind not in ("broadcast", "reduce", "gather", "scatter"):
-        found["shared both ways"] = 1.0
+        factors["shared both ways"] = 1.0
     if shape.per_node > 2:
-        found["shared between switches"] = 1 - 2 / shape.per_node
-    return found
+        factors["shared between switches"] = 1 - 2 / shape.per_node
+    return factors
 
 
 def combine(waits: Float64, moving: Float64, overlap: Float64 | float) -> Float64:

@@ -151,9 +151,9 @@ def enter_link(m, f, e, at, to):
             owner = at
             if at == m[Head.NPUS]:
                 owner = to
-            mine = m[Head.LINK_ORDER] + 2 * link
-            m[mine] = m[Head.RANKS] + Rank.WORDS * m[m[Head.PEERS] + owner]
-            in_order(m, m[mine], mine + 1)
+            record = m[Head.LINK_ORDER] + 2 * link
+            m[record] = m[Head.RANKS] + Rank.WORDS * m[m[Head.PEERS] + owner]
+            in_order(m, m[record], record + 1)
         link = m[Head.LINKS] + Link.WORDS * link
         if m[link + Link.BUSY] == 0:
             transmit(m, e, link)

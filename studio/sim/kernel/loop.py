@@ -161,10 +161,10 @@ def call_back(m, f, kind, x, y):
         flow_due(m, f, x)
     else:
         if m[Head.WATCH] != 0:
-            mine = m[Head.LINK_ORDER] + ((x - m[Head.LINKS]) >> 2)
-            enter(m, m[mine], m[y + Label.TICK], Order.OWN, m[y + Label.CHAIN])
+            record = m[Head.LINK_ORDER] + ((x - m[Head.LINKS]) >> 2)
+            enter(m, m[record], m[y + Label.TICK], Order.OWN, m[y + Label.CHAIN])
             release(m, y)
-            in_order(m, m[mine], mine + 1)
+            in_order(m, m[record], record + 1)
         free_link(m, f, x)
 
 

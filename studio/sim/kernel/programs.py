@@ -44,13 +44,13 @@ def next_step(m, f, s):
     m[s + Stream.STEP_REDUCTION] = 0
     while m[op] < Op.STEP:
         size = m[s + Stream.SIZE] // m[op + 2] * m[op + 3]
-        there = m[op + 1]
-        other = peer(m, s, there)
+        peer_place = m[op + 1]
+        other = peer(m, s, peer_place)
         m[s + Stream.MESSAGE] = size
         what = m[op]
         op += Op.WORDS
-        far = (there - here) % n
-        pair = named(m, s, here, there, far)
+        far = (peer_place - here) % n
+        pair = named(m, s, here, peer_place, far)
         key = key_of(m, s, far)
         if what == Op.SEND:
             send(m, f, tag, pair, me, other, size, 0, key)
@@ -61,8 +61,8 @@ def next_step(m, f, s):
             continue
         if what == Op.REDUCE:
             m[s + Stream.STEP_REDUCTION] = reduction(f, size) + 1
-        far = (here - there) % n
-        pair = named(m, s, there, here, far)
+        far = (here - peer_place) % n
+        pair = named(m, s, peer_place, here, far)
         receive(m, f, tag, pair, other, me, size, s * 8 + Waiter.STREAM, key_of(m, s, far))
     m[s + Stream.AWAITED] = count
     m[s + Stream.ROUND] += 1

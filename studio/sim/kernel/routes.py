@@ -25,9 +25,9 @@ def find_routes(m, f, dst):
     m[distance + dst] = 0
     f[reach + dst] = 0
     m[queue] = dst
-    found = 1
+    reached = 1
     i = 0
-    while i < found:
+    while i < reached:
         v = m[queue + i]
         i += 1
         if v != dst:
@@ -38,8 +38,8 @@ def find_routes(m, f, dst):
             u = m[m[g + Graph.SOURCES] + j]
             if m[distance + u] < 0:
                 m[distance + u] = m[distance + v] + 1
-                m[queue + found] = u
-                found += 1
+                m[queue + reached] = u
+                reached += 1
     m[m[g + Graph.KNOWN] + dst] = 1
 
 

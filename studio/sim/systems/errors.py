@@ -26,7 +26,7 @@ def measured_error_words(system: System) -> str:
     classes = classes_of(system)
     if not classes:
         return NOT_MEASURED if system.costs is not None or system.gpu is not None else NO_COSTS
-    errors = ", ".join(f"{name} {_error(one)}" for name, one in classes.items())
+    errors = ", ".join(f"{name} {_error(error)}" for name, error in classes.items())
     count = len(tables_of(system))
     tables = "table with the rates and transport of its machine"
     if count != 1:
@@ -37,7 +37,9 @@ def measured_error_words(system: System) -> str:
 def _range(classes: Mapping[str, Any]) -> str:
     """Return the range of sizes that the calibration measured; sizes outside of it were not measured."""
     sizes = [
-        one["sizes"] for one in classes.values() if isinstance(one, Mapping) and _is_pair(one.get("sizes"))
+        entry["sizes"]
+        for entry in classes.values()
+        if isinstance(entry, Mapping) and _is_pair(entry.get("sizes"))
     ]
     if not sizes:
         return ""
@@ -48,7 +50,7 @@ def _is_pair(value: object) -> bool:
     return (
         isinstance(value, list | tuple)
         and len(value) == 2
-        and all(isinstance(one, int | float) for one in value)
+        and all(isinstance(item, int | float) for item in value)
     )
 
 
@@ -64,10 +66,10 @@ def tables_of(system: System) -> Sequence[object]:
     return tables if isinstance(tables, list | tuple) else []
 
 
-def _error(one: object) -> str:
+def _error(error: object) -> str:
     """Return GMF and gm|e| of a class; what an edited file lacks is left open."""
-    one = one if isinstance(one, Mapping) else {}
-    return f"{percent_words(one.get('gmf'))} | {percent_words(one.get('gm_error'))}"
+    error = error if isinstance(error, Mapping) else {}
+    return f"{percent_words(error.get('gmf'))} | {percent_words(error.get('gm_error'))}"
 
 
 def percent_words(share: object) -> str:

@@ -132,8 +132,8 @@ class System:
         elif full:
             network = with_costs(network, self._costs_of(sizes))
         names = dict.fromkeys(("network", "system", "memory", "options"), self.place)
-        made = Parts(network, {**rings, **system}, options=self.options if full else {}, names=names)
-        return with_model(made, "full") if full else made
+        tables = Parts(network, {**rings, **system}, options=self.options if full else {}, names=names)
+        return with_model(tables, "full") if full else tables
 
     def dimensions(self, npus: int | None = None) -> list[int]:
         """Return the size of each dimension the network can have.
@@ -190,12 +190,12 @@ def _with_sizes(network: dict[str, object], sizes: list[int], *, keep_first: boo
     """
     last = max((place for place, size in enumerate(sizes) if size > 1), default=0)
     kept = [place for place, size in enumerate(sizes[: last + 1]) if size > 1 or keep_first or last == 0]
-    made = {**network, "npus_count": [sizes[place] for place in kept]}
+    resized = {**network, "npus_count": [sizes[place] for place in kept]}
     for setting in DIMENSION_SETTINGS:
         values = network.get(setting.key)
         if setting.key != "npus_count" and isinstance(values, list | tuple):
-            made[setting.key] = [values[place] for place in kept]
-    return made
+            resized[setting.key] = [values[place] for place in kept]
+    return resized
 
 
 def _rails(network: Mapping[str, object]) -> dict[str, object]:

@@ -86,11 +86,11 @@ def gpu_of_recording(trace: Trace) -> Gpu:
         ConfigError: The trace names none, several, or one whose peaks are not known.
     """
     named = recorded_devices(trace)
-    found = {name: known for name in named if (known := known_gpu(name)) is not None}
-    if len(set(found.values())) == 1 and len(found) == len(named):
-        return find_gpu(next(iter(found.values())))
-    told = ", ".join(show_value(name) for name in named[:4])
-    why = "the trace does not name it" if not named else f"the trace names {told}"
+    known_gpus = {name: known for name in named if (known := known_gpu(name)) is not None}
+    if len(set(known_gpus.values())) == 1 and len(known_gpus) == len(named):
+        return find_gpu(next(iter(known_gpus.values())))
+    names = ", ".join(show_value(name) for name in named[:4])
+    why = "the trace does not name it" if not named else f"the trace names {names}"
     raise ConfigError(
         f"The GPU that the job was recorded on is not known: {why}; allowed: {', '.join(SYSTEM_OF)}",
         hint="Give --recorded-gpu, such as --recorded-gpu h100.",

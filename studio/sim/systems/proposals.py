@@ -107,13 +107,13 @@ def _match_device(system: System, devices: Sequence[str]) -> tuple[int, str]:
     """Return how many letters of a recorded device's name the system knows, and the name."""
     if system.family is None:
         return 0, ""
-    found = [
+    matches = [
         (len(words), device)
         for device in devices
         for words in system.family.devices
         if re.search(rf"(?<!\w){re.escape(words)}(?!\w)", device, re.IGNORECASE)
     ]
-    return max(found, default=(0, ""))
+    return max(matches, default=(0, ""))
 
 
 def _fills_nodes(system: System, ranks: int) -> bool:
@@ -205,11 +205,11 @@ def _by_shape(uses: Uses, node: int) -> dict[tuple[str, GroupShape], Int64]:
         if len(ranks) > 1:
             counts = np.unique(np.array(ranks, np.int64) // node, return_counts=True)[1]
             shapes[name] = GroupShape(len(ranks), int(counts.max()), len(counts))
-    found: dict[tuple[str, GroupShape], Int64] = {}
+    by_shape: dict[tuple[str, GroupShape], Int64] = {}
     for (kind, name), sizes in uses.sizes.items():
         key = (kind, shapes[name])
-        found[key] = np.union1d(found[key], sizes) if key in found else sizes
-    return found
+        by_shape[key] = np.union1d(by_shape[key], sizes) if key in by_shape else sizes
+    return by_shape
 
 
 def _where(shape: GroupShape) -> str:

@@ -37,18 +37,20 @@ def uses_of(trace: Trace) -> Uses:
     ranks, trace = completeness(trace).world, share_graphs(trace)
     listed = {group.name: tuple(group.ranks) for group in trace.groups}
     by_graph = [_sizes_by_slot(graph) for graph in trace.graphs]
-    found: dict[tuple[str, str], list[Int64]] = {}
+    sizes_of: dict[tuple[str, str], list[Int64]] = {}
     seen = set()
     for rank in trace.ranks:
         for (kind, slot), sizes in by_graph[rank.graph].items():
             name = WORLD if slot == NONE else str(rank.slots[slot])
             if (rank.graph, kind, name) not in seen:
                 seen.add((rank.graph, kind, name))
-                found.setdefault((kind, name), []).append(sizes)
-    used = {name for _, name in found}
+                sizes_of.setdefault((kind, name), []).append(sizes)
+    used = {name for _, name in sizes_of}
     groups = {name: listed.get(name, tuple(range(ranks)) if name == WORLD else ()) for name in used}
     several = {
-        key: find_distinct(np.concatenate(sizes)) for key, sizes in found.items() if len(groups[key[1]]) > 1
+        key: find_distinct(np.concatenate(sizes))
+        for key, sizes in sizes_of.items()
+        if len(groups[key[1]]) > 1
     }
     return Uses(ranks, groups, several, recorded_devices(trace))
 
@@ -57,12 +59,12 @@ def _sizes_by_slot(graph: Graph) -> dict[tuple[str, int], Int64]:
     """Return the sizes of a graph's collectives, by kind and by the slot that holds their group."""
     nodes = comm_nodes(graph)
     collective = nodes.type == NodeType.COMM_COLL
-    found: dict[tuple[str, int], Int64] = {}
+    by_slot: dict[tuple[str, int], Int64] = {}
     for number, slot in {
         *zip(nodes.collective[collective].tolist(), nodes.group_slot[collective].tolist(), strict=True)
     }:
         kind = EXTENDED_KIND_OF.get(number)
         if kind is not None:
-            mine = collective & (nodes.collective == number) & (nodes.group_slot == slot)
-            found[kind, slot] = find_distinct(nodes.bytes[mine])
-    return found
+            is_own = collective & (nodes.collective == number) & (nodes.group_slot == slot)
+            by_slot[kind, slot] = find_distinct(nodes.bytes[is_own])
+    return by_slot

@@ -242,11 +242,11 @@ class Progress:
 
     def _by_upload(self, words: Mapping[Path, str]) -> dict[str, list[str]]:
         """Return what is said of files by the upload that each came with."""
-        said: dict[str, list[str]] = {}
+        by_upload: dict[str, list[str]] = {}
         for path, word in words.items():
             if upload := self.upload_of.get(path):
-                said.setdefault(upload, []).append(word)
-        return said
+                by_upload.setdefault(upload, []).append(word)
+        return by_upload
 
     def file_failed(self, file: SourceFile, error: StudioError) -> None:
         """Show an error beside one file of the import and go on."""

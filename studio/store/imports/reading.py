@@ -94,8 +94,8 @@ def start(
         ready = replace(
             state, owner=registry.tasks.token, status="queued", error=None, warnings=(), details=""
         )
-        said = replace(ready, ranks={**state.ranks, **(ranks or {})}, npus=npus or state.npus)
-        save_state(registry, import_id, replace(said, file_errors={}, left_out={}, used={}))
+        queued = replace(ready, ranks={**state.ranks, **(ranks or {})}, npus=npus or state.npus)
+        save_state(registry, import_id, replace(queued, file_errors={}, left_out={}, used={}))
         task = submit(
             registry.tasks,
             "import",
