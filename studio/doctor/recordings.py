@@ -38,7 +38,7 @@ def mixed_runs(case: Case) -> Iterator[Found]:
     zero = min((begin for begin, _ in windows.values()), default=0)
     for machine, runs in case.runs.items():
         spans = [
-            (run, min(windows[one][0] for one in run) - zero, max(windows[one][1] for one in run) - zero)
+            (run, min(windows[rank][0] for rank in run) - zero, max(windows[rank][1] for rank in run) - zero)
             for run in runs
         ]
         words = [
@@ -71,33 +71,33 @@ def early_ends(case: Case) -> Iterator[Found]:
         return
     windows = case.windows
     zero = min(begin for begin, _ in windows.values())
-    numbers = {one.rank for one in case.early}
+    numbers = {end.rank for end in case.early}
     others = [windows[number][1] - zero for number in windows if number not in numbers]
     span = " to ".join(dict.fromkeys(format_ns(end) for end in (min(others), max(others))))
-    for one in case.early[:_GROUPS_LISTED]:
+    for end in case.early[:_GROUPS_LISTED]:
         lacks = []
-        if one.lacking:
+        if end.lacking:
             lacks.append(
-                f"lacks {format_count(one.lacking)} of {format_counted(one.among, 'collective')} that the others have"
+                f"lacks {format_count(end.lacking)} of {format_counted(end.among, 'collective')} that the others have"
             )
-        if one.steps:
-            named = ", ".join(map(str, one.steps[:_GROUPS_LISTED]))
+        if end.steps:
+            named = ", ".join(map(str, end.steps[:_GROUPS_LISTED]))
             lacks.append(
-                f"has no whole step {named}" if len(one.steps) == 1 else f"has not all of steps {named}"
+                f"has no whole step {named}" if len(end.steps) == 1 else f"has not all of steps {named}"
             )
         yield Found(
             "warning",
-            f"The recording of rank {one.rank} ends at {format_ns(windows[one.rank][1] - zero)}, those of the others at {span}: "
+            f"The recording of rank {end.rank} ends at {format_ns(windows[end.rank][1] - zero)}, those of the others at {span}: "
             f"it {' and '.join(lacks)}.",
-            (one.rank,),
+            (end.rank,),
             (),
-            max(one.lacking, len(one.steps)),
+            max(end.lacking, len(end.steps)),
             (
                 (
                     "collectives recorded",
-                    f"{format_count(one.among - one.lacking)} of {format_count(one.among)}",
+                    f"{format_count(end.among - end.lacking)} of {format_count(end.among)}",
                 ),
-                *((("steps without an end", format_count(len(one.steps))),) if one.steps else ()),
+                *((("steps without an end", format_count(len(end.steps))),) if end.steps else ()),
             ),
         )
     if len(case.early) > _GROUPS_LISTED:
@@ -105,7 +105,7 @@ def early_ends(case: Case) -> Iterator[Found]:
         yield Found(
             "warning",
             f"{format_counted(len(rest), 'more rank')} {'ends' if len(rest) == 1 else 'end'} early.",
-            tuple(one.rank for one in rest),
+            tuple(end.rank for end in rest),
             (),
             len(rest),
         )
@@ -169,7 +169,7 @@ def impossible_times(case: Case) -> Iterator[Found]:
         if times is None:
             continue
         worst = max(
-            (*_on_one_clock(times), *_on_several_clocks(times)), key=lambda one: one.by_ns, default=None
+            (*_on_one_clock(times), *_on_several_clocks(times)), key=lambda place: place.by_ns, default=None
         )
         if worst is None:
             continue

@@ -137,8 +137,8 @@ def repair_all(
                 progress("repairing", done, len(wanted))
 
         tick()
-        made = repair(trace, code, tick)
-        trace, changes = made.trace, [*changes, *made.changes]
+        repaired = repair(trace, code, tick)
+        trace, changes = repaired.trace, [*changes, *repaired.changes]
     return Repaired(trace, tuple(changes))
 
 
@@ -153,7 +153,7 @@ def _drop_dependencies(
     word: Callable[[GraphCase, int, int], str],
 ) -> tuple[Trace, list[Change]]:
     """Remove the dependencies that `drop` picks; `word` describes one of them."""
-    made: dict[int, Graph] = {}
+    graphs: dict[int, Graph] = {}
     count, first = 0, []
     for case in Case(trace, tick).graphs:
         tick()
@@ -167,10 +167,10 @@ def _drop_dependencies(
                 f"rank {case.ranks[0]}: {word(case, of, row if row >= 0 else -1 - int(ids[-1 - row]))}"
                 for of, row in pairs
             ]
-        made[case.index], dropped = edit.without_dependencies(graph, partial(drop, case))
+        graphs[case.index], dropped = edit.without_dependencies(graph, partial(drop, case))
         count += dropped * len(case.ranks)
     what = f"{format_counted(count, 'dependency', 'dependencies')} removed"
-    return edit.with_graphs(trace, made), [Change(what, count, tuple(first[:_SHOWN]))]
+    return edit.with_graphs(trace, graphs), [Change(what, count, tuple(first[:_SHOWN]))]
 
 
 def _drop_dangling(trace: Trace, tick: Tick) -> tuple[Trace, list[Change]]:
@@ -212,7 +212,7 @@ def _open_cycles(trace: Trace, tick: Tick) -> tuple[Trace, list[Change]]:
 
 
 def _add_stream_order(trace: Trace, tick: Tick) -> tuple[Trace, list[Change]]:
-    made: dict[int, Graph] = {}
+    graphs: dict[int, Graph] = {}
     count, first = 0, []
     for case in Case(trace, tick).graphs:
         if (case.circles != NONE).any():
@@ -222,7 +222,7 @@ def _add_stream_order(trace: Trace, tick: Tick) -> tuple[Trace, list[Change]]:
         graph, keep = _acyclic_with(case.graph, before, after)
         if not keep.any():
             continue
-        made[case.index] = graph
+        graphs[case.index] = graph
         pairs = list(zip(before[keep].tolist(), after[keep].tolist(), strict=True))
         count += len(pairs) * len(case.ranks)
         first += [
@@ -230,18 +230,18 @@ def _add_stream_order(trace: Trace, tick: Tick) -> tuple[Trace, list[Change]]:
             for other, before in pairs[:_SHOWN]
         ]
     what = f"{format_counted(count, 'dependency', 'dependencies')} added"
-    return edit.with_graphs(trace, made), [Change(what, count, tuple(first[:_SHOWN]))]
+    return edit.with_graphs(trace, graphs), [Change(what, count, tuple(first[:_SHOWN]))]
 
 
 def _acyclic_with(graph: Graph, before: Int64, after: Int64) -> tuple[Graph, Bool]:
     """Return a graph with added dependencies, without those that would close a cycle, and which were added."""
     keep = np.ones(len(before), bool)
     while True:
-        made = edit.with_data_dependencies(graph, after[keep], before[keep], DepKind.STREAM)
-        circles = GraphCase(0, made, ()).circles
+        extended = edit.with_data_dependencies(graph, after[keep], before[keep], DepKind.STREAM)
+        circles = GraphCase(0, extended, ()).circles
         closing = keep & (circles[before] != NONE) & (circles[before] == circles[after])
         if not closing.any():
-            return made, keep
+            return extended, keep
         keep &= ~closing
 
 
@@ -271,8 +271,8 @@ def _chain_collectives(trace: Trace, tick: Tick) -> tuple[Trace, list[Change]]:
         for before, after in chain[:_SHOWN]
     ]
     what = f"{format_counted(count, 'dependency', 'dependencies')} added, {format_counted(len(names), 'group')} put in order"
-    made = edit.rank_by_rank(trace, wanted, _with_chain, tick) if wanted else trace
-    return made, [Change(what, count, tuple(first[:_SHOWN]))]
+    repaired = edit.rank_by_rank(trace, wanted, _with_chain, tick) if wanted else trace
+    return repaired, [Change(what, count, tuple(first[:_SHOWN]))]
 
 
 _Pairs = tuple[tuple[int, int], ...]
@@ -339,15 +339,15 @@ def _is_acyclic(graph: Graph) -> bool:
 
 
 def _write_in_order(trace: Trace, tick: Tick) -> tuple[Trace, list[Change]]:
-    made: dict[int, Graph] = {}
+    graphs: dict[int, Graph] = {}
     count = 0
     for case in Case(trace, tick).graphs:
         # Circles have no order, and have a finding of their own.
         if not len(forward_rows(case)) or not has_order(case):
             continue
-        made[case.index] = edit.with_order(case.graph, np.argsort(issue_order(case.graph), kind="stable"))
+        graphs[case.index] = edit.with_order(case.graph, np.argsort(issue_order(case.graph), kind="stable"))
         count += len(case.graph) * len(case.ranks)
-    return edit.with_graphs(trace, made), [
+    return edit.with_graphs(trace, graphs), [
         Change(f"{format_counted(count, 'node')} put in another order", count)
     ]
 
@@ -357,7 +357,7 @@ def _write_in_order(trace: Trace, tick: Tick) -> tuple[Trace, list[Change]]:
 
 
 def _renumber(trace: Trace, tick: Tick) -> tuple[Trace, list[Change]]:
-    made: dict[int, Graph] = {}
+    graphs: dict[int, Graph] = {}
     count, first = 0, []
     for case in Case(trace, tick).graphs:
         graph = case.graph
@@ -367,12 +367,12 @@ def _renumber(trace: Trace, tick: Tick) -> tuple[Trace, list[Change]]:
         fresh = _free_ids(graph.id, len(rows))
         ids = graph.id.copy()
         ids[rows] = fresh
-        made[case.index] = replace(graph, id=ids)
+        graphs[case.index] = replace(graph, id=ids)
         count += len(rows) * len(case.ranks)
         pairs = zip(rows[:_SHOWN].tolist(), fresh[:_SHOWN].tolist(), strict=True)
         first += [f"rank {case.ranks[0]}: {node_label(graph, row)} became node {new}" for row, new in pairs]
     what = f"{format_counted(count, 'node')} numbered anew"
-    return edit.with_graphs(trace, made), [Change(what, count, tuple(first[:_SHOWN]))]
+    return edit.with_graphs(trace, graphs), [Change(what, count, tuple(first[:_SHOWN]))]
 
 
 def _free_ids(ids: UInt64, count: int) -> UInt64:
@@ -407,18 +407,18 @@ def _on_nodes(
     done: str,
 ) -> tuple[Trace, list[Change]]:
     """Change the nodes that `chosen` picks; `done` describes the change, before their number."""
-    made: dict[int, Graph] = {}
+    graphs: dict[int, Graph] = {}
     count, first = 0, []
     for case in Case(trace, tick).graphs:
         rows = chosen(case)
         if len(rows):
-            made[case.index] = change(case.graph, rows)
+            graphs[case.index] = change(case.graph, rows)
             count += len(rows) * len(case.ranks)
             first += [
                 f"rank {case.ranks[0]}: {node_label(case.graph, row)}" for row in rows[:_SHOWN].tolist()
             ]
     what = f"{done} {format_counted(count, 'node')}"
-    return edit.with_graphs(trace, made), [Change(what, count, tuple(first[:_SHOWN]))]
+    return edit.with_graphs(trace, graphs), [Change(what, count, tuple(first[:_SHOWN]))]
 
 
 def _without_messages(
@@ -441,8 +441,8 @@ def _without_messages(
         return edit.without_nodes(graph, np.array(rows, np.int64))
 
     count = sum(map(len, wanted.values()))
-    made = edit.rank_by_rank(trace, wanted, change, tick) if wanted else trace
-    return made, [Change(f"{format_counted(count, noun)} removed", count, tuple(first[:_SHOWN]))]
+    repaired = edit.rank_by_rank(trace, wanted, change, tick) if wanted else trace
+    return repaired, [Change(f"{format_counted(count, noun)} removed", count, tuple(first[:_SHOWN]))]
 
 
 def _mend_receives(trace: Trace, tick: Tick) -> tuple[Trace, list[Change]]:
@@ -452,8 +452,8 @@ def _mend_receives(trace: Trace, tick: Tick) -> tuple[Trace, list[Change]]:
     corrected, change = _correct_receives(trace, tick, messages, unmatched.pairs)
     lone = np.setdiff1d(unmatched.receives, unmatched.pairs[0])
     halves = messages.receive_rank[lone], messages.receive_row[lone]
-    made, dropped = _without_messages(corrected, tick, [halves], "receive")
-    return made, [change, *dropped]
+    repaired, dropped = _without_messages(corrected, tick, [halves], "receive")
+    return repaired, [change, *dropped]
 
 
 def _correct_receives(trace: Trace, tick: Tick, messages: Messages, pairs: Int64) -> tuple[Trace, Change]:
@@ -478,9 +478,9 @@ def _correct_receives(trace: Trace, tick: Tick, messages: Messages, pairs: Int64
         return edit.with_numbers(edit.with_numbers(graph, "comm_tag", row, tag), "comm_size", row, size)
 
     keys = {place: tuple(sorted(rows)) for place, rows in wanted.items()}
-    made = edit.rank_by_rank(trace, keys, change, tick) if keys else trace
+    repaired = edit.rank_by_rank(trace, keys, change, tick) if keys else trace
     count = pairs.shape[1]
-    return made, Change(f"{format_counted(count, 'receive')} corrected", count, tuple(first))
+    return repaired, Change(f"{format_counted(count, 'receive')} corrected", count, tuple(first))
 
 
 def _drop_sends(trace: Trace, tick: Tick) -> tuple[Trace, list[Change]]:
@@ -535,11 +535,11 @@ def _align_clocks(trace: Trace, tick: Tick) -> tuple[Trace, list[Change]]:
         moved = np.minimum(graph.start_ns, 2**63 - 1 + min(by, 0)) - by
         return replace(graph, start_ns=np.where(graph.start_ns >= 0, moved, graph.start_ns))
 
-    made = edit.rank_by_rank(trace, wanted, change, tick) if offset else trace
+    repaired = edit.rank_by_rank(trace, wanted, change, tick) if offset else trace
     first = tuple(
         f"rank {rank}: by {format_ns(abs(by))} {'back' if by > 0 else 'on'}" for rank, by in offset.items()
     )
-    return made, [Change(f"{format_counted(len(offset), 'clock')} moved", len(offset), first[:_SHOWN])]
+    return repaired, [Change(f"{format_counted(len(offset), 'clock')} moved", len(offset), first[:_SHOWN])]
 
 
 REPAIRS: Mapping[str, Repair] = {

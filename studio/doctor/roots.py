@@ -18,15 +18,15 @@ def differing_root(case: Case, group: GroupMatching) -> Found | None:
     if not any(bool(np.isin(sequence.type, ROOTED_TYPES).any()) for sequence in group.sequences):
         return None
     # Members that share a sequence share a graph, which names the roots.
-    there = np.flatnonzero(group.sequence_of != NONE)
-    _, firsts, which = np.unique(group.sequence_of[there], return_index=True, return_inverse=True)
-    rows = group.rows()[there[firsts]]
-    cases = [case.by_rank[group.members[member]] for member in there[firsts].tolist()]
-    roots = np.stack([_roots_at(own, mine) for own, mine in zip(cases, rows, strict=True)])
+    present = np.flatnonzero(group.sequence_of != NONE)
+    _, firsts, which = np.unique(group.sequence_of[present], return_index=True, return_inverse=True)
+    rows = group.rows()[present[firsts]]
+    cases = [case.by_rank[group.members[member]] for member in present[firsts].tolist()]
+    roots = np.stack([_roots_at(own, own_rows) for own, own_rows in zip(cases, rows, strict=True)])
     position = _first_apart(roots)
     if position is None:
         return None
-    numbers = [group.members[member] for member in there.tolist()]
+    numbers = [group.members[member] for member in present.tolist()]
     named = dict(zip(numbers, roots[which.reshape(-1), position].tolist(), strict=True))
     usual = Counter(root for root in named.values() if root != NONE).most_common(1)[0][0]
     odd = min(number for number, root in named.items() if root not in (usual, NONE))

@@ -126,8 +126,8 @@ def _means(case: GraphCase, calling: Collection[str]) -> dict[str, float]:
     mean: NDArray[np.float64] = total / np.bincount(place)
     longest = np.argsort(-total, kind="stable")[:_NAMES]
     texts = [graph.strings[code] if code >= 0 else "" for code in names[longest].tolist()]
-    found = dict(zip(texts, mean[longest].tolist(), strict=True))
-    return {name: value for name, value in found.items() if name not in calling}
+    by_name = dict(zip(texts, mean[longest].tolist(), strict=True))
+    return {name: value for name, value in by_name.items() if name not in calling}
 
 
 def _usual(means: list[tuple[GraphCase, dict[str, float]]]) -> dict[str, float]:
@@ -137,9 +137,9 @@ def _usual(means: list[tuple[GraphCase, dict[str, float]]]) -> dict[str, float]:
         for name, value in by_name.items():
             values.setdefault(name, []).append((value, len(graph_case.ranks)))
     usual = {}
-    for name, found in values.items():
-        if len(found) > 1:
-            found.sort()
-            counts = np.cumsum([count for _, count in found])
-            usual[name] = found[int(np.searchsorted(counts, counts[-1] / 2))][0]
+    for name, weighted in values.items():
+        if len(weighted) > 1:
+            weighted.sort()
+            counts = np.cumsum([count for _, count in weighted])
+            usual[name] = weighted[int(np.searchsorted(counts, counts[-1] / 2))][0]
     return usual

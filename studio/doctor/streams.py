@@ -106,11 +106,11 @@ def _find_last_before(pairs: tuple[Int64, Int64], order: Int64, rows: Int64, lan
     previous = np.full(len(rows), NONE, np.int64)
     for row in order.tolist():
         known = [seen[parent] for parent in parents[bounds[row] : bounds[row + 1]]]
-        mine = nothing if not known else known[0] if len(known) == 1 else list(map(max, *known))
+        latest = nothing if not known else known[0] if len(known) == 1 else list(map(max, *known))
         if row in own:
             own_place, position = own[row]
-            previous[position] = mine[own_place]
-            mine = mine.copy()
-            mine[own_place] = max(mine[own_place], position)
-        seen[row] = mine
+            previous[position] = latest[own_place]
+            latest = latest.copy()
+            latest[own_place] = max(latest[own_place], position)
+        seen[row] = latest
     return previous

@@ -224,7 +224,7 @@ def streams(case: Case) -> Iterator[Found]:
     verb = "does" if nodes.count == 1 else "do"
     guessed = not all(order.recorded for _, order in orders)
     direct = any(order.direct_only for _, order in orders)
-    mends = any(not order.ordered.all() and (one.circles == NONE).all() for one, order in orders)
+    mends = any(not order.ordered.all() and (other.circles == NONE).all() for other, order in orders)
     yield Found(
         "warning",
         f"{format_counted(nodes.count, 'kernel')} of {rank_list(nodes.ranks)} {verb} not wait for the previous kernel on the "

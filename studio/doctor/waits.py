@@ -124,13 +124,13 @@ def waits_of(
     # Pairs of nodes, of which the second waits for the first, and why.
     pairs: list[tuple[Int64, Why]] = [(_NONE, Why.DEPENDENCY)]
     for index, part in parts.items():
-        mine = base[:-1][np.array(graph_of) == index][:, None]
+        bases = base[:-1][np.array(graph_of) == index][:, None]
         for rows, why in (
             (np.stack([part.before, part.after]), Why.DEPENDENCY),
             (np.stack([part.order.rows[:-1], part.order.rows[1:]]), Why.TURN),
             (part.streams, Why.STREAM),
         ):
-            ends = mine[:, None, :] + part.number[rows][None]
+            ends = bases[:, None, :] + part.number[rows][None]
             pairs.append((ends.transpose(1, 0, 2).reshape(2, -1), why))
     tick()
     at = _Places(case, parts, base)
@@ -272,11 +272,11 @@ class _Places:
 
     def many(self, places: Int64, rows: Int64) -> Int64:
         """Return the numbers of nodes given by rank and row."""
-        made = np.empty(len(rows), np.int64)
+        local_numbers = np.empty(len(rows), np.int64)
         for graph in find_distinct(self.graph_of[places]).tolist():
-            mine = self.graph_of[places] == graph
-            made[mine] = self.parts[graph].number[rows[mine]]
-        numbers: Int64 = made + self.base[places]
+            is_own = self.graph_of[places] == graph
+            local_numbers[is_own] = self.parts[graph].number[rows[is_own]]
+        numbers: Int64 = local_numbers + self.base[places]
         return numbers
 
 
@@ -298,14 +298,14 @@ def _join_members(
     ordered = _certain_sequences(case, at, hopeful)
     for group in case.ordered:
         tick()
-        found = [
+        sequences = [
             (place, ordered[int(at.graph_of[place]), group.sequences[index].rows.tobytes()])
             for member, index in zip(group.members, group.sequence_of.tolist(), strict=True)
             if index != NONE and (place := at.place.get(member)) is not None
         ]
-        certain &= all(sequence.whole for _, sequence in found) and not group.outsiders
-        if len(found) > 1:
-            numbers, position = _join(case, at, [(place, sequence.rows) for place, sequence in found])
+        certain &= all(sequence.whole for _, sequence in sequences) and not group.outsiders
+        if len(sequences) > 1:
+            numbers, position = _join(case, at, [(place, sequence.rows) for place, sequence in sequences])
             joint[numbers] = numbers[0]
             if position != NONE:
                 apart[group.name] = position
@@ -343,7 +343,7 @@ def _certain_sequences(case: Case, at: _Places, hopeful: bool) -> dict[tuple[int
             if index != NONE and place is not None:
                 rows = group.sequences[index].rows
                 wanted.setdefault(int(at.graph_of[place]), {})[rows.tobytes()] = rows
-    made = {}
+    certain = {}
     for graph_case in case.graphs:
         index = graph_case.index
         known = wanted.get(index, {})
@@ -355,8 +355,8 @@ def _certain_sequences(case: Case, at: _Places, hopeful: bool) -> dict[tuple[int
             sure = int((turn < len(graph_case.graph)).sum())
             if hopeful or is_chain.get(key):
                 sure = len(rows)
-            made[index, key] = _Sequence(sorted_rows[:sure], sure == len(rows))
-    return made
+            certain[index, key] = _Sequence(sorted_rows[:sure], sure == len(rows))
+    return certain
 
 
 def _chains(case: GraphCase, known: dict[bytes, Int64]) -> dict[bytes, bool]:
@@ -396,12 +396,12 @@ def _ordered_messages(case: Case, at: _Places, number: Int64, counts: Int64) -> 
     sequences: dict[int, dict[bytes, Int64]] = {}
     used: dict[int, list[tuple[int, bytes]]] = {}
     for key in np.flatnonzero(counts > 1).tolist():
-        mine = order[bounds[key] : bounds[key + 1]]
+        alike = order[bounds[key] : bounds[key + 1]]
         for rank, row in halves:
-            there = mine[row[mine] != NONE]
-            if len(there):
-                graph = int(at.graph_of[rank[there[0]]])
-                rows = row[there]
+            known_halves = alike[row[alike] != NONE]
+            if len(known_halves):
+                graph = int(at.graph_of[rank[known_halves[0]]])
+                rows = row[known_halves]
                 sequences.setdefault(graph, {})[rows.tobytes()] = rows
                 used.setdefault(key, []).append((graph, rows.tobytes()))
     fixed = {

@@ -207,7 +207,7 @@ def unpack(
         StudioError: The disk is full.
         UnpackCancelled: `cancelled` said so.
     """
-    made = not into.exists()
+    is_new = not into.exists()
     into.mkdir(PRIVATE_FOLDER, parents=True, exist_ok=True)
     work = _Work(into, limits, cancelled)
     try:
@@ -219,7 +219,7 @@ def unpack(
     except BaseException as error:
         for file in work.written:
             file.unlink(missing_ok=True)
-        if made:
+        if is_new:
             with suppress(OSError):
                 into.rmdir()
         if isinstance(error, OSError) and is_full(error):

@@ -328,7 +328,7 @@ class _Draft:
         Times beyond 292 years do not fit; they are kept verbatim among the unknown fields and counted.
         """
         start_us, duration_us = self.out[k.STARTS], self.out[k.DURATIONS]
-        there = (self.out[k.FLAGS] & k.HAS_START) != 0
+        has_start = (self.out[k.FLAGS] & k.HAS_START) != 0
         rows, codes = [extra_row], [extra]
         for column, tag in ((start_us, b"\x30"), (duration_us, b"\x38")):
             bad = np.flatnonzero((column < 0) | (column > _LONGEST_US)).astype(np.int32)
@@ -338,8 +338,8 @@ class _Draft:
             codes.append(np.array([self._add(raw) for raw in fields], np.int32))
             column[bad] = 0
             if tag == b"\x30":
-                there[bad] = False
-        start_ns, duration_ns = np.where(there, start_us * 1000, NONE), duration_us * 1000
+                has_start[bad] = False
+        start_ns, duration_ns = np.where(has_start, start_us * 1000, NONE), duration_us * 1000
         if not self.impossible_times:
             return start_ns, duration_ns, extra_row, extra
         every = np.concatenate(rows)

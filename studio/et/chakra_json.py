@@ -352,7 +352,7 @@ def read_jsonized(reading: Reading) -> list[Part]:
 def _read_exact(reading: Reading) -> list[Part]:
     """Read what our own `jsonize` wrote, as the Chakra file that it stands for, up to where it is damaged."""
     pieces: list[bytes] = []
-    found: tuple[Finding, ...] = ()
+    findings: tuple[Finding, ...] = ()
     source = jsonize.Source(io.BytesIO(reading.data), reading.name)
     try:
         # Not list(): what comes before an error is kept.
@@ -361,8 +361,8 @@ def _read_exact(reading: Reading) -> list[Part]:
         if not any(pieces):
             raise
         message = f"{error.message} What comes before it was read, the rest is lost."
-        found = (Finding("error", "damaged-file", message, error.hint, file=reading.name),)
-    whole = replace(reading, data=b"".join(pieces), findings=(*reading.findings, *found))
+        findings = (Finding("error", "damaged-file", message, error.hint, file=reading.name),)
+    whole = replace(reading, data=b"".join(pieces), findings=(*reading.findings, *findings))
     return chakra.read(whole)
 
 

@@ -76,7 +76,7 @@ def with_copies(ranks: Sequence[Rank], part: CopiesPart) -> list[Rank]:
             peers as that rank.
     """
     known = {rank.number: rank for rank in ranks}
-    found = dict(known)
+    by_number = dict(known)
     for copy in part.copies:
         like = known.get(copy.like)
         if like is None:
@@ -84,7 +84,7 @@ def with_copies(ranks: Sequence[Rank], part: CopiesPart) -> list[Rank]:
                 f"{part.file}: rank {copy.number} is like rank {copy.like}, whose trace is not there.",
                 hint="Open the whole folder that the job was written into.",
             )
-        if copy.number in found:
+        if copy.number in by_number:
             raise TraceFormatError(
                 f"{part.file}: there are two ranks {copy.number}.", hint="Make the job again."
             )
@@ -94,14 +94,14 @@ def with_copies(ranks: Sequence[Rank], part: CopiesPart) -> list[Rank]:
                 f"is like, has {len(like.slots)}.",
                 hint="The trace was written anew since; make the job again.",
             )
-        found[copy.number] = replace(
+        by_number[copy.number] = replace(
             like,
             number=copy.number,
             slots=copy.slots,
             metadata=copied_metadata(like, copy.number, copy.assumed_from),
             file=part.file,
         )
-    return [found[number] for number in sorted(found)]
+    return [by_number[number] for number in sorted(by_number)]
 
 
 def write_table(rows: Sequence[Copy]) -> str:

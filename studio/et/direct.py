@@ -81,7 +81,9 @@ def place_of_tensor(operator: str, kind: int) -> int | None:
         True
     """
     name = operator.rpartition("::")[2].replace("_", "").lower()
-    if not any(kind == told and word in name for told, word in _TOLD_BY) or _OTHER_TENSORS.search(name):
+    if not any(kind == known_kind and word in name for known_kind, word in _TOLD_BY) or _OTHER_TENSORS.search(
+        name
+    ):
         return None
     # Copying into symmetric memory first, they name that memory before the tensor, and it may be larger.
     return 1 if "allreducecopy" in name else 0

@@ -161,10 +161,10 @@ class _Pieces:
         for rows, codes in zip(self.rows, self.codes, strict=True):
             lengths += np.bincount(rows, sizes[codes], self.count).astype(np.int64)
             counts += np.bincount(rows, minlength=self.count)
-            there = filled_by[codes] >= 0
-            is_open[rows[there]] = True
-            appearing.append(filled_by[codes[there]])
-            appears_in.append(rows[there])
+            is_filled = filled_by[codes] >= 0
+            is_open[rows[is_filled]] = True
+            appearing.append(filled_by[codes[is_filled]])
+            appears_in.append(rows[is_filled])
         distinct, back = np.unique(lengths, return_inverse=True)
         ends = np.cumsum(counts)
         order = np.empty(int(ends[-1]), np.int64)
@@ -232,8 +232,8 @@ class _Columns:
             _put_dependencies(pieces, tag, deps.offsets[first : end + 1], wanted)
         start, duration = graph.start_ns[first:end], graph.duration_ns[first:end]
         for tag, times in ((_START, start), (_DURATION, duration)):
-            there = np.flatnonzero(times >= 1000)
-            pieces.ints(there, times[there] // 1000, tag)
+            timed = np.flatnonzero(times >= 1000)
+            pieces.ints(timed, times[timed] // 1000, tag)
         if len(graph.io):
             io = graph.io[first:end].astype(np.int64)
             self._io(pieces, _INPUTS, io[:, :3])
@@ -242,19 +242,19 @@ class _Columns:
         self._put_attributes(pieces, first, end)
         for (key, code), times in zip(self.precise.items(), (start, duration), strict=True):
             untold = (times > 0) & (times % 1000 != 0) & ~self._has(code, first, end)
-            there = np.flatnonzero(untold)
-            self._plain_attributes(pieces, (key.encode(), ValueKind.INT64), there, times[there])
+            timed = np.flatnonzero(untold)
+            self._plain_attributes(pieces, (key.encode(), ValueKind.INT64), timed, times[timed])
         # proto3 leaves out a zero; written by hand, a recorded start at 0 stays a recorded start.
-        there = np.flatnonzero((start >= 0) & (start < 1000))
-        pieces.add(there, np.full(len(there), pieces.number([_STARTED_AT_ZERO])))
+        timed = np.flatnonzero((start >= 0) & (start < 1000))
+        pieces.add(timed, np.full(len(timed), pieces.number([_STARTED_AT_ZERO])))
         low, high = np.searchsorted(graph.extra_row, (first, end)).tolist()
         added = pieces.number(map(graph.strings.raw, graph.extra[low:high].tolist()))
         pieces.add(graph.extra_row[low:high].astype(np.int64) - first, np.arange(high - low) + added)
         return pieces.form()
 
     def _names(self, pieces: _Pieces, names: Int64) -> None:
-        there = np.flatnonzero(names != self.empty)
-        pieces.add(there, self._fields(pieces, _NAME, names[there]))
+        named = np.flatnonzero(names != self.empty)
+        pieces.add(named, self._fields(pieces, _NAME, names[named]))
 
     def _fields(self, pieces: _Pieces, tag: bytes, texts: Int64) -> Int64:
         """Return the pieces (M,) that are texts with their tag and length."""
@@ -264,14 +264,14 @@ class _Columns:
 
     def _io(self, pieces: _Pieces, tag: bytes, io: Int64) -> None:
         """Add inputs or outputs: the tag and their length, then each of their texts that is not empty."""
-        there = np.flatnonzero(io[:, 0] >= 0)
-        fields, sizes = [], np.zeros(len(there), np.int64)
-        for field, column in zip((_VALUES, _SHAPES, _TYPES), io[there].T, strict=True):
+        present = np.flatnonzero(io[:, 0] >= 0)
+        fields, sizes = [], np.zeros(len(present), np.int64)
+        for field, column in zip((_VALUES, _SHAPES, _TYPES), io[present].T, strict=True):
             filled = column != self.empty
             codes = self._fields(pieces, field, column[filled])
             sizes[filled] += np.array([len(pieces.pool[code]) for code in codes.tolist()], np.int64)
-            fields.append((there[filled], codes))
-        pieces.ints(there, sizes, tag)
+            fields.append((present[filled], codes))
+        pieces.ints(present, sizes, tag)
         for rows, codes in fields:
             pieces.add(rows, codes)
 
@@ -385,7 +385,7 @@ def _group_by_code(codes: Int64) -> tuple[list[int], list[Int64]]:
 def _put_dependencies(pieces: _Pieces, tag: bytes, offsets: Int64, wanted: UInt64) -> None:
     """Add packed ids: the tag and their length, then each of them."""
     counts = np.diff(offsets)
-    there = np.flatnonzero(counts)
+    waiting = np.flatnonzero(counts)
     ids = wanted[offsets[0] : offsets[-1]]
     if not len(ids):
         return
@@ -393,7 +393,7 @@ def _put_dependencies(pieces: _Pieces, tag: bytes, offsets: Int64, wanted: UInt6
     written = varints(distinct)
     sizes = np.array([len(raw) for raw in written], np.int64)[back.reshape(-1)]
     rows = np.repeat(np.arange(len(counts)), counts)
-    pieces.ints(there, np.bincount(rows, sizes, len(counts)).astype(np.int64)[there], tag)
+    pieces.ints(waiting, np.bincount(rows, sizes, len(counts)).astype(np.int64)[waiting], tag)
     pieces.add(rows, back.reshape(-1) + pieces.number(written))
 
 

@@ -59,20 +59,20 @@ def read(reading: Reading) -> list[Part]:
     """
     with collector_paused():
         lost: Counter[str] = Counter()
-        nodes, said, damage = read_merged(reading, lost)
+        nodes, head_fields, damage = read_merged(reading, lost)
         reading.tick(len(reading.data) // 2)
         trace = _Merged(nodes)
         trace.depend()
         graph, slots = trace.graph()
         findings = (*reading.findings, *damage, *_findings(trace, lost, reading.name))
-        head = chakra.read_metadata(write_metadata("0.0.4", _metadata(said)), reading.name)
+        head = chakra.read_metadata(write_metadata("0.0.4", _metadata(head_fields)), reading.name)
         return [chakra.rank_part(replace(reading, findings=findings), head, chakra.Nodes(graph, slots))]
 
 
-def _metadata(said: Head) -> list[Attribute]:
+def _metadata(head: Head) -> list[Attribute]:
     attributes = []
     for key in ("schema", "pid", "time", "start_ts", "finish_ts"):
-        value = getattr(said, key)
+        value = getattr(head, key)
         if isinstance(value, str):
             attributes.append(Attribute(key, ValueKind.STRING, value))
         elif type(value) is int and fits(ValueKind.UINT64, value):
@@ -105,10 +105,10 @@ class _Waits:
     kinds: Int64
 
     @staticmethod
-    def of(found: Sequence[tuple[Int64, Int64, DepKind]], count: int) -> _Waits:
+    def of(parts: Sequence[tuple[Int64, Int64, DepKind]], count: int) -> _Waits:
         """Return dependencies of `count` nodes in the order they were found; those found again add their reason."""
-        row, other = (np.concatenate([part[side] for part in found]).astype(np.int64) for side in (0, 1))
-        kinds = np.repeat([int(kind) for *_, kind in found], [len(rows) for rows, *_ in found])
+        row, other = (np.concatenate([part[side] for part in parts]).astype(np.int64) for side in (0, 1))
+        kinds = np.repeat([int(kind) for *_, kind in parts], [len(rows) for rows, *_ in parts])
         pair = row * count + other
         order = np.argsort(pair, kind="stable")
         begins = np.flatnonzero(np.diff(pair[order], prepend=NONE))
@@ -153,8 +153,8 @@ class _Merged:
 
     def depend(self) -> None:
         """Derive dependencies and communication."""
-        found = [*self._follow_calls(), self._follow_streams(), *self._follow_recorded()]
-        self.waits = _Waits.of(found, len(self.nodes))
+        dependencies = [*self._follow_calls(), self._follow_streams(), *self._follow_recorded()]
+        self.waits = _Waits.of(dependencies, len(self.nodes))
         self._communicate()
 
     def _follow_calls(self) -> Iterator[tuple[Int64, Int64, DepKind]]:
@@ -193,11 +193,11 @@ class _Merged:
         pairs: dict[DepKind, list[tuple[int, int]]] = {DepKind.THREAD: [], DepKind.SYNC: []}
         waits = {DepKind.THREAD: self.nodes.thread_waits, DepKind.SYNC: self.nodes.sync_waits}
         for row in sorted({*self.nodes.thread_waits, *self.nodes.sync_waits}):
-            for kind, told in waits.items():
-                if row in told:
-                    pairs[kind] += self._recorded(row, told[row])
-        for kind, found in pairs.items():
-            yield *_columns_of(found), kind
+            for kind, recorded in waits.items():
+                if row in recorded:
+                    pairs[kind] += self._recorded(row, recorded[row])
+        for kind, pairs_of_kind in pairs.items():
+            yield *_columns_of(pairs_of_kind), kind
 
     def _recorded(self, row: int, value: Any) -> Iterator[tuple[int, int]]:
         for number in value if isinstance(value, list) else [value]:
@@ -266,12 +266,12 @@ class _Merged:
     def _of_kernel(self, row: int) -> _Comm | None:
         """Return the communication of a kernel: from its arguments, the operators above it, or its name."""
         callers = [row, *self._above(row)]
-        said: dict[str, Any] = {}
+        arguments: dict[str, Any] = {}
         for caller in reversed(callers):
             named = self.nodes.attributes_of(caller)
             if named.get("collective_name"):
-                said |= {key: value for key, value in named.items() if value is not None}
-        kind, inferred = operator_kind(str(said.get("collective_name", ""))), []
+                arguments |= {key: value for key, value in named.items() if value is not None}
+        kind, inferred = operator_kind(str(arguments.get("collective_name", ""))), []
         if kind is None:
             called = [
                 operator_kind(self.nodes.names[row])
@@ -286,11 +286,11 @@ class _Merged:
                 kind = self._send_or_receive(callers)
         if kind is None:
             return None
-        size_bytes = _argument_bytes(said)
+        size_bytes = _argument_bytes(arguments)
         if size_bytes < 0:
             size_bytes = max(self._tensor_bytes(row), 0)
             inferred.append("size")
-        group = said.get("pg_name") or self.nodes.group_of(row)
+        group = arguments.get("pg_name") or self.nodes.group_of(row)
         return _Comm(kind, size_bytes, str(group) if isinstance(group, str | int) else "", tuple(inferred))
 
     def _send_or_receive(self, callers: Sequence[int]) -> int:
@@ -352,8 +352,8 @@ class _Merged:
     def _io(self, texts: Texts) -> Int32:
         """Return the texts of inputs and outputs; many recur, as device nodes repeat their operator's."""
         codes = texts.of(clean(pytorch.python_text(raw)) for raw in self.nodes.io_texts)
-        found: Int32 = codes[self.nodes.io]
-        return found
+        coded: Int32 = codes[self.nodes.io]
+        return coded
 
     def _types(self) -> Int32:
         begins = {name for name in set(self.nodes.names) if INIT in name}
@@ -387,9 +387,9 @@ def _columns_of(pairs: Sequence[tuple[int, int]]) -> tuple[Int64, Int64]:
     return both[:, 0], both[:, 1]
 
 
-def _argument_bytes(said: Mapping[str, Any]) -> int:
+def _argument_bytes(arguments: Mapping[str, Any]) -> int:
     """Return the bytes given by recorded arguments, -1 where there are none."""
-    count, size = said.get("in_msg_nelems"), element_bytes(str(said.get("dtype", "")))
+    count, size = arguments.get("in_msg_nelems"), element_bytes(str(arguments.get("dtype", "")))
     known = type(count) is int and 0 <= count < 2**56 and size > 0
     return count * size if known and isinstance(count, int) else NONE
 

@@ -208,7 +208,7 @@ def _content(reading: Reading, lost: Counter[str]) -> tuple[_Content, tuple[Find
             loose, findings = _Loose(), ()
         content = _Content(None, loose.schema, loose.pid, loose.time, loose.start_ts, loose.finish_ts)
         if isinstance(loose.nodes, list):
-            content.nodes = [made for node in loose.nodes if (made := _by_hand(node, lost)) is not None]
+            content.nodes = [decoded for node in loose.nodes if (decoded := _by_hand(node, lost)) is not None]
     if content.nodes is None:
         raise TraceFormatError(f"{reading.name}: no list 'nodes'.", hint="Link the traces again.")
     return content, findings
@@ -263,7 +263,7 @@ def _nodes_of(nodes: Sequence[_Node]) -> Nodes:
     device = np.array([node.cat is not None for node in nodes], np.bool_)
     on_device = list(compress(nodes, device))
     hosts = np.flatnonzero(~device).tolist()
-    told = [node.ctrl_deps for node in nodes]
+    callers = [node.ctrl_deps for node in nodes]
     attributes = [_attributes_by_name(node.attrs) for node in nodes]
     sides = (side for node in nodes for side in (node.inputs, node.outputs))
     raws = [bytes(raw) for side in sides for raw in (side.values, side.shapes, side.types)]
@@ -271,7 +271,7 @@ def _nodes_of(nodes: Sequence[_Node]) -> Nodes:
     return Nodes(
         ids=[node.id for node in nodes],
         names=[node.name if isinstance(node.name, str) else str(node.name)[:1000] for node in nodes],
-        callers=[caller[0] if isinstance(caller, list) and caller else caller for caller in told],
+        callers=[caller[0] if isinstance(caller, list) and caller else caller for caller in callers],
         start_ns=_all_nanoseconds([node.ts for node in nodes]),
         inclusive_ns=_all_nanoseconds([node.inclusive_dur for node in nodes]),
         exclusive_ns=_all_nanoseconds([node.exclusive_dur for node in nodes]),
@@ -292,8 +292,8 @@ def _nodes_of(nodes: Sequence[_Node]) -> Nodes:
 
 def _texts(values: Sequence[Any]) -> tuple[list[int], list[str]]:
     """Return the rows whose value is a text that is not empty, and these."""
-    told = [(row, value) for row, value in enumerate(values) if isinstance(value, str) and value]
-    return [row for row, _ in told], [value for _, value in told]
+    filled = [(row, value) for row, value in enumerate(values) if isinstance(value, str) and value]
+    return [row for row, _ in filled], [value for _, value in filled]
 
 
 def _attributes_by_name(attrs: Sequence[_Attr]) -> dict[str, Any]:
@@ -350,7 +350,7 @@ def _nodes_of_rows(rows: EventRows) -> Nodes:
     on_device = rows.take(devices)
     callers, threads = rows.columns[k.CALLER], rows.columns[k.FIRST_NUMBER + k.NUMBERS.index("tid")]
     words, names = rows.texts(k.NAME)
-    told = [_words(raw) if raw else "" for raw in words]
+    decoded_names = [_words(raw) if raw else "" for raw in words]
     io_texts, io = _io_of_rows(rows)
 
     def attributes_of(row: int) -> dict[str, Any]:
@@ -366,7 +366,7 @@ def _nodes_of_rows(rows: EventRows) -> Nodes:
     )
     return Nodes(
         ids=rows.columns[k.ID].tolist(),
-        names=[told[code] for code in names.tolist()],
+        names=[decoded_names[code] for code in names.tolist()],
         callers=np.where(callers == k.MISSING, NONE, callers).tolist(),
         start_ns=start_ns,
         inclusive_ns=inclusive_ns,
@@ -388,15 +388,15 @@ def _nodes_of_rows(rows: EventRows) -> Nodes:
 
 def _nanoseconds_of_rows(rows: EventRows, column: int) -> Int64:
     """Return times (N,) in ns, -1 where they are none."""
-    times_us, there = rows.microseconds(column)
-    good = there & (times_us >= 0) & (times_us < _LARGEST_US)
+    times_us, is_present = rows.microseconds(column)
+    good = is_present & (times_us >= 0) & (times_us < _LARGEST_US)
     return np.where(good, np.rint(np.where(good, times_us, 0) * 1000.0), NONE).astype(np.int64)
 
 
 def _present(column: Int64) -> tuple[Int64, Int64]:
     """Return the rows that have a whole number, and these."""
-    there = np.flatnonzero(column != k.MISSING)
-    return there, column[there]
+    present = np.flatnonzero(column != k.MISSING)
+    return present, column[present]
 
 
 def _values(rows: EventRows, column: int) -> list[Any]:
@@ -408,8 +408,8 @@ def _values(rows: EventRows, column: int) -> list[Any]:
 
 def _waits_of_rows(rows: EventRows, hosts: Int64, column: int) -> dict[int, Any]:
     """Return what is told in a field of nodes of the host, by row."""
-    told = hosts[rows.columns[column + 1, hosts] >= 0]
-    return dict(zip(told.tolist(), map(_anything, rows.content(column, told)), strict=True))
+    waiting = hosts[rows.columns[column + 1, hosts] >= 0]
+    return dict(zip(waiting.tolist(), map(_anything, rows.content(column, waiting)), strict=True))
 
 
 def _io_of_rows(rows: EventRows) -> tuple[list[bytes], Int32]:

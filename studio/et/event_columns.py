@@ -96,17 +96,17 @@ class EventRows:
     def microseconds(self, column: int) -> tuple[Int64 | Float64, Bool]:
         """Return times (M,) as the file has them, 0 where they are missing, and which there are."""
         digits, behind = self.column(column), self.column(column + 1)
-        there = behind >= 0
+        is_present = behind >= 0
         if (behind <= 0).all():
-            return np.where(there, digits, 0), there
+            return np.where(is_present, digits, 0), is_present
         # Both are exact, so the quotient is the number that lies nearest to what is written.
         scale = 10.0 ** np.arange(k.MOST_DIGITS + 1)
-        times = np.where(there, digits / scale[np.clip(behind, 0, k.MOST_DIGITS)], 0)
+        times = np.where(is_present, digits / scale[np.clip(behind, 0, k.MOST_DIGITS)], 0)
         long = np.flatnonzero(behind >= k.LONG)
         if len(long):
             places = zip(digits[long].tolist(), (behind[long] - k.LONG).tolist(), strict=True)
             times[long] = [float(self.data[start : start + length].tobytes()) for start, length in places]
-        return times, there
+        return times, is_present
 
 
 def read_rows(data: bytes | memoryview, start: int, end: int) -> EventRows | None:

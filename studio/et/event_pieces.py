@@ -63,11 +63,11 @@ def split_events(data: bytes | memoryview) -> Pieces | None:
     between = []
     place = before.end() + _PIECE_BYTES
     while place < len(data):
-        found = _BETWEEN.search(data, place, min(place + _LOOK_BYTES, len(data)))
-        if found is None:
+        match = _BETWEEN.search(data, place, min(place + _LOOK_BYTES, len(data)))
+        if match is None:
             break
-        between.append((found.start() + 1, found.end()))
-        place = found.end() + _PIECE_BYTES
+        between.append((match.start() + 1, match.end()))
+        place = match.end() + _PIECE_BYTES
     # A second list would count instead of the first.
     if not between or re.compile(rb'"traceEvents"').search(data, between[-1][1]):
         return None

@@ -292,7 +292,7 @@ def _findings(spans: _Spans, reading: Reading, nodes: int) -> list[Finding]:
         ),
     ]
     unfinished = sum(map(len, spans.open.values()))
-    said = (
+    noticed = (
         (unfinished, "warning", "unfinished", "issues without a callback, kept with no duration"),
         (counts["without issue"], "warning", "no-issue", "callbacks without an issue, kept without a start"),
         (counts["backwards"], "warning", "backwards", "callbacks before their issue, kept with no duration"),
@@ -322,7 +322,7 @@ def _findings(spans: _Spans, reading: Reading, nodes: int) -> list[Finding]:
         ),
         (counts["no type"], "warning", "unknown-type", "names without a type"),
     )
-    for count, level, code, what in said:
+    for count, level, code, what in noticed:
         if count:
             findings.append(Finding(level, code, f"{name}: {what}: {count:,}.", file=name))  # type: ignore[arg-type]
     return findings

@@ -49,8 +49,8 @@ class LocalProcesses(Executor):
     def _call(self, fn: Callable[..., T], args: tuple[Any, ...], kwargs: dict[str, Any]) -> T:
         worker = self._idle.get()
         try:
-            made: T = worker.ask(fn, args, kwargs)
-            return made
+            answer: T = worker.ask(fn, args, kwargs)
+            return answer
         finally:
             self._idle.put(worker)
 

@@ -102,16 +102,16 @@ def _node(bar: _Bar) -> dict[str, Any]:
     if kind == "thread" and name.isascii() and name.isdigit() and len(name) < 19:
         attrs["tid"] = int(name)
     if bar.type == "COMM_COLL":
-        said = CollectiveType.__members__.get(bar.collective)
+        recorded = CollectiveType.__members__.get(bar.collective)
         guessed = operator_kind(bar.name) if operator_kind(bar.name) is not None else kernel_kind(bar.name)
-        if said is not None or (guessed is not None and guessed >= 0):
-            attrs["comm_type"] = int(said if said is not None else guessed or 0)
+        if recorded is not None or (guessed is not None and guessed >= 0):
+            attrs["comm_type"] = int(recorded if recorded is not None else guessed or 0)
     attrs["is_cpu_op"] = kind in ("cpu", "thread")
     return {"id": bar.id, "type": bar.type, "name": bar.name, "attrs": attrs, **bar.waits_for}
 
 
-def _type(said: object) -> str:
-    return said if isinstance(said, str) and said in _TYPES else "INVALID"
+def _type(name: object) -> str:
+    return name if isinstance(name, str) and name in _TYPES else "INVALID"
 
 
 # ---------------------------------------------------------------------------------------------------
@@ -251,30 +251,30 @@ def read_perfetto(reading: Reading) -> list[Part]:
         TraceFormatError: It is damaged.
     """
     with collector_paused():
-        found = perfetto.slices_of(reading)
+        content = perfetto.slices_of(reading)
         job = _Job()
         flows: dict[int, list[tuple[int, _Bar]]] = {}
-        for one in found.slices:
-            lane, parent = found.tracks.get(one.track, ("", 0))
-            named = _RANK.fullmatch(found.processes.get(parent, ""))
-            number = one.said.get("id")
-            if named is None or not isinstance(number, int) or not one.begin <= one.end < LONGEST_NS:
+        for span in content.slices:
+            lane, parent = content.tracks.get(span.track, ("", 0))
+            named = _RANK.fullmatch(content.processes.get(parent, ""))
+            number = span.said.get("id")
+            if named is None or not isinstance(number, int) or not span.begin <= span.end < LONGEST_NS:
                 job.unknown += 1
                 continue
-            size = one.said.get("bytes", 0)
+            size = span.said.get("bytes", 0)
             bar = _Bar(
                 number,
-                one.name,
-                _type(one.said.get("type")),
+                span.name,
+                _type(span.said.get("type")),
                 lane,
-                one.begin,
-                one.end - one.begin,
+                span.begin,
+                span.end - span.begin,
                 size if isinstance(size, int) and size < LONGEST_NS else 0,
-                str(one.said.get("collective", "")),
+                str(span.said.get("collective", "")),
             )
-            bar.attrs |= {UNFINISHED: True} if one.said.get(UNFINISHED) else {}
+            bar.attrs |= {UNFINISHED: True} if span.said.get(UNFINISHED) else {}
             job.ranks.setdefault(int(named[1]), []).append(bar)
-            for flow in one.flows:
+            for flow in span.flows:
                 flows.setdefault(flow, []).append((int(named[1]), bar))
         for ends in flows.values():
             _perfetto_flow(job, ends)

@@ -45,5 +45,5 @@ def _together(same: Sequence[Finding]) -> Finding:
     if len(files) == 1:
         return replace(ordered[0], rank=None)
     first, last = ordered[0].file, ordered[-1].file
-    _, said, _ = _said(ordered[0])
-    return replace(ordered[0], message=f"{first} … {last}, {len(files):,} files{said}", rank=None)
+    _, statement, _ = _said(ordered[0])
+    return replace(ordered[0], message=f"{first} … {last}, {len(files):,} files{statement}", rank=None)

@@ -180,14 +180,14 @@ class _Dump:
     def groups(self) -> dict[str, CommGroup]:
         """Return the comm groups by the names that entries give them."""
         config = self.content.get("pg_config")
-        made: dict[str, CommGroup] = {}
+        groups: dict[str, CommGroup] = {}
         if config is not None and not isinstance(config, dict):
             self.count("group")
-        for key, told in config.items() if isinstance(config, dict) else ():
-            if not isinstance(told, dict):
+        for key, config_entry in config.items() if isinstance(config, dict) else ():
+            if not isinstance(config_entry, dict):
                 self.count("group")
                 continue
-            ranks = told.get("ranks")
+            ranks = config_entry.get("ranks")
             if isinstance(ranks, str):
                 try:
                     ranks = json.loads(ranks)
@@ -196,17 +196,17 @@ class _Dump:
             numbers = [number for number in self.look(ranks, self.most_items) if _is_rank(number)]
             if not isinstance(ranks, list | tuple) or len(numbers) < len(ranks):
                 self.count("group")
-            name = clean(str(told.get("name", key)))
-            made[name] = CommGroup(
-                _group_name(name, _text(told.get("desc")), numbers), tuple(dict.fromkeys(numbers))
+            name = clean(str(config_entry.get("name", key)))
+            groups[name] = CommGroup(
+                _group_name(name, _text(config_entry.get("desc")), numbers), tuple(dict.fromkeys(numbers))
             )
-        return made
+        return groups
 
     def operations(self, entries: list[Any], groups: Mapping[str, CommGroup]) -> list[_Operation]:
         """Return the operations; those issued together have the state and times of the entry that stands for all."""
-        made: list[_Operation] = []
+        operations: list[_Operation] = []
         waiting: dict[tuple[str, bool, int], list[_Operation]] = {}
-        told: set[tuple[str, bool, int]] = set()
+        batches: set[tuple[str, bool, int]] = set()
         for place, entry in enumerate(entries):
             operation = self.operation(entry, place, groups) if isinstance(entry, dict) else None
             if operation is None:
@@ -220,25 +220,25 @@ class _Dump:
                     each.state = operation.state
                     each.start_ns, each.duration_ns = operation.start_ns, operation.duration_ns
                     each.attrs |= {STATE: operation.state, "batch": place + 1}
-                if not held and told.isdisjoint(keys):
+                if not held and batches.isdisjoint(keys):
                     self.count("batch")
                 continue
             if operation.state == "scheduled":
                 waiting.setdefault(operation.batch, []).append(operation)
             else:
                 waiting.pop(operation.batch, None)
-            told.add(operation.batch)
-            made.append(operation)
-        return made
+            batches.add(operation.batch)
+            operations.append(operation)
+        return operations
 
     def operation(
         self, entry: dict[Any, Any], place: int, groups: Mapping[str, CommGroup]
     ) -> _Operation | None:
         """Return one operation, None where the entry says too little."""
-        told, state = entry.get("profiling_name"), entry.get("state")
-        if not isinstance(told, str) or state not in _STATES:
+        profiling_name, state = entry.get("profiling_name"), entry.get("state")
+        if not isinstance(profiling_name, str) or state not in _STATES:
             return None
-        name = clean(told.partition(":")[2] or told)
+        name = clean(profiling_name.partition(":")[2] or profiling_name)
         group_words = [
             clean(word) for word in self.look(entry.get("process_group"), 2) if isinstance(word, str)
         ]
@@ -303,20 +303,20 @@ class _Dump:
 
     def asides(self, entry: Mapping[Any, Any]) -> dict[str, Any]:
         """Return further facts about an operation: its calls, time limit, thread and number."""
-        made: dict[str, Any] = {}
+        facts: dict[str, Any] = {}
         for key, name in (("record_id", "record_id"), ("op_id", "op_id"), ("timeout_ms", "timeout_ms")):
             if _number(entry.get(key)) >= 0:
-                made[name] = _number(entry.get(key))
+                facts[name] = _number(entry.get(key))
         if isinstance(entry.get("thread_name"), str) and entry["thread_name"]:
-            made["thread"] = clean(entry["thread_name"])
+            facts["thread"] = clean(entry["thread_name"])
         calls = [
             f"{_text(frame.get('name'))} ({_text(frame.get('filename'))}:{_number(frame.get('line'))})"
             for frame in self.look(entry.get("frames"), _MOST_FRAMES)
             if isinstance(frame, dict)
         ]
         if calls:
-            made[CALLED_AT] = "\n".join(calls)
-        return made
+            facts[CALLED_AT] = "\n".join(calls)
+        return facts
 
     def times(self, entry: Mapping[Any, Any], state: str) -> tuple[int, int]:
         """Return when an operation began and how long it took, as far as the recorder noticed."""
@@ -340,7 +340,7 @@ class _Dump:
 
     def nodes(self, operations: Sequence[_Operation]) -> tuple[list[dict[str, Any]], list[int], list[int]]:
         """Return nodes with their times; an operation waits for the one before it in its group, or to the same peer."""
-        made: list[dict[str, Any]] = []
+        nodes: list[dict[str, Any]] = []
         last: dict[tuple[Any, ...], tuple[int, Any]] = {}
         before: dict[tuple[Any, ...], int] = {}
         for number, operation in enumerate(operations, 1):
@@ -360,7 +360,7 @@ class _Dump:
             else:
                 before[line] = previous
             last[line] = number, attrs.get("batch")
-            made.append(
+            nodes.append(
                 {
                     "id": number,
                     "type": node_type(NONE if kind is None else kind).name,
@@ -372,7 +372,7 @@ class _Dump:
             if operation.state != "completed":
                 self.count("open")
         starts = [each.start_ns for each in operations]
-        return made, starts, [each.duration_ns for each in operations]
+        return nodes, starts, [each.duration_ns for each in operations]
 
     def metadata(self) -> Iterator[Attribute]:
         """Yield what the dump says of the rank as a whole."""
@@ -383,9 +383,9 @@ class _Dump:
             if isinstance(self.content.get(key), str):
                 yield Attribute(key, ValueKind.STRING, clean(self.content[key]))
         status = self.content.get("pg_status")
-        for key, told in list(status.items())[:_MOST_TENSORS] if isinstance(status, dict) else ():
-            if isinstance(told, dict):
-                words = ", ".join(f"{_text(what)} {_text(value)}" for what, value in list(told.items())[:8])
+        for key, values in list(status.items())[:_MOST_TENSORS] if isinstance(status, dict) else ():
+            if isinstance(values, dict):
+                words = ", ".join(f"{_text(what)} {_text(value)}" for what, value in list(values.items())[:8])
                 yield Attribute(f"pg_status {_text(key)}", ValueKind.STRING, words)
 
     def notice(self) -> None:

@@ -128,7 +128,7 @@ def find_doubles(halves: Sequence[Half]) -> dict[str, str]:
         # The one whose name tells the rank that it says is the original.
         kept: list[Half] = []
         for half in sorted(same, key=lambda each: each.number is None or each.number != each.card.rank):
-            first = next((one for one in kept if _are_same(one.file, half.file)), None)
+            first = next((original for original in kept if _are_same(original.file, half.file)), None)
             claims = (
                 half.card.rank is None and first is not None and half.number not in {first.number, *without}
             )
@@ -141,10 +141,10 @@ def find_doubles(halves: Sequence[Half]) -> dict[str, str]:
     return doubles
 
 
-def _are_same(one: SourceFile, other: SourceFile) -> bool:
+def _are_same(left: SourceFile, right: SourceFile) -> bool:
     """Whether two files are equal, byte for byte; their sizes mostly tell that they are not."""
     try:
-        return filecmp.cmp(one.path, other.path, shallow=False)
+        return filecmp.cmp(left.path, right.path, shallow=False)
     except OSError:
         # What cannot be read is told where it is read.
         return False
@@ -171,14 +171,14 @@ def _with_namesakes(halves: Sequence[Half]) -> list[Half]:
     named: dict[tuple[bool, str], list[Half]] = {}
     for half in halves:
         named.setdefault((half.is_host, _own_words(half)), []).append(half)
-    made = []
+    numbered = []
     for half in halves:
         words = _own_words(half)
         devices = named.get((False, words), [])
         alone = words and half.is_host and len(devices) == len(named[True, words]) == 1
         follows = alone and half.folder != devices[0].folder and _may_follow(half, devices[0])
-        made.append(replace(half, number=devices[0].card.rank) if follows else half)
-    return made
+        numbered.append(replace(half, number=devices[0].card.rank) if follows else half)
+    return numbered
 
 
 def _own_words(half: Half) -> str:
@@ -221,14 +221,14 @@ def _by_time(group: list[Half]) -> list[list[Half]]:
 
 def _together(jobs: list[list[Half]]) -> list[list[Half]]:
     """Bring together device traces of one run: of one world size, of different ranks, begun at about the same time."""
-    made: list[list[Half]] = []
+    merged: list[list[Half]] = []
     for job in jobs:
-        home = next((other for other in made if _are_one_run(other, job)), None)
+        home = next((other for other in merged if _are_one_run(other, job)), None)
         if home is None:
-            made.append(job)
+            merged.append(job)
         else:
             home += job
-    return made
+    return merged
 
 
 def _are_one_run(these: Sequence[Half], those: Sequence[Half]) -> bool:
@@ -246,7 +246,7 @@ def _with_hosts(jobs: list[list[Half]]) -> list[list[Half]]:
     """Give host traces without device traces to the job of which they are the other side."""
     lonely = [job for job in jobs if all(half.is_host for half in job)]
     rest = [job for job in jobs if job not in lonely]
-    made = [list(job) for job in rest]
+    joined = [list(job) for job in rest]
     for hosts in lonely:
         fits = [
             (_fit(hosts, job), index)
@@ -255,10 +255,10 @@ def _with_hosts(jobs: list[list[Half]]) -> list[list[Half]]:
         ]
         best = max(fits, default=((0, 0), 0))
         if best[0] > (0, 0) and sum(fit == best[0] for fit, _ in fits) == 1:
-            made[best[1]] += hosts
+            joined[best[1]] += hosts
         else:
-            made.append(hosts)
-    return made
+            joined.append(hosts)
+    return joined
 
 
 def _fit(hosts: Sequence[Half], devices: Sequence[Half]) -> tuple[int, int]:
@@ -282,15 +282,15 @@ def _shared_folders(this: Half, other: Half) -> int:
 
 def _with_other_side(jobs: list[list[Half]]) -> list[list[Half]]:
     """Pair the only host traces of a folder with its only device traces where nothing else matches."""
-    made = [list(job) for job in jobs]
+    joined = [list(job) for job in jobs]
     for folder in {half.folder for job in jobs for half in job}:
-        here = [job for job in made if any(half.folder == folder for half in job)]
+        here = [job for job in joined if any(half.folder == folder for half in job)]
         hosts = [job for job in here if all(half.is_host for half in job)]
         devices = [job for job in here if not any(half.is_host for half in job)]
         if len(here) == 2 and len(hosts) == len(devices) == 1:
             hosts[0] += devices[0]
-            made = [job for job in made if job is not devices[0]]
-    return made
+            joined = [job for job in joined if job is not devices[0]]
+    return joined
 
 
 def _believed(job: Sequence[Half]) -> list[Half]:

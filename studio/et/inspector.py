@@ -139,9 +139,11 @@ def read(reading: Reading) -> list[Part]:
             processes.setdefault(process, []).append(record)
             versions.setdefault(process, version)
         if not processes:
-            told = ", ".join(f"{what}: {count:,}" for what, count in counts.items()) or "the file has no line"
+            reasons = (
+                ", ".join(f"{what}: {count:,}" for what, count in counts.items()) or "the file has no line"
+            )
             raise TraceFormatError(
-                f"{reading.name}: no collective with a time; {told}.",
+                f"{reading.name}: no collective with a time; {reasons}.",
                 hint="Record with NCCL_PROFILER_PLUGIN=…/libnccl-profiler-inspector.so and NCCL_INSPECTOR_ENABLE=1.",
             )
         parts = [
@@ -167,17 +169,17 @@ def _records(reading: Reading, counts: Counter[str]) -> Iterator[tuple[tuple[str
         except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
             counts["lines that are no record"] += 1
             continue
-        told = line.coll_perf
+        collective = line.coll_perf
         header, metadata = line.header or header, line.metadata or metadata
-        if told is None:
+        if collective is None:
             _count_other(line, counts)
             continue
         bounds = 0 <= header.rank < header.n_ranks <= 2**31
-        sized = 0 <= told.coll_msg_size_bytes <= _LARGEST_BYTES // max(header.n_ranks, 1)
-        if not (bounds and sized and 0 <= told.coll_exec_time_us < _LARGEST_US):
+        sized = 0 <= collective.coll_msg_size_bytes <= _LARGEST_BYTES // max(header.n_ranks, 1)
+        if not (bounds and sized and 0 <= collective.coll_exec_time_us < _LARGEST_US):
             counts["records with a rank, size or time out of range"] += 1
             continue
-        end, exact = _end_us(told), True
+        end, exact = _end_us(collective), True
         if not 0 < end < _LARGEST_US:
             end, exact = metadata.dump_timestamp_us, False
         if not 0 < end < _LARGEST_US:
@@ -189,9 +191,9 @@ def _records(reading: Reading, counts: Counter[str]) -> Iterator[tuple[tuple[str
             header.n_ranks,
             header.nnodes,
             end * 1000 if end >= 0 else NONE,
-            round(told.coll_exec_time_us * 1000),
+            round(collective.coll_exec_time_us * 1000),
             exact,
-            told,
+            collective,
         )
         yield (
             (clean(metadata.hostname), metadata.pid),
@@ -213,17 +215,17 @@ def _count_other(line: _Line, counts: Counter[str]) -> None:
         counts["lines that are no record"] += 1
 
 
-def _end_us(told: _Collective) -> int:
+def _end_us(collective: _Collective) -> int:
     """Return when a collective ended, in microseconds; -1 where that is not written.
 
     Its own stop is the end of the call on the host, which the kernels begin after: without their times it began then.
     """
-    times = told.event_trace_ts
+    times = collective.event_trace_ts
     if times is None:
         return NONE
     if stops := [each.kernel_stop_ts for each in times.kernel_events if each.kernel_stop_ts > 0]:
         return max(stops)
-    return times.coll_stop_ts + round(told.coll_exec_time_us) if times.coll_stop_ts > 0 else NONE
+    return times.coll_stop_ts + round(collective.coll_exec_time_us) if times.coll_stop_ts > 0 else NONE
 
 
 def _part(
@@ -268,28 +270,38 @@ def _bound(records: Sequence[_Record], counts: Counter[str]) -> None:
 
 
 def _node(number: int, record: _Record, before: int | None, counts: Counter[str]) -> dict[str, Any]:
-    told = record.what
-    kind = operator_kind(told.coll)
+    collective = record.what
+    kind = operator_kind(collective.coll)
     if kind is None or kind < 0:
         counts["collectives of a kind that is not known"] += 1
     # A rank gives the whole input of a reduce-scatter; NCCL counts the part that it gets.
     parts = record.members if kind == CollectiveType.REDUCE_SCATTER else 1
     chosen = [
-        word.upper() for word in (told.coll_algo, told.coll_proto) if word and word.lower() != "unknown"
+        word.upper()
+        for word in (collective.coll_algo, collective.coll_proto)
+        if word and word.lower() != "unknown"
     ]
     return {
         "id": number,
         "type": "COMM_COLL_NODE",
-        "name": clean("_".join([told.coll or "collective", *chosen])),
+        "name": clean("_".join([collective.coll or "collective", *chosen])),
         "data_deps": [before] if before else [],
         "attrs": {
             "is_cpu_op": False,
             "pg_name": record.group,
-            "comm_size": told.coll_msg_size_bytes * parts,
+            "comm_size": collective.coll_msg_size_bytes * parts,
             **({"comm_type": kind} if kind is not None and kind >= 0 else {}),
             # NCCL numbers the collectives of a comm group by kind.
-            **({"comm_seq": told.coll_sn * _KINDS + max(kind or 0, 0)} if 0 <= told.coll_sn < 2**40 else {}),
-            **({"timing_source": clean(told.coll_timing_source)} if told.coll_timing_source else {}),
+            **(
+                {"comm_seq": collective.coll_sn * _KINDS + max(kind or 0, 0)}
+                if 0 <= collective.coll_sn < 2**40
+                else {}
+            ),
+            **(
+                {"timing_source": clean(collective.coll_timing_source)}
+                if collective.coll_timing_source
+                else {}
+            ),
         },
     }
 
@@ -297,14 +309,14 @@ def _node(number: int, record: _Record, before: int | None, counts: Counter[str]
 def _findings(name: str, counts: Counter[str]) -> Iterator[Finding]:
     """Yield what was left out or assumed."""
     bounded, overwritten = counts.pop("bounded", 0), counts.pop("overwritten", 0)
-    said: dict[str, tuple[Level, str, str]] = {
+    consequences: dict[str, tuple[Level, str, str]] = {
         "messages": ("info", "left-out", "left out"),
         "records of proxies": ("info", "left-out", "left out"),
         "records without a point in time": ("warning", "no-time", "kept without a start"),
         "collectives of a kind that is not known": ("warning", "unknown-type", "kept without a type"),
     }
     for what, count in counts.items():
-        level, code, kept = said.get(what, ("error", "damaged-line", "left out"))
+        level, code, kept = consequences.get(what, ("error", "damaged-line", "left out"))
         yield Finding(level, code, f"{name}: {what}, {kept}: {count:,}.", file=name)
     if overwritten:
         yield Finding(

@@ -179,17 +179,17 @@ class JobBuilder:
             self.seen,
             self.contents,
         )
-        with link_files(ranks, options or LinkOptions(), executor, onlookers, shelf=self.shelf) as made:
-            if made is None:
+        with link_files(ranks, options or LinkOptions(), executor, onlookers, shelf=self.shelf) as linked:
+            if linked is None:
                 return False
             rank_of = {name: files.number for files in ranks for name in files.names}
             for file, _, _ in job.ranks:
-                noticed = made.findings.get(file.name, ())
+                noticed = linked.findings.get(file.name, ())
                 self.findings += tuple(replace(finding, rank=rank_of[file.name]) for finding in noticed)
-            for part, times in made.parts:
+            for part, times in linked.parts:
                 self._add_linked(part, times)
-            self.groups += made.settled.groups
-            self.findings += tuple(made.settled.findings)
+            self.groups += linked.settled.groups
+            self.findings += tuple(linked.settled.findings)
         return True
 
     def _add_linked(self, part: RankPart, times: bytes) -> None:

@@ -159,10 +159,10 @@ def _share_left_out(jobs: Sequence[JobFiles], left_out: Sequence[LeftOut]) -> li
     return shared
 
 
-def _steps_between(one: tuple[str, ...], other: tuple[str, ...]) -> int:
+def _steps_between(first: tuple[str, ...], second: tuple[str, ...]) -> int:
     """Return how many folders lie on the way from one to another."""
-    common = len(os.path.commonprefix([one, other]))  # noqa: RUF071 - of the parts, which are no characters
-    return len(one) + len(other) - 2 * common
+    common = len(os.path.commonprefix([first, second]))  # noqa: RUF071 - of the parts, which are no characters
+    return len(first) + len(second) - 2 * common
 
 
 def _nothing_error(
@@ -194,15 +194,15 @@ def _with_counted(ranks: dict[str, list[RankFile]]) -> dict[str, list[RankFile]]
         if number is None and not fmt.whole and not fmt.tells_ranks
     }
     counted = counted_numbers(list(silent))
-    made = {
+    members_by_key = {
         key: kept
         for key, members in ranks.items()
         if (kept := [member for member in members if member[0].name not in counted])
     }
     for name, (stem, number) in counted.items():
         file, fmt = silent[name]
-        made.setdefault(stem + fmt.job_mark, []).append((file, fmt, number))
-    return made
+        members_by_key.setdefault(stem + fmt.job_mark, []).append((file, fmt, number))
+    return members_by_key
 
 
 def _believed(members: list[RankFile]) -> list[RankFile]:

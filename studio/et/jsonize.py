@@ -64,15 +64,15 @@ class Tally:
 class Source:
     """Bytes of a file or a pipe, inflated where they are gzip, whose begin can be looked at first."""
 
-    def __init__(self, stream: Readable, name: str, told: Callable[[int], None] | None = None) -> None:
+    def __init__(self, stream: Readable, name: str, on_read: Callable[[int], None] | None = None) -> None:
         """Take a stream.
 
         Args:
             stream: Where bytes come from.
             name: What it is called in messages.
-            told: Is told how many bytes of the stream were read so far.
+            on_read: Is told how many bytes of the stream were read so far.
         """
-        self.name, self._stream, self._told = name, stream, told
+        self.name, self._stream, self._told = name, stream, on_read
         self._raw_bytes = 0
         self._ahead = self._packed = b""
         self._inflater: Any = None
@@ -147,9 +147,9 @@ def content_of(source: Source) -> Content:
     if head and (chakra.sniff(head) or chakra.sniff(head[:4096])):
         return "chakra"
     hint = "Name a Chakra file (.et, .et.gz), or JSON that this command or Chakra's jsonizer wrote."
-    found = f"a gzip stream that {source.damage}" if source.damage and not head else looks_like(head)
+    likeness = f"a gzip stream that {source.damage}" if source.damage and not head else looks_like(head)
     raise TraceFormatError(
-        f"{source.name}: neither a Chakra execution trace nor its JSON; it looks like {found}.", hint=hint
+        f"{source.name}: neither a Chakra execution trace nor its JSON; it looks like {likeness}.", hint=hint
     )
 
 
@@ -349,14 +349,16 @@ class _Text:
 
     def expect(self, allowed: str) -> str:
         """Return the next character, one of those allowed, and go past it."""
-        found = self.peek()
-        if not found or found not in allowed:
-            words = " or ".join(f"'{one}'" for one in allowed)
+        character = self.peek()
+        if not character or character not in allowed:
+            words = " or ".join(f"'{each}'" for each in allowed)
             raise self.refused(
-                f"{found!r} where {words} should stand" if found else f"it ends where {words} should stand"
+                f"{character!r} where {words} should stand"
+                if character
+                else f"it ends where {words} should stand"
             )
         self.at += 1
-        return found
+        return character
 
     def value(self) -> Any:
         """Return the next value."""

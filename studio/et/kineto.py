@@ -213,20 +213,20 @@ def read(reading: Reading) -> list[Part]:
         TraceFormatError: It is no JSON, or has no list of events.
     """
     with collector_paused():
-        made, findings = _in_pieces(reading) or _as_a_whole(reading)
+        piece, findings = _in_pieces(reading) or _as_a_whole(reading)
     noticed = [*reading.findings, *findings]
-    if made.lost:
-        message = f"{reading.name}: events without a usable time, left out: {made.lost:,}."
+    if piece.lost:
+        message = f"{reading.name}: events without a usable time, left out: {piece.lost:,}."
         noticed.append(Finding("warning", "damaged-event", message, file=reading.name))
-    if made.mistimed:
+    if piece.mistimed:
         message = (
             f"{reading.name}: events whose duration is below zero, longer than {_LONGEST_YEARS} years or no number, "
-            f"taken as 0: {made.mistimed:,}."
+            f"taken as 0: {piece.mistimed:,}."
         )
         hint = "Record anew where their times matter: the profiler wrote what cannot have been."
         noticed.append(Finding("warning", "damaged-duration", message, hint, file=reading.name))
     damaged = any(finding.level == "error" for finding in noticed)
-    return [DevicePart(replace(made.trace, damaged=damaged), tuple(noticed))]
+    return [DevicePart(replace(piece.trace, damaged=damaged), tuple(noticed))]
 
 
 @dataclass(frozen=True, slots=True)
@@ -260,8 +260,8 @@ def _in_pieces(reading: Reading) -> tuple[_Piece, tuple[Finding, ...]] | None:
         if not isinstance(last, list):
             return None
         events = lambda: chain(map(_list, split.lists(lambda _done: None)), [last])  # noqa: E731
-        made = chain(_pieces(split, reading), [_piece(last, reading.name)])
-        return _columns(content, events, made), ()
+        all_pieces = chain(_pieces(split, reading), [_piece(last, reading.name)])
+        return _columns(content, events, all_pieces), ()
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         return None
 
@@ -275,14 +275,14 @@ def _as_a_whole(reading: Reading) -> tuple[_Piece, tuple[Finding, ...]]:
             f"{reading.name}: no list 'traceEvents'; a Kineto or Chrome trace has one.",
             hint="Write it with torch.profiler.profile(...).export_chrome_trace(path).",
         )
-    made = [_piece(events, reading.name)]
-    return _columns(content, lambda: iter([events]), made), findings
+    pieces = [_piece(events, reading.name)]
+    return _columns(content, lambda: iter([events]), pieces), findings
 
 
 def _columns(content: _Content, events: _Events, pieces: Iterable[_Piece]) -> _Piece:
     """Return the events of all pieces as columns, by time."""
-    made = list(pieces)
-    trace = join_events([piece.trace for piece in made])
+    all_pieces = list(pieces)
+    trace = join_events([piece.trace for piece in all_pieces])
     base_ns = _whole(content.base)
     latest = int(np.abs(trace.start_ns).max(initial=0))
     if base_ns is not None and len(trace) and abs(base_ns) + latest >= _LONGEST_NS:
@@ -300,7 +300,7 @@ def _columns(content: _Content, events: _Events, pieces: Iterable[_Piece]) -> _P
         ]
         _correlate_by_flow(trace, without, flows, base_ns or 0)
         _correlate_by_operator(trace)
-    return _Piece(trace, sum(piece.lost for piece in made), sum(piece.mistimed for piece in made))
+    return _Piece(trace, sum(piece.lost for piece in all_pieces), sum(piece.mistimed for piece in all_pieces))
 
 
 def _piece(events: list[_Event], name: str) -> _Piece:
@@ -380,12 +380,12 @@ def _times_of_rows(rows: EventRows, column: int) -> tuple[Int64, Bool]:
     Those of as many digits as a number of floating point tells apart to half a nanosecond are whole numbers throughout.
     """
     digits, behind = rows.column(column), rows.column(column + 1)
-    there = behind >= 0
-    times = np.where(there, digits * _LAST_DIGIT_NS[np.clip(behind, 0, len(_LAST_DIGIT_NS) - 1)], 0)
+    is_present = behind >= 0
+    times = np.where(is_present, digits * _LAST_DIGIT_NS[np.clip(behind, 0, len(_LAST_DIGIT_NS) - 1)], 0)
     odd = np.flatnonzero((behind >= len(_LAST_DIGIT_NS)) | (np.abs(times) >= _FINE_NS))
     if len(odd):
-        times[odd], there[odd] = times_ns(*rows.take(odd).microseconds(column))
-    return times, there
+        times[odd], is_present[odd] = times_ns(*rows.take(odd).microseconds(column))
+    return times, is_present
 
 
 _LAST_DIGIT_NS = np.array([1000, 100, 10, 1], np.int64)
@@ -403,7 +403,7 @@ def _trace_of_rows(rows: EventRows, name: str) -> DeviceTrace:
     names, worded = _merge_words([_text_of(raw) for raw in raw_names], coded)
     threads, thread = _merge_words(*_pairs(rows))
     communicating = np.flatnonzero(_names_communication(names, worded) | (rows.column(k.COMMUNICATES) >= 0))
-    told = (_arguments(raw) if raw else _NO_ARGS for raw in rows.content(k.ARGUMENTS, communicating))
+    arguments = (_arguments(raw) if raw else _NO_ARGS for raw in rows.content(k.ARGUMENTS, communicating))
     inputs, input_texts = _inputs_of_rows(rows)
     return _make_trace(
         numbers,
@@ -415,7 +415,7 @@ def _trace_of_rows(rows: EventRows, name: str) -> DeviceTrace:
         grid=np.clip(
             np.stack([rows.column(k.GRID + place) for place in range(3)], axis=1), NONE, _MOST_BLOCKS
         ),
-        comm={row: _comm(args) for row, args in zip(communicating.tolist(), told, strict=True)},
+        comm={row: _comm(args) for row, args in zip(communicating.tolist(), arguments, strict=True)},
         inputs=inputs,
         input_texts=input_texts,
     )
@@ -601,23 +601,23 @@ def _names_communication(names: Sequence[str], codes: Int32) -> Bool:
 def _grids(args: Sequence[_Args]) -> Int64:
     """Return (M, 3) the blocks that each kernel was launched with along each dimension, -1 where nothing says it."""
     grids = np.full((len(args), 3), NONE, np.int64)
-    told = [row for row, arg in enumerate(args) if isinstance(arg.grid, list) and len(arg.grid) == 3]
-    if told:
-        numbers = [_numbers([args[row].grid[place] for row in told]) for place in range(3)]
-        grids[told] = np.clip(np.stack(numbers, axis=1), NONE, _MOST_BLOCKS)
+    known = [row for row, arg in enumerate(args) if isinstance(arg.grid, list) and len(arg.grid) == 3]
+    if known:
+        numbers = [_numbers([args[row].grid[place] for row in known]) for place in range(3)]
+        grids[known] = np.clip(np.stack(numbers, axis=1), NONE, _MOST_BLOCKS)
     return grids
 
 
 def _inputs(args: Sequence[_Args]) -> tuple[Int32, list[tuple[str, str, str]]]:
     """Return which inputs (M,) each event has, -1 where it says nothing, and the texts of distinct ones."""
     # One text for all three, apart by what no JSON holds: what is done for every event is done by no loop of Python.
-    told = list(map(b"\0".join, map(_INPUTS, args)))
-    parts = {text: text.split(b"\0") for text in dict.fromkeys(told)}
+    joined = list(map(b"\0".join, map(_INPUTS, args)))
+    parts = {text: text.split(b"\0") for text in dict.fromkeys(joined)}
     # Where shapes were not recorded, `types` is missing or an empty list.
     known = [text for text, (_, _, types) in parts.items() if len(types) > _EMPTY_LIST]
     codes = dict.fromkeys(parts, NONE) | {text: code for code, text in enumerate(known)}
     texts = [tuple(map(_in_one_line, parts[text])) for text in known]
-    column = np.array(list(map(codes.__getitem__, told)), np.int32)
+    column = np.array(list(map(codes.__getitem__, joined)), np.int32)
     return column, cast("list[tuple[str, str, str]]", texts)
 
 
@@ -650,8 +650,8 @@ _COMM_VALUES = attrgetter(*_COMM_FIELDS)
 
 
 def _comm(args: _Args) -> dict[str, Any]:
-    told = zip(_COMM_FIELDS, _COMM_VALUES(args), strict=True)
-    facts = {field: value for field, value in told if value is not None}
+    values = zip(_COMM_FIELDS, _COMM_VALUES(args), strict=True)
+    facts = {field: value for field, value in values if value is not None}
     for field, raw in (("dims", args.dims), ("types", args.types), ("values", args.values)):
         if len(raw) > _EMPTY_LIST or bytes(raw) not in (b"", b"[]"):
             facts[field] = _repeated(bytes(raw))
@@ -671,7 +671,7 @@ def _pid(trace: DeviceTrace) -> int:
     return NONE if pid is None else pid
 
 
-def times_ns(values: Sequence[Any] | Int64 | Float64, there: Bool | None = None) -> tuple[Int64, Bool]:
+def times_ns(values: Sequence[Any] | Int64 | Float64, is_present: Bool | None = None) -> tuple[Int64, Bool]:
     """Return microseconds as (M,) nanoseconds, and which of them (M,) are valid times; only those that are there.
 
     The fraction is taken apart first: multiplied whole, a time of 2023 would lose its last digit.
@@ -680,7 +680,7 @@ def times_ns(values: Sequence[Any] | Int64 | Float64, there: Bool | None = None)
         >>> times_ns([4348927393528.336, 7, "x"])[0].tolist()
         [4348927393528336, 7000, 0]
     """
-    there = np.array([True]) if there is None else there
+    is_present = np.array([True]) if is_present is None else is_present
     try:
         column = np.asarray(values)
         usual = column.dtype in (np.int64, np.float64) and column.ndim == 1
@@ -689,7 +689,7 @@ def times_ns(values: Sequence[Any] | Int64 | Float64, there: Bool | None = None)
     if not usual:
         column = np.array([_microseconds(value) for value in values], np.float64)
     longest = _LONGEST_NS // 1000
-    good = there & np.isfinite(column) & (column > -longest) & (column < longest)
+    good = is_present & np.isfinite(column) & (column > -longest) & (column < longest)
     column = np.where(good, column, 0)
     if column.dtype == np.int64:
         return column * 1000, good

@@ -146,7 +146,7 @@ def _in_range(text: bytes) -> bytes:
     """Make numbers that no type can hold texts, outside of the texts there are."""
     if not _HUGE.search(text):
         return text
-    return _TEXT_OR_HUGE.sub(lambda found: b'"%b"' % found[1] if found[1] else found[0], text)
+    return _TEXT_OR_HUGE.sub(lambda match: b'"%b"' % match[1] if match[1] else match[0], text)
 
 
 def last_item(data: bytes) -> int:

@@ -103,15 +103,15 @@ class _Parser:
         self, element: ET.Element, key: str, place: str, bounds: tuple[int, int], default: int | None = None
     ) -> int:
         """Return a whole number of an element."""
-        told = element.get(key)
-        if told is None and default is not None:
+        text = element.get(key)
+        if text is None and default is not None:
             return default
         try:
-            value = int(told or "")
+            value = int(text or "")
         except ValueError:
             value = None
         if value is None or not bounds[0] <= value <= bounds[1]:
-            shown = "missing" if told is None else repr(told[:40])
+            shown = "missing" if text is None else repr(text[:40])
             raise self.fail(place, f"{key} is {shown}; allowed: {bounds[0]} to {bounds[1]:,}")
         return value
 
@@ -119,8 +119,8 @@ class _Parser:
         """Return the algorithm of the root element."""
         if root.tag != "algo":
             raise self.fail(f"<{clean(root.tag)[:40]}>", "the root is no <algo>")
-        told = root.get("coll", "")
-        plain = re.sub(r"[^a-z]", "", told.lower())
+        collective = root.get("coll", "")
+        plain = re.sub(r"[^a-z]", "", collective.lower())
         elements = root.findall("gpu")
         if not 1 <= len(elements) <= _MOST_GPUS:
             raise self.fail("<algo>", f"{len(elements):,} <gpu>; allowed: 1 to {_MOST_GPUS:,}")
@@ -137,7 +137,7 @@ class _Parser:
         return Algorithm(
             name=clean(root.get("name", "")) or "algorithm",
             collective=_COLLECTIVES.get(plain, ""),
-            told=clean(told),
+            told=clean(collective),
             inplace=root.get("inplace") == "1",
             protocol=clean(root.get("proto", "")),
             gpus=tuple(gpus[number] for number in range(count)),
@@ -187,9 +187,9 @@ class _Parser:
     def step(self, element: ET.Element, block: str, index: int) -> Step:
         """Return a step."""
         place = f"{block} <step s={index}>"
-        told = self.number(element, "s", place, (0, _MOST_STEPS), index)
-        if told != index:
-            raise self.fail(place, f"s is {told}; allowed: {index}, steps are numbered in order")
+        number = self.number(element, "s", place, (0, _MOST_STEPS), index)
+        if number != index:
+            raise self.fail(place, f"s is {number}; allowed: {index}, steps are numbered in order")
         what = element.get("type", "")
         if what not in _STEP_TYPES:
             raise self.fail(place, f"type is {what[:40]!r}; allowed: {', '.join(dict.fromkeys(_STEP_TYPES))}")
@@ -260,6 +260,6 @@ def findings_of(algorithm: Algorithm, played: Played, name: str) -> Iterator[Fin
     for code, note in played.notes.items():
         yield Finding("info", code, f"{name}: {note}.", file=name)
     if not algorithm.collective:
-        told = f"{algorithm.told!r}" if algorithm.told else "no collective"
-        message = f"{name}: the algorithm names {told}, so that its result was not checked; checked: {', '.join(TYPES)}."
+        collective = f"{algorithm.told!r}" if algorithm.told else "no collective"
+        message = f"{name}: the algorithm names {collective}, so that its result was not checked; checked: {', '.join(TYPES)}."
         yield Finding("info", "result-unchecked", message, file=name)

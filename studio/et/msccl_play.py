@@ -273,14 +273,14 @@ class Player:
                 hint="This looks like a wrong cnt.",
             )
 
-    def _added(self, one: tuple[int, ...], other: tuple[int, ...], place: str) -> tuple[int, ...]:
+    def _added(self, left: tuple[int, ...], right: tuple[int, ...], place: str) -> tuple[int, ...]:
         """Return the sums of chunks."""
-        for first, second in zip(one, other, strict=True):
+        for first, second in zip(left, right, strict=True):
             if first & second:
                 self.flaw(
                     "wrong-result", f"{place} adds what {self._givers(first & second)} gave a second time"
                 )
-        return tuple(first | second for first, second in zip(one, other, strict=True))
+        return tuple(first | second for first, second in zip(left, right, strict=True))
 
     def _givers(self, value: int) -> str:
         """Return whose chunks a value holds, in words."""
@@ -374,8 +374,8 @@ class Player:
         if step.what in ("s", "cpy", "re"):
             values = self._read(course.gpu, step.source, place)
         if step.what in ADDS:
-            mine = step.target if step.what == "re" or step.source.offset < 0 else step.source
-            own = self._read(course.gpu, mine, place)
+            own_chunks = step.target if step.what == "re" or step.source.offset < 0 else step.source
+            own = self._read(course.gpu, own_chunks, place)
             values = self._added(own, values, place)
         if step.what in _STORES or step.what in ("cpy", "re"):
             self._write(course.gpu, step.target, values)

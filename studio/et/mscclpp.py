@@ -190,11 +190,11 @@ class _Parser:
         if steps > _MOST_STEPS:
             raise self.fail("gpus", f"{steps:,} operations; allowed: up to {_MOST_STEPS:,}")
         self.shares = self.slices()
-        told = plan.collective or plan.colletive
+        collective = plan.collective or plan.colletive
         return Algorithm(
             name=clean(plan.name) or "algorithm",
-            collective=_COLLECTIVES.get(re.sub(r"[^a-z]", "", told.lower()), ""),
-            told=clean(told),
+            collective=_COLLECTIVES.get(re.sub(r"[^a-z]", "", collective.lower()), ""),
+            told=clean(collective),
             inplace=plan.inplace,
             protocol=clean(plan.protocol),
             gpus=tuple(self.gpu(self.by_number[number]) for number in range(count)),
@@ -207,16 +207,16 @@ class _Parser:
         """Yield all operations, those of a loop after it."""
         for gpu in self.plan.gpus:
             for block in gpu.threadblocks:
-                for told in block.ops:
-                    yield told
-                    yield from told.ops
+                for operation in block.ops:
+                    yield operation
+                    yield from operation.ops
 
     def slices(self) -> int:
         """Return into how many parts every chunk is to be cut, so that each block of a group has whole ones."""
         groups = {
-            (told.tbg_info.tb_id, told.tbg_info.tbg_size)
-            for told in self.operations()
-            if told.tbg_info is not None
+            (operation.tbg_info.tb_id, operation.tbg_info.tbg_size)
+            for operation in self.operations()
+            if operation.tbg_info is not None
         }
         for number, size in groups:
             if not 1 <= size <= _MOST_SHARES or not 0 <= number < size:
@@ -251,7 +251,7 @@ class _Parser:
                 -1,
                 -1,
                 0,
-                tuple(self.step(gpu, block, told, f"{at}") for at, told in enumerate(block.ops)),
+                tuple(self.step(gpu, block, operation, f"{at}") for at, operation in enumerate(block.ops)),
             )
             for block in sorted(gpu.threadblocks, key=lambda block: block.id)
         )
@@ -262,62 +262,75 @@ class _Parser:
         free = tuple(each.init_value for each in gpu.semaphores)
         return Gpu(gpu.id, sizes, tuple(blocks), semaphores=free)
 
-    def step(self, gpu: _Gpu, block: _Block, told: _Operation, at: str) -> PlanStep:
+    def step(self, gpu: _Gpu, block: _Block, operation: _Operation, at: str) -> PlanStep:
         """Return an operation; `at` is its number, of one in a loop behind that of the loop."""
-        place = f"gpu {gpu.id}, threadblock {block.id}, operation {at} ({told.name[:20]})"
-        if told.i_cids is not None or told.o_cids is not None or told.ctype is not None:
+        place = f"gpu {gpu.id}, threadblock {block.id}, operation {at} ({operation.name[:20]})"
+        if operation.i_cids is not None or operation.o_cids is not None or operation.ctype is not None:
             raise TraceFormatError(
                 f"{self.name}: {place}: the form of MSCCL++ before 0.7 (i_cids, o_cids); allowed: src_buff and dst_buff.",
                 hint="Make the plan again with the tools of MSCCL++ 0.7 or later.",
             )
-        if told.tbg is not None:
+        if operation.tbg is not None:
             raise self.fail(place, "a group of thread blocks in an older form; allowed: tbg_info")
         known = _IN_LOOPS if "." in at else _KNOWN
-        if told.name not in known:
+        if operation.name not in known:
             raise self.fail(place, f"allowed operations: {', '.join(known)}")
-        if not 1 <= told.num_threadblocks <= len(gpu.threadblocks):
+        if not 1 <= operation.num_threadblocks <= len(gpu.threadblocks):
             raise self.fail(
-                place, f"{told.num_threadblocks} thread blocks at a barrier of {len(gpu.threadblocks)}"
+                place, f"{operation.num_threadblocks} thread blocks at a barrier of {len(gpu.threadblocks)}"
             )
         none = Chunks("i", -1, 0)
         return PlanStep(
-            told.name,
+            operation.name,
             none,
             none,
             None,
             at,
-            tuple(each for buffer in told.src_buff for each in self.chunks(gpu, block, told, buffer, place)),
-            tuple(each for buffer in told.dst_buff for each in self.chunks(gpu, block, told, buffer, place)),
-            tuple(self.lanes(gpu, block, told, place)),
-            (told.barrier_id, told.num_threadblocks),
-            self.semaphores(gpu, told, place),
-            self.loop(gpu, block, told, at, place),
+            tuple(
+                each
+                for buffer in operation.src_buff
+                for each in self.chunks(gpu, block, operation, buffer, place)
+            ),
+            tuple(
+                each
+                for buffer in operation.dst_buff
+                for each in self.chunks(gpu, block, operation, buffer, place)
+            ),
+            tuple(self.lanes(gpu, block, operation, place)),
+            (operation.barrier_id, operation.num_threadblocks),
+            self.semaphores(gpu, operation, place),
+            self.loop(gpu, block, operation, at, place),
         )
 
-    def semaphores(self, gpu: _Gpu, told: _Operation, place: str) -> tuple[int, ...]:
+    def semaphores(self, gpu: _Gpu, operation: _Operation, place: str) -> tuple[int, ...]:
         """Return the semaphores that an operation raises or lowers."""
-        if told.name not in SEMAPHORES:
+        if operation.name not in SEMAPHORES:
             return ()
-        for number in told.semaphore_ids:
+        for number in operation.semaphore_ids:
             self.item(gpu.semaphores, number, place)
-        return tuple(told.semaphore_ids)
+        return tuple(operation.semaphore_ids)
 
-    def loop(self, gpu: _Gpu, block: _Block, told: _Operation, at: str, place: str) -> Loop | None:
+    def loop(self, gpu: _Gpu, block: _Block, operation: _Operation, at: str, place: str) -> Loop | None:
         """Return what a loop repeats, None of any other operation."""
-        if told.name != LOOP:
+        if operation.name != LOOP:
             return None
-        rounds = told.iter_context
+        rounds = operation.iter_context
         if rounds is None or rounds.unit_size < 1 or not 1 <= rounds.num_chunks <= _MOST_CHUNKS:
-            found = "none" if rounds is None else f"{rounds.num_chunks} chunks by {rounds.unit_size} bytes"
-            raise self.fail(place, f"iter_context is {found}; allowed: 1 chunk and 1 byte, or more")
-        inner = (self.step(gpu, block, each, f"{at}.{number}") for number, each in enumerate(told.ops))
+            shown = "none" if rounds is None else f"{rounds.num_chunks} chunks by {rounds.unit_size} bytes"
+            raise self.fail(place, f"iter_context is {shown}; allowed: 1 chunk and 1 byte, or more")
+        inner = (self.step(gpu, block, each, f"{at}.{number}") for number, each in enumerate(operation.ops))
         return Loop(rounds.unit_size, rounds.num_chunks * self.shares, tuple(inner))
 
     def switched(
-        self, gpu: _Gpu, block: _Block, told: _Operation, number: int, place: str
+        self, gpu: _Gpu, block: _Block, operation: _Operation, number: int, place: str
     ) -> tuple[str, list[int]]:
         """Return the buffer and the GPUs that a switch channel joins."""
-        own = [each for told in block.channels if told.channel_type == "switch" for each in told.channel_ids]
+        own = [
+            each
+            for operation in block.channels
+            if operation.channel_type == "switch"
+            for each in operation.channel_ids
+        ]
         joined = [
             (channel.buffer_type, group.ranks)
             for channel in gpu.channels
@@ -325,7 +338,7 @@ class _Parser:
             for group in channel.rank_groups
         ]
         kind, ranks = self.item(self.item(own, number, place), None, place, joined)
-        if told.name != SWITCH or len(told.src_buff) != 1 or len(told.dst_buff) != 1:
+        if operation.name != SWITCH or len(operation.src_buff) != 1 or len(operation.dst_buff) != 1:
             raise self.fail(place, f"a switch channel; allowed: one source and one target of {SWITCH}")
         if gpu.id not in ranks or len(set(ranks)) < len(ranks):
             raise self.fail(
@@ -335,19 +348,19 @@ class _Parser:
         return kind, ranks
 
     def chunks(
-        self, gpu: _Gpu, block: _Block, told: _Operation, buffer: _Buffer, place: str
+        self, gpu: _Gpu, block: _Block, operation: _Operation, buffer: _Buffer, place: str
     ) -> list[tuple[int, Chunks]]:
         """Return chunks with the GPU they lie on: those behind a switch lie on each GPU that it joins."""
         owners, kind = [gpu.id], buffer.type
         if buffer.switch_channel_id is not None:
-            kind, owners = self.switched(gpu, block, told, buffer.switch_channel_id, place)
-        elif told.name == SWITCH:
+            kind, owners = self.switched(gpu, block, operation, buffer.switch_channel_id, place)
+        elif operation.name == SWITCH:
             raise self.fail(place, "a buffer without switch_channel_id; allowed: those of a switch channel")
         elif buffer.buffer_id is not None:
             references = [
                 number
                 for each in block.remote_buffer_refs
-                if each.access_channel_type == told.channel_type
+                if each.access_channel_type == operation.channel_type
                 for number in each.remote_buffer_ids
             ]
             remote = self.item(
@@ -365,9 +378,9 @@ class _Parser:
                 place, f"chunks {buffer.index} and {buffer.size} on; allowed: below {_MOST_CHUNKS:,}"
             )
         first, count = buffer.index * self.shares, buffer.size * self.shares
-        if told.tbg_info is not None:
-            count //= told.tbg_info.tbg_size
-            first += told.tbg_info.tb_id * count
+        if operation.tbg_info is not None:
+            count //= operation.tbg_info.tbg_size
+            first += operation.tbg_info.tb_id * count
         return [(owner, Chunks(kind, first, count)) for owner in owners]
 
     def item(self, items: Any, number: Any, place: str, of: Any = None) -> Any:
@@ -377,30 +390,30 @@ class _Parser:
             raise self.fail(place, f"number {at} of a list of {len(chosen)}")
         return chosen[at]
 
-    def lanes(self, gpu: _Gpu, block: _Block, told: _Operation, place: str) -> Iterator[Lane]:
+    def lanes(self, gpu: _Gpu, block: _Block, operation: _Operation, place: str) -> Iterator[Lane]:
         """Yield the channels of an operation that signals or waits."""
-        if told.name not in (*SIGNALS, *WAITS):
+        if operation.name not in (*SIGNALS, *WAITS):
             return
-        if told.channel_type == "switch":
+        if operation.channel_type == "switch":
             raise self.fail(place, "a signal through a switch; allowed: memory and port channels")
         own = [
             number
             for each in block.channels
-            if each.channel_type == told.channel_type
+            if each.channel_type == operation.channel_type
             for number in each.channel_ids
         ]
         peers = [
             peer
             for each in gpu.channels
-            if (each.channel_type or each.type) == told.channel_type
+            if (each.channel_type or each.type) == operation.channel_type
             for peer in each.connected_to
         ]
-        for number in told.channel_ids:
+        for number in operation.channel_ids:
             at = self.item(own, number, place)
             peer = self.item(peers, at, place)
             if peer not in self.by_number:
                 raise self.fail(place, f"a channel to gpu {peer!r}; allowed: a gpu of the plan")
             # The n-th channel of one GPU to another belongs to the n-th of that one back.
             turn = peers[:at].count(peer)
-            source, target = (peer, gpu.id) if told.name in WAITS else (gpu.id, peer)
-            yield Lane(source, target, told.channel_type, turn)
+            source, target = (peer, gpu.id) if operation.name in WAITS else (gpu.id, peer)
+            yield Lane(source, target, operation.channel_type, turn)

@@ -94,11 +94,11 @@ def player_of(algorithm: Algorithm, chunk_bytes: int, delay_ns: Callable[[int, b
         for step in block.steps
         if isinstance(step, PlanStep) and step.loop
     }
-    told = {(unit, chunks): max(-(-chunks * chunk_bytes // unit), 1) for unit, chunks in loops}
-    pieces, rounds = math.lcm(*told.values()), told
+    rounds_of = {(unit, chunks): max(-(-chunks * chunk_bytes // unit), 1) for unit, chunks in loops}
+    pieces, rounds = math.lcm(*rounds_of.values()), rounds_of
     if pieces > _MOST_ROUNDS:
-        pieces = min(max(told.values()), _MOST_ROUNDS)
-        rounds = dict.fromkeys(told, pieces)
+        pieces = min(max(rounds_of.values()), _MOST_ROUNDS)
+        rounds = dict.fromkeys(rounds_of, pieces)
     gpus = tuple(
         replace(
             gpu,
@@ -115,12 +115,12 @@ def player_of(algorithm: Algorithm, chunk_bytes: int, delay_ns: Callable[[int, b
             f"{algorithm.name}: with the rounds of its loops {steps:,} operations; allowed: up to {_MOST_STEPS:,}.",
             hint="Ask for a smaller size.",
         )
-    made = _PlanPlayer(replace(algorithm, gpus=gpus), chunk_bytes, delay_ns, pieces)
-    if rounds != told:
-        made.played.notes["rounds-joined"] = (
-            f"its loops take {max(told.values()):,} rounds at this size; {pieces} longer ones are followed"
+    player = _PlanPlayer(replace(algorithm, gpus=gpus), chunk_bytes, delay_ns, pieces)
+    if rounds != rounds_of:
+        player.played.notes["rounds-joined"] = (
+            f"its loops take {max(rounds_of.values()):,} rounds at this size; {pieces} longer ones are followed"
         )
-    return made
+    return player
 
 
 def _unrolled(
@@ -344,16 +344,16 @@ class _PlanPlayer(Player):
         return Fraction(members + 1, 2 * (members - 1)) if members > 1 else Fraction(1)
 
     def _sum_of(
-        self, course: Course, one: tuple[int, ...], other: tuple[int, ...], place: str
+        self, course: Course, left: tuple[int, ...], right: tuple[int, ...], place: str
     ) -> tuple[int, ...]:
         """Return the sums of chunks, of which there must be as many on both sides."""
-        if len(one) != len(other):
-            self.flaw("unmatched", f"{place} adds {len(other):,} chunks to {len(one):,}")
-            other = (other + (0,) * len(one))[: len(one)]
-        busy_ns = self.delay_ns(self._bytes(len(other)), True)
+        if len(left) != len(right):
+            self.flaw("unmatched", f"{place} adds {len(right):,} chunks to {len(left):,}")
+            right = (right + (0,) * len(left))[: len(left)]
+        busy_ns = self.delay_ns(self._bytes(len(right)), True)
         if busy_ns > 0:
             self._add(course, "COMP_NODE", {"is_cpu_op": False}, "add: ", busy_ns)
-        return self._added(one, other, place)
+        return self._added(left, right, place)
 
     def _fetch(
         self, course: Course, owner: int, chunks: Chunks, place: str, width: Fraction

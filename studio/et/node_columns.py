@@ -50,13 +50,13 @@ def read_nodes(data: bytes | memoryview) -> tuple[EventRows, bytes] | None:
 
     None where the file is not written as usual: there may be damage.
     """
-    found = _LIST.search(data, 0, _HEAD_BYTES)
-    if found is None or not _is_text(data):
+    opening = _LIST.search(data, 0, _HEAD_BYTES)
+    if opening is None or not _is_text(data):
         return None
     buffer = np.frombuffer(data, np.uint8)
     names, places, table = _keys()
     state, stack = np.zeros(k.STATES, np.int64), np.empty(event_kernel.DEEPEST, np.int64)
-    state[k.DONE] = found.end()
+    state[k.DONE] = opening.end()
     parts: list[Int64] = []
     walk = load_kernel().walk_nodes
     while not state[k.CLOSED]:
@@ -65,7 +65,7 @@ def read_nodes(data: bytes | memoryview) -> tuple[EventRows, bytes] | None:
         if state[k.DONE] < 0:
             return None
         parts.append(out[:, : state[k.ROWS]])
-    rest = bytes(data[: found.end()]) + b"]" + bytes(data[int(state[k.CLOSED]) :])
+    rest = bytes(data[: opening.end()]) + b"]" + bytes(data[int(state[k.CLOSED]) :])
     return EventRows(buffer, np.concatenate(parts, axis=1)), rest
 
 

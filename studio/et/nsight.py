@@ -107,10 +107,10 @@ class _Export:
 
     def __init__(self, database: sqlite3.Connection, reading: Reading) -> None:
         self.database, self.reading, self.name = database, reading, reading.name
-        found = database.execute("SELECT name, sql FROM sqlite_master WHERE type = 'table' AND rootpage > 0")
+        schema = database.execute("SELECT name, sql FROM sqlite_master WHERE type = 'table' AND rootpage > 0")
         self.tables = {
             str(name)
-            for name, sql in found
+            for name, sql in schema
             if isinstance(sql, str) and sql.lstrip()[:12].upper() == "CREATE TABLE" and '"' not in str(name)
         }
         self.columns: dict[str, set[str]] = {}
@@ -132,11 +132,13 @@ class _Export:
                 untimed += 1
             else:
                 events.setdefault(process, Events()).add(event)
-        working = {process: found for process, found in events.items() if found.devices}
+        working = {
+            process: process_events for process, process_events in events.items() if process_events.devices
+        }
         if not working and self.damage:
-            told = "; ".join(self.damage.values())
+            reasons = "; ".join(self.damage.values())
             raise TraceFormatError(
-                f"{self.name}: nothing that ran on a device can be read: {told}.", hint=_EXPORT
+                f"{self.name}: nothing that ran on a device can be read: {reasons}.", hint=_EXPORT
             )
         if not working:
             raise TraceFormatError(
@@ -144,7 +146,9 @@ class _Export:
                 hint="Record with nsys profile --trace=cuda,nvtx while the job runs.",
             )
         order = sorted(working, key=lambda process: (min(working[process].devices), process))
-        idle = sum(len(found.rows) for process, found in events.items() if process not in working)
+        idle = sum(
+            len(process_events.rows) for process, process_events in events.items() if process not in working
+        )
         heads = [
             self._head(working[process], place if len(order) > 1 else None)
             for place, process in enumerate(order)
@@ -184,8 +188,8 @@ class _Export:
             for table in sorted(self.tables)
             if table not in _EVENTS and not table.startswith(_KEPT_ASIDE) and (count := self._count(table))
         }
-        for told in self.damage.values():
-            message = f"{self.name}: {clean(told)}; what comes before was read, the rest is lost."
+        for damage in self.damage.values():
+            message = f"{self.name}: {clean(damage)}; what comes before was read, the rest is lost."
             yield Finding("error", "damaged-file", message, _EXPORT, file=self.name)
         if left:
             kinds = ", ".join(f"{table} ({count:,})" for table, count in left.items())

@@ -179,16 +179,16 @@ class _Nodes:
         io = np.full((len(self), 6), NONE, np.int32)
         io[: self.first_gap] = own
         if rank_draft.launched is not None:
-            there = np.flatnonzero(rank_draft.launched.operator >= 0)
-            io[self.first_device + there] = own[rank_draft.launched.operator[there]]
+            attributed = np.flatnonzero(rank_draft.launched.operator >= 0)
+            io[self.first_device + attributed] = own[rank_draft.launched.operator[attributed]]
         return io
 
     def _told_inputs(self, device: DeviceTrace, texts: Texts) -> Int32:
         """Return (N, 6) the inputs of operations that their events tell; nothing tells the outputs."""
-        told = device.inputs[self.made.operations.event]
-        own = np.full((len(told), 6), NONE, np.int32)
+        codes_of_rows = device.inputs[self.made.operations.event]
+        own = np.full((len(codes_of_rows), 6), NONE, np.int32)
         codes = texts.of(chain.from_iterable(device.input_texts)).reshape(-1, 3)
-        own[told >= 0, :3] = codes[told[told >= 0]]
+        own[codes_of_rows >= 0, :3] = codes[codes_of_rows[codes_of_rows >= 0]]
         return own
 
 
@@ -233,8 +233,8 @@ def _told_flops(columns: AttributeColumns, rank_draft: RankDraft) -> None:
     assert rank_draft.device is not None
     event = rank_draft.operations.event
     rows = np.flatnonzero(event >= 0)
-    told = rank_draft.device.flops[event[rows]]
-    columns.numbers("flops", rows[told > 0], told[told > 0])
+    flops = rank_draft.device.flops[event[rows]]
+    columns.numbers("flops", rows[flops > 0], flops[flops > 0])
 
 
 def _thread_attributes(columns: AttributeColumns, rank_draft: RankDraft, gaps: Int64) -> None:
@@ -258,8 +258,8 @@ def _device_attributes(columns: AttributeColumns, rank_draft: RankDraft, first_d
     columns.flag("is_cpu_op", own, False)
     columns.words("gap", rows, [STALLED if queued else IDLE for queued in idles.queued.tolist()])
     for key, values in (("stream", device.stream), ("device", device.device)):
-        there = values[own_events] >= 0
-        columns.numbers(key, own[there], values[own_events][there])
+        is_known = values[own_events] >= 0
+        columns.numbers(key, own[is_known], values[own_events][is_known])
     correlated = device.correlation[events] >= 0
     columns.numbers("correlation", places[correlated], device.correlation[events][correlated])
     columns.coded(
@@ -286,9 +286,9 @@ def _launch_attributes(
     columns: AttributeColumns, device: DeviceTrace, launched: DeviceOperations, places: Int64
 ) -> None:
     """Write how long before each operation of the device its launch began, how long the call took, and what it was."""
-    there = np.flatnonzero(launched.launch >= 0)
-    calls, rows = launched.launch[there], places[there]
-    columns.numbers(LAUNCH_NS, rows, device.start_ns[launched.event[there]] - device.start_ns[calls])
+    with_launch = np.flatnonzero(launched.launch >= 0)
+    calls, rows = launched.launch[with_launch], places[with_launch]
+    columns.numbers(LAUNCH_NS, rows, device.start_ns[launched.event[with_launch]] - device.start_ns[calls])
     columns.numbers(LAUNCH_CALL_NS, rows, device.duration_ns[calls])
     columns.coded(LAUNCHED_BY, rows, device.name[calls], device.names)
 
@@ -299,8 +299,8 @@ def _comm_attributes(columns: AttributeColumns, rank_draft: RankDraft, first_dev
     known = [facts[row] for row in rows.tolist()]
 
     def some(key: str, values: list[int | None], kind: ValueKind = ValueKind.INT64) -> None:
-        there = [index for index, value in enumerate(values) if value is not None]
-        columns.numbers(key, rows[there], np.array([values[index] for index in there], np.int64), kind)
+        present = [index for index, value in enumerate(values) if value is not None]
+        columns.numbers(key, rows[present], np.array([values[index] for index in present], np.int64), kind)
 
     messages = [facts.kind in (SEND, RECEIVE) for facts in known]
     narrow = ValueKind.INT32
@@ -330,8 +330,8 @@ def _comm_attributes(columns: AttributeColumns, rank_draft: RankDraft, first_dev
         ("split_bytes_in", [facts.splits_in for facts in known]),
         ("split_bytes_out", [facts.splits_out for facts in known]),
     ):
-        there = [index for index, parts in enumerate(lists) if parts]
-        columns.number_lists(key, rows[there], [lists[index] for index in there], ValueKind.INT64_LIST)
+        split = [index for index, parts in enumerate(lists) if parts]
+        columns.number_lists(key, rows[split], [lists[index] for index in split], ValueKind.INT64_LIST)
     inferred = [
         (*facts.inferred, "size") if facts.lacks_size and "size" not in facts.inferred else facts.inferred
         for facts in known
@@ -417,11 +417,11 @@ def metadata(rank_draft: RankDraft, origin_ns: int, world: int) -> tuple[Attribu
 
 def _is_world_open(rank_draft: RankDraft, world: int) -> bool:
     """Whether the rank communicates with others, and nothing says how many there are."""
-    told = rank_draft.device is not None and rank_draft.device.head.world_size is not None
+    has_world_size = rank_draft.device is not None and rank_draft.device.head.world_size is not None
     listed = any(group.ranks or group.size for group in rank_draft.communication.groups.values())
     return (
         world == 1
-        and not (told or listed)
+        and not (has_world_size or listed)
         and bool(rank_draft.communication.operators or rank_draft.communication.devices)
     )
 

@@ -46,20 +46,20 @@ def attribute(operations: Operations, device: DeviceTrace) -> DeviceOperations:
     """Find the launch and the operator of every device operation; all of them are kept."""
     rows = np.flatnonzero(device.is_device)
     launch = launches(device, rows)
-    there = launch >= 0
+    is_launched = launch >= 0
     operator = np.full(len(rows), NONE, np.int64)
-    distinct, back = np.unique(launch[there], return_inverse=True)
-    operator[there] = covering(operations, device, distinct)[back]
+    distinct, back = np.unique(launch[is_launched], return_inverse=True)
+    operator[is_launched] = covering(operations, device, distinct)[back]
     # Correlation ids rise from launch to launch.
     ids = device.correlation[(device.kind == EventKind.RUNTIME) & (device.correlation >= 0)]
     first = int(ids.min()) if len(ids) else 0
-    earlier = ~there & (device.correlation[rows] >= 0) & (device.correlation[rows] < first)
-    outside = "launched outside the recorded window" if there.any() else "no launch is recorded"
+    earlier = ~is_launched & (device.correlation[rows] >= 0) & (device.correlation[rows] < first)
+    outside = "launched outside the recorded window" if is_launched.any() else "no launch is recorded"
     why = {
         "no correlation id": int((device.correlation[rows] < 0).sum()),
         "launched before the recording began": int(earlier.sum()),
-        outside: int(((device.correlation[rows] >= 0) & ~there & ~earlier).sum()),
-        "no operator around the launch": int((there & (operator < 0)).sum()),
+        outside: int(((device.correlation[rows] >= 0) & ~is_launched & ~earlier).sum()),
+        "no operator around the launch": int((is_launched & (operator < 0)).sum()),
     }
     known = {reason: count for reason, count in why.items() if count}
     return DeviceOperations(rows, launch, operator, _own_times(device, rows), earlier, known)

@@ -48,8 +48,8 @@ def _spread_facts(
     """Return the facts by the new places of device operations."""
     return {
         int(place[old]) + index: each
-        for old, one in facts.items()
-        for index, each in enumerate(batches.get(old, (one,)))
+        for old, batch in facts.items()
+        for index, each in enumerate(batches.get(old, (batch,)))
     }
 
 

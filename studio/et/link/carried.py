@@ -80,8 +80,8 @@ def _record_ids(operations: Operations, host: HostTrace | None, device: DeviceTr
         return host.numbers["rf_id"]
     ids = np.zeros(len(operations), np.int64)
     if device is not None:
-        there = operations.event >= 0
-        ids[there] = device.record_function[operations.event[there]]
+        has_event = operations.event >= 0
+        ids[has_event] = device.record_function[operations.event[has_event]]
     return ids
 
 
@@ -175,10 +175,10 @@ class _Matching:
     def likeness(self, row: int, call: int) -> int:
         """Return how well the tensors of an operation are those of a call: storages, sizes, unknown, or 0 for neither."""
         if self.host is None:
-            mine, others = self.shapes(row), self.shapes(call)
-            both = id(mine), id(others)
+            own, others = self.shapes(row), self.shapes(call)
+            both = id(own), id(others)
             if both not in self.alike:
-                self.alike[both] = _SAME_SIZES if mine.total() and mine <= others else _UNKNOWN
+                self.alike[both] = _SAME_SIZES if own.total() and own <= others else _UNKNOWN
             return self.alike[both]
         ours, theirs = self.tensors(row), self.tensors(call)
         if not ours.storages or not theirs.storages:
@@ -191,8 +191,8 @@ class _Matching:
     def shapes(self, row: int) -> Counter[int]:
         """Return how many elements the tensors of an operation have, as its event tells them."""
         event = self.event[row]
-        told = self.device.comm.get(event, {}) if self.device is not None and event >= 0 else {}
-        dims = told.get("dims")
+        arguments = self.device.comm.get(event, {}) if self.device is not None and event >= 0 else {}
+        dims = arguments.get("dims")
         if id(dims) not in self.elements:
             self.elements[id(dims)] = Counter(_elements(dims))
         return self.elements[id(dims)]
@@ -203,9 +203,9 @@ class _Matching:
             value = (
                 parse_literal(self.host.texts[int(self.host.io[row, 0])]) if self.host is not None else None
             )
-            found = list(tensors(value))
+            inputs = list(tensors(value))
             self.known[row] = _Tensors(
-                frozenset(tensor[1] for tensor in found), Counter(tensor[3] * tensor[4] for tensor in found)
+                frozenset(tensor[1] for tensor in inputs), Counter(tensor[3] * tensor[4] for tensor in inputs)
             )
         return self.known[row]
 

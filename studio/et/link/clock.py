@@ -65,8 +65,10 @@ class _Meetings:
         if self.digest == other.digest or not len(self.numbers) or not len(other.numbers):
             every = np.arange(len(self.ends) if len(self.ends) == len(other.ends) else 0)
             return every, every
-        _, here, there = np.intersect1d(self.numbers, other.numbers, assume_unique=True, return_indices=True)
-        return here.astype(np.int64), there.astype(np.int64)
+        _, own_places, other_places = np.intersect1d(
+            self.numbers, other.numbers, assume_unique=True, return_indices=True
+        )
+        return own_places.astype(np.int64), other_places.astype(np.int64)
 
 
 @dataclass(frozen=True, slots=True)
@@ -307,19 +309,24 @@ def _common_times(
     for key, own in this.collectives.items():
         if key in other.collectives and (on_device or not key[2]):
             theirs = other.collectives[key]
-            here, there = own.common(theirs)
-            columns = own.begins[here], own.ends[here], theirs.begins[there], theirs.ends[there]
+            own_places, other_places = own.common(theirs)
+            columns = (
+                own.begins[own_places],
+                own.ends[own_places],
+                theirs.begins[other_places],
+                theirs.ends[other_places],
+            )
             for kept, column in zip(times, columns, strict=True):
                 kept.append(column)
     begins, ends, other_begins, other_ends = map(np.concatenate, times)
     return begins, ends, other_begins, other_ends
 
 
-def _shares_clock(drafts: Sequence[RankDraft], ends: Sequence[_Evidence], one: int, other: int) -> bool:
+def _shares_clock(drafts: Sequence[RankDraft], ends: Sequence[_Evidence], first: int, second: int) -> bool:
     """Whether two ranks name one machine, and their collectives bear that out."""
-    if not same_clock(drafts[one], drafts[other]) or not ends[one].count_collectives(ends[other]):
+    if not same_clock(drafts[first], drafts[second]) or not ends[first].count_collectives(ends[second]):
         return False
-    return not _is_contradicted(ends[one], ends[other])
+    return not _is_contradicted(ends[first], ends[second])
 
 
 def _fit_messages(

@@ -162,13 +162,15 @@ def _add_functional(
     for row, facts in list(rows.items()):
         above = operations.find_above(row, _NAMESPACES[1:])
         covered.add(above)
-        told = facts if facts.group is not None else replace(facts, group=named.get(above) or None)
-        if told.bytes_in < 0 and above >= 0:
+        completed = facts if facts.group is not None else replace(facts, group=named.get(above) or None)
+        if completed.bytes_in < 0 and above >= 0:
             # Calls of one collective in a list of tensors have no size in a Kineto trace alone.
             size = reader.of_operator(above)
-            if size is not None and size.kind == told.kind:
-                told = replace(told, bytes_in=size.bytes_in, inferred=told.inferred or size.inferred)
-        rows[row] = told
+            if size is not None and size.kind == completed.kind:
+                completed = replace(
+                    completed, bytes_in=size.bytes_in, inferred=completed.inferred or size.inferred
+                )
+        rows[row] = completed
     for row in named.keys() - covered:
         if facts_of_row := reader.of_operator(row):
             rows[row] = replace(facts_of_row, group=named[row] or None)
@@ -202,12 +204,12 @@ def _add_programs(
         return
     of_event = {event: row for row, event in enumerate(operations.event.tolist()) if event >= 0}
     for event in device.comm.keys() & of_event.keys():
-        said = {KINETO_NAMES.get(key, key): value for key, value in device.comm[event].items()}
-        kind = operator_kind(str(said.get("collective_name", "")))
+        arguments = {KINETO_NAMES.get(key, key): value for key, value in device.comm[event].items()}
+        kind = operator_kind(str(arguments.get("collective_name", "")))
         if kind is not None:
-            rows[of_event[event]] = read_metadata(kind, said)
+            rows[of_event[event]] = read_metadata(kind, arguments)
         else:
-            communication.add_unknown(str(said.get("collective_name")))
+            communication.add_unknown(str(arguments.get("collective_name")))
 
 
 def _call_around(operations: Operations, row: int, calls: Collection[int]) -> int:

@@ -137,7 +137,9 @@ def depend(
     follows = follows if options.sequence else []
     order = _order(operations, gaps, device, launched, _issue_times(operations, follows, lost))
     draft = Dependencies()
-    places = np.array([[row + first_device * there for there, row in pair] for pair in follows], np.int64)
+    places = np.array(
+        [[row + first_device * on_device for on_device, row in pair] for pair in follows], np.int64
+    )
     earlier, later = places.reshape(-1, 2).T
     draft.add(earlier, later, DepKind.SEQUENCE)
     lanes = order_lanes(operations, gaps, order, lost)

@@ -17,9 +17,9 @@ def add_device_dependencies(
     draft: Dependencies, device: DeviceTrace, launched: DeviceOperations, first_device: int
 ) -> None:
     """Add launches, stream order, and waits of streams for events of others."""
-    there = np.flatnonzero(launched.operator >= 0)
-    draft.add(launched.operator[there], there + first_device, DepKind.LAUNCH)
-    draft.add(launched.operator[there], there + first_device, DepKind.CALL)
+    attributed = np.flatnonzero(launched.operator >= 0)
+    draft.add(launched.operator[attributed], attributed + first_device, DepKind.LAUNCH)
+    draft.add(launched.operator[attributed], attributed + first_device, DepKind.CALL)
     for rows in streams_of(device, launched):
         draft.add(rows[:-1] + first_device, rows[1:] + first_device, DepKind.STREAM)
     waits = np.flatnonzero(
@@ -80,8 +80,10 @@ def add_between_streams(
 def device_begin(operations: Operations, device: DeviceTrace, launched: DeviceOperations) -> Int64:
     """Return times to order device operations by: their start, but not before their launch or their stream."""
     begin = device.start_ns[launched.event].copy()
-    there = launched.operator >= 0
-    begin[there] = np.maximum(begin[there], operations.begin[launched.operator[there]])
+    is_attributed = launched.operator >= 0
+    begin[is_attributed] = np.maximum(
+        begin[is_attributed], operations.begin[launched.operator[is_attributed]]
+    )
     for rows in streams_of(device, launched):
         begin[rows] = np.maximum.accumulate(begin[rows])
     return begin

@@ -102,17 +102,17 @@ def _kernel_facts(
     device: DeviceTrace, event: int, call: Facts | None, communication: Communication
 ) -> Facts | None:
     """Return type, size and group of a communication kernel; None, counted as unknown, where nothing gives them."""
-    said = {KINETO_NAMES.get(key, key): value for key, value in device.comm.get(event, {}).items()}
+    arguments = {KINETO_NAMES.get(key, key): value for key, value in device.comm.get(event, {}).items()}
     name = device.names[device.name[event]]
-    kind = operator_kind(str(said.get("collective_name", "")))
+    kind = operator_kind(str(arguments.get("collective_name", "")))
     if kind is not None:
-        facts = read_metadata(kind, said)
+        facts = read_metadata(kind, arguments)
         return merge_facts(facts, call) if call and call.kind == kind else facts
     if call is not None:
         return call
     kind = kernel_kind(name)
     if kind is None:
-        communication.add_unknown(str(said.get("collective_name") or name.split("(")[0]))
+        communication.add_unknown(str(arguments.get("collective_name") or name.split("(")[0]))
         return None
     return Facts(kind, inferred=("type", "size", "group"))
 

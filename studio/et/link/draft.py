@@ -297,7 +297,10 @@ def _several_devices(files: str, device: DeviceTrace, launched: DeviceOperations
         return []
     start = device.start_ns[events]
     end = start + device.duration_ns[events]
-    busy = [_covered_ns(start[mine], end[mine]) for mine in (device.device[events] == one for one in numbers)]
+    busy = [
+        _covered_ns(start[is_own], end[is_own])
+        for is_own in (device.device[events] == number for number in numbers)
+    ]
     message = (
         f"{files}: one process with {len(numbers):,} devices, which count as one rank: it is busy while any of them is, "
         f"{format_ns(_covered_ns(start, end))} in all. A device was busy for {format_ns(sum(busy) / len(busy))} on average, "

@@ -93,13 +93,13 @@ class FactReader:
     def _of_dims(self, row: int, kind: int) -> Facts:
         """Return the facts in shapes and types alone; a list of tensors has no size there."""
         event = self.event(row)
-        told = event.get("dims"), event.get("types"), event.get("values")
+        columns = event.get("dims"), event.get("types"), event.get("values")
         # All but c10d's operators name what is given first.
         single = kind in ONE_LIST or not self.operations.name_of(row).startswith("c10d::")
-        dims, types, values = map(id, told)
+        dims, types, values = map(id, columns)
         key = kind, single, dims, types, values
         if key not in self.by_dims:
-            self.by_dims[key] = _facts_of_dims(kind, single, *told)
+            self.by_dims[key] = _facts_of_dims(kind, single, *columns)
         return self.by_dims[key]
 
     def of_library(self, row: int, facts: Facts) -> Facts:
@@ -160,9 +160,9 @@ class FactReader:
     def of_recorder(self, row: int, communication: Communication) -> Facts | None:
         """Return the facts in `record_param_comms`, None where it names no collective."""
         comm = dict(self.host.comm.get(row, {})) if self.host is not None else {}
-        said = {KINETO_NAMES.get(key, key): value for key, value in self.event(row).items()} | comm
+        arguments = {KINETO_NAMES.get(key, key): value for key, value in self.event(row).items()} | comm
         values = self.values(row)
-        name = said.get("collective_name")
+        name = arguments.get("collective_name")
         if not isinstance(name, str):
             texts = [value for value in values if isinstance(value, str)]
             name = next((text for text in texts if operator_kind(text) is not None), None) or ""
@@ -171,7 +171,7 @@ class FactReader:
             if plain(name) not in NO_COLLECTIVES:
                 communication.add_unknown(name)
             return None
-        facts = read_metadata(kind, said)
+        facts = read_metadata(kind, arguments)
         if facts.bytes_in < 0 and values:
             size = tensor_bytes(values[0])
             facts = replace(facts, bytes_in=size, inferred=("size",)) if size >= 0 else facts
@@ -196,21 +196,21 @@ def _facts_of_dims(kind: int, single: bool, dims: Any, types: Any, values: Any) 
     )
 
 
-def read_metadata(kind: int, said: dict[str, Any]) -> Facts:
+def read_metadata(kind: int, arguments: dict[str, Any]) -> Facts:
     """Return facts from the named arguments of a recorder or a kernel."""
-    told = tuple(map(said.get, _TOLD))
+    values = tuple(map(arguments.get, _TOLD))
     try:
-        facts = _facts_told(kind, told, tuple(map(type, told)))
+        facts = _facts_told(kind, values, tuple(map(type, values)))
     except TypeError:
         # Lists cannot be looked up.
-        facts = _facts_told.__wrapped__(kind, told, ())
-    return replace(facts, seq=read_count(said.get("seq")))
+        facts = _facts_told.__wrapped__(kind, values, ())
+    return replace(facts, seq=read_count(arguments.get("seq")))
 
 
 @lru_cache(maxsize=1 << 10)
-def _facts_told(kind: int, told: tuple[Any, ...], _types: tuple[type, ...]) -> Facts:
+def _facts_told(kind: int, values: tuple[Any, ...], _types: tuple[type, ...]) -> Facts:
     """Return facts from the values of `_TOLD`, which every step may repeat. Types tell 1 from true."""
-    dtype, given_count, taken_count, group, listed, *strided, source, target, split_in, split_out = told
+    dtype, given_count, taken_count, group, listed, *strided, source, target, split_in, split_out = values
     size = element_bytes(str(dtype or ""))
     given, taken = read_count(given_count), read_count(taken_count)
     known = size > 0

@@ -268,10 +268,10 @@ class _HeldBy:
                 device.end[waited[low[place] : high[place]]] <= spans.end[rows[place]]
             ).any()
         rows = np.flatnonzero(may)
-        told = zip(
+        candidates = zip(
             rows.tolist(), spans.end[rows].tolist(), own_near[rows].tolist(), last[rows].tolist(), strict=True
         )
-        for span, end, by_own, other in told:
+        for span, end, by_own, other in candidates:
             if (lane, end) in self.by_call:
                 held[span] = self.by_call[lane, end]
             elif by_own:

@@ -57,8 +57,8 @@ def find_queued(idles: Idles, device: DeviceTrace, launched: DeviceOperations) -
     event, launch = launched.event[idles.place], launched.launch[idles.place]
     given_ns = device.start_ns[launch] + device.duration_ns[launch]
     had_ns = device.start_ns[event] - given_ns
-    there = (launch >= 0) & (had_ns > _LAUNCH_TAKES_NS) & (had_ns > idles.duration_ns // 2)
-    return np.asarray(there | launched.earlier[idles.place])
+    is_queued = (launch >= 0) & (had_ns > _LAUNCH_TAKES_NS) & (had_ns > idles.duration_ns // 2)
+    return np.asarray(is_queued | launched.earlier[idles.place])
 
 
 def find_held_up(device: DeviceTrace, launched: DeviceOperations, from_ns: int) -> tuple[int, int] | None:

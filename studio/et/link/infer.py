@@ -230,7 +230,7 @@ def _items(rank_draft: RankDraft) -> list[_Item]:
     """Return the collectives of a rank."""
     operations, communication = rank_draft.operations, rank_draft.communication
     device, launched = rank_draft.device, rank_draft.launched
-    found = []
+    items = []
     for row, facts in communication.operators.items():
         if facts.kind in (SEND, RECEIVE):
             continue
@@ -240,7 +240,7 @@ def _items(rank_draft: RankDraft) -> list[_Item]:
         if call is not None and device is not None and operations.thread[call] != operations.thread[row]:
             thread = _thread_number(device.threads[int(operations.thread[row])][1])
         end = _NEVER if lost else int(operations.finish[row])
-        found.append(
+        items.append(
             _Item((False, row), _key(facts), int(operations.begin[row]), end, thread, facts.group or None)
         )
     for place, facts in communication.devices.items():
@@ -248,8 +248,8 @@ def _items(rank_draft: RankDraft) -> list[_Item]:
             event = int(launched.event[place])
             start = int(device.start_ns[event])
             end = start + int(device.duration_ns[event])
-            found.append(_Item((True, place), _key(facts), start, end, NONE, facts.group or None))
-    return found
+            items.append(_Item((True, place), _key(facts), start, end, NONE, facts.group or None))
+    return items
 
 
 def _thread_number(name: str) -> int:
@@ -384,19 +384,19 @@ def _messages(drafts: Sequence[RankDraft], members: Members) -> dict[int, dict[P
         for place, facts in own:
             lists = alike.setdefault((facts.tag, facts.bytes), [[] for _ in drafts])
             lists[index].append((place, facts))
-    found: dict[int, dict[Place, str]] = {}
+    group_of: dict[int, dict[Place, str]] = {}
     timed = all(same_clock(drafts[0], other) for other in drafts[1:])
     for lists in alike.values():
         best = min(usual, key=lambda family: _unmatched(lists, numbers, family, members))
         is_open = timed and _unmatched(lists, numbers, best, members) > 0
         if is_open and (paired := _pair_by_time(drafts, lists, members)):
             for index, place, group in paired:
-                found.setdefault(index, {})[place] = group
+                group_of.setdefault(index, {})[place] = group
             continue
         for index, number in enumerate(numbers):
             if number in best:
-                found.setdefault(index, {}).update({place: best[number] for place, _ in lists[index]})
-    return found
+                group_of.setdefault(index, {}).update({place: best[number] for place, _ in lists[index]})
+    return group_of
 
 
 def _pair_by_time(
@@ -424,8 +424,8 @@ def _pair_by_time(
     numbers = [rank_draft.number or 0 for rank_draft in drafts]
     paired: list[tuple[int, Place, str]] = []
     for _, end, index, place, facts in receives:
-        for at, (begin, _, other, sent, told) in enumerate(sends):
-            ends = (numbers[other], told.peer), (numbers[index], facts.peer)
+        for at, (begin, _, other, sent, send_facts) in enumerate(sends):
+            ends = (numbers[other], send_facts.peer), (numbers[index], facts.peer)
             group = next((name for name, ranks in members.items() if _meet(ranks, *ends)), None)
             if group is not None and begin <= end:
                 paired += [(index, place, group), (other, sent, group)]
@@ -436,11 +436,11 @@ def _pair_by_time(
     return paired
 
 
-def _meet(ranks: Sequence[int], one: tuple[int, int], other: tuple[int, int]) -> bool:
+def _meet(ranks: Sequence[int], first: tuple[int, int], second: tuple[int, int]) -> bool:
     """Whether two ranks name each other, by their places in a group."""
     return all(
         peer < len(ranks) and number in ranks and ranks[peer] == wanted
-        for (number, peer), wanted in ((one, other[0]), (other, one[0]))
+        for (number, peer), wanted in ((first, second[0]), (second, first[0]))
     )
 
 

@@ -39,7 +39,7 @@ def find_before(first, begin, end, before):
         place += 1
 
 
-def find_innermost(begin, end, mark, times, wanted, stack, found):
+def find_innermost(begin, end, mark, times, wanted, stack, innermost):
     """Find the innermost interval around each time, by begin, the outer ones first; times rise.
 
     Of those around a time the innermost whose mark is the wanted one counts, where there is one and that is no -1.
@@ -69,7 +69,7 @@ def find_innermost(begin, end, mark, times, wanted, stack, found):
                     inner = row
                     level = 0
             level -= 1
-        found[place] = inner
+        innermost[place] = inner
 
 
 def cut_out(begin, end, first, last, slots, wait_begin, wait_end, wait_until, start, took, is_after, waited):

@@ -48,9 +48,9 @@ class _Ended:
         count = 16
         while end > begin:
             first = max(begin, end - count)
-            found = np.flatnonzero(self.launch_ns[first:end] <= launched_ns)
-            if len(found):
-                return int(self.place[first + found[-1]])
+            matches = np.flatnonzero(self.launch_ns[first:end] <= launched_ns)
+            if len(matches):
+                return int(self.place[first + matches[-1]])
             end, count = first, 2 * count
         return NONE
 
@@ -174,9 +174,9 @@ def launch_times(device: DeviceTrace, launched: DeviceOperations) -> Int64:
     was launched before the recorded call with the next higher id; without an id it was launched before it started.
     """
     events = launched.event
-    there = launched.launch >= 0
-    times = np.where(there, device.start_ns[launched.launch], device.start_ns[events])
-    unknown = np.flatnonzero(~there & (device.correlation[events] >= 0))
+    is_launched = launched.launch >= 0
+    times = np.where(is_launched, device.start_ns[launched.launch], device.start_ns[events])
+    unknown = np.flatnonzero(~is_launched & (device.correlation[events] >= 0))
     calls = np.flatnonzero((device.kind == EventKind.RUNTIME) & (device.correlation >= 0))
     calls = calls[np.argsort(device.correlation[calls], kind="stable")]
     begun = device.start_ns[calls]

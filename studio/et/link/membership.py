@@ -35,15 +35,15 @@ def resolve(drafts: Sequence[RankDraft]) -> tuple[tuple[CommGroup, ...], list[Fi
             # By identity: what every step repeats is one object, kept here as long as its number stands for it.
             done: dict[tuple[int, str | None], tuple[Facts, Facts]] = {}
             for key, facts in facts_of.items():
-                found = inferred[index].get((bool(on_device), key))
-                before, resolved = done.get((id(facts), found), (None, facts))
+                inferred_group = inferred[index].get((bool(on_device), key))
+                before, resolved = done.get((id(facts), inferred_group), (None, facts))
                 if before is None:
-                    resolved = _resolve_facts(facts, found, default, renamed, members)
+                    resolved = _resolve_facts(facts, inferred_group, default, renamed, members)
                     if choice == [resolved.group] and "group" in resolved.inferred:
                         resolved = replace(
                             resolved, inferred=tuple(what for what in resolved.inferred if what != "group")
                         )
-                    done[id(facts), found] = facts, resolved
+                    done[id(facts), inferred_group] = facts, resolved
                 facts_of[key] = resolved
                 if "group" in resolved.inferred and resolved.group:
                     count[resolved.group] += 1
@@ -122,7 +122,7 @@ def _default_groups(
 
 def _resolve_facts(
     facts: Facts,
-    found: str | None,
+    inferred_group: str | None,
     default: tuple[str, str],
     renamed: dict[str, str],
     members: dict[str, tuple[int, ...]],
@@ -130,7 +130,7 @@ def _resolve_facts(
     group, inferred = facts.group, facts.inferred
     is_message = facts.kind in (SEND, RECEIVE)
     if group is None:
-        group = found or default[1 if is_message else 0]
+        group = inferred_group or default[1 if is_message else 0]
         inferred = (*(what for what in inferred if what != "group"), "group")
     group = renamed.get(group, group)
     peer, root = facts.peer, facts.root

@@ -106,7 +106,7 @@ def kernel_kind(name: str) -> int | None:
     # Up to NCCL 2.7 the collective stood before the word kernel.
     texts = (text.split("kernel", 1)[-1], *_LIBRARY_NAME.split(text, maxsplit=1)[1:])
     return next(
-        (int(kind) for token, kind in _KERNEL_KINDS if any(one.startswith(token) for one in texts)), None
+        (int(kind) for token, kind in _KERNEL_KINDS if any(part.startswith(token) for part in texts)), None
     )
 
 

@@ -38,7 +38,7 @@ def match_noted(
     if _in_step(operations, kinds, rows, noted):
         return dict(zip(rows, noted, strict=True))
     begins = [int(operations.start_ns[row]) for row in rows]
-    found: dict[int, NotedCall] = {}
+    matched: dict[int, NotedCall] = {}
     for note in noted:
         kind = operator_kind(note.name)
         best, least = NONE, (True, _APART_NS)
@@ -48,11 +48,11 @@ def match_noted(
             begin, end = int(operations.start_ns[row]), int(operations.end_ns[row])
             apart = max(begin - note.time_ns, note.time_ns - end, 0)
             rank = (NONE not in (note.bytes, given[row]) and note.bytes != given[row], apart)
-            if row not in found and may_carry(kind, kinds[row]) and apart < _APART_NS and rank < least:
+            if row not in matched and may_carry(kind, kinds[row]) and apart < _APART_NS and rank < least:
                 best, least = row, rank
         if best != NONE:
-            found[best] = note
-    return found
+            matched[best] = note
+    return matched
 
 
 def _in_step(

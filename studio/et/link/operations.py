@@ -121,9 +121,9 @@ def _callers(host: HostTrace, device: DeviceTrace | None, event: Int64) -> Int64
     above, _ = find_parents(start[own], end[own], thread[own])
     ids = host.parent.copy()
     wrong = np.flatnonzero(over[own])
-    found = above[wrong]
+    callers = above[wrong]
     root = int(host.id[host.roots][-1]) if host.roots.any() else NONE
-    ids[own[wrong]] = np.where(found >= 0, host.id[own[found]], root)
+    ids[own[wrong]] = np.where(callers >= 0, host.id[own[callers]], root)
     return ids
 
 

@@ -142,9 +142,9 @@ def _finished(
         for rank_draft in settled.drafts
     ]
     done = 0
-    made = call_in_order(executor, calls, lambda: linked(done, len(calls)))
+    answers = call_in_order(executor, calls, lambda: linked(done, len(calls)))
     with shelf.storing() if shelf else nullcontext():
-        for finished in made:
+        for finished in answers:
             # Graphs wait in files, so that they may be many.
             graph = shelf.take(finished.graph) if shelf else take_up(finished.graph)
             part = RankPart(finished.rank, graph, finished.number, finished.findings)
@@ -187,11 +187,13 @@ def draft_files(files: RankFiles, options: LinkOptions, scratch: Path, marked: b
     hosts = [] if files.host is None else pytorch.read(_reading(files.host, noted))
     [device] = kineto.read(_reading(files.device, noted))
     assert isinstance(device, DevicePart)
-    said = device.trace.head.rank
-    if said not in (None, files.number) and not files.by_user:
+    recorded_number = device.trace.head.rank
+    if recorded_number not in (None, files.number) and not files.by_user:
         return None
     given = files.number if files.by_user else None
-    findings = {files.device.name: (*device.findings, *rank_overridden(device.trace.file, said, given))}
+    findings = {
+        files.device.name: (*device.findings, *rank_overridden(device.trace.file, recorded_number, given))
+    }
     both = Pair(files.number, None, device.trace)
     for host in hosts:
         assert isinstance(host, HostPart)

@@ -39,8 +39,10 @@ def _add_parts(drafts: Sequence[RankDraft]) -> None:
         facts_of = rank_draft.communication.operators
         for row, facts in list(facts_of.items()):
             group = rank_draft.communication.groups.get(facts.group or "")
-            told = group.size if group else (rank_draft.device and rank_draft.device.head.world_size) or 0
-            parts = facts.members or told
+            world_size = (
+                group.size if group else (rank_draft.device and rank_draft.device.head.world_size) or 0
+            )
+            parts = facts.members or world_size
             if facts.kind == CollectiveType.REDUCE_SCATTER and facts.bytes_in < 0 < facts.bytes_out and parts:
                 facts_of[row] = replace(facts, bytes_in=facts.bytes_out * parts)
 

@@ -65,8 +65,8 @@ def find_senders(drafts: Sequence[RankDraft]) -> None:
 
 def _matched(received: Sequence[_Message], sent: dict[int, deque[_Message]]) -> list[tuple[_Message, int]]:
     """Return the receives of a rank that name no sender, each with the rank whose message it took."""
-    named = {sender: sum(one.facts.peer == sender for one in received) for sender in sent}
-    found = []
+    named = {sender: sum(message.facts.peer == sender for message in received) for sender in sent}
+    matched = []
     for message in received:
         sender = message.facts.peer
         if sender != NONE:
@@ -82,8 +82,8 @@ def _matched(received: Sequence[_Message], sent: dict[int, deque[_Message]]) -> 
         if fitting:
             _, other = min(fitting)
             sent[other].popleft()
-            found.append((message, other))
-    return found
+            matched.append((message, other))
+    return matched
 
 
 def _all_facts(rank_draft: RankDraft) -> list[Facts]:
@@ -98,7 +98,7 @@ def _messages(rank_draft: RankDraft) -> list[_Message]:
         *((False, row) for row in communication.operators),
         *((True, place) for place in communication.devices),
     ]
-    found = []
+    timed = []
     for place in places:
         facts = facts_of(communication, place)
         if facts.kind not in (SEND, RECEIVE):
@@ -110,9 +110,9 @@ def _messages(rank_draft: RankDraft) -> list[_Message]:
             time_ns = int(device.start_ns[event]) + (facts.kind == RECEIVE) * int(device.duration_ns[event])
         else:
             continue
-        found.append((time_ns, place, facts))
-    times = correct_times(np.array([time for time, *_ in found], np.int64), rank_draft.clock)
+        timed.append((time_ns, place, facts))
+    times = correct_times(np.array([time for time, *_ in timed], np.int64), rank_draft.clock)
     messages = [
-        _Message(place, facts, time) for (_, place, facts), time in zip(found, times.tolist(), strict=True)
+        _Message(place, facts, time) for (_, place, facts), time in zip(timed, times.tolist(), strict=True)
     ]
     return sorted(messages, key=lambda message: (message.time_ns, message.place))

@@ -75,11 +75,11 @@ def _calls_of(rank_draft: RankDraft, places: Sequence[Place]) -> _Calls:
     times = np.array([_times(rank_draft, place) for place in places], np.int64).reshape(-1, 2)
     head = None if rank_draft.device is None else rank_draft.device.head
     return _Calls(
-        np.array([one.kind for one in facts], np.int64),
-        np.array([_size(one) for one in facts], np.int64),
+        np.array([call.kind for call in facts], np.int64),
+        np.array([_size(call) for call in facts], np.int64),
         times[:, 0],
         times[:, 1],
-        np.array([_waits(rank_draft, *one) for one in zip(places, facts, strict=True)], np.bool_),
+        np.array([_waits(rank_draft, *call) for call in zip(places, facts, strict=True)], np.bool_),
         "" if head is None or head.base_ns is None else head.host,
     )
 
@@ -139,21 +139,26 @@ def _overlap(longest: _Calls, own: _Calls, shift: int) -> tuple[slice, slice]:
 
 def _fits(longest: _Calls, own: _Calls, shift: int) -> bool:
     """Whether kinds and sizes agree, of enough collectives."""
-    here, there = _overlap(longest, own, shift)
-    count = here.stop - here.start
+    own_places, other_places = _overlap(longest, own, shift)
+    count = own_places.stop - own_places.start
     enough = max(_LEAST, len(own) // 2) if shift else 0
-    sizes, others = longest.size[here], own.size[there]
+    sizes, others = longest.size[own_places], own.size[other_places]
     known = (sizes >= 0) & (others >= 0)
-    kinds_agree = np.array_equal(longest.kind[here], own.kind[there])
+    kinds_agree = np.array_equal(longest.kind[own_places], own.kind[other_places])
     return count >= enough and kinds_agree and bool((sizes == others)[known].all())
 
 
 def _share_met(longest: _Calls, own: _Calls, shift: int) -> float:
     """Return which share of the collectives was under way on both at some time, 1 where no times tell."""
-    here, there = _overlap(longest, own, shift)
-    timed = longest.waits[here] & own.waits[there] & (longest.begin[here] >= 0) & (own.begin[there] >= 0)
+    own_places, other_places = _overlap(longest, own, shift)
+    timed = (
+        longest.waits[own_places]
+        & own.waits[other_places]
+        & (longest.begin[own_places] >= 0)
+        & (own.begin[other_places] >= 0)
+    )
     if not timed.any():
         return 1.0
-    begin = np.maximum(longest.begin[here], own.begin[there])[timed]
-    end = np.minimum(longest.end[here], own.end[there])[timed]
+    begin = np.maximum(longest.begin[own_places], own.begin[other_places])[timed]
+    end = np.minimum(longest.end[own_places], own.end[other_places])[timed]
     return float((begin <= end + _LATE_NS).mean())

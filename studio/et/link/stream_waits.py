@@ -46,10 +46,10 @@ def unsaid_waits(
         communicating: Places of those that communicate.
     """
     nothing = np.zeros(0, np.int64), np.zeros(0, np.int64)
-    told = (device.kind == EventKind.SYNC) & (device.wait_stream >= 0)
+    is_recorded = (device.kind == EventKind.SYNC) & (device.wait_stream >= 0)
     named = mark_names(device.names, device.name, lambda name: _WAIT.match(name) is not None)
     calls = np.flatnonzero((device.kind == EventKind.RUNTIME) & named)
-    if told.any() or not len(calls) or not communicating:
+    if is_recorded.any() or not len(calls) or not communicating:
         return nothing
     places = np.flatnonzero(launched.launch >= 0)
     places = places[np.argsort(device.start_ns[launched.launch[places]], kind="stable")]
@@ -153,18 +153,18 @@ def _waiting_streams(device: DeviceTrace, calls: Int64) -> Int64:
 
 def _calls_of_library(operations: Operations, rows: Int64) -> Int64:
     """Return the outermost call for communication around each row (M,), -1 where there is none."""
-    found: dict[int, int] = {NONE: NONE}
+    call_of: dict[int, int] = {NONE: NONE}
 
     def outermost(row: int) -> int:
         above = []
-        while row not in found:
+        while row not in call_of:
             above.append(row)
             row = int(operations.parent[row])
-        known = found[row]
+        known = call_of[row]
         for each in reversed(above):
             if known < 0 and operations.name_of(each).startswith(_CALLS):
                 known = each
-            found[each] = known
+            call_of[each] = known
         return known
 
     return np.array([outermost(row) for row in rows.tolist()], np.int64)
@@ -194,16 +194,16 @@ def waits_of_unlaunched(
     start = device.start_ns[launched.event]
     finish = start + device.duration_ns[launched.event]
     on = device.device[launched.event]
-    found = [np.zeros((2, 0), np.int64)]
+    pairs = [np.zeros((2, 0), np.int64)]
     for number in find_distinct(on[place]).tolist():
         # What takes no time may have begun when the operation did, which waits for nothing that begins with it.
-        mine = np.flatnonzero((on == number) & (finish > start))
-        mine = mine[np.argsort(finish[mine], kind="stable")]
+        candidates = np.flatnonzero((on == number) & (finish > start))
+        candidates = candidates[np.argsort(finish[candidates], kind="stable")]
         targets = np.flatnonzero(on[place] == number)
-        last = np.searchsorted(finish[mine], start[place[targets]], side="right") - 1
+        last = np.searchsorted(finish[candidates], start[place[targets]], side="right") - 1
         targets, last = targets[last >= 0], last[last >= 0]
-        sources = mine[last]
+        sources = candidates[last]
         later = finish[sources] > idle_from_ns[targets]
-        found.append(np.stack([sources[later], place[targets[later]]]))
-    sources, targets = np.concatenate(found, axis=1)
+        pairs.append(np.stack([sources[later], place[targets[later]]]))
+    sources, targets = np.concatenate(pairs, axis=1)
     return sources, targets

@@ -90,15 +90,17 @@ def _untimed(rank_draft: RankDraft) -> int:
 def _times_of(rank_draft: RankDraft, group: str, keys: dict[tuple[int, int], int]) -> _Times:
     """Return the collectives of a group on a rank; numbers of types and sizes are added to `keys`."""
     operations, known = rank_draft.operations, rank_draft.communication.issued_by
-    found = []
+    collectives = []
     for row, facts in rank_draft.communication.operators.items():
         if facts.kind not in NEEDS_ALL or (facts.group or "") != group or operations.start_ns[row] < 0:
             continue
         size = NONE if facts.kind == CollectiveType.ALL_TO_ALL else facts.bytes
         key = keys.setdefault((facts.kind, size), len(keys))
         apart = row in known and operations.thread[row] != operations.thread[known[row]]
-        found.append((int(operations.start_ns[row]), int(operations.end_ns[row]), key, facts.is_empty, apart))
-    return _Times(*np.array(sorted(found), np.int64).reshape(-1, 5).T)
+        collectives.append(
+            (int(operations.start_ns[row]), int(operations.end_ns[row]), key, facts.is_empty, apart)
+        )
+    return _Times(*np.array(sorted(collectives), np.int64).reshape(-1, 5).T)
 
 
 def _count_lacking(own: _Times, other: _Times) -> int:
@@ -125,11 +127,13 @@ def _met(these: _Times, others: _Times) -> Bool:
     """Return which of these (C,) another rank has one of the same type and size for, at the same time."""
     met = np.zeros(len(these.begin), np.bool_)
     for key in find_distinct(these.key):
-        mine, theirs = np.flatnonzero(these.key == key), others.key == key
+        own_places, theirs = np.flatnonzero(these.key == key), others.key == key
         begin, latest = others.begin[theirs], np.maximum.accumulate(others.end[theirs])
-        place = np.searchsorted(begin, these.end[mine] + _NEAR_NS, "right") - 1
-        there = place >= 0
-        met[mine[there]] = latest[place[there]] >= these.begin[mine[there]] - _NEAR_NS
+        place = np.searchsorted(begin, these.end[own_places] + _NEAR_NS, "right") - 1
+        has_earlier = place >= 0
+        met[own_places[has_earlier]] = (
+            latest[place[has_earlier]] >= these.begin[own_places[has_earlier]] - _NEAR_NS
+        )
     return met
 
 

@@ -112,9 +112,11 @@ def leave_out_untimely(
         return waits
     own, _ = measure_own_time(operations, [wait for wait in waits if wait.end > wait.begin], around)
     ready, length = device.start_ns[launched.event].copy(), device.duration_ns[launched.event]
-    there = launched.operator >= 0
-    caller = launched.operator[there]
-    ready[there] = np.maximum(ready[there], operations.begin[caller] + np.maximum(own[caller], 0))
+    is_attributed = launched.operator >= 0
+    caller = launched.operator[is_attributed]
+    ready[is_attributed] = np.maximum(
+        ready[is_attributed], operations.begin[caller] + np.maximum(own[caller], 0)
+    )
     ended = np.zeros(len(ready), np.int64)
     for rows in streams_of(device, launched):
         before = np.cumsum(length[rows]) - length[rows]
@@ -156,8 +158,8 @@ def _blocking_copies(
     outlasted = (since_end >= 0) & (since_end < REST_NS) & (until - begun >= least) & ~never
     blocked = lasted | (queued & outlasted)
     since = np.where(queued, begun, np.maximum(begun, start))
-    told = zip(places[blocked].tolist(), since[blocked].tolist(), strict=True)
-    return dict(zip(calls[blocked].tolist(), told, strict=True))
+    copies_since = zip(places[blocked].tolist(), since[blocked].tolist(), strict=True)
+    return dict(zip(calls[blocked].tolist(), copies_since, strict=True))
 
 
 def _were_queued(device: DeviceTrace, launched: DeviceOperations, copies: Int64, begun: Int64) -> Bool:

@@ -125,7 +125,7 @@ def from_record(metadata: chakra.Metadata, stem: str) -> Heads:
     Raises:
         TraceFormatError: What it says of a file does not fit together.
     """
-    found = {attr.name: attr.value for attr in metadata.attrs}
+    values = {attr.name: attr.value for attr in metadata.attrs}
     plain = tuple(attr for attr in metadata.attrs if not attr.name.startswith(PREFIX))
     own: dict[str, list[Attribute]] = {}
     for attr in metadata.attrs:
@@ -133,22 +133,22 @@ def from_record(metadata: chakra.Metadata, stem: str) -> Heads:
         if match:
             own.setdefault(match[1], []).append(Attribute(match[2], attr.kind, attr.value, attr.doc))
     heads = []
-    for name, value in found.items():
+    for name, value in values.items():
         match = _OF_RANK.fullmatch(name)
         if match:
             number = int(match[1])
-            version = found.get(VERSION.format(rank=number))
-            told = isinstance(version, str)
-            attrs = tuple(own.get(ATTR.format(rank=number), ())) if told else plain
-            packed = bool(found.get(GZIP.format(rank=number)))
+            version = values.get(VERSION.format(rank=number))
+            has_version = isinstance(version, str)
+            attrs = tuple(own.get(ATTR.format(rank=number), ())) if has_version else plain
+            packed = bool(values.get(GZIP.format(rank=number)))
             heads.append(
-                RankHead(number, str(value), packed, str(version) if told else metadata.version, attrs)
+                RankHead(number, str(value), packed, str(version) if has_version else metadata.version, attrs)
             )
-    count = found.get(RANKS)
+    count = values.get(RANKS)
     return Heads(
         tuple(heads),
-        tuple(_restored_groups(found)),
-        tuple(_restored_copies(found, stem)),
+        tuple(_restored_groups(values)),
+        tuple(_restored_copies(values, stem)),
         count if isinstance(count, int) else len(heads),
         metadata.version,
         plain,
@@ -245,25 +245,25 @@ def _set_out(
     return "".join(parts).encode()
 
 
-def _restored_groups(found: Mapping[str, Any]) -> list[Beside]:
+def _restored_groups(values: Mapping[str, Any]) -> list[Beside]:
     """Return the comm group files that a master trace tells of."""
     parts: dict[int, dict[str, Any]] = {}
-    for name, value in found.items():
+    for name, value in values.items():
         match = _OF_GROUPS.fullmatch(name)
         if match:
             parts.setdefault(int(match[1]), {})[match[2]] = value
     files = []
-    for told in parts.values():
-        flat = told.get("layout")
+    for fields in parts.values():
+        flat = fields.get("layout")
         words = [str(word) for word in flat] if isinstance(flat, list) else []
         layout = dict(zip(words[0::2], words[1::2], strict=False))
         groups = [
             (name.removeprefix("group."), ranks)
-            for name, ranks in told.items()
+            for name, ranks in fields.items()
             if name.startswith("group.") and isinstance(ranks, list)
         ]
-        content = _set_out(groups, layout, unescaped=bool(told.get("unescaped")))
-        files.append(Beside(str(told.get("file", "groups.json")), bool(told.get("gzip")), content))
+        content = _set_out(groups, layout, unescaped=bool(fields.get("unescaped")))
+        files.append(Beside(str(fields.get("file", "groups.json")), bool(fields.get("gzip")), content))
     return files
 
 
@@ -295,18 +295,18 @@ def _rows(file: Beside) -> list[Copy]:
     return list(part.copies)
 
 
-def _restored_copies(found: Mapping[str, Any], stem: str) -> list[Beside]:
+def _restored_copies(values: Mapping[str, Any], stem: str) -> list[Beside]:
     """Return the table of copies that a master trace tells of."""
-    told: dict[int, dict[str, Any]] = {}
-    for name, value in found.items():
+    fields_by_rank: dict[int, dict[str, Any]] = {}
+    for name, value in values.items():
         match = _OF_COPY.fullmatch(name)
         if match:
-            told.setdefault(int(match[1]), {})[match[2]] = value
-    file = found.get(f"{COPIES}file")
-    if not told and file is None:
+            fields_by_rank.setdefault(int(match[1]), {})[match[2]] = value
+    file = values.get(f"{COPIES}file")
+    if not fields_by_rank and file is None:
         return []
     rows = []
-    for number, row in told.items():
+    for number, row in fields_by_rank.items():
         try:
             slots = tuple(json.loads(str(value)) for value in row.get("slots") or ())
             rows.append(Copy(number, int(row["like"]), slots, row.get("assumed_from")))
@@ -315,5 +315,5 @@ def _restored_copies(found: Mapping[str, Any], stem: str) -> list[Beside]:
                 f"{stem}: what the metadata says of the copy that is rank {number} does not fit together: {error!r}.",
                 hint="Merge the job again.",
             ) from error
-    packed = bool(found.get(f"{COPIES}gzip"))
+    packed = bool(values.get(f"{COPIES}gzip"))
     return [Beside(str(file or f"{stem}.copies.json"), packed, write_table(rows).encode())]

@@ -164,10 +164,10 @@ def _of_rank(trace: Trace, index: int, name: str) -> _Source:
 
 def _refuse_claimed(sources: Sequence[_Source]) -> None:
     """Raise an error if two files claim one rank, or one a number that is none."""
-    for one, other in pairwise(sources):
-        if one.head.rank == other.head.rank:
+    for first, second in pairwise(sources):
+        if first.head.rank == second.head.rank:
             raise TraceError(
-                f"Rank {one.head.rank} is claimed by two files: {one.head.file} and {other.head.file}.",
+                f"Rank {first.head.rank} is claimed by two files: {first.head.file} and {second.head.file}.",
                 hint="Leave one of them out, or give --rank FILE=NUMBER.",
             )
     if sources[-1].head.rank > _LARGEST_RANK:
@@ -291,9 +291,9 @@ class _Numbering:
         known = np.append(distinct, np.uint64(0))[place] == large if len(large) else np.zeros(0, np.bool_)
         firsts = first[place[known]]
         large_numbers[known] = numbers[np.searchsorted(special, firsts)]
-        made = cls(special, numbers, large, large_numbers)
-        made.of_nodes = set(large[known].tolist())
-        return made
+        numbering = cls(special, numbers, large, large_numbers)
+        numbering.of_nodes = set(large[known].tolist())
+        return numbering
 
     def ids(self, ids: UInt64, rows: slice) -> tuple[UInt64, set[int]]:
         """Return the numbers of some nodes, and which of them are not their ids."""

@@ -128,8 +128,8 @@ def odd_encoding(chunk: Chunk) -> tuple[int, str] | None:
             "the length of its dependencies is",
         ),
     )
-    found = [(int(owner[bad][0]), why) for owner, bad, why in checks if bad.any()]
-    return min(found, default=None)
+    odd = [(int(owner[bad][0]), why) for owner, bad, why in checks if bad.any()]
+    return min(odd, default=None)
 
 
 def _is_odd(raw: UInt8, place: Int64, width: Int64, values: Int64 | None) -> Bool:
@@ -211,10 +211,10 @@ def rewrite_records(chunk: Chunk, changed: Changed) -> bytes:
     gone = id_fields.only(~kept)
     edits.add(gone.place - 1, gone.end, 0, np.empty(0, np.uint8), np.zeros(len(gone.owner), np.int64))
     np.subtract.at(size, gone.owner, gone.end - gone.place + 1)
-    there = id_fields.only(kept)
+    rewritten = id_fields.only(kept)
     written, widths = _varints(new[kept])
-    edits.add(there.place, there.end, 0, written, widths)
-    np.add.at(size, there.owner, widths - (there.end - there.place))
+    edits.add(rewritten.place, rewritten.end, 0, written, widths)
+    np.add.at(size, rewritten.owner, widths - (rewritten.end - rewritten.place))
     absent = np.ones(len(chunk), np.bool_)
     absent[id_fields.owner] = False
     added = np.flatnonzero(absent & (changed.ids != 0))

@@ -78,10 +78,10 @@ def open_master(data: bytes | memoryview, name: str, total_bytes: int = 0) -> Ma
                 begin = known.pop()[0]
             known.append((begin, until))
             nodes[rank] = nodes.get(rank, 0) + last - first
-        for row, told in ends.numbers.items():
+        for row, rank_numbers in ends.numbers.items():
             rank = int(ends.rank[row])
-            missing = dict(zip(told[1][0::2], told[1][1::2], strict=False))
-            own = {} if told[0] is None else {int(chunk.ids[row]) - rank * BLOCK: told[0]}
+            missing = dict(zip(rank_numbers[1][0::2], rank_numbers[1][1::2], strict=False))
+            own = {} if rank_numbers[0] is None else {int(chunk.ids[row]) - rank * BLOCK: rank_numbers[0]}
             numbers.setdefault(rank, {}).update(own | missing)
     unnamed = [
         RankHead(rank, f"{stem}.{rank}.et", False, heads.version, heads.attrs)
@@ -123,8 +123,8 @@ def _restored(chunk: Chunk, ends: _Ends, rank: int, table: UInt64, name: str) ->
             )
         if len(table):
             place = np.minimum(np.searchsorted(table[:, 0], numbers), len(table) - 1)
-            found = table[place, 0] == numbers
-            numbers[found] = table[place[found], 1]
+            is_listed = table[place, 0] == numbers
+            numbers[is_listed] = table[place[is_listed], 1]
     return Changed(ids, deps, ends.cut, [b""], np.zeros(len(chunk), np.int64))
 
 
@@ -152,10 +152,10 @@ class _Ends:
         cut[0, tails.owner], cut[1, tails.owner] = tails.place - 1, tails.end
         plain, values = _ranks(chunk.raw, tails)
         rank[tails.owner[plain]] = values[plain]
-        made = cls(rank, cut)
+        ends = cls(rank, cut)
         for row in np.flatnonzero(rank < 0).tolist():
-            made._look_back(chunk, attrs, row, name)
-        return made
+            ends._look_back(chunk, attrs, row, name)
+        return ends
 
     def _look_back(self, chunk: Chunk, attrs: Fields, row: int, name: str) -> None:
         """Find the rank of a record that has something behind it."""
@@ -193,10 +193,10 @@ def _ranks(raw: UInt8, attrs: Fields) -> tuple[Bool, Int64]:
     named = np.zeros(len(attrs.owner), np.bool_)
     named[names.owner[(letters == np.frombuffer(RANK.encode(), np.uint8)).all(axis=1)]] = True
     numbers = inner.only(np.isin(inner.number, _INTS) & (inner.wire == 0))
-    found = read_numbers(raw, numbers.place)[0]
-    good = (found >= 0) & (found < 2**31)
+    numbers_read = read_numbers(raw, numbers.place)[0]
+    good = (numbers_read >= 0) & (numbers_read < 2**31)
     plain[numbers.owner[good]] = named[numbers.owner[good]]
-    values[numbers.owner[good]] = found[good]
+    values[numbers.owner[good]] = numbers_read[good]
     return plain, values
 
 
