@@ -19,10 +19,10 @@ from pathlib import Path
 
 import numpy as np
 
-from studio.calibration.design import Design, design
-from studio.calibration.fit import fit, library_of, predict
-from studio.calibration.machines import transport_of
-from studio.calibration.prior import precision
+from studio.calibration.design import Design, build_design
+from studio.calibration.fit import fit, infer_library, predict
+from studio.calibration.machines import infer_transport
+from studio.calibration.prior import build_precision
 from studio.calibration.solve import solve
 from studio.calibration.tables import MeasuredTable, read_csv
 from studio.sim.costs.library import LIBRARIES
@@ -171,13 +171,13 @@ class Defaults:
         """Take one step towards the means that fit all machines."""
         count, every = len(NAMES), np.arange(len(NAMES))
         matrix, vector = np.zeros((len(self.means), len(self.means))), np.zeros(len(self.means))
-        wide = precision("", 2.5)
+        wide = build_precision("", 2.5)
         matrix[:count, :count], vector[:count] = wide, wide @ self.general
         for name, rows in self.rows.items():
-            firm = precision(name, LIBRARIES_LIE) if name in LIBRARIES else _firm_between()
+            firm = build_precision(name, LIBRARIES_LIE) if name in LIBRARIES else _firm_between()
             matrix[np.ix_(rows, rows)] = firm
         for machine, tables in self.machines.items():
-            library, transport = library_of(tables[0].hardware), transport_of(tables)
+            library, transport = infer_library(tables[0].hardware), infer_transport(tables)
             told, where = self._told(machine, library, transport or "")
             parts = [(every, every), (self.rows[library], every)]
             if transport:
@@ -193,9 +193,9 @@ class Defaults:
         tables = self.machines[machine]
         if machine not in self.designs:
             times = np.concatenate([table.time_us for table in tables]) * 1000
-            self.designs[machine] = design(CostModel(library), tables, ports_of(tables)), times
+            self.designs[machine] = build_design(CostModel(library), tables, ports_of(tables)), times
         plan, times = self.designs[machine]
-        mean, firm = self.logs(library, transport), precision(library)
+        mean, firm = self.logs(library, transport), build_precision(library)
         weight = self.weights.get(machine, 1.0)
         for _ in range(2):
             found = solve(plan, times, mean, firm * weight, NOISE)
@@ -209,7 +209,7 @@ class Defaults:
 
 def _firm_between() -> Float64:
     """Return how firmly what a transport adds lies around none (B, B)."""
-    spread = np.linalg.inv(precision("", TRANSPORTS_LIE))
+    spread = np.linalg.inv(build_precision("", TRANSPORTS_LIE))
     return np.asarray(np.linalg.inv(spread[np.ix_(BETWEEN, BETWEEN)]))
 
 
@@ -235,7 +235,9 @@ def splits(tables: Sequence[MeasuredTable]) -> dict[str, list[Judged]]:
     defaults = Defaults(by_machine(tables, learnable)).learn()
     machines = by_machine(tables, lambda _: True)
     for machine, group in machines.items():
-        start = defaults.without(machine).costs(library_of(group[0].hardware), transport_of(group) or "")
+        start = defaults.without(machine).costs(
+            infer_library(group[0].hardware), infer_transport(group) or ""
+        )
         ports = ports_of(group)
         usable = [table for table in group if len(table.size_bytes) >= 3]
         for table in group:

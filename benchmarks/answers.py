@@ -18,14 +18,14 @@ sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 import numpy as np
 
 from benchmarks.graph import rank_of
-from studio.analysis.compare.sides import recorded_side
-from studio.analysis.job.blame import blame
-from studio.analysis.job.group_times import group_times
-from studio.analysis.job.kernels import kernels
-from studio.analysis.path.critical import critical_path
-from studio.analysis.path.slack import slack
-from studio.analysis.path.words import path_sentence, path_shares
-from studio.timeline import node_times, recorded
+from studio.analysis.compare.sides import build_recorded_side
+from studio.analysis.job.blame import compute_blame
+from studio.analysis.job.group_times import sum_group_times
+from studio.analysis.job.kernels import list_kernels
+from studio.analysis.path.critical import find_critical_path
+from studio.analysis.path.slack import compute_slack
+from studio.analysis.path.words import compute_path_shares, describe_path
+from studio.timeline import collect_node_times, recorded
 from studio.trace import Int64, NodeType, Rank, Trace
 
 JOBS = ((1, 1_000_000), (8, 125_000), (1024, 1000))
@@ -56,7 +56,7 @@ def _times(ranks: int, nodes: int, meets: np.ndarray) -> tuple[Int64, Int64]:
 def measure(ranks: int, nodes: int) -> None:
     """Print a row of the table."""
     trace = recording(ranks, nodes)
-    side = recorded_side(trace, node_times(trace, recorded(trace)))
+    side = build_recorded_side(trace, collect_node_times(trace, recorded(trace)))
     spent: list[float] = []
 
     def timed(work: Callable[[], object]) -> object:
@@ -67,16 +67,16 @@ def measure(ranks: int, nodes: int) -> None:
 
     account = side.ledger()
     timed(side.ledger)
-    timed(lambda: group_times(trace, account))
-    timed(lambda: blame(trace, side.times, account))
-    path = critical_path(trace, side.times, account)
-    timed(lambda: critical_path(trace, side.times, account))
-    shares = path_shares(trace, side.times, account, path)
-    timed(lambda: path_shares(trace, side.times, account, path))
-    timed(lambda: slack(trace, side.times, account))
-    timed(lambda: kernels(trace, side.times))
+    timed(lambda: sum_group_times(trace, account))
+    timed(lambda: compute_blame(trace, side.times, account))
+    path = find_critical_path(trace, side.times, account)
+    timed(lambda: find_critical_path(trace, side.times, account))
+    shares = compute_path_shares(trace, side.times, account, path)
+    timed(lambda: compute_path_shares(trace, side.times, account, path))
+    timed(lambda: compute_slack(trace, side.times, account))
+    timed(lambda: list_kernels(trace, side.times))
     cells = " | ".join(f"{seconds:.2f}" for seconds in spent)
-    print(f"| {ranks:,} × {nodes:,} | {cells} | {sum(spent):.2f} | {len(path):,} |  {path_sentence(shares)}")
+    print(f"| {ranks:,} × {nodes:,} | {cells} | {sum(spent):.2f} | {len(path):,} |  {describe_path(shares)}")
 
 
 if __name__ == "__main__":

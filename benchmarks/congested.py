@@ -29,12 +29,12 @@ from typing import Any
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
 from benchmarks.folding import groups, transformer
-from studio.et.build import graph_of_nodes
+from studio.et.build import build_graph
 from studio.sim import engine
 from studio.sim.config import Algorithm, Dimension, SystemConfig, Topology
 from studio.sim.extensions import Extensions
 from studio.sim.plan import make_plan
-from studio.sim.result import result_of
+from studio.sim.result import read_result
 from studio.trace import Rank, Trace
 from tests.golden import case, records
 
@@ -93,7 +93,7 @@ def all_different(npus: int, count: int, own_sizes: bool) -> Trace:
             attrs = {"comm_type": 0, "comm_size": kind[0], "pg_name": kind[1]}
             nodes.append({"id": at, "type": "COMM_COLL_NODE", "data_deps": last, "attrs": attrs})
             last = [at] if kind[1] == names[0] else last
-        graph, slots = graph_of_nodes(nodes)
+        graph, slots = build_graph(nodes)
         ranks.append(Rank(number, len(graphs), slots))
         graphs.append(graph)
     return Trace(tuple(graphs), tuple(ranks), tuple(members))
@@ -135,12 +135,12 @@ def measure(make: Any, repeat: int) -> dict[str, Any]:
         engine.execute(plan, native=True)
         reason = plan.unfolded
         if plan.folding is not None:
-            reason = engine.stopped_short(plan)
+            reason = engine.explain_stop(plan)
             if reason:
                 plan = make_plan(trace, config)
                 engine.execute(plan, native=True)
         ran = time.process_time()
-        result = result_of(trace, config, plan, reason)
+        result = read_result(trace, config, plan, reason)
         ended = time.process_time()
         taken = {"seconds": ended - began, "plan": planned - began, "engine": ran - planned}
         best = min(best, taken, key=lambda one: one["seconds"])

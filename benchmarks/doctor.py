@@ -13,7 +13,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from studio.doctor import examination, repair_all
+from studio.doctor import repair_all, run_checks
 from studio.doctor.edit import with_numbers
 from studio.trace import (
     NONE,
@@ -115,7 +115,7 @@ def main() -> None:
     print("| job | examined, s of CPU | repaired, s of CPU | findings |\n| --- | --- | --- | --- |")
     for name, trace in jobs(count):
         begun = time.process_time()
-        result = examination(trace)
+        result = run_checks(trace)
         examined = time.process_time()
         repair_all(trace)
         repaired = time.process_time()

@@ -10,10 +10,10 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
-from studio.calibration.families import FamilyFit, calibration_of, fit_family, tables_of_family
+from studio.calibration.families import FamilyFit, build_calibration, fit_family, select_family_tables
 from studio.calibration.tables import MeasuredTable, read_csv
 from studio.sim.astra import read_yaml
-from studio.sim.systems import FOLDER, SYSTEMS, system_of, write_system
+from studio.sim.systems import FOLDER, SYSTEMS, build_system, write_system
 
 SAME_MACHINES = {"dgx-superpod-a100": "hgx-a100"}
 """Systems of the same GPUs and nodes as another, whose tables they share."""
@@ -35,15 +35,15 @@ def _refit(name: str, tables: list[MeasuredTable]) -> None:
     library = {key: given[key] for key in ("library", "transport", "peers", "per-host") if key in given}
     table["costs"] = library
     table.pop("calibration", None)
-    plain = system_of(table, f"preset {name}")
-    measured = tables_of_family(SYSTEMS[SAME_MACHINES.get(name, name)], tables)
+    plain = build_system(table, f"preset {name}")
+    measured = select_family_tables(SYSTEMS[SAME_MACHINES.get(name, name)], tables)
     found = fit_family(plain, measured) if measured else None
     sources = dict(table["sources"])  # type: ignore[call-overload]  # the same
     sources["costs"] = _LIBRARY if found is None else _fitted_words(found)
     table["sources"] = sources
     if found is not None:
         table["costs"] = _costs(found)
-        table["calibration"] = calibration_of(found)
+        table["calibration"] = build_calibration(found)
     file.write_text(write_system(table), encoding="utf-8")
     print(f"{name:20}{_words(table)}", flush=True)
 
@@ -62,9 +62,9 @@ def _fitted_words(found: FamilyFit) -> str:
 
 
 def _words(table: dict[str, object]) -> str:
-    from studio.sim.systems import measured_error_words
+    from studio.sim.systems import describe_measured_errors
 
-    return measured_error_words(system_of(table, "written"))
+    return describe_measured_errors(build_system(table, "written"))
 
 
 if __name__ == "__main__":

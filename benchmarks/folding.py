@@ -26,11 +26,11 @@ from typing import Any
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
-from studio.et.build import graph_of_nodes
+from studio.et.build import build_graph
 from studio.sim import engine
 from studio.sim.config import Algorithm, Dimension, SystemConfig, Topology
 from studio.sim.plan import make_plan
-from studio.sim.result import result_of
+from studio.sim.result import read_result
 from studio.trace import CommGroup, Rank, Trace
 
 SIZES = (64, 256, 1024, 4096, 16384, 65536)
@@ -114,7 +114,7 @@ def stage(index: int) -> list[dict[str, Any]]:
 
 def spread(npus: int, stages: int, of_stage: list[list[dict[str, Any]]]) -> Trace:
     """Return the trace in which every rank has the nodes of its stage, its own groups and its own peers."""
-    built = [graph_of_nodes(nodes) for nodes in of_stage]
+    built = [build_graph(nodes) for nodes in of_stage]
     ranks = []
     for number in range(npus):
         index = number // TENSOR % stages
@@ -147,9 +147,9 @@ def measure(job: str, npus: int, *, fold: bool) -> dict[str, Any]:
         planned = time.process_time()
         engine.execute(plan, native=True)
         ran = min(ran, time.process_time() - planned)
-        if fold and (plan.unfolded or engine.stopped_short(plan)):
-            raise SystemExit(f"{job} on {npus}: {plan.unfolded or engine.stopped_short(plan)}")
-        result = result_of(trace, system, plan, plan.unfolded)
+        if fold and (plan.unfolded or engine.explain_stop(plan)):
+            raise SystemExit(f"{job} on {npus}: {plan.unfolded or engine.explain_stop(plan)}")
+        result = read_result(trace, system, plan, plan.unfolded)
         best = min(best, time.process_time() - began)
     return {
         "job": job,

@@ -175,7 +175,7 @@ def try_one(raw: bytes, rng: Random, path: Path, number: int) -> str:
         content = mutate(gzip.compress(content, 1, mtime=0), rng)
     path.write_bytes(content)
     native = number % 4 != 3
-    wire.worth_compiling = lambda _total_bytes: native
+    wire.is_worth_compiling = lambda _total_bytes: native
     try:
         trace = studio.read(path)
     except TraceFormatError:

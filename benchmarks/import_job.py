@@ -22,7 +22,7 @@ from pathlib import Path
 from studio.et import wire
 from studio.jobs.importing import open_paths
 from studio.store.workspace import Workspace
-from studio.trace import node_attributes
+from studio.trace import list_node_attributes
 
 
 def import_paths(workspace: str, traces: str) -> str:
@@ -39,7 +39,7 @@ def open_job(workspace: str, job_id: str) -> str:
     rank = trace.ranks[-1]
     graph = trace.graph_of(rank)
     assert sum(share.nodes for share in info.summary.types) == trace.node_count
-    assert node_attributes(graph, 0, rank.slots)
+    assert list_node_attributes(graph, 0, rank.slots)
     return f"{graph.strings[int(graph.name[0])]} of {trace.node_count:,}"
 
 

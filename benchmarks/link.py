@@ -166,13 +166,13 @@ def host_template(host: dict[str, Any]) -> Piece:
 
 def _made_here(nodes: Sequence[dict[str, Any]]) -> set[int]:
     """Return the storages that are written before they are read, which excludes parameters."""
-    from studio.et.link.literals import tensors
+    from studio.et.link.literals import iterate_tensors
 
     read: set[int] = set()
     made: set[int] = set()
     for node in sorted(nodes, key=lambda item: item["id"]):
-        read |= {tensor[1] for tensor in tensors(node["inputs"]["values"])} - made
-        made |= {tensor[1] for tensor in tensors(node["outputs"]["values"])} - read
+        read |= {tensor[1] for tensor in iterate_tensors(node["inputs"]["values"])} - made
+        made |= {tensor[1] for tensor in iterate_tensors(node["outputs"]["values"])} - read
     return made
 
 

@@ -26,7 +26,7 @@ from studio.generation.efficiency import SERVED, Efficiency, Work
 from studio.generation.models import Model, find_model
 from studio.generation.program import BACKWARD
 from studio.sim.systems.gpus import find_gpu
-from studio.trace import Float64, NodeType, Trace, dense_column
+from studio.trace import Float64, NodeType, Trace, read_dense_column
 
 TABLE = Path(__file__).parent / "h100_llama.csv"
 BEGIN, END = "<!-- h100: begin -->", "<!-- h100: end -->"
@@ -98,7 +98,7 @@ def _works(step: str, model: Model, tp: int, batch: int, tokens: int) -> tuple[W
     trace = studio.generate_inference(model, ranks=tp, tp=tp, phase=step, batch=batch, **lengths)
     graph = trace.graph_of(trace.ranks[0])
     rows = np.flatnonzero(graph.type == NodeType.COMP)
-    flop, moved = (dense_column(graph, key, 0)[rows].tolist() for key in ("num_ops", "tensor_size"))
+    flop, moved = (read_dense_column(graph, key, 0)[rows].tolist() for key in ("num_ops", "tensor_size"))
     return tuple(map(Work, flop, moved))
 
 

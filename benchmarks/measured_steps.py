@@ -19,16 +19,16 @@ from typing import Any
 import numpy as np
 
 import studio
-from studio.calibration.machines import ports_of
+from studio.calibration.machines import build_ports
 from studio.generation.efficiency import FITTED_GPU, NUMBERS, Efficiency, Work
 from studio.generation.layers import layer_backward, layer_forward
 from studio.generation.layout import Layout
 from studio.generation.models import Model
 from studio.generation.passes import Passes
-from studio.generation.program import Program, work_of
+from studio.generation.program import Program, build_work
 from studio.generation.stage import ADAM_OPERATIONS
-from studio.generation.transformer import stage_units
-from studio.generation.workload import workload_of
+from studio.generation.transformer import build_stage_units
+from studio.generation.workload import build_workload
 from studio.sim.costs import CostModel, GroupShape
 from studio.sim.presets import preset
 from studio.sim.systems import SYSTEMS
@@ -169,7 +169,7 @@ def _costs() -> tuple[CostModel, Any]:
     system = SYSTEMS[SYSTEM]
     costs = preset(SYSTEM, 8).config.costs
     assert costs is not None
-    return costs, ports_of(system)
+    return costs, build_ports(system)
 
 
 @cache
@@ -184,12 +184,12 @@ def summed(step: Step, **more: Any) -> Summed:
     """Return a step as the fit sees it."""
     given = {**step.given, **more}
     ranks = given.pop("ranks")
-    work = workload_of("custom", ranks, given)
+    work = build_workload("custom", ranks, given)
     model, layout = work.model, work.layout
     layer, embedding, head = _parts(
         model, replace(layout, pp=1, dp=1, batch=layout.micro_batch, stage_layers=(1,))
     )
-    units = [stage_units(model, layout, stage) for stage in range(layout.pp)]
+    units = [build_stage_units(model, layout, stage) for stage in range(layout.pp)]
     held = [sum(unit.held(layout.tp) for unit in own.values()) for own in units]
     largest = units[0]
     sums = tuple(
@@ -234,7 +234,7 @@ def _part(model: Model, layout: Layout, add: Callable[[Passes], int]) -> Part:
             self, name: str, after: Sequence[int], flop: int, moved: int, kind: str, *,
             kernels: int = 1, aligned: bool = True, dtype: str = "bf16",
         ) -> int:  # fmt: skip
-            works.append(work_of(name, flop, moved, kernels + self.launched, aligned=aligned, dtype=dtype))
+            works.append(build_work(name, flop, moved, kernels + self.launched, aligned=aligned, dtype=dtype))
             return super().compute(name, after, flop, moved, kind)
 
     program = Noting(None)

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from studio.commands.base.timelines import write_timeline
 from studio.et import perfetto, xla, xplane
-from studio.et.build import graph_of_nodes
+from studio.et.build import build_graph
 from studio.trace import Rank, Trace
 
 
@@ -44,8 +44,8 @@ def rocprof() -> bytes:
 
 def rocprof_perfetto() -> bytes:
     """A kernel and a copy, as rocprof v3 writes them for Perfetto."""
-    trace = perfetto.messages()["Trace"]()
-    track = perfetto.messages()["Track"](uuid=8, name=b"COMPUTE AGENT [2] STREAM [3] (GPU)")
+    trace = perfetto.load_messages()["Trace"]()
+    track = perfetto.load_messages()["Track"](uuid=8, name=b"COMPUTE AGENT [2] STREAM [3] (GPU)")
     trace.packet.add(sequence=1).track.CopyFrom(track)
     for name, category, begin in ((b"gemm", b"kernel_dispatch", 100), (b"MEMORY_COPY", b"memory_copy", 400)):
         packet = trace.packet.add(sequence=1, timestamp=begin)
@@ -59,7 +59,7 @@ def rocprof_perfetto() -> bytes:
 
 def xspace() -> bytes:
     """A kernel that is an all-reduce, with its program, and a thread of the host."""
-    made, program = xplane.messages()["XSpace"](), xla.messages()["HloProto"]()
+    made, program = xplane.load_messages()["XSpace"](), xla.load_messages()["HloProto"]()
     program.hlo_module.name = b"jit"
     instructions = program.hlo_module.computations.add().instructions
     operand = instructions.add(name=b"x", opcode=b"parameter", id=1)
@@ -103,7 +103,7 @@ def exported(suffix: str) -> bytes:
     ranks = []
     graphs = []
     for number, (kind, peer) in enumerate((("COMM_SEND_NODE", "comm_dst"), ("COMM_RECV_NODE", "comm_src"))):
-        graph, slots = graph_of_nodes(
+        graph, slots = build_graph(
             [
                 {"id": 1, "type": "COMP_NODE", "start_micros": 0, "duration_micros": 5},
                 {"id": 2, "type": "COMM_COLL_NODE", "start_micros": 5, "duration_micros": 5, "data_deps": [1],

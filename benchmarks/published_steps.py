@@ -18,8 +18,8 @@ import numpy as np
 
 import studio
 from benchmarks.sections import replace_section
-from studio.generation.transformer import recomputed_flop, step_flop
-from studio.generation.workload import workload_of
+from studio.generation.transformer import count_recomputed_flop, count_step_flop
+from studio.generation.workload import build_workload
 from studio.sim.presets import preset
 
 BEGIN, END = "<!-- published: begin -->", "<!-- published: end -->"
@@ -196,9 +196,9 @@ def held(step: Published) -> Held:
     """Generate a published step, simulate it on the preset of its GPU in the full model, and hold both beside each other."""
     given = dict(step.given)
     model = given.pop("model")
-    workload = workload_of(model, step.ranks, given)
-    again = recomputed_flop(workload.model, workload.layout)
-    whole = step_flop(workload.model, workload.layout)
+    workload = build_workload(model, step.ranks, given)
+    again = count_recomputed_flop(workload.model, workload.layout)
+    whole = count_step_flop(workload.model, workload.layout)
     counted = (whole if step.counts_again else whole - again) / step.ranks
     job = studio.generate(model, ranks=step.ranks, **given)
     config = preset(SYSTEMS[given["gpu"]], step.ranks).config

@@ -16,12 +16,12 @@ import time
 from pathlib import Path
 from typing import Any
 
-from studio.et.schema import Schema, schema
+from studio.et.schema import Schema, load_schema
 
 
 def make(path: Path, nodes: int) -> None:
     """Write a file of `nodes` nodes with five attributes each, about 300 bytes a node."""
-    types = schema()
+    types = load_schema()
     with path.open("wb") as out:
         for index in range(nodes + 1):
             record = types.metadata(version="1.0.0") if index == 0 else _node(types, index)
@@ -66,7 +66,7 @@ def read_ours(path: Path) -> int:
 
 def read_protobuf(path: Path) -> int:
     """Decode each record with protobuf-python and collect the same columns."""
-    types = schema()
+    types = load_schema()
     data = path.read_bytes()
     columns: dict[str, list] = {
         name: [] for name in ("id", "name", "type", "start", "duration", "io", "ctrl", "data")

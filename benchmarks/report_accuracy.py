@@ -12,9 +12,9 @@ from pathlib import Path
 
 from benchmarks import report_completion, report_steps
 from benchmarks.accuracy import Defaults, by_machine, learnable
-from studio.calibration.accuracy import accuracy_report
-from studio.calibration.fit import library_of
-from studio.calibration.machines import transport_of
+from studio.calibration.accuracy import build_accuracy_report
+from studio.calibration.fit import infer_library
+from studio.calibration.machines import infer_transport
 from studio.calibration.reading.files import read_tables
 
 
@@ -23,7 +23,7 @@ def main(source: Path, target: Path) -> None:
     tables = read_tables([source]).tables
     learnt = Defaults(by_machine(tables, learnable)).learn()
     starts = {
-        machine: learnt.without(machine).costs(library_of(own[0].hardware), transport_of(own) or "")
+        machine: learnt.without(machine).costs(infer_library(own[0].hardware), infer_transport(own) or "")
         for machine, own in by_machine(tables, lambda _: True).items()
     }
     command = f"python -m benchmarks.report_accuracy {source.name} {target.name}"
@@ -31,7 +31,7 @@ def main(source: Path, target: Path) -> None:
     known = target.read_text(encoding="utf-8") if target.exists() else ""
     begins = [known.find(part.BEGIN) for part in (report_completion, report_steps) if part.BEGIN in known]
     kept = known[min(begins) :] if begins else ""
-    report = accuracy_report(tables, command=command, starts=starts)
+    report = build_accuracy_report(tables, command=command, starts=starts)
     target.write_text(f"{report.rstrip()}\n\n{kept}" if kept else report, encoding="utf-8")
 
 

@@ -18,20 +18,20 @@ import numpy as np
 
 import studio
 from benchmarks.sections import replace_section
-from studio.analysis.job.completeness import completeness, is_recording
+from studio.analysis.job.completeness import infer_completeness, is_recording
 from studio.analysis.job.step_times import step_times
-from studio.calibration.machines import system_for
-from studio.completion import Mesh, Spread, complete, layouts
-from studio.completion.measured import compute_ns
+from studio.calibration.machines import match_system
+from studio.completion import Mesh, Spread, complete, list_layouts
+from studio.completion.measured import measure_compute_ns
 from studio.completion.scale import scale
 from studio.errors import StudioError
 from studio.sim import simulate
 from studio.sim.config import RemoteMemory
 from studio.sim.parts import interpret
 from studio.sim.presets import preset
-from studio.sim.replays import as_replay, idle_system
-from studio.sim.result import SimResult, ledger_of
-from studio.trace import NodeType, Rank, Trace, dense_column, group_slots
+from studio.sim.replays import as_replay, build_idle_system
+from studio.sim.result import SimResult, compute_ledger
+from studio.trace import NodeType, Rank, Trace, group_slots, read_dense_column
 
 SYSTEM = "hgx-h100"
 BEGIN, END = "<!-- completion: begin -->", "<!-- completion: end -->"
@@ -162,14 +162,14 @@ def _held_out(jobs: Sequence[tuple[str, Trace]]) -> Iterator[str]:
 
 
 def _row(name: str, whole: Trace) -> Row:
-    mesh = layouts(whole)[0]
+    mesh = list_layouts(whole)[0]
     result = _simulated(whole)
     why = _unbalanced(whole, mesh, result)
     first: dict[int, Rank] = {}
     for rank in whole.ranks:
         first.setdefault(mesh.stage(rank.number), rank)
     kept = tuple(rank.number for rank in first.values())
-    host = ledger_of(result).totals().of("host")
+    host = compute_ledger(result).totals().of("host")
     row = Row(name, whole, kept, why, float(host.max() - host.min()) / result.makespan_ns)
     try:
         made = complete(_only(whole, kept), first=True)
@@ -200,7 +200,7 @@ def _only(whole: Trace, numbers: Sequence[int] | set[int]) -> Trace:
 def _ends(whole: Trace, mesh: Mesh, stage: int) -> tuple[int, int]:
     """Return the lightest and the heaviest rank of a stage."""
     work = {
-        rank.number: compute_ns(whole.graph_of(rank))
+        rank.number: measure_compute_ns(whole.graph_of(rank))
         for rank in whole.ranks
         if mesh.stage(rank.number) == stage
     }
@@ -209,7 +209,7 @@ def _ends(whole: Trace, mesh: Mesh, stage: int) -> tuple[int, int]:
 
 def _unbalanced(whole: Trace, mesh: Mesh, result: SimResult) -> str:
     """Return why a job is not balanced; "" where it is."""
-    times = ledger_of(result).totals()
+    times = compute_ledger(result).totals()
     compute = dict(
         zip(
             (rank.number for rank in whole.ranks),
@@ -237,7 +237,10 @@ def _sizes(whole: Trace, rank: Rank) -> frozenset[tuple[tuple[int, int], int]]:
     """Return how often a rank has collectives of each type, and their bytes."""
     graph = whole.graph_of(rank)
     rows = np.flatnonzero(graph.type == NodeType.COMM_COLL)
-    kinds, sizes = dense_column(graph, "comm_type", -1)[rows], dense_column(graph, "comm_size", -1)[rows]
+    kinds, sizes = (
+        read_dense_column(graph, "comm_type", -1)[rows],
+        read_dense_column(graph, "comm_size", -1)[rows],
+    )
     return frozenset(Counter(zip(kinds.tolist(), sizes.tolist(), strict=True)).items())
 
 
@@ -248,7 +251,7 @@ def _exchanged(trace: Trace) -> Counter[tuple[object, ...]]:
     for rank in trace.ranks:
         graph = trace.graph_of(rank)
         slots = group_slots(graph)
-        kinds, sizes = dense_column(graph, "comm_type", -1), dense_column(graph, "comm_size", -1)
+        kinds, sizes = read_dense_column(graph, "comm_type", -1), read_dense_column(graph, "comm_size", -1)
         for row in np.flatnonzero(graph.type == NodeType.COMM_COLL).tolist():
             name = str(rank.slots[slots[row]]) if slots[row] >= 0 else ""
             found[members.get(name, name), int(kinds[row]), int(sizes[row])] += 1
@@ -277,7 +280,7 @@ def _scaled(folder: Path) -> Iterator[str]:
 
 
 def _operations(trace: Trace) -> int:
-    return sum(int(dense_column(trace.graph_of(rank), "num_ops", 0).sum()) for rank in trace.ranks)
+    return sum(int(read_dense_column(trace.graph_of(rank), "num_ops", 0).sum()) for rank in trace.ranks)
 
 
 # ---------------------------------------------------------------------------------------------------
@@ -302,18 +305,18 @@ def _foreign(folder: Path) -> Iterator[str]:
 
 def _foreign_row(path: Path) -> str:
     job = studio.read(path)
-    size = completeness(job).world
+    size = infer_completeness(job).world
     made = complete(job, first=True) if size > len(job.ranks) else job
     device = next((str(item.value) for item in job.ranks[0].metadata if item.name == "device_name"), "")
-    system = system_for(device)
+    system = match_system(device)
     if size == 1:
-        config, name = interpret(idle_system(1)).config, "one NPU, no network"
+        config, name = interpret(build_idle_system(1)).config, "one NPU, no network"
     elif system is None:
         return f"| `{path.name}` | {size} | yes | none has the device {device or '(not told)'} | – | – | – | no |"
     else:
         config, name = preset(system.name, size).config, system.name
     finish = simulate(made, config).makespan_ns
-    replayed = simulate(job, interpret(as_replay(idle_system(size))).config)
+    replayed = simulate(job, interpret(as_replay(build_idle_system(size))).config)
     steps = [step for step in step_times(replayed.trace, replayed.node_times()) if step.recorded_ns]
     worst = max((step.difference for step in steps), key=abs, default=float("nan"))
     completed = f"{size - len(job.ranks)} ranks assumed" if size > 1 else "whole"

@@ -19,9 +19,9 @@ from pathlib import Path
 import studio
 from benchmarks.sections import replace_section
 from studio.generation.job import make_job
-from studio.generation.layout import Layout, Wish, layout_of
+from studio.generation.layout import Layout, Wish, build_layout
 from studio.generation.models import Model
-from studio.trace import CollectiveType, Graph, NodeType, Trace, int_column
+from studio.trace import CollectiveType, Graph, NodeType, Trace, read_int_column
 
 BEGIN, END = "<!-- generator: begin -->", "<!-- generator: end -->"
 KINDS = {
@@ -86,7 +86,7 @@ class Job:
         """Its layout."""
         ranks = self.tp * self.dp * self.pp
         micro = max(4 // self.dp, 1)
-        return layout_of(
+        return build_layout(
             self.model, Wish(ranks, self.tp, self.pp, batch=_BATCH, micro_batch=micro, zero=self.zero)
         )
 
@@ -119,9 +119,9 @@ def sums(trace: Trace, *, ours: bool) -> dict[str, tuple[int, int]]:
 
 def _nodes(graph: Graph) -> Iterator[tuple[str, str, int]]:
     """Yield name, kind of node or collective, and operations or bytes of each node."""
-    kinds = dict(zip(*(column.tolist() for column in int_column(graph, "comm_type")), strict=True))
+    kinds = dict(zip(*(column.tolist() for column in read_int_column(graph, "comm_type")), strict=True))
     for key in ("num_ops", "comm_size"):
-        rows, values = int_column(graph, key)
+        rows, values = read_int_column(graph, key)
         for row, value in zip(rows.tolist(), values.tolist(), strict=True):
             name = re.sub(r"^(step\d+\.)?mb\d+\.", "", graph.strings[int(graph.name[row])])
             node = NodeType(int(graph.type[row])).name

@@ -15,7 +15,7 @@ from pathlib import Path
 import studio
 from benchmarks.sections import replace_section
 from studio.operators.report import list_operators
-from studio.sim.systems.gpus import gpu_of_recording, short_name
+from studio.sim.systems.gpus import find_recorded_gpu, find_short_name
 
 BEGIN, END = "<!-- recomputed: begin -->", "<!-- recomputed: end -->"
 PAIRS = (("h100_qwen1.5_0.5b__1016005.json.gz", "mi300_qwen1.5_0.5b__1016005.json.gz"),)
@@ -72,9 +72,9 @@ def rows(traces: Path) -> Iterator[Row]:
     for pair in PAIRS:
         for name, other in (pair, pair[::-1]):
             there = studio.read(traces / other)
-            gpu = gpu_of_recording(there)
+            gpu = find_recorded_gpu(there)
             made = studio.retarget(studio.read(traces / name), gpu)[1]
-            yield Row(name, short_name(gpu) or gpu.name, made.new_ns, list_operators(there).time_ns)
+            yield Row(name, find_short_name(gpu) or gpu.name, made.new_ns, list_operators(there).time_ns)
 
 
 if __name__ == "__main__":

@@ -26,7 +26,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 from studio.sim import engine, simulate
 from studio.sim.config import SystemConfig
 from studio.sim.plan import make_plan
-from studio.sim.result import result_of
+from studio.sim.result import read_result
 from studio.trace import NodeType, Trace
 from tests.golden import case
 
@@ -104,7 +104,7 @@ def measure(name: str, folder: Path, repeat: int) -> list[str]:
         planned = time.process_time()
         engine.execute(plan)
         ran = time.process_time()
-        result = result_of(trace, config, plan)
+        result = read_result(trace, config, plan)
         whole_s = min(whole_s, time.process_time() - began)
         engine_s = min(engine_s, ran - planned)
     reference_s, reference_mb = REFERENCE.get(name, (None, None))

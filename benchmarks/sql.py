@@ -21,7 +21,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 import studio
 from studio.sim.parts import NO_CUSTOM, Parts, interpret
 from studio.sql.database import Database
-from studio.sql.sources import file_source, workspace_source
+from studio.sql.sources import build_file_source, build_workspace_source
 from studio.store.runs import Run
 from studio.store.workspace import Workspace
 from studio.trace import Trace
@@ -86,7 +86,7 @@ def main() -> None:
         fill(workspace, given.jobs)
 
         def library() -> None:
-            with Database(workspace_source(workspace)) as database:
+            with Database(build_workspace_source(workspace)) as database:
                 database.ask(LISTED)
 
         command = [sys.executable, "-m", "studio", "sql", LISTED, "--workspace", folder]
@@ -94,7 +94,7 @@ def main() -> None:
         whole = best(given.turns, lambda: subprocess.run(command, check=True, stdout=subprocess.DEVNULL))
         print(f"| the same, the whole command with Python's start | {whole:.2f} |")
     trace = many_ranks()
-    with Database(file_source("job", [], lambda _files: trace)) as database:
+    with Database(build_file_source("job", [], lambda _files: trace)) as database:
         for query in ASKED:
             first = best(1, lambda query=query: database.ask(query))  # type: ignore[misc]
             again = best(given.turns, lambda query=query: database.ask(query))  # type: ignore[misc]

@@ -17,7 +17,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
 from studio.et import read
 from studio.sim import engine
-from studio.sweep.analysis import possible
+from studio.sweep.analysis import select_possible
 from studio.sweep.space import parse_space
 from studio.sweep.sweep import Sweep, run_sweep
 from studio.sweep.systems import Base
@@ -46,7 +46,7 @@ def main() -> None:
         with tempfile.TemporaryDirectory() as folder:
             sweep = Sweep(parse_space(VARIED), Base(options.preset))
             swept = run_sweep(trace, sweep, Path(folder, "results.parquet"))
-        found = len(possible(swept.rows))
+        found = len(select_possible(swept.rows))
         taken = time.perf_counter() - began
         print(f"| {job.name} | {len(trace.ranks)} | {found:,} | {cpu_s() - used:.1f} | {taken:.1f} |")
 

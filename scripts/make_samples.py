@@ -20,7 +20,7 @@ from hashlib import blake2b
 from pathlib import Path
 from typing import Any, Final
 
-from studio.et.schema import schema, value_field
+from studio.et.schema import get_value_field, load_schema
 from studio.trace import CollectiveType, NodeType, ValueKind
 
 ROOT: Final = Path(__file__).resolve().parent.parent
@@ -985,7 +985,7 @@ def job_files(job: Job) -> Iterator[tuple[str, bytes]]:
 
 def _records(job: Job, place: Place, nodes: Iterable[Node]) -> Iterator[bytes]:
     """The records of a rank's file, metadata first."""
-    types = schema()
+    types = load_schema()
     head = types.metadata(version=SCHEMA_VERSION)
     _set_attribute(head.attr.add(), ("schema", ValueKind.STRING, SCHEMA_NAME))
     _set_attribute(head.attr.add(), ("rank", ValueKind.INT64, place.rank))
@@ -1005,12 +1005,12 @@ def _set_attribute(message: Any, attr: tuple[str, ValueKind, Any]) -> None:
     name, kind, value = attr
     message.name = name
     if kind.is_list:
-        values = getattr(message, value_field(kind))
+        values = getattr(message, get_value_field(kind))
         # An empty list is written too, as one.
         values.SetInParent()
         values.values.extend(value)
     else:
-        setattr(message, value_field(kind), value)
+        setattr(message, get_value_field(kind), value)
 
 
 def _frame(record: bytes) -> bytes:

@@ -137,7 +137,7 @@ def __getattr__(name: str) -> Any:
 
     if isinstance(value, FunctionType):
         # Errors of the library speak of arguments, those of the command line of options.
-        return import_module("studio.arguments").function_of_library(name, value)
+        return import_module("studio.arguments").get_library_function(name, value)
     return value
 
 

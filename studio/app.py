@@ -18,18 +18,18 @@ from werkzeug.exceptions import HTTPException
 from studio.jobs.simulations import Simulations
 from studio.pages.frame.connect import connect_frame
 from studio.pages.frame.layout import draw_frame
-from studio.server.collectives import collectives_blueprint
-from studio.server.compare import compare_blueprint
-from studio.server.graph import graph_blueprint
-from studio.server.guard import script_hash
-from studio.server.nodes import nodes_blueprint
-from studio.server.palette import palette_blueprint
-from studio.server.report import report_blueprint
-from studio.server.sql import sql_blueprint
-from studio.server.status import status_blueprint
-from studio.server.timeline import timeline_blueprint
-from studio.server.traffic import traffic_blueprint
-from studio.server.uploads import uploads_blueprint
+from studio.server.collectives import build_collectives_blueprint
+from studio.server.compare import build_compare_blueprint
+from studio.server.graph import build_graph_blueprint
+from studio.server.guard import compute_script_hash
+from studio.server.nodes import build_nodes_blueprint
+from studio.server.palette import build_palette_blueprint
+from studio.server.report import build_report_blueprint
+from studio.server.sql import build_sql_blueprint
+from studio.server.status import build_status_blueprint
+from studio.server.timeline import build_timeline_blueprint
+from studio.server.traffic import build_traffic_blueprint
+from studio.server.uploads import build_uploads_blueprint
 from studio.session import Session
 from studio.store.imports import Registry
 from studio.units import time_unit
@@ -44,16 +44,16 @@ NATIVES_SCRIPT = "window.studioNatives={numbers:{parseFloat,parseInt},trim:Strin
 """Keeps what Dash's polyfill replaces by slower ones in every browser, since it takes U+180E for a space; see `assets/loader.js`."""
 
 _BLUEPRINTS = (
-    nodes_blueprint,
-    timeline_blueprint,
-    graph_blueprint,
-    palette_blueprint,
-    report_blueprint,
-    sql_blueprint,
-    collectives_blueprint,
-    traffic_blueprint,
-    compare_blueprint,
-    status_blueprint,
+    build_nodes_blueprint,
+    build_timeline_blueprint,
+    build_graph_blueprint,
+    build_palette_blueprint,
+    build_report_blueprint,
+    build_sql_blueprint,
+    build_collectives_blueprint,
+    build_traffic_blueprint,
+    build_compare_blueprint,
+    build_status_blueprint,
 )
 
 _STATIC_IMPORT = re.compile(r'^import .*?from "(\.[^"]+)";$', re.MULTILINE | re.DOTALL)
@@ -75,16 +75,16 @@ _INDEX = f"""<!DOCTYPE html>
 </html>"""
 
 
-def assets_folder() -> Path:
+def find_assets_folder() -> Path:
     """Return where the stylesheets and scripts are: inside the installed package, or beside it in a checkout."""
     inside = Path(__file__).parent / "assets"
     return inside if inside.is_dir() else Path(__file__).parent.parent / "assets"
 
 
 @cache
-def _modules() -> dict[str, str]:
+def _index_modules() -> dict[str, str]:
     """Return the address of each module that others import, with its checksum: a new version has a new address."""
-    folder = assets_folder()
+    folder = find_assets_folder()
     # The entry is listed by Dash itself, under an address of its own.
     paths = [path for path in sorted(folder.rglob("*.mjs")) if path != folder / "studio.mjs"]
     names = [f"/assets/{path.relative_to(folder).as_posix()}" for path in paths]
@@ -95,34 +95,39 @@ def _modules() -> dict[str, str]:
 
 def _import_map() -> str:
     """Return the import map, by which `import "./x.mjs"` asks for the versioned address."""
-    return json.dumps({"imports": _modules()})
+    return json.dumps({"imports": _index_modules()})
 
 
 @cache
-def _preloads() -> dict[str, str]:
+def _index_preloads() -> dict[str, str]:
     """Return, for each folder of a page, links to the modules needed at first: the browser asks for all at once.
 
     "" holds those of pages without modules of their own.
     """
-    pages = {path.parent.name: path for path in assets_folder().glob("*/page.mjs")}
-    return {name: _preload(path) for name, path in {**pages, "": assets_folder() / "studio.mjs"}.items()}
+    pages = {path.parent.name: path for path in find_assets_folder().glob("*/page.mjs")}
+    return {
+        name: _build_preload(path)
+        for name, path in {**pages, "": find_assets_folder() / "studio.mjs"}.items()
+    }
 
 
-def _preload(page: Path) -> str:
-    paths, needed = [assets_folder() / "studio.mjs", page], set()
+def _build_preload(page: Path) -> str:
+    paths, needed = [find_assets_folder() / "studio.mjs", page], set()
     while paths:
         path = paths.pop()
         if path not in needed:
             needed.add(path)
             names = _STATIC_IMPORT.findall(path.read_text(encoding="utf-8"))
             paths += [Path(os.path.normpath(path.parent / name)) for name in names]
-    names = [f"/assets/{path.relative_to(assets_folder()).as_posix()}" for path in sorted(needed)]
+    names = [f"/assets/{path.relative_to(find_assets_folder()).as_posix()}" for path in sorted(needed)]
     return "".join(
-        f'<link rel="modulepreload" href="{_modules()[name]}">' for name in names if name in _modules()
+        f'<link rel="modulepreload" href="{_index_modules()[name]}">'
+        for name in names
+        if name in _index_modules()
     )
 
 
-def _index() -> str:
+def _build_index() -> str:
     """Return the HTML page of the app, with the import map."""
     return _INDEX.replace("{%css%}", f'<script type="importmap">{_import_map()}</script>\n{{%css%}}')
 
@@ -144,7 +149,7 @@ class _Studio(Dash):
         parts["renderer"] = parts["renderer"].replace('type="application/javascript"', 'type="module"', 1)
         shown = flask.request.path.strip("/")
         _begin_answer(flask.request.path)
-        parts["css"] += _preloads().get(shown, _preloads()[""])
+        parts["css"] += _index_preloads().get(shown, _index_preloads()[""])
         return str(super().interpolate_index(**parts))  # type: ignore[no-untyped-call]  # Dash annotates some only
 
 
@@ -154,29 +159,29 @@ def create_app(session: Session, registry: Registry, simulations: Simulations) -
         "studio",
         use_pages=True,
         pages_folder=str(Path(__file__).parent / "pages"),
-        assets_folder=str(assets_folder()),
+        assets_folder=str(find_assets_folder()),
         # Dash adds "?m=..." to the modules it lists: one that others import as well would run twice.
         assets_ignore=r"(?<!^studio)\.mjs$",
-        index_string=_index(),
+        index_string=_build_index(),
         title="Chakra Studio",
         update_title="",
         serve_locally=True,
         suppress_callback_exceptions=True,
-        on_error=_on_error,
+        on_error=_handle_error,
     )
     app.server.config["SESSION"] = session
     app.server.config["IMPORTS"] = registry
     app.server.config["SIMULATIONS"] = simulations
-    app.server.config["PAGES"] = _pages()
+    app.server.config["PAGES"] = _list_pages()
     app.server.register_error_handler(Exception, _refuse)
     app.server.before_request(_use_chosen_unit)
     app.server.after_request(_keep_versions)
     app.server.before_request(_begin_awaiting)
     app.server.teardown_request(_end_awaiting)
-    app.server.register_blueprint(uploads_blueprint(registry))
+    app.server.register_blueprint(build_uploads_blueprint(registry))
     for blueprint in _BLUEPRINTS:
         app.server.register_blueprint(blueprint())
-    app.layout = draw_frame(_pages())
+    app.layout = draw_frame(_list_pages())
     connect_frame(app)
     # Only now are all pages and callbacks known.
     return app
@@ -204,14 +209,14 @@ def _begin_answer(path: str) -> None:
         page["ahead"](flask.request.args.to_dict())
 
 
-def script_hashes(app: Dash) -> list[str]:
+def compute_script_hashes(app: Dash) -> list[str]:
     """Return the hashes of inline scripts that the content security policy allows."""
     # Dash adds the inline script of its page router only when it answers its first request.
     app.server.test_client().get("/_dash-layout")
-    return [*app.csp_hashes(), *map(script_hash, (THEME_SCRIPT, NATIVES_SCRIPT, _import_map()))]
+    return [*app.csp_hashes(), *map(compute_script_hash, (THEME_SCRIPT, NATIVES_SCRIPT, _import_map()))]
 
 
-def _pages() -> list[tuple[str, str]]:
+def _list_pages() -> list[tuple[str, str]]:
     """Return name and path of each page, in order."""
     # The page for wrong addresses is none to go to.
     placed = (page for page in dash.page_registry.values() if not page["module"].endswith("not_found_404"))
@@ -224,7 +229,7 @@ def _use_chosen_unit() -> None:
 
 
 def _refuse(error: Exception) -> Any:
-    """Answer a request that no route and no callback understood; what callbacks raise comes to `_on_error`."""
+    """Answer a request that no route and no callback understood; what callbacks raise comes to `_handle_error`."""
     if isinstance(error, HTTPException):
         return error
     import logging
@@ -239,7 +244,7 @@ def _refuse(error: Exception) -> Any:
     return answer, 400 if is_callback else 500
 
 
-def _on_error(error: Exception) -> None:
+def _handle_error(error: Exception) -> None:
     """Show what a callback did not handle, in place of a page that silently stops working."""
     import logging
 

@@ -60,8 +60,11 @@ def word_errors(name: str, function: Callable[P, T]) -> Callable[P, T]:
         try:
             return function(*args, **kwargs)
         except StudioError as error:
-            known = known_options(name, function)
-            error.message, error.hint = in_arguments(error.message, known), in_arguments(error.hint, known)
+            known = map_options(name, function)
+            error.message, error.hint = (
+                replace_options(error.message, known),
+                replace_options(error.hint, known),
+            )
             error.args = (error.message,)
             raise
 
@@ -71,12 +74,12 @@ def word_errors(name: str, function: Callable[P, T]) -> Callable[P, T]:
 
 
 @cache
-def function_of_library(name: str, function: Callable[..., Any]) -> Callable[..., Any]:
+def get_library_function(name: str, function: Callable[..., Any]) -> Callable[..., Any]:
     """Return a function as it is taken from `studio`, the same one each time."""
     return word_errors(name, function)
 
 
-def known_options(name: str, function: Callable[..., Any]) -> dict[str, str]:
+def map_options(name: str, function: Callable[..., Any]) -> dict[str, str]:
     """Return the argument that stands for each option, by the option's name without hyphens in front.
 
     Args:
@@ -90,15 +93,17 @@ def known_options(name: str, function: Callable[..., Any]) -> dict[str, str]:
         from studio.generation.options import BY_KEY
 
         table = INFERENCE if name == "generate_inference" else BY_KEY
-        known = {flag.lstrip("-"): key for key, option in table.items() for flag in _flags(option)} | known
+        known = {
+            flag.lstrip("-"): key for key, option in table.items() for flag in _list_flags(option)
+        } | known
     return {**known, **_OWN.get(name, {})}
 
 
-def _flags(option: Any) -> list[str]:
+def _list_flags(option: Any) -> list[str]:
     return [flag for names in option.names for flag in names.split("/") if not flag.startswith("--no-")]
 
 
-def in_arguments(words: str, known: Mapping[str, str]) -> str:
+def replace_options(words: str, known: Mapping[str, str]) -> str:
     """Return a text with arguments in place of the options of the command line.
 
     Args:
@@ -107,15 +112,15 @@ def in_arguments(words: str, known: Mapping[str, str]) -> str:
 
     Example:
         >>> known = {"npus": "npus", "recompute": "recompute", "rank": "ranks", "set": "settings", "grad-overlap": "grad_overlap"}
-        >>> in_arguments("Give --npus NUMBER; --npus 8, or --no-grad-overlap.", known)
+        >>> replace_options("Give --npus NUMBER; --npus 8, or --no-grad-overlap.", known)
         'Give npus=NUMBER; npus=8, or grad_overlap=False.'
-        >>> in_arguments("--npus is 3 and --recompute full: give --rank FILE=NUMBER.", known)
+        >>> replace_options("--npus is 3 and --recompute full: give --rank FILE=NUMBER.", known)
         'npus is 3 and recompute="full": give ranks={"FILE": NUMBER}.'
-        >>> in_arguments("Try --set costs.algorithm=ring, or rocprofv3 --npus 3.", known)
+        >>> replace_options("Try --set costs.algorithm=ring, or rocprofv3 --npus 3.", known)
         'Try settings=["costs.algorithm=ring"], or rocprofv3 --npus 3.'
     """
 
-    def worded(match: re.Match[str]) -> str:
+    def replace_option(match: re.Match[str]) -> str:
         argument = known.get(match["name"])
         begins = [0, *(sentence.end() for sentence in _SENTENCE.finditer(words, 0, match.start()))][-1]
         if argument is None or _PROGRAMS.search(words, begins, match.start()):
@@ -130,10 +135,10 @@ def in_arguments(words: str, known: Mapping[str, str]) -> str:
             return argument
         if not _is_value(value):
             return f"{argument} {value}"
-        return f"{argument}={_literal(argument, value)}"
+        return f"{argument}={_format_literal(argument, value)}"
 
     words = _OF_COMMAND.sub(lambda match: f"--{match[1]}" if match[1] in known else match[0], words)
-    return _OPTION.sub(worded, words)
+    return _OPTION.sub(replace_option, words)
 
 
 _VALUES = frozenset((
@@ -147,7 +152,7 @@ def _is_value(value: str) -> bool:
     return value.isupper() or any(letter.isdigit() or letter == "=" for letter in value) or value in _VALUES
 
 
-def _literal(argument: str, value: str) -> str:
+def _format_literal(argument: str, value: str) -> str:
     if argument in _TABLES and "=" in value:
         name, _, number = value.rpartition("=")
         return f'{{"{name}": {number}}}'

@@ -40,36 +40,36 @@ def from_arrow(values: pa.Array) -> NDArray[np.generic]:
     return np.frombuffer(values.buffers()[1], kind, len(values), values.offset * kind.itemsize)
 
 
-def optional_numbers(values: Sequence[float | None], *, whole: bool) -> pa.Array:
+def convert_optional_numbers(values: Sequence[float | None], *, whole: bool) -> pa.Array:
     """Return numbers with gaps as an Arrow array of int64 or float64."""
     import pyarrow as pa
 
     kind, plain = (pa.int64(), np.int64) if whole else (pa.float64(), np.float64)
     column = np.array([0 if value is None else value for value in values], plain)
-    return pa.Array.from_buffers(kind, len(values), [_gaps(values), pa.py_buffer(column)])
+    return pa.Array.from_buffers(kind, len(values), [_build_validity_mask(values), pa.py_buffer(column)])
 
 
-def optional_texts(values: Sequence[str | None]) -> pa.Array:
+def convert_optional_texts(values: Sequence[str | None]) -> pa.Array:
     """Return texts with gaps as an Arrow array."""
     import pyarrow as pa
 
     parts = [(value or "").encode("utf-8", "replace") for value in values]
     offsets = np.cumsum([0, *map(len, parts)], dtype=np.int32)
-    buffers = [_gaps(values), pa.py_buffer(offsets), pa.py_buffer(b"".join(parts))]
+    buffers = [_build_validity_mask(values), pa.py_buffer(offsets), pa.py_buffer(b"".join(parts))]
     return pa.Array.from_buffers(pa.string(), len(values), buffers)
 
 
-def optional_lists(values: Sequence[Sequence[float] | None]) -> pa.Array:
+def convert_optional_lists(values: Sequence[Sequence[float] | None]) -> pa.Array:
     """Return lists of numbers with gaps as an Arrow array of lists of float64."""
     import pyarrow as pa
 
     offsets = np.cumsum([0, *(len(value or ()) for value in values)], dtype=np.int32)
     inner = to_arrow(np.array([item for value in values for item in value or ()], np.float64))
-    buffers = [_gaps(values), pa.py_buffer(offsets)]
+    buffers = [_build_validity_mask(values), pa.py_buffer(offsets)]
     return pa.Array.from_buffers(pa.list_(pa.float64()), len(values), buffers, children=[inner])
 
 
-def _gaps(values: Sequence[object]) -> pa.Buffer | None:
+def _build_validity_mask(values: Sequence[object]) -> pa.Buffer | None:
     """Return which values are there, a bit each; None where all are."""
     import pyarrow as pa
 

@@ -16,8 +16,8 @@ import click
 from click.shell_completion import CompletionItem
 
 from studio import __version__, commands
-from studio.commands.base.other_tools import OPTIONS, command_here, is_feeder
-from studio.commands.base.terminal import note_quiet, printable
+from studio.commands.base.other_tools import OPTIONS, is_feeder, translate_command
+from studio.commands.base.terminal import escape_controls, note_quiet
 from studio.errors import StudioError
 
 _WIDTH = 100
@@ -29,13 +29,13 @@ Examples:
   chakra-studio --port 9000 --sample  open a sample job on another port"""
 
 
-def verbs() -> list[str]:
+def list_verbs() -> list[str]:
     """Return the names of all commands, in order: the modules of `studio.commands`, with hyphens between words."""
     names = (module.name for module in pkgutil.iter_modules(commands.__path__) if not module.ispkg)
     return sorted(name.replace("_", "-") for name in names)
 
 
-def _module(verb: str) -> str:
+def _name_module(verb: str) -> str:
     return verb.replace("-", "_")
 
 
@@ -44,7 +44,7 @@ _HELP = ("--help", "-h")
 
 def load_command(verb: str) -> click.Command:
     """Import a command's module, and return its declaration under the verb's name."""
-    command: click.Command = import_module(f"{commands.__name__}.{_module(verb)}").command
+    command: click.Command = import_module(f"{commands.__name__}.{_name_module(verb)}").command
     command.name = verb
     # By itself, as its group says it: click keeps the first option of help that it makes of a command.
     command.context_settings.setdefault("help_option_names", list(_HELP))
@@ -65,9 +65,9 @@ def _offer_quiet(command: click.Command) -> None:
         command.params.append(option)
 
 
-def _first_line(verb: str) -> str:
+def _read_first_line(verb: str) -> str:
     """Return the first line of a command's help; the module is not imported, since most need much that a list does not."""
-    with Path(commands.__path__[0], f"{_module(verb)}.py").open(encoding="utf-8") as source:
+    with Path(commands.__path__[0], f"{_name_module(verb)}.py").open(encoding="utf-8") as source:
         return source.readline().strip().strip('"')
 
 
@@ -79,11 +79,11 @@ class _Commands(click.Group):
 
     def list_commands(self, _ctx: click.Context) -> list[str]:
         """Return the names of all commands."""
-        return verbs()
+        return list_verbs()
 
     def get_command(self, _ctx: click.Context, cmd_name: str) -> click.Command | None:
         """Return a command's name and first line, which is what lists and completions show."""
-        return click.Command(cmd_name, help=_first_line(cmd_name)) if cmd_name in verbs() else None
+        return click.Command(cmd_name, help=_read_first_line(cmd_name)) if cmd_name in list_verbs() else None
 
     def resolve_command(
         self, ctx: click.Context, args: list[str]
@@ -106,9 +106,9 @@ class _Commands(click.Group):
         os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
         own = {"--help", "-h", "--version"}
         asks_for_commands = ctx.resilient_parsing and not args
-        if not asks_for_commands and (not args or args[0] not in {*verbs(), *own}):
+        if not asks_for_commands and (not args or args[0] not in {*list_verbs(), *own}):
             if not ctx.resilient_parsing:
-                _refuse_mistyped(ctx, args, verbs())
+                _refuse_mistyped(ctx, args, list_verbs())
             args = ["serve", *args]
         return super().parse_args(ctx, args)
 
@@ -137,11 +137,11 @@ class _Commands(click.Group):
             raise
         except OSError as error:
             # Loaded here: no command is slower for it, and the list of commands needs none of it.
-            from studio.files import what_to_do
+            from studio.files import suggest_remedy
 
             what = error.strerror or type(error).__name__
             place = ": ".join(str(name) for name in (error.filename, error.filename2) if name is not None)
-            _fail(ctx, f"{place}: {what}." if place else f"{what}.", what_to_do(error))
+            _fail(ctx, f"{place}: {what}." if place else f"{what}.", suggest_remedy(error))
         except MemoryError:
             _fail(ctx, "Not enough memory.", "Close other programs, or open fewer ranks.")
 
@@ -155,7 +155,11 @@ def _refuse_mistyped(ctx: click.Context, args: Sequence[str], commands: Iterable
             f"There is no command {word!r}: the feeder is a class in Python, studio.Feeder (docs/feeder.md).",
             ctx,
         )
-    near = [command_here(word)] if command_here(word) else difflib.get_close_matches(word, commands, n=1)
+    near = (
+        [translate_command(word)]
+        if translate_command(word)
+        else difflib.get_close_matches(word, commands, n=1)
+    )
     if near and not Path(args[0]).exists():
         raise click.UsageError(
             f"There is no command {args[0]!r}, and no file of this name. Did you mean {near[0]!r}?", ctx
@@ -167,10 +171,10 @@ def _fail(ctx: click.Context, message: str, hint: str) -> None:
     if sys.stderr.isatty():
         # Where a progress line was cut off.
         click.echo("\r\033[K", nl=False, err=True)
-    lines = "\n".join(printable(line) for line in message.split("\n"))
+    lines = "\n".join(escape_controls(line) for line in message.split("\n"))
     click.secho(f"Error: {lines}", fg="red", err=True)
     if hint:
-        click.echo(f"Hint: {printable(hint)}", err=True)
+        click.echo(f"Hint: {escape_controls(hint)}", err=True)
     ctx.exit(1)
 
 

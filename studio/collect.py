@@ -130,17 +130,17 @@ def recorder(folder: Path | str, *, wait: int = 1, warmup: int = 1, active: int 
         ...         train(batch)
         ...         recording.step()
     """
-    with _recording(folder, (wait, warmup, active)) as recording:
+    with _record_steps(folder, (wait, warmup, active)) as recording:
         yield recording
     if recording.shortfall:
         warnings.warn(recording.shortfall, stacklevel=3)
 
 
 @contextmanager
-def _recording(folder: Path | str, schedule: tuple[int, int, int]) -> Iterator[Recorder]:
+def _record_steps(folder: Path | str, schedule: tuple[int, int, int]) -> Iterator[Recorder]:
     """Record as `recorder` does; the caller reports missing steps."""
     wait, warmup, active = schedule
-    torch = _torch()
+    torch = _import_torch()
     if wait < 0 or warmup < 0 or active < 1:
         raise ConfigError(
             f"wait {wait}, warmup {warmup}, active {active}: these are numbers of steps, at least 0, 0 and 1.",
@@ -151,7 +151,7 @@ def _recording(folder: Path | str, schedule: tuple[int, int, int]) -> Iterator[R
     os.environ.setdefault("TORCH_FR_BUFFER_SIZE", "20000")
     target = Path(folder)
     target.mkdir(parents=True, exist_ok=True)
-    rank, size = _place(torch)
+    rank, size = _find_place(torch)
     _refuse_others(target, size)
     recording = Recorder((wait, warmup, active))
     # Under hidden names, which no reader opens, until both are complete.
@@ -165,7 +165,7 @@ def _recording(folder: Path | str, schedule: tuple[int, int, int]) -> Iterator[R
         # The observer ends its file when it is taken off.
         observer.unregister_callback()
         # Scripts may join their process group late, or leave it early.
-        torch_rank, _ = _place(torch)
+        torch_rank, _ = _find_place(torch)
         recording.rank = next((number for number in (torch_rank, rank) if number is not None), 0)
         recording.files = tuple(target / name.format(recording.rank) for name in (HOST_FILE, DEVICE_FILE))
         for aside, path in zip((host, device), recording.files, strict=True):
@@ -179,11 +179,11 @@ def _recording(folder: Path | str, schedule: tuple[int, int, int]) -> Iterator[R
             record_shapes=True,
             execution_trace_observer=observer,
             on_trace_ready=save,
-            experimental_config=_recorded_too(torch),
+            experimental_config=_build_profiler_options(torch),
         ) as profile:
             recording.profile = profile
-            with _messages(torch) as messages:
-                recording.calls = lambda: [*_collectives(torch), *messages]
+            with _note_messages(torch) as messages:
+                recording.calls = lambda: [*_list_collectives(torch), *messages]
                 yield recording
             if recording.recorded_steps:
                 recording.write_calls()
@@ -215,7 +215,7 @@ def _settle_resources(aside: Path, kept: Path | None) -> None:
         shutil.rmtree(resources, ignore_errors=True)
 
 
-def _torch() -> Any:
+def _import_torch() -> Any:
     """Import PyTorch, which is not a dependency of this package."""
     try:
         torch = import_module("torch")
@@ -241,7 +241,7 @@ def _wait_for_device() -> None:
         cuda.synchronize()
 
 
-def _place(torch: Any) -> tuple[int | None, int | None]:
+def _find_place(torch: Any) -> tuple[int | None, int | None]:
     """Return rank and number of processes; None if unknown."""
     if torch.distributed.is_available() and torch.distributed.is_initialized():
         return torch.distributed.get_rank(), torch.distributed.get_world_size()
@@ -290,7 +290,7 @@ def _number_calls(calls: Sequence[_Call], since_ns: int) -> list[tuple[int, str,
     return numbered
 
 
-def _collectives(torch: Any) -> list[_Call]:
+def _list_collectives(torch: Any) -> list[_Call]:
     """Return the collectives that PyTorch's flight recorder remembers."""
     try:
         dump = json.loads(torch._C._distributed_c10d._dump_fr_trace_json())  # noqa: SLF001 (public nowhere else)
@@ -300,7 +300,7 @@ def _collectives(torch: Any) -> list[_Call]:
                 str(entry["process_group"][0]),
                 str(entry["profiling_name"]),
                 True,
-                _given_bytes(entry.get("input_sizes"), entry.get("input_dtypes")),
+                _sum_tensor_bytes(entry.get("input_sizes"), entry.get("input_dtypes")),
                 int(entry.get("collective_seq_id", -1)),
             )
             for entry in dump.get("entries", ())
@@ -311,17 +311,17 @@ def _collectives(torch: Any) -> list[_Call]:
         return []
 
 
-def _given_bytes(shapes: Any, kinds: Any) -> int:
+def _sum_tensor_bytes(shapes: Any, kinds: Any) -> int:
     """Return the bytes of tensors by their shapes and types, -1 where something of them is not known.
 
     Example:
-        >>> _given_bytes([[2, 3], [4]], ["Float", "Half"])
+        >>> _sum_tensor_bytes([[2, 3], [4]], ["Float", "Half"])
         32
     """
-    from studio.et.link.names import element_bytes
+    from studio.et.link.names import get_element_bytes
 
     try:
-        sizes = [element_bytes(kind) for kind in kinds]
+        sizes = [get_element_bytes(kind) for kind in kinds]
         known = bool(sizes) and min(sizes) > 0 and len(sizes) == len(shapes)
         return (
             sum(math.prod(shape) * size for shape, size in zip(shapes, sizes, strict=True)) if known else -1
@@ -331,7 +331,7 @@ def _given_bytes(shapes: Any, kinds: Any) -> int:
 
 
 @contextmanager
-def _messages(torch: Any) -> Iterator[list[_Call]]:
+def _note_messages(torch: Any) -> Iterator[list[_Call]]:
     """Note down what the flight recorder of gloo leaves out: each send and receive, and the monitored barrier."""
     noted: list[_Call] = []
     group = getattr(getattr(torch, "distributed", None), "ProcessGroup", None)
@@ -341,7 +341,7 @@ def _messages(torch: Any) -> Iterator[list[_Call]]:
     # Put back as they were found: as attributes of the class, pybind's functions do not bind to an object.
     originals = {name: vars(group)[name] for name in names if name in vars(group)}
 
-    def noting(name: str) -> Callable[..., Any]:
+    def note_calls(name: str) -> Callable[..., Any]:
         inner = plain[name]
 
         @functools.wraps(inner)
@@ -353,7 +353,7 @@ def _messages(torch: Any) -> Iterator[list[_Call]]:
 
     try:
         for name in names:
-            setattr(group, name, noting(name))
+            setattr(group, name, note_calls(name))
         yield noted
     finally:
         for name in names:
@@ -363,7 +363,7 @@ def _messages(torch: Any) -> Iterator[list[_Call]]:
                 delattr(group, name)
 
 
-def _recorded_too(torch: Any) -> Any:
+def _build_profiler_options(torch: Any) -> Any:
     """Return the profiler's options to record device synchronization and threads of the script; None in old PyTorch versions."""
     config = getattr(torch._C._profiler, "_ExperimentalConfig", None)  # noqa: SLF001 (public nowhere else)
     wanted = {"enable_cuda_sync_events": True, "profile_all_threads": True}
@@ -420,14 +420,14 @@ def _run_recorded(options: argparse.Namespace) -> tuple[Recorder, Any]:
     Raises:
         TraceError: The script ended as it should, before the first step to record.
     """
-    torch = _torch()
+    torch = _import_torch()
     sys.argv = [str(options.script), *options.arguments]
     sys.path[0] = str(options.script.resolve().parent)
     ended: Any = 0
     try:
         with (
-            _recording(options.out, (options.wait, options.warmup, options.active)) as recording,
-            _after_optimizer_steps(torch.optim.Optimizer, recording.step),
+            _record_steps(options.out, (options.wait, options.warmup, options.active)) as recording,
+            _call_after_steps(torch.optim.Optimizer, recording.step),
         ):
             try:
                 runpy.run_path(str(options.script), run_name="__main__")
@@ -442,7 +442,7 @@ def _run_recorded(options: argparse.Namespace) -> tuple[Recorder, Any]:
 
 
 @contextmanager
-def _after_optimizer_steps(optimizer: Any, step: Callable[[], None]) -> Iterator[None]:
+def _call_after_steps(optimizer: Any, step: Callable[[], None]) -> Iterator[None]:
     """Call `step` after each step of the first optimizer that makes one.
 
     PyTorch's own hooks run inside the range that it records for the step, which would then be cut in two.

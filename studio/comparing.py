@@ -10,22 +10,22 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 
 from studio.analysis.compare.runs import Comparison, compare
-from studio.analysis.compare.sides import Side, recorded_side
-from studio.analysis.job.completeness import assumed_words
+from studio.analysis.compare.sides import Side, build_recorded_side
+from studio.analysis.job.completeness import describe_assumed
 from studio.analysis.job.ledger import Ledger
-from studio.analysis.job.occupancy import Occupancy, occupancy
+from studio.analysis.job.occupancy import Occupancy, compute_occupancy
 from studio.analysis.job.summary import Summary, summarise
 from studio.doctor import Examination
-from studio.doctor.believed import doubt_of_times
+from studio.doctor.believed import explain_time_doubt
 from studio.errors import StudioError
-from studio.sim.compared import side_of
+from studio.sim.compared import build_side
 from studio.sim.doubt import Doubt
 from studio.sim.parts import Parts
-from studio.sim.setting_values import SettingValue, describe_values, differ, settings_of
+from studio.sim.setting_values import SettingValue, collect_settings, describe_values, differ
 from studio.store.run_infos import RunInfo
 from studio.store.runs import Run
-from studio.timeline import NodeTimes, node_times, recorded
-from studio.trace import Trace, recorded_devices
+from studio.timeline import NodeTimes, collect_node_times, recorded
+from studio.trace import Trace, list_recorded_devices
 
 Progress = Callable[[str, int, int], None]
 RECORDED = "recorded"
@@ -91,15 +91,15 @@ def with_check(side: Compared, known: Examination | None) -> Compared:
     """
     if not side.side.is_recording or side.check is not None:
         return side
-    return replace(side, check=doubt_of_times(side.side.trace, known))
+    return replace(side, check=explain_time_doubt(side.side.trace, known))
 
 
-def lineup(sides: Sequence[Compared], progress: Progress | None = None) -> Lineup:
+def build_lineup(sides: Sequence[Compared], progress: Progress | None = None) -> Lineup:
     """Compare each run with the first."""
-    return Lineup(tuple(sides), tuple(comparisons(sides, progress)))
+    return Lineup(tuple(sides), tuple(compare_sides(sides, progress)))
 
 
-def comparisons(sides: Sequence[Compared], progress: Progress | None = None) -> list[Comparison]:
+def compare_sides(sides: Sequence[Compared], progress: Progress | None = None) -> list[Comparison]:
     """Compare each run with the first; `progress` gets the number done."""
     compared = []
     for done, other in enumerate(sides[1:]):
@@ -111,13 +111,13 @@ def comparisons(sides: Sequence[Compared], progress: Progress | None = None) -> 
     return compared
 
 
-def side_use(side: Side) -> tuple[Ledger, Occupancy]:
+def compute_side_use(side: Side) -> tuple[Ledger, Occupancy]:
     """Return where the time of each rank of a run went, and the activity over time."""
     account = side.ledger()
-    return account, occupancy(account, _BINS)
+    return account, compute_occupancy(account, _BINS)
 
 
-def recording(
+def build_compared_recording(
     trace: Trace,
     name: str,
     summary: Summary | None = None,
@@ -129,30 +129,32 @@ def recording(
     Raises:
         TraceError: The job holds no times.
     """
-    side = recorded_side(trace, node_times(trace, recorded(trace)) if times is None else times)
-    return Compared(name, side, {"times": SettingValue("recorded"), **_facts(trace, summary)}, job)
+    side = build_recorded_side(trace, collect_node_times(trace, recorded(trace)) if times is None else times)
+    return Compared(name, side, {"times": SettingValue("recorded"), **_collect_facts(trace, summary)}, job)
 
 
-def simulation(run: Run, info: RunInfo, summary: Summary | None = None, job_name: str = "") -> Compared:
+def build_simulated_side(
+    run: Run, info: RunInfo, summary: Summary | None = None, job_name: str = ""
+) -> Compared:
     """Return a simulation as a side of a comparison."""
     result = run.result
-    side = side_of(result)
-    facts = _facts(result.trace, summary)
-    known = {"times": SettingValue("simulated"), **facts, **settings_of(info.tables)}
+    side = build_side(result)
+    facts = _collect_facts(result.trace, summary)
+    known = {"times": SettingValue("simulated"), **facts, **collect_settings(info.tables)}
     name = f"{job_name} · {info.label}" if job_name else info.label
     return Compared(name, side, known, info.job, info.id, run.parts, info.doubts)
 
 
-def changed_program(side: Compared, change: str) -> Compared:
+def note_program_change(side: Compared, change: str) -> Compared:
     """Return a side whose settings say what was changed of its program; the side itself where that is nothing."""
     return replace(side, settings={**side.settings, "change": SettingValue(change)}) if change else side
 
 
-def _facts(trace: Trace, known: Summary | None) -> dict[str, SettingValue]:
+def _collect_facts(trace: Trace, known: Summary | None) -> dict[str, SettingValue]:
     """Return figures of a job that differ between jobs."""
     summary = known or summarise(trace)
-    assumed = assumed_words(trace)
-    devices = recorded_devices(trace)
+    assumed = describe_assumed(trace)
+    devices = list_recorded_devices(trace)
     facts = {
         **({"device": SettingValue(", ".join(devices))} if devices else {}),
         "ranks": SettingValue(summary.ranks, "things"),
@@ -181,7 +183,7 @@ def name_in_errors(name: str) -> Iterator[None]:
         raise
 
 
-def settings_table(
+def build_settings_table(
     sides: Sequence[Compared], *, differing: bool = True
 ) -> list[tuple[str, list[tuple[str, str]]]]:
     """Return each setting with every side's value, rounded and exact; "" if a side lacks it.

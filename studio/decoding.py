@@ -17,7 +17,7 @@ _T = TypeVar("_T")
 _one_at_a_time = threading.Lock()
 
 
-def decoder(kind: type[_T]) -> Callable[[bytes | memoryview | bytearray | str], _T]:
+def build_decoder(kind: type[_T]) -> Callable[[bytes | memoryview | bytearray | str], _T]:
     """Return the function that decodes JSON into a type; to be called once for each, at the top of a module.
 
     The function raises `msgspec.MsgspecError` where the text is no JSON or of another shape, `UnicodeDecodeError` where
@@ -27,7 +27,7 @@ def decoder(kind: type[_T]) -> Callable[[bytes | memoryview | bytearray | str], 
         return msgspec.json.Decoder(kind).decode  # noqa: TID251 - one at a time
 
 
-def converted(value: Any, kind: Any) -> Any:
+def convert_value(value: Any, kind: Any) -> Any:
     """Return what decoded JSON says, as a type that is known at run time only.
 
     Raises:

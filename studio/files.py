@@ -40,7 +40,7 @@ _TRIES, _PAUSE_S = 200, 0.01
 
 
 @contextmanager
-def scratch_folder(prefix: str, parent: Path | None = None) -> Iterator[Path]:
+def make_scratch_folder(prefix: str, parent: Path | None = None) -> Iterator[Path]:
     """Make a folder for temporary files, and remove it even where others still write into it.
 
     Processes that are stopped, or not waited for, may put a file there while it is removed. Once it is gone they fail.
@@ -84,11 +84,11 @@ _WHAT_TO_DO_BY_NUMBER: Final = {
 }
 
 
-def what_to_do(error: OSError) -> str:
+def suggest_remedy(error: OSError) -> str:
     """Return what helps where a file cannot be read or written; empty where the error says all there is to say.
 
     Example:
-        >>> what_to_do(FileNotFoundError())
+        >>> suggest_remedy(FileNotFoundError())
         'Check the spelling.'
     """
     return _WHAT_TO_DO.get(type(error)) or _WHAT_TO_DO_BY_NUMBER.get(error.errno or 0, "")
@@ -125,12 +125,12 @@ def _open_measured(path: Path | str) -> tuple[int, int]:
     except OSError as error:
         if error.errno in (errno.ENXIO, errno.EOPNOTSUPP):
             # A socket in the file system, or a device without a driver, cannot even be opened.
-            raise _special(path, os.stat(path).st_mode) from error  # noqa: PTH116 - a path or a text
+            raise _build_special_error(path, os.stat(path).st_mode) from error  # noqa: PTH116 - a path or a text
         raise
     try:
         status = os.fstat(handle)
         if not stat.S_ISREG(status.st_mode):
-            raise _special(path, status.st_mode)
+            raise _build_special_error(path, status.st_mode)
     except BaseException:
         os.close(handle)
         raise
@@ -170,7 +170,7 @@ def read_file(path: Path) -> bytes:
         return stream.read()
 
 
-def _special(path: Path | str, mode: int) -> OSError:
+def _build_special_error(path: Path | str, mode: int) -> OSError:
     """Return the error that says what a path is instead of a plain file."""
     if stat.S_ISDIR(mode):
         return IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), str(path))
@@ -190,12 +190,12 @@ def is_full(error: OSError) -> bool:
     return error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
 
-def size_below(folder: Path) -> int:
+def sum_sizes_below(folder: Path) -> int:
     """Return how many bytes the files below a folder have."""
     return sum(path.stat().st_size for path in folder.rglob("*") if path.is_file())
 
 
-def tell_full(folder: Path, *, needed: str, removed_bytes: int, error: OSError | None = None) -> str:
+def describe_full(folder: Path, *, needed: str, removed_bytes: int, error: OSError | None = None) -> str:
     """Return the sentence that a disk is full: the folder, the bytes needed, and what became of partial files.
 
     Args:

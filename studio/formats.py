@@ -14,7 +14,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from studio.errors import TraceFormatError
-from studio.et.build import NodeDict, graph_of_nodes
+from studio.et.build import NodeDict, build_graph
 from studio.et.format import Format, GroupsPart, RankPart, Reading
 from studio.trace import NONE, CommGroup, Finding, Rank
 
@@ -48,5 +48,5 @@ def rank_of(
         >>> rank_of([send], file="a.toy").rank.slots
         (1,)
     """
-    graph, slots = graph_of_nodes(nodes)
+    graph, slots = build_graph(nodes)
     return RankPart(Rank(NONE, NONE, slots, file=file), graph, number, tuple(findings))

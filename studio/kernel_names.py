@@ -50,11 +50,11 @@ MARKS = (
 """Each name that matches any of these expressions holds one of these texts, in either case."""
 
 
-def any_of(*expressions: tuple[str, ...]) -> str:
+def join_expressions(*expressions: tuple[str, ...]) -> str:
     """Return one regular expression for all.
 
     Example:
-        >>> any_of(("a", "b"), ("c",))
+        >>> join_expressions(("a", "b"), ("c",))
         'a|b|c'
     """
     return "|".join(part for together in expressions for part in together)

@@ -101,7 +101,7 @@ class Entry:
     def source(self) -> str:
         """Return the Python source of the C function, for numba to compile."""
         words = iter(range(1 << 20))
-        arguments = ", ".join(_unpacking(parameter, words) for parameter in self.parameters)
+        arguments = ", ".join(_format_unpacking(parameter, words) for parameter in self.parameters)
         lines = (f"return call({arguments})",) if self.answers else (f"call({arguments})", "return 0")
         return "\n    ".join((f"def {self.name}(w):", *lines))
 
@@ -123,30 +123,30 @@ def _pack(words: list[int], parameter: Parameter, argument: Any) -> None:
             _pack(words, part, value)
 
 
-def _unpacking(parameter: Parameter, words: Any) -> str:
+def _format_unpacking(parameter: Parameter, words: Any) -> str:
     """Return the expression that takes a parameter from the words."""
     if isinstance(parameter, Number):
         word = f"w[{next(words)}]"
         return word if parameter.type == "int64" else f"{parameter.type}({word})"
     if isinstance(parameter, Items):
-        address = f"{_pointer(parameter.type)}(w[{next(words)}])"
+        address = f"{_name_pointer(parameter.type)}(w[{next(words)}])"
         lengths = "".join(f"w[{next(words)}], " for _ in range(parameter.dimensions))
         return address if parameter.bare else f"carray({address}, ({lengths}))"
-    return f"({''.join(f'{_unpacking(part, words)}, ' for part in parameter)})"
+    return f"({''.join(f'{_format_unpacking(part, words)}, ' for part in parameter)})"
 
 
-def _pointer(kind: str) -> str:
+def _name_pointer(kind: str) -> str:
     return f"{kind}_at"
 
 
-def _item_types(parameters: Iterable[Parameter]) -> set[str]:
+def _collect_item_types(parameters: Iterable[Parameter]) -> set[str]:
     """Return the types of items of all arrays among some parameters."""
     types: set[str] = set()
     for parameter in parameters:
         if isinstance(parameter, Items):
             types.add(parameter.type)
         elif isinstance(parameter, tuple):
-            types |= _item_types(parameter)
+            types |= _collect_item_types(parameter)
     return types
 
 
@@ -187,7 +187,7 @@ def compile_entries(namespace: Any, entries: Iterable[Entry], **options: Any) ->
     for entry in entries:
         names: dict[str, Any] = {"call": getattr(namespace, entry.name), "__name__": __name__}
         names["carray"] = numba.carray  # type: ignore[attr-defined]
-        names |= {_pointer(kind): _pointer_to(kind) for kind in _item_types(entry.parameters)}
+        names |= {_name_pointer(kind): _build_pointer(kind) for kind in _collect_item_types(entry.parameters)}
         names |= {"bool": bool, "uint64": np.uint64}
         exec(entry.source(), names)  # noqa: S102 (made of the constants above)
         words = numba.types.CPointer(numba.types.int64)
@@ -213,7 +213,7 @@ def prepare_functions(names: Iterable[str], entries: Sequence[Entry]) -> Callabl
     return prepare
 
 
-def _pointer_to(kind: str) -> Any:
+def _build_pointer(kind: str) -> Any:
     """Return numba's function that takes an address for one of items of a type."""
     import numba
     from numba.extending import intrinsic
@@ -223,10 +223,10 @@ def _pointer_to(kind: str) -> Any:
     def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
         return builder.inttoptr(args[0], context.get_value_type(signature.return_type))
 
-    def pointer_at(_context: Any, _address: Any) -> Any:
+    def convert_address(_context: Any, _address: Any) -> Any:
         return pointer(numba.types.int64), generate
 
-    return intrinsic(pointer_at)
+    return intrinsic(convert_address)
 
 
 class NotAloneError(Exception):
@@ -245,7 +245,7 @@ def make(functions: Sequence[Made], *, optimise: bool) -> bytes:
     """
     import llvmlite.binding as llvm
 
-    machine = _machine()
+    machine = _build_machine()
     whole = llvm.parse_assembly("")
     for function in functions:
         part = llvm.parse_assembly(function.code)
@@ -292,7 +292,7 @@ def save(path: Path, key: bytes, code: bytes) -> None:
     """
     aside = path.with_name(f"{path.name}.{secrets.token_hex(4)}.new")
     try:
-        aside.write_bytes(_FORMAT + _checksum(key, code) + code)
+        aside.write_bytes(_FORMAT + _compute_checksum(key, code) + code)
         aside.replace(path)
     finally:
         aside.unlink(missing_ok=True)
@@ -305,14 +305,14 @@ def load(path: Path, key: bytes) -> bytes | None:
         content = path.read_bytes()
     start = len(_FORMAT) + _CHECKSUM_BYTES
     code = content[start:]
-    return code if content[:start] == _FORMAT + _checksum(key, code) else None
+    return code if content[:start] == _FORMAT + _compute_checksum(key, code) else None
 
 
-def _checksum(key: bytes, code: bytes) -> bytes:
+def _compute_checksum(key: bytes, code: bytes) -> bytes:
     return hashlib.blake2b(len(key).to_bytes(8, "little") + key + code, digest_size=_CHECKSUM_BYTES).digest()
 
 
-def host() -> str:
+def describe_host() -> str:
     """Return the processor that machine code is made for, and the release of LLVM that makes and links it."""
     import llvmlite
     import llvmlite.binding as llvm
@@ -322,14 +322,14 @@ def host() -> str:
 
 
 @cache
-def release_of(package: str) -> str:
+def find_release(package: str) -> str:
     """Return the release of an installed package.
 
     The name of the folder beside it says so. `importlib.metadata` takes 20 ms to import, and is asked where that folder is
     not found.
 
     Example:
-        >>> release_of("numba")[:2]
+        >>> find_release("numba")[:2]
         '0.'
     """
     spec = importlib.util.find_spec(package)
@@ -356,14 +356,14 @@ def link(code: bytes, names: Iterable[str]) -> dict[str, int]:
     """Put an object file into memory; returns the address of each function."""
     import llvmlite.binding as llvm
 
-    engine = llvm.create_mcjit_compiler(llvm.parse_assembly(""), _machine())
+    engine = llvm.create_mcjit_compiler(llvm.parse_assembly(""), _build_machine())
     engine.add_object_file(llvm.ObjectFileRef.from_data(code))
     engine.finalize_object()
     _LINKED.append(engine)
     return {name: engine.get_function_address(name) for name in names}
 
 
-def _machine() -> llvm.TargetMachine:
+def _build_machine() -> llvm.TargetMachine:
     """Return LLVM's description of this machine, with the settings that numba has for code in memory."""
     import llvmlite.binding as llvm
 

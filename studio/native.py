@@ -21,7 +21,17 @@ from pathlib import Path
 from types import FunctionType, ModuleType, SimpleNamespace
 from typing import Any
 
-from studio.machine_code import Entry, Made, NotAloneError, host, link, load, make, release_of, save
+from studio.machine_code import (
+    Entry,
+    Made,
+    NotAloneError,
+    describe_host,
+    find_release,
+    link,
+    load,
+    make,
+    save,
+)
 
 
 @dataclass(slots=True)
@@ -73,7 +83,7 @@ class Kernel:
     @property
     def stamp(self) -> str:
         """A hash of the kernel's files, of the releases that make its machine code, and of how it is made."""
-        digest = hashlib.blake2b(f"{sys.version_info[:2]} {release_of('numba')}".encode())
+        digest = hashlib.blake2b(f"{sys.version_info[:2]} {find_release('numba')}".encode())
         if self.optimise:
             digest.update(b"optimised once more")
         for part in (*self.parts, *self.constants, self.source):
@@ -82,7 +92,7 @@ class Kernel:
 
     def code_file(self) -> Path:
         """Return the file for the machine code of this source on this processor."""
-        processor = hashlib.blake2b(host().encode(), digest_size=4).hexdigest()
+        processor = hashlib.blake2b(describe_host().encode(), digest_size=4).hexdigest()
         return self.folder() / f"{self.source.__name__}-{self.stamp}-{processor}.code"
 
     def folder(self) -> Path:
@@ -130,7 +140,7 @@ class Kernel:
         """Compile the kernel, and keep its machine code for later processes."""
         path = self.code_file()
         # If another process is compiling, wait and use its result.
-        with _one_at_a_time(path):
+        with _hold_lock(path):
             kept = self._load_kept()
             if kept is not None:
                 return kept
@@ -166,7 +176,7 @@ class Kernel:
 
 
 @contextmanager
-def _one_at_a_time(path: Path) -> Iterator[None]:
+def _hold_lock(path: Path) -> Iterator[None]:
     """Hold the lock of a file; without one where its folder cannot be written."""
     from filelock import FileLock
 

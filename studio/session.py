@@ -17,33 +17,40 @@ import msgspec
 
 from studio.analysis.job.ledger import Ledger
 from studio.analysis.job.measures import EDITION, Measures, measure
-from studio.analysis.job.memory import MemoryUse, memory_use
+from studio.analysis.job.memory import MemoryUse, compute_memory_use
 from studio.analysis.job.nodes import NodeIndex
 from studio.analysis.job.occupancy import Occupancy
 from studio.analysis.job.step_spans import StepSpans, step_spans
-from studio.analysis.path.slack import slack
-from studio.analysis.path.whole import WholePath, whole_path
-from studio.analysis.timeline.counters import Series, in_flight, memory_held
+from studio.analysis.path.slack import compute_slack
+from studio.analysis.path.whole import WholePath, build_whole_path
+from studio.analysis.timeline.counters import Series, count_in_flight, sum_memory_held
 from studio.analysis.timeline.differences import Ghost
 from studio.analysis.timeline.gantt import Gantt
-from studio.comparing import RECORDED, Compared, Lineup, changed_program, recording, side_use, simulation
-from studio.comparing import lineup as compared_with_first
-from studio.decoding import decoder
-from studio.doctor import Change, Examination, repair
-from studio.doctor import examination as examined
+from studio.comparing import (
+    RECORDED,
+    Compared,
+    Lineup,
+    build_compared_recording,
+    build_simulated_side,
+    compute_side_use,
+    note_program_change,
+)
+from studio.comparing import build_lineup as compared_with_first
+from studio.decoding import build_decoder
+from studio.doctor import Change, Examination, repair, run_checks
 from studio.doctor.checks import Progress
 from studio.doctor.diagnosis import LEVELS
-from studio.doctor.stored import stored_examination, stored_levels, to_store
+from studio.doctor.stored import read_stored_examination, read_stored_levels, to_store
 from studio.errors import StudioError, TraceError
-from studio.machine_memory import machine_bytes
-from studio.sim.load import network_load
-from studio.sim.result import ledger_of
+from studio.machine_memory import read_machine_bytes
+from studio.sim.load import compute_network_load
+from studio.sim.result import compute_ledger
 from studio.store.awaited import Awaited
 from studio.store.cache import Cache
 from studio.store.runs import Run
 from studio.store.tasks import Problem
 from studio.store.workspace import Workspace
-from studio.timeline import NodeTimes, recorded, recorded_times
+from studio.timeline import NodeTimes, read_recorded_times, recorded
 from studio.trace import Int64, Level, Trace
 
 T = TypeVar("T")
@@ -53,7 +60,7 @@ SHARE_OF_MEMORY: Final = 4
 """The cache takes at most one part in so many of the machine's memory."""
 _UNKNOWN_MEMORY_BYTES = 4 << 30
 
-_measures = decoder(Measures)
+_measures = build_decoder(Measures)
 
 Sides = tuple[tuple[str, str], ...]
 """Jobs and runs; "" stands for the job itself."""
@@ -98,7 +105,9 @@ class Session:
         self.workspace = workspace
         self.awaited = Awaited()
         if budget_bytes is None:
-            budget_bytes = (machine_bytes() or SHARE_OF_MEMORY * _UNKNOWN_MEMORY_BYTES) // SHARE_OF_MEMORY
+            budget_bytes = (
+                read_machine_bytes() or SHARE_OF_MEMORY * _UNKNOWN_MEMORY_BYTES
+            ) // SHARE_OF_MEMORY
         self._cache: Cache[tuple[Sides, Hashable]] = Cache(budget_bytes)
         self.examinations_made = 0
         self.unexamined: dict[str, Problem] = {}
@@ -166,7 +175,7 @@ class Session:
         """Return when the nodes of a job ran, in a run or, for "", as recorded."""
 
         def make() -> NodeTimes:
-            return self.run(job, run).result.node_times() if run else recorded_times(self.trace(job))
+            return self.run(job, run).result.node_times() if run else read_recorded_times(self.trace(job))
 
         return self.keep_of_job("times", job, make, run)
 
@@ -192,10 +201,10 @@ class Session:
         """
 
         def make() -> Examination:
-            stored = stored_examination(self.workspace.load_examination(job))
+            stored = read_stored_examination(self.workspace.load_examination(job))
             if stored is not None:
                 return stored
-            examination = examined(self.trace(job), progress=progress)
+            examination = run_checks(self.trace(job), progress=progress)
             with contextlib.suppress(
                 StudioError
             ):  # A full disk or a folder that cannot be written: kept in memory alone.
@@ -207,19 +216,19 @@ class Session:
 
     def examination_made(self, job: str) -> Examination | None:
         """Return the findings of a job if they are known already, else None."""
-        known = self._examination_kept(job)
-        if known is None and stored_levels(self.workspace.load_examination(job)) is not None:
+        known = self._get_examination(job)
+        if known is None and read_stored_levels(self.workspace.load_examination(job)) is not None:
             known = self.examination(job)
         return known
 
     def levels_found(self, job: str) -> Mapping[Level, int] | None:
         """Return how many findings of each level a job has; None where it was not examined."""
-        known = self._examination_kept(job)
+        known = self._get_examination(job)
         if known is not None:
             return {level: known.count(level) for level in LEVELS}
-        return stored_levels(self.workspace.load_examination(job))
+        return read_stored_levels(self.workspace.load_examination(job))
 
-    def _examination_kept(self, job: str) -> Examination | None:
+    def _get_examination(self, job: str) -> Examination | None:
         known: Examination | None = self.kept_of_job("examination", job)
         return known
 
@@ -236,7 +245,7 @@ class Session:
         """
 
         def make() -> Gantt:
-            return simulated_gantt(self.run(job, run)) if run else recorded_gantt(self.trace(job))
+            return build_simulated_gantt(self.run(job, run)) if run else build_recorded_gantt(self.trace(job))
 
         return self.keep_of_job("gantt", job, make, run)
 
@@ -265,7 +274,9 @@ class Session:
             StudioError: There is no such job or run, or its files are damaged.
             TraceError: The job holds no times.
         """
-        return self.keep_of_job("memory", job, lambda: memory_use(self.trace(job), self.times(job, run)), run)
+        return self.keep_of_job(
+            "memory", job, lambda: compute_memory_use(self.trace(job), self.times(job, run)), run
+        )
 
     def counters(self, job: str, run: str) -> tuple[Series, ...]:
         """Return the counters of a run, or of the recording for "".
@@ -277,9 +288,13 @@ class Session:
 
         def make() -> tuple[Series, ...]:
             shown = self.gantt(job, run)
-            load = network_load(self.run(job, run).result, shown) if run else ()
+            load = compute_network_load(self.run(job, run).result, shown) if run else ()
             end_ns = int(shown.coverage.end_ns.max(initial=0))
-            return in_flight(shown) + load + memory_held(self.memory(job, run), end_ns, shown.origin_ns)
+            return (
+                count_in_flight(shown)
+                + load
+                + sum_memory_held(self.memory(job, run), end_ns, shown.origin_ns)
+            )
 
         return self.keep_of_job("counters", job, make, run)
 
@@ -294,15 +309,19 @@ class Session:
         """
         info = self.workspace.info(job)
         if run != RECORDED:
-            side = simulation(self.run(job, run), self.workspace.run_info(job, run), info.summary, info.name)
-            return changed_program(side, info.hypothetical)
+            side = build_simulated_side(
+                self.run(job, run), self.workspace.run_info(job, run), info.summary, info.name
+            )
+            return note_program_change(side, info.hypothetical)
         if not info.summary.timed_nodes:
             raise TraceError(
                 f"{info.name}: The files of this job hold no times.",
                 hint="Simulate it and keep the run (chakra-studio simulate FILES --preset NAME --out RUN), then name the run.",
             )
-        side = recording(self.trace(job), f"{info.name} · recorded", info.summary, job, self.times(job, ""))
-        return changed_program(side, info.hypothetical)
+        side = build_compared_recording(
+            self.trace(job), f"{info.name} · recorded", info.summary, job, self.times(job, "")
+        )
+        return note_program_change(side, info.hypothetical)
 
     def lineup(self, sides: Sequence[tuple[str, str]]) -> Lineup:
         """Compare runs, given by job and run id, with the first.
@@ -321,7 +340,9 @@ class Session:
         Raises:
             StudioError: There is no such job or run, its files are damaged, or the job holds no times.
         """
-        return self.keep_of_job("use", job, lambda: side_use(self.load_side(job, run or RECORDED).side), run)
+        return self.keep_of_job(
+            "use", job, lambda: compute_side_use(self.load_side(job, run or RECORDED).side), run
+        )
 
     def step_spans(self, job: str, run: str) -> StepSpans | None:
         """Return the step times of a run or, for "", of the recording; None where no node tells its step.
@@ -364,7 +385,7 @@ class Session:
         """
 
         def make() -> WholePath:
-            return whole_path(self.load_side(job, run or RECORDED).side, self.rank_use(job, run)[0])
+            return build_whole_path(self.load_side(job, run or RECORDED).side, self.rank_use(job, run)[0])
 
         return self.keep_of_job("path", job, make, run)
 
@@ -377,7 +398,7 @@ class Session:
 
         def make() -> Int64:
             side = self.load_side(job, run or RECORDED).side
-            return slack(side.trace, side.times, self.rank_use(job, run)[0])
+            return compute_slack(side.trace, side.times, self.rank_use(job, run)[0])
 
         return self.keep_of_job("slack", job, make, run)
 
@@ -404,7 +425,7 @@ def keep_result(make: Callable[P, T]) -> Callable[P, T]:
     return get
 
 
-def recorded_gantt(trace: Trace) -> Gantt:
+def build_recorded_gantt(trace: Trace) -> Gantt:
     """Return the drawable timeline of a job's recording.
 
     Raises:
@@ -419,13 +440,13 @@ def recorded_gantt(trace: Trace) -> Gantt:
     return Gantt(trace, timeline, origin_ns=int(timeline.start_ns.min()))
 
 
-def simulated_gantt(run: Run) -> Gantt:
+def build_simulated_gantt(run: Run) -> Gantt:
     """Return the drawable timeline of a run; only simulated ranks are laid out, equal ranks share theirs."""
     result = run.result
     ranks = result.trace.ranks
     stands_for = [ranks[place].number for place in result.representative.tolist()]
     timeline = result.timeline(sorted(set(stands_for)))
-    return Gantt(result.trace, timeline, stands_for=stands_for, account=lambda: ledger_of(result))
+    return Gantt(result.trace, timeline, stands_for=stands_for, account=lambda: compute_ledger(result))
 
 
 def _is_of(sides: Sides, job: str, run: str) -> bool:

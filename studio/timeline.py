@@ -15,7 +15,7 @@ import numpy as np
 from studio.columns import join_columns
 from studio.distinct import find_distinct
 from studio.errors import TraceError
-from studio.notebook import line, one_line, table
+from studio.notebook import build_html_table, format_parts, format_record
 from studio.trace import (
     NONE,
     WORLD,
@@ -28,8 +28,8 @@ from studio.trace import (
     communicates,
     group_slots,
     is_flagged,
-    named_lanes,
-    world_names,
+    list_world_names,
+    read_named_lanes,
 )
 from studio.units import format_counted, format_ns
 
@@ -55,7 +55,7 @@ class Lane:
     kind: LaneKind
     name: str = ""
 
-    __repr__ = one_line
+    __repr__ = format_record
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,7 +96,7 @@ class Timeline:
         span = int(self.end_ns.max() - self.start_ns.min()) if len(self) else 0
         counts = {"span": len(self), "lane": len(self.lanes), "rank": ranks}
         parts = [format_counted(count, what) for what, count in counts.items()]
-        return line("Timeline", [*parts, format_ns(span)])
+        return format_parts("Timeline", [*parts, format_ns(span)])
 
     def _repr_html_(self) -> str:
         """Return its lanes as a table."""
@@ -106,7 +106,7 @@ class Timeline:
             start, end = self.start_ns[low:high], self.end_ns[low:high]
             rows.append((lane.rank, f"{lane.kind} {lane.name}".strip(), high - low, format_ns(int((end - start).sum())),
                          format_ns(int(start.min())), format_ns(int(end.max()))))  # fmt: skip
-        return table(repr(self), ("rank", "lane", "spans", "busy in all", "from", "to"), rows)
+        return build_html_table(repr(self), ("rank", "lane", "spans", "busy in all", "from", "to"), rows)
 
     def of_lane(self, index: int) -> slice:
         """Return the indices of a lane's spans.
@@ -140,7 +140,7 @@ class NodeSpans:
     start_ns: Int64
     end_ns: Int64
 
-    __repr__ = one_line
+    __repr__ = format_record
 
 
 @dataclass(frozen=True, slots=True)
@@ -158,11 +158,11 @@ class NodeTimes:
     start_ns: Int64
     end_ns: Int64
 
-    __repr__ = one_line
+    __repr__ = format_record
 
     def spans(self, trace: Trace, ranks: Int64) -> NodeSpans:
         """Return the spans of the ranks with the given indices, by rank and row."""
-        count = _sizes(trace)[ranks]
+        count = _count_nodes(trace)[ranks]
         row = np.arange(int(count.sum())) - np.repeat(np.cumsum(count) - count, count)
         entries = np.repeat(self.first[ranks], count) + row
         is_timed = self.start_ns[entries] >= 0
@@ -171,7 +171,7 @@ class NodeTimes:
 
     def of_nodes(self, trace: Trace) -> tuple[Int64, Int64]:
         """Return (N,) start and end of each node of the trace, by rank and row; -1 where it has no times."""
-        sizes = _sizes(trace)
+        sizes = _count_nodes(trace)
         if len(self.start_ns) == sizes.sum() and (self.first == np.cumsum(sizes) - sizes).all():
             return self.start_ns, self.end_ns  # they stand so: every rank has times of its own
         pieces = [
@@ -190,20 +190,20 @@ class NodeTimes:
         return start, end
 
 
-def node_times(trace: Trace, timeline: Timeline) -> NodeTimes:
+def collect_node_times(trace: Trace, timeline: Timeline) -> NodeTimes:
     """Return the times of a timeline's nodes."""
     place = {rank.number: index for index, rank in enumerate(trace.ranks)}
     rank_of = np.array([place[lane.rank] for lane in timeline.lanes], np.int64)
-    times = empty_times(trace, find_distinct(rank_of))
+    times = build_empty_times(trace, find_distinct(rank_of))
     entries = times.first[rank_of[timeline.lane]] + timeline.row
     times.start_ns[entries], times.end_ns[entries] = timeline.start_ns, timeline.end_ns
     return times
 
 
-def recorded_times(trace: Trace) -> NodeTimes:
+def read_recorded_times(trace: Trace) -> NodeTimes:
     """Return the recorded times of nodes; ranks that share a graph share its times.
 
-    The same as `node_times` of `recorded`, without sorting anything into lanes.
+    The same as `collect_node_times` of `recorded`, without sorting anything into lanes.
     """
     size = np.array([len(graph) for graph in trace.graphs], np.int64)
     begin = np.cumsum(size) - size
@@ -216,16 +216,16 @@ def recorded_times(trace: Trace) -> NodeTimes:
     return NodeTimes(first, np.where(known, start, NONE), np.where(known, end, NONE))
 
 
-def empty_times(trace: Trace, ranks: Int64) -> NodeTimes:
+def build_empty_times(trace: Trace, ranks: Int64) -> NodeTimes:
     """Return empty times of the ranks with the given indices (rising), to be filled in."""
-    size = _sizes(trace)
+    size = _count_nodes(trace)
     first = np.full(len(size), NONE, np.int64)
     first[ranks] = np.cumsum(size[ranks]) - size[ranks]
     start, end = (np.full(int(size[ranks].sum()), NONE, np.int64) for _ in range(2))
     return NodeTimes(first, start, end)
 
 
-def _sizes(trace: Trace) -> Int64:
+def _count_nodes(trace: Trace) -> Int64:
     """Return the number of nodes of each rank."""
     of_graph = np.array([len(graph) for graph in trace.graphs], np.int64)
     return of_graph[np.array([rank.graph for rank in trace.ranks], np.int64)]
@@ -259,7 +259,7 @@ def recorded(trace: Trace, ranks: Sequence[int | Rank] | int | Rank | None = Non
     return arrange_lanes(trace, NodeSpans(rank, row, start, start + length), ranks=chosen, recording=True)
 
 
-def _ranks_words(numbers: Sequence[int]) -> str:
+def _describe_ranks(numbers: Sequence[int]) -> str:
     """Name ranks by rising numbers: only those that follow each other are told by the first and the last."""
     if len(numbers) < 2:
         return f"rank {numbers[0]}" if numbers else "no ranks"
@@ -281,7 +281,7 @@ def rank_indices(trace: Trace, ranks: Sequence[int | Rank] | int | Rank | None =
     place = {rank.number: index for index, rank in enumerate(trace.ranks)}
     absent = [number for number in numbers if number not in place]
     if absent:
-        have = _ranks_words([rank.number for rank in trace.ranks])
+        have = _describe_ranks([rank.number for rank in trace.ranks])
         raise TraceError(f"There is no rank {absent[0]}; the trace has {have}.", hint="Choose other ranks.")
     return np.array(sorted({place[number] for number in numbers}), np.int64)
 
@@ -303,9 +303,12 @@ def arrange_lanes(
         groups: Comm groups in place of the trace's.
         recording: Whether threads and streams have lanes of their own.
     """
-    world = world_names(trace.groups if groups is None else groups, [rank.number for rank in trace.ranks])
+    world = list_world_names(
+        trace.groups if groups is None else groups, [rank.number for rank in trace.ranks]
+    )
     lanes_of = {
-        index: graph_lanes(trace.graphs[index], recording=recording) for index in _graphs(trace, ranks)
+        index: assign_graph_lanes(trace.graphs[index], recording=recording)
+        for index in _list_graphs(trace, ranks)
     }
     first_row, local = _stack({index: local for index, (local, _) in lanes_of.items()})
     lanes: list[Lane] = []
@@ -316,7 +319,7 @@ def arrange_lanes(
         rank = trace.ranks[index]
         key = (rank.graph, rank.slots)
         if key not in variants:
-            keys = [_lane_key(kind, detail, rank.slots, world) for kind, detail in lanes_of[rank.graph][1]]
+            keys = [_name_lane(kind, detail, rank.slots, world) for kind, detail in lanes_of[rank.graph][1]]
             distinct = sorted(set(keys))
             variants[key] = (len(places), distinct)
             places += [distinct.index(key) for key in keys]
@@ -338,7 +341,7 @@ def arrange_lanes(
     )
 
 
-def _graphs(trace: Trace, ranks: Int64) -> list[int]:
+def _list_graphs(trace: Trace, ranks: Int64) -> list[int]:
     return sorted({trace.ranks[index].graph for index in ranks.tolist()})
 
 
@@ -351,7 +354,7 @@ def _stack(columns: Mapping[int, Int64]) -> tuple[dict[int, int], Int64]:
     return first, join_columns(list(columns.values()))
 
 
-def graph_lanes(graph: Graph, *, recording: bool) -> tuple[Int64, list[tuple[int, int | str]]]:
+def assign_graph_lanes(graph: Graph, *, recording: bool) -> tuple[Int64, list[tuple[int, int | str]]]:
     """Return (N,) the lane of each node in its graph, and for each lane its kind, and a slot or a text.
 
     Kinds are indices into `LANE_KINDS`; a slot is that of the comm group's name, -1 where there is none.
@@ -369,7 +372,7 @@ def graph_lanes(graph: Graph, *, recording: bool) -> tuple[Int64, list[tuple[int
             ("thread", _CPU, _THREAD),
             ("stream", _COMPUTE, _STREAM),
         ):
-            rows, number, texts = named_lanes(graph, key)
+            rows, number, texts = read_named_lanes(graph, key)
             known = names.setdefault(after, [])
             is_kind = kind[rows] == before
             kind[rows[is_kind]], detail[rows[is_kind]] = after, number[is_kind] + len(known)
@@ -382,7 +385,7 @@ def graph_lanes(graph: Graph, *, recording: bool) -> tuple[Int64, list[tuple[int
     return local, lanes
 
 
-def _lane_key(
+def _name_lane(
     kind: int, detail: int | str, slots: Sequence[int | str], world: frozenset[str]
 ) -> tuple[int, str]:
     """Return kind and name of a lane of a rank."""

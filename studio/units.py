@@ -96,7 +96,7 @@ def format_ns(ns: float) -> str:
     """
     unit = TIME_UNITS.get(time_unit.get())
     if unit is not None and math.isfinite(ns):
-        return _sign_text(ns, _in_full(abs(ns) / dict(_TIMES)[unit], unit), unit)
+        return _sign_text(ns, _format_in_full(abs(ns) / dict(_TIMES)[unit], unit), unit)
     return _scale_text(ns, _TIMES)
 
 
@@ -224,7 +224,7 @@ def parse_ns(text: str) -> int:
         ns = round(number * _NS.get(unit, 1))
         if abs(ns) <= _INT64_MAX:
             return ns
-        raise _too_large(text, "time", "292 years")
+        raise _build_large_error(text, "time", "292 years")
     bare = number is not None and not unit
     raise ConfigError(
         f"{_quote(text)} is not a time: a number and one of ns, us, ms, s, min, h",
@@ -252,7 +252,7 @@ def parse_bytes(text: str) -> int:
         size_bytes = round(number * _SIZE_UNITS[unit])
         if size_bytes <= _INT64_MAX:
             return size_bytes
-        raise _too_large(text, "size", "8 EiB")
+        raise _build_large_error(text, "size", "8 EiB")
     raise ConfigError(
         f"{_quote(text)} is not a size: a number, not negative, and one of "
         "B, kB, MB, GB, TB (powers of 1000) or KiB, MiB, GiB, TiB (powers of 1024)",
@@ -270,22 +270,22 @@ def _scale_text(value: float, units: tuple[tuple[str, float], ...]) -> str:
     if size == 0 or (scale == 1 and size < units[1][1] and size == int(size)):
         return _sign_text(value, f"{size:,.0f}", smallest)
     for (unit, scale), (_, larger) in pairwise(units):
-        digits = _three_digits(size / scale)
+        digits = _format_three_digits(size / scale)
         if float(digits.replace(",", "")) < round(larger / scale):
             return _sign_text(value, digits, unit)
     unit, scale = units[-1]
     # What lies far beyond the largest unit is a mistake somewhere; it need not break the line as well.
-    digits = _three_digits(size / scale) if size < _FAR * scale else f"{size / scale:.2e}"
+    digits = _format_three_digits(size / scale) if size < _FAR * scale else f"{size / scale:.2e}"
     return _sign_text(value, digits, unit)
 
 
-def _in_full(size: float, unit: str) -> str:
+def _format_in_full(size: float, unit: str) -> str:
     """Format a time in a given unit: three digits or more, at the finest down to nanoseconds."""
     wanted = 2 - math.floor(math.log10(size)) if size else 0
     return f"{size:,.{max(0, min(_FINEST[unit], wanted))}f}"
 
 
-def _three_digits(size: float) -> str:
+def _format_three_digits(size: float) -> str:
     """Format with three significant digits, and never fewer than the whole part has."""
     for decimals, limit in ((2, 10), (1, 100)):
         text = f"{size:.{decimals}f}"
@@ -311,5 +311,5 @@ def _quote(text: str) -> str:
     return repr(text if len(text) <= _LONGEST else f"{text[:_LONGEST]}…")
 
 
-def _too_large(text: str, what: str, limit: str) -> ConfigError:
+def _build_large_error(text: str, what: str, limit: str) -> ConfigError:
     return ConfigError(f"{_quote(text)} is too large a {what}; allowed: at most {limit}")

@@ -2,7 +2,7 @@
 
 from collections import Counter
 
-from studio.trace import CollectiveType, NodeType, int_column
+from studio.trace import CollectiveType, NodeType, read_int_column
 
 
 def totals(trace):
@@ -12,12 +12,14 @@ def totals(trace):
     flop, volumes = 0, Counter()
     for index, graph in enumerate(trace.graphs):
         kinds = [graph.strings[text] for text in graph.attrs.value[graph.rows_with("op_type")[1]].tolist()]
-        values = int_column(graph, "num_ops")[1].tolist()
+        values = read_int_column(graph, "num_ops")[1].tolist()
         flop += uses[index] * sum(
             value for value, kind in zip(values, kinds, strict=True) if kind not in ("other", "copy")
         )
-        rows, sizes = int_column(graph, "comm_size")
-        collective = dict(zip(*(column.tolist() for column in int_column(graph, "comm_type")), strict=True))
+        rows, sizes = read_int_column(graph, "comm_size")
+        collective = dict(
+            zip(*(column.tolist() for column in read_int_column(graph, "comm_type")), strict=True)
+        )
         where = graph.attrs.value[graph.rows_with("pg_name")[1]].tolist()
         for row, size, slot in zip(rows.tolist(), sizes.tolist(), where, strict=True):
             kind = NodeType(int(graph.type[row])).name.removeprefix("COMM_")

@@ -9,10 +9,10 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from studio.et.build import graph_of_nodes
+from studio.et.build import build_graph
 from studio.sim.config import SystemConfig
 from studio.sim.parts import CustomAlgorithms, Parts, interpret
-from studio.trace import CommGroup, Graph, Rank, Trace, digest
+from studio.trace import CommGroup, Graph, Rank, Trace, compute_digest
 
 CUSTOM_KEYS = {
     "all-reduce-implementation-custom": "all_reduce",
@@ -66,11 +66,11 @@ def trace_of_workload(workload: Record, npus: int, groups: dict[str, list[int]] 
     known: dict[bytes, int] = {}
     ranks = []
     if "all_ranks" in workload:
-        graph, slots = graph_of_nodes(workload["all_ranks"])
+        graph, slots = build_graph(workload["all_ranks"])
         graphs, ranks = [graph], [Rank(number, 0, slots) for number in range(npus)]
     for number, nodes in enumerate(workload.get("ranks", ())):
-        graph, slots = graph_of_nodes(nodes)
-        at = known.setdefault(digest(graph), len(graphs))
+        graph, slots = build_graph(nodes)
+        at = known.setdefault(compute_digest(graph), len(graphs))
         if at == len(graphs):
             graphs.append(graph)
         ranks.append(Rank(number, at, slots))

@@ -17,7 +17,7 @@ import yaml
 from google.protobuf.internal.encoder import _VarintBytes
 
 from studio.et import read
-from studio.et.schema import schema, value_field
+from studio.et.schema import get_value_field, load_schema
 from studio.sim import astra
 from studio.sim.config import SystemConfig
 from studio.trace import NodeType, Trace, ValueKind
@@ -103,13 +103,13 @@ def _write_traces(ranks: Sequence[Any], prefix: Path) -> None:
 
 
 def _encode(nodes: Sequence[Record]) -> bytes:
-    messages = [schema().metadata(version="0.0.4"), *map(_node, nodes)]
+    messages = [load_schema().metadata(version="0.0.4"), *map(_node, nodes)]
     texts = [message.SerializeToString() for message in messages]
     return b"".join(_VarintBytes(len(text)) + text for text in texts)
 
 
 def _node(node: Record) -> Any:
-    message = schema().node(
+    message = load_schema().node(
         id=node["id"],
         name=node.get("name", f"n{node['id']}"),
         type=NodeType[node["type"].removesuffix("_NODE")],
@@ -121,7 +121,7 @@ def _node(node: Record) -> Any:
         attribute = message.attr.add(name=key)
         kind = ValueKind.BOOL if isinstance(value, bool) else _KINDS.get(key, ValueKind.INT64)
         if kind.is_list:
-            getattr(attribute, value_field(kind)).values.extend(value)
+            getattr(attribute, get_value_field(kind)).values.extend(value)
         else:
-            setattr(attribute, value_field(kind), value)
+            setattr(attribute, get_value_field(kind), value)
     return message

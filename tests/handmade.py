@@ -8,8 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from studio.et.job_builder import with_inferred_groups
-from studio.et.schema import schema, value_field
+from studio.et.job_builder import add_inferred_groups
+from studio.et.schema import get_value_field, load_schema
 from studio.trace import (
     DEVICE_NAME,
     Attribute,
@@ -20,7 +20,7 @@ from studio.trace import (
     Rank,
     Trace,
     ValueKind,
-    digest,
+    compute_digest,
 )
 from tests.strategies import chakra_file, part_of
 
@@ -34,7 +34,7 @@ KINDS = {
 
 def node(number: int, kind: str, *deps: int, name: str = "", micros: int = 0, **attributes: Any) -> Any:
     """A node: its id, its type by name, the ids it waits for, and its attributes."""
-    made = schema().node(
+    made = load_schema().node(
         id=number, name=name or f"n{number}", type=NodeType[kind], data_deps=deps, duration_micros=micros
     )
     for key, value in attributes.items():
@@ -44,7 +44,7 @@ def node(number: int, kind: str, *deps: int, name: str = "", micros: int = 0, **
             items.SetInParent()
             items.values.extend(value)
         else:
-            setattr(attribute, value_field(KINDS[type(value)]), value)
+            setattr(attribute, get_value_field(KINDS[type(value)]), value)
     return made
 
 
@@ -73,12 +73,12 @@ def trace_of(
     made = []
     for number, nodes in numbered.items():
         part = part_of(chakra_file([one.SerializeToString() for one in nodes]))
-        index = known.setdefault(digest(part.graph), len(graphs))
+        index = known.setdefault(compute_digest(part.graph), len(graphs))
         if index == len(graphs):
             graphs.append(part.graph)
         made.append(Rank(number, index, part.rank.slots, part.rank.version))
     listed = tuple(CommGroup(name, tuple(members)) for name, members in (groups or {}).items())
-    return with_inferred_groups(Trace(tuple(graphs), tuple(made), listed))
+    return add_inferred_groups(Trace(tuple(graphs), tuple(made), listed))
 
 
 def recorded_on(trace: Trace, device: str) -> Trace:

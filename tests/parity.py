@@ -27,7 +27,7 @@ from typing import Any
 from studio.errors import StudioError
 from studio.sim import engine, simulate
 from studio.sim.config import SystemConfig
-from studio.sim.result import WRAP, SimResult, exposed_ns, statistics
+from studio.sim.result import WRAP, SimResult, compute_exposed_ns, compute_statistics
 from studio.trace import Trace
 from tests.golden import Record, case, records
 from tests.golden_files import read_case, write_case
@@ -121,12 +121,12 @@ def compare(result: SimResult, expected: Record, *, across: bool) -> dict[str, s
     """
     found = {"cycles": first_difference(result.finish_ns.tolist(), expected["cycles"], "finish of rank")}
     if "stats" in expected:
-        ours: list[Any] = statistics(result) or []
+        ours: list[Any] = compute_statistics(result) or []
         told = expected["stats"]
         theirs = [told["all"]] * len(ours) if isinstance(told, dict) else told
         found["stats"] = first_difference(ours, theirs, "statistics of rank")
     if "exposed_comm" in expected:
-        exposed = [value % WRAP for value in exposed_ns(result).tolist()]
+        exposed = [value % WRAP for value in compute_exposed_ns(result).tolist()]
         difference = first_difference(exposed, expected["exposed_comm"], "exposed communication of rank")
         found["stats"] = found.get("stats") or difference
     if "events" in expected and across:

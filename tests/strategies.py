@@ -6,8 +6,8 @@ from hypothesis import strategies as st
 
 from studio.et import chakra
 from studio.et.format import RankPart, Reading
-from studio.et.job_builder import with_inferred_groups
-from studio.et.schema import schema, value_field
+from studio.et.job_builder import add_inferred_groups
+from studio.et.schema import get_value_field, load_schema
 from studio.trace import CommGroup, Rank, Trace, ValueKind
 
 UINT64 = st.integers(0, 2**64 - 1) | st.integers(0, 12)
@@ -53,17 +53,19 @@ def attribute_values(draw: st.DrawFn) -> tuple[ValueKind, object]:
 def put(message: object, kind: ValueKind, value: object) -> None:
     """Set the value of an AttributeProto."""
     if kind.is_list:
-        inner = getattr(message, value_field(kind))
+        inner = getattr(message, get_value_field(kind))
         inner.SetInParent()
         inner.values.extend(value)
     elif kind != ValueKind.NONE:
-        setattr(message, value_field(kind), value)
+        setattr(message, get_value_field(kind), value)
 
 
 @st.composite
 def attributes(draw: st.DrawFn) -> object:
     """An AttributeProto."""
-    message = schema().attribute(name=draw(st.sampled_from(KEYS) | TEXT), doc_string=draw(st.just("") | TEXT))
+    message = load_schema().attribute(
+        name=draw(st.sampled_from(KEYS) | TEXT), doc_string=draw(st.just("") | TEXT)
+    )
     put(message, *draw(attribute_values()))
     return message
 
@@ -71,7 +73,7 @@ def attributes(draw: st.DrawFn) -> object:
 @st.composite
 def nodes(draw: st.DrawFn) -> object:
     """A Node message, every field in every range."""
-    node = schema().node(
+    node = load_schema().node(
         id=draw(NODE_ID),
         name=draw(TEXT),
         type=draw(st.integers(0, 7) | INT32),
@@ -185,7 +187,7 @@ NODE_BYTES = st.lists(NODE_PIECES, max_size=8).map(b"".join)
 
 def chakra_file(records: list[bytes], version: str = "0.0.4") -> bytes:
     """The bytes of a file with these node records."""
-    metadata = schema().metadata(version=version).SerializeToString()
+    metadata = load_schema().metadata(version=version).SerializeToString()
     return b"".join(varint(len(raw)) + raw for raw in [metadata, *records])
 
 
@@ -209,4 +211,4 @@ def traces(draw: st.DrawFn) -> Trace:
         ranks.append(Rank(number, index % len(parts), rank.slots, rank.version, rank.metadata, rank.extra))
     names = draw(st.lists(st.sampled_from(["0", "1", "tp"]) | TEXT, max_size=3, unique=True))
     groups = tuple(CommGroup(name, tuple(numbers)) for name in names)
-    return with_inferred_groups(Trace(tuple(part.graph for part in parts), tuple(ranks), groups))
+    return add_inferred_groups(Trace(tuple(part.graph for part in parts), tuple(ranks), groups))

@@ -15,7 +15,7 @@ from studio.anonymize.policy import FIELDS
 from studio.anonymize.words import Renamer
 from studio.cli import main
 from studio.et import write
-from studio.trace import arrays, int_column, node_attributes
+from studio.trace import iterate_arrays, list_node_attributes, read_int_column
 from tests.et.chakra_bytes import attr, eight, framed, num, sized
 from tests.handmade import node, trace_of
 
@@ -139,8 +139,8 @@ def test_no_canary_is_left_anywhere(caged, tmp_path, policy):
     assert told["check"]["bytes"] == len(written) - sum(len(path.name) for path in out.iterdir())
     before, after = studio.read(folder), studio.read(out)
     for one, two in zip(before.ranks, after.ranks, strict=True):
-        columns = dict(arrays(before.graph_of(one)))
-        for name, column in arrays(after.graph_of(two)):
+        columns = dict(iterate_arrays(before.graph_of(one)))
+        for name, column in iterate_arrays(after.graph_of(two)):
             if name in STRUCTURE:
                 assert column.tolist() == columns[name].tolist(), name
         assert after.graph_of(two).duration_ns.tolist() == columns["duration_ns"].tolist()
@@ -199,14 +199,14 @@ def test_numbers_are_scaled_and_rounded(caged, tmp_path):
     graph = studio.read(tmp_path / "out").graphs[0]
     assert graph.start_ns.tolist() == [0, 20_000, 40_000, -1]
     assert graph.duration_ns.tolist() == [60_000, 20_000, 20_000, 0]
-    values = {(one.name, one.kind.name): one.value for one in node_attributes(graph, 0)}
+    values = {(one.name, one.kind.name): one.value for one in list_node_attributes(graph, 0)}
     assert (values["num_ops", "INT64"], values["num_ops", "DOUBLE"], values["tensor_size", "UINT64"]) == (
         3000,
         24.0,
         32,
     )
     assert values["inputs", "STRING_LIST"][1] == "512"
-    assert int_column(graph, "comm_size")[1].tolist() == [2048]
+    assert read_int_column(graph, "comm_size")[1].tolist() == [2048]
     # Neither shapes nor own numbers may tell the old sizes.
     assert (told["policy"]["shapes"], told["policy"]["own"]) == ("rename", "drop")
     assert "1024" not in "".join(graph.strings)
@@ -229,7 +229,7 @@ def test_short_words_and_numbers_are_looked_for_as_whole_tokens(tmp_path, monkey
     assert "3" in told["numbers_kept"]
     assert "1234567" not in told["numbers_kept"]
     graph = studio.read(tmp_path / "out").graphs[0]
-    values = {one.name: one.value for one in node_attributes(graph, 0)}
+    values = {one.name: one.value for one in list_node_attributes(graph, 0)}
     assert (graph.duration_ns[0], values["wait_ns"], values["runtime"]) == (8000, 2000.0, 8)
     given[2] = tmp_path / "again"
     assert "1 of 2 stay (ab), because words of up to two letters do" in done(*given).stdout

@@ -69,7 +69,7 @@ MAKERS: dict[str, Callable[[Path, Mapping[str, bytes]], Path]] = {
 @pytest.mark.parametrize("kind", MAKERS)
 def test_gives_every_file_whatever_the_archive_is_called(tmp_path: Path, kind: str) -> None:
     path = MAKERS[kind](tmp_path / "meaningless.dat", FILES)
-    assert archive.kind_of(path) == kind
+    assert archive.infer_kind(path) == kind
     assert archive.is_archive(path)
     assert contents(archive.unpack(path, tmp_path / "out")) == FILES
 

@@ -11,7 +11,7 @@ import pytest
 from click.testing import CliRunner
 
 import studio
-from studio.arguments import in_arguments, known_options
+from studio.arguments import map_options, replace_options
 from studio.cli import main
 from studio.et.job import read
 from studio.generation.llm import generate
@@ -92,20 +92,20 @@ def test_a_workload_without_npus_says_which_argument_tells_them(tmp_path) -> Non
 
 
 def test_options_of_other_programs_and_without_an_argument_stay() -> None:
-    known = known_options("read", read)
+    known = map_options("read", read)
     for words in (
         "Record with rocprofv3 --sys-trace --output-format json.",
         "Use chakra-studio read --npus 8 in a shell.",
         "Choose another disk with --workspace DIR.",
     ):
-        assert in_arguments(words, known) == words
-    assert in_arguments("Run rocprofv3 once. Give --npus 8.", known) == "Run rocprofv3 once. Give npus=8."
+        assert replace_options(words, known) == words
+    assert replace_options("Run rocprofv3 once. Give --npus 8.", known) == "Run rocprofv3 once. Give npus=8."
 
 
 def test_what_belongs_to_a_command_goes_with_its_option() -> None:
     words = "--limit-memory of the command sql allows more memory."
-    assert in_arguments(words, {"limit-memory": "memory_bytes"}) == "memory_bytes allows more memory."
-    assert in_arguments(words, {}) == words
+    assert replace_options(words, {"limit-memory": "memory_bytes"}) == "memory_bytes allows more memory."
+    assert replace_options(words, {}) == words
 
 
 def test_a_function_stays_itself() -> None:

@@ -26,7 +26,7 @@ from click.testing import CliRunner, Result
 
 import studio
 from studio import __version__
-from studio.cli import load_command, main, verbs
+from studio.cli import list_verbs, load_command, main
 from studio.et import write
 from studio.samples import SAMPLES, sample_path
 from studio.store.workspace import Workspace
@@ -100,7 +100,7 @@ def names(folder: Path) -> list[str]:
 
 def test_help_is_as_printed():
     """Regenerate with CHAKRA_STUDIO_REGENERATE=1 and look at the difference."""
-    printed = "".join(_help(*command) for command in [(), *((verb,) for verb in verbs())])
+    printed = "".join(_help(*command) for command in [(), *((verb,) for verb in list_verbs())])
     if os.environ.get("CHAKRA_STUDIO_REGENERATE"):
         HELP.write_text(printed, encoding="utf-8")
     assert printed == HELP.read_text(encoding="utf-8")
@@ -115,7 +115,7 @@ def _help(*command: str) -> str:
     return f"$ chakra-studio {' '.join([*command, '--help'])}\n{result.output}\n"
 
 
-@pytest.mark.parametrize("verb", verbs())
+@pytest.mark.parametrize("verb", list_verbs())
 def test_every_command_explains_itself(verb):
     """The first line of its help is what the list of commands shows, and each option says what it does."""
     command = load_command(verb)
@@ -159,11 +159,11 @@ def test_the_readme_names_no_option_that_is_not_there():
     """README shows what is used most; `--help` lists all, so that a new option needs no line there."""
     readme = (ROOT / "README.md").read_text(encoding="utf-8")
     there = {"--help", "--version"}
-    for command in map(load_command, verbs()):
+    for command in map(load_command, list_verbs()):
         there |= {form for param in command.params for form in (*param.opts, *param.secondary_opts)}
     section = readme[readme.index("## Command line") : readme.index("## Library")]
     assert set(re.findall(r"(?<![\w-])--?[a-z][\w-]*", section)) - there == set()
-    assert set(re.findall(r"^chakra-studio (\w+) ", section, re.MULTILINE)) <= set(verbs())
+    assert set(re.findall(r"^chakra-studio (\w+) ", section, re.MULTILINE)) <= set(list_verbs())
 
 
 # ---------------------------------------------------------------------------------------------------

@@ -14,8 +14,8 @@ from types import SimpleNamespace
 import pytest
 
 import studio
-from studio.collect import CALLS, Recorder, _messages, _settle_resources, recorder
-from studio.commands.link import rank_figures
+from studio.collect import CALLS, Recorder, _note_messages, _settle_resources, recorder
+from studio.commands.link import report_rank
 from studio.errors import ConfigError, StudioError
 from studio.trace import NodeType
 from tests.waiting import PATIENCE_S
@@ -137,7 +137,7 @@ def test_calls_that_were_noted_down_are_those_of_before_afterwards():
     process_group = type("ProcessGroup", (), {"send": sending, "group_name": "3"})
     torch = SimpleNamespace(distributed=SimpleNamespace(ProcessGroup=process_group))
     group = process_group()
-    with _messages(torch) as noted:
+    with _note_messages(torch) as noted:
         assert group.send("tensor", 1) == (group, "tensor", 1)
     assert group.send("tensor", 1) == (group, "tensor", 1)
     assert vars(process_group)["send"] is sending
@@ -177,7 +177,7 @@ def test_a_script_on_two_ranks_becomes_a_job_that_links_exactly(tmp_path):
         ]
     assert not [finding for finding in trace.findings if finding.level != "info"]
     for rank in trace.ranks:
-        figures = rank_figures(trace, rank)
+        figures = report_rank(trace, rank)
         # What tells the process groups has no event, and is no operator.
         assert figures["host_operations"] == figures["linked"]
         assert figures["collectives"]["ALL_REDUCE"] == {"count": 3, "bytes": 3 * 4 * (64 * 64 + 64)}

@@ -9,28 +9,28 @@ from dataclasses import replace
 import pytest
 
 import studio
-from studio.analysis.job.completeness import assumed_words
-from studio.comparing import simulation
+from studio.analysis.job.completeness import describe_assumed
+from studio.comparing import build_simulated_side
 from studio.completion import Spread
 from studio.errors import TraceError
 from studio.jobs.completing import (
     Completing,
     Scaling,
     Source,
-    completed,
-    layout_facts,
-    made_from,
+    collect_layout_facts,
+    complete_trace,
+    parse_source,
     start_completing,
     start_scaling,
 )
-from studio.reporting import report
+from studio.reporting import build_report
 from studio.session import Session
 from studio.sim import simulate
 from studio.sim.parts import Parts, interpret
 from studio.store.runs import Run
 from studio.store.tasks import Report, Task, Tasks, cancel, close_tasks, open_tasks, wait
 from studio.store.workspace import Workspace
-from studio.trace import Finding, Trace, assumed_from
+from studio.trace import Finding, Trace, get_assumed_source
 from tests.handmade import collective, node, trace_of
 
 PARTS = Parts(
@@ -72,14 +72,14 @@ def test_a_job_is_completed_and_scaled_in_the_background_and_says_what_it_assume
     done = ended(tasks, start_completing(tasks, session, job, Completing("dp=4")))
     assert (done.status, done.kind, done.job, done.title) == ("done", "complete", job, "llama")
     whole = workspace.info(done.result)
-    assert (whole.name, whole.source, made_from(whole)) == (
+    assert (whole.name, whole.source, parse_source(whole)) == (
         "llama (completed)",
         "llama, completed",
         Source(job, "complete"),
     )
-    assert assumed_words(workspace.load(whole.id)) == "3 of 4 ranks assumed equal to rank 0"
+    assert describe_assumed(workspace.load(whole.id)) == "3 of 4 ranks assumed equal to rank 0"
     assert workspace.load(job) == one_of_four()
-    assert made_from(workspace.info(job)) is None
+    assert parse_source(workspace.info(job)) is None
 
     # The same again is the same job; with another spread it is another.
     again = ended(tasks, start_completing(tasks, session, job, Completing("dp=4")))
@@ -88,18 +88,18 @@ def test_a_job_is_completed_and_scaled_in_the_background_and_says_what_it_assume
 
     larger = ended(tasks, start_scaling(tasks, session, whole.id, Scaling("dp=4", 8)))
     info = workspace.info(larger.result)
-    assert (info.name, made_from(info)) == ("llama (completed, scaled ×2)", Source(whole.id, "scale"))
+    assert (info.name, parse_source(info)) == ("llama (completed, scaled ×2)", Source(whole.id, "scale"))
     trace = workspace.load(info.id)
     # All others repeat the only rank that was recorded, those that were assumed before as well.
-    assert [assumed_from(rank) for rank in trace.ranks] == [None, *[0] * 7]
+    assert [get_assumed_source(rank) for rank in trace.ranks] == [None, *[0] * 7]
 
     result = simulate(trace, interpret(PARTS).config)
     run_id = workspace.save_run(info.id, Run("on a ring", result, PARTS))
     kept = workspace.run_info(info.id, run_id)
     assert kept.assumed == "7 of 8 ranks assumed equal to rank 0"
-    side = simulation(workspace.load_run(info.id, run_id), kept)
+    side = build_simulated_side(workspace.load_run(info.id, run_id), kept)
     assert side.settings["ranks assumed"].value == kept.assumed
-    assert kept.assumed in report([side])
+    assert kept.assumed in build_report([side])
 
 
 def test_what_does_not_fit_is_the_error_of_the_task(session, tasks):
@@ -114,8 +114,8 @@ def test_what_does_not_fit_is_the_error_of_the_task(session, tasks):
 def test_ranks_that_could_not_be_read_are_copied_only_if_that_is_asked_for():
     lost = replace(one_of_four(), findings=(Finding("error", "cut", "Rank 0 is cut."),))
     with pytest.raises(TraceError, match="Copies would repeat what could not be read: Rank 0 is cut"):
-        completed(lost, Completing("dp=4"))
-    assert len(completed(lost, Completing("dp=4", damaged=True)).ranks) == 4
+        complete_trace(lost, Completing("dp=4"))
+    assert len(complete_trace(lost, Completing("dp=4", damaged=True)).ranks) == 4
 
 
 @pytest.mark.parametrize("moment", ["copying ranks", "storing", "stored"])
@@ -148,5 +148,5 @@ def test_a_job_whose_making_is_cancelled_is_not_there(session, tasks, monkeypatc
 def test_of_many_ranks_those_that_stand_for_the_others_tell_the_mesh():
     whole = studio.read(studio.sample_path("transformer_8r"))
     larger = studio.completion.scale.scale(whole, ranks=256)
-    assert len(layout_facts(whole).trace.ranks) == 8
-    assert len(layout_facts(larger).trace.ranks) == len(larger.graphs) < 10
+    assert len(collect_layout_facts(whole).trace.ranks) == 8
+    assert len(collect_layout_facts(larger).trace.ranks) == len(larger.graphs) < 10

@@ -17,7 +17,7 @@ import networkx as nx
 import pytest
 
 import studio
-from studio.cli import load_command, verbs
+from studio.cli import list_verbs, load_command
 from studio.et import FORMATS
 from studio.pages.base.mantine import COMPONENTS
 from tests.conftest import ROOT
@@ -97,7 +97,7 @@ def test_the_studio_starts_without_what_only_some_pages_need():
 import tempfile
 from studio.commands.serve import load_components
 load_components()
-from studio.app import create_app, script_hashes
+from studio.app import create_app, compute_script_hashes
 from studio.session import Session
 from studio.store.imports import open_registry
 from studio.store.tasks import close_tasks, open_tasks
@@ -110,7 +110,7 @@ with tempfile.TemporaryDirectory() as folder:
     registry = open_registry(tasks, upload_reader(workspace))
     session = Session(workspace)
     app = create_app(session, registry, Simulations(tasks, simulate_jobs(session)))
-    script_hashes(app)
+    compute_script_hashes(app)
     close_tasks(tasks)
 """
     [loaded] = loaded_after(program)
@@ -134,13 +134,13 @@ import datetime, sys
 import pyarrow as pa
 from studio import read, sample_path
 from studio.analysis.job.nodes import Condition, NodeIndex, Query
-from studio.sql.answers import parquet_bytes
+from studio.sql.answers import encode_parquet
 index = NodeIndex(read(sample_path("transformer_8r")))
 index.rows(Query(search="mlp", order=(("name", True),)), 0, 9)
 for operator in ("contains", "notContains", "equals", "notEqual", "startsWith", "endsWith", "blank", "notBlank"):
     index.select(Query(conditions=((Condition("name", operator, "a"),),)))
 at = pa.Array.from_buffers(pa.month_day_nano_interval(), 1, [None, pa.py_buffer(bytes(16))])
-assert len(parquet_bytes(pa.Table.from_arrays([at], names=["for"]))) > 100
+assert len(encode_parquet(pa.Table.from_arrays([at], names=["for"]))) > 100
 """
     [loaded] = loaded_after(program)
     assert "pandas" not in loaded
@@ -318,7 +318,7 @@ def _has_hint(call: ast.Call) -> bool:
     return any(word.arg == "hint" and ast.unparse(word.value) != "''" for word in call.keywords)
 
 
-@pytest.mark.parametrize("verb", verbs())
+@pytest.mark.parametrize("verb", list_verbs())
 def test_every_command_is_a_declaration_and_a_module(verb):
     """What is asked for, doing it, plain data for `--json`, words: in one place for each verb, callable without click."""
     module = importlib.import_module(f"studio.commands.{verb.replace('-', '_')}")

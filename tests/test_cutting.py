@@ -10,10 +10,10 @@ import numpy as np
 import pytest
 
 import studio
-from studio.analysis.collectives.matching import edges
+from studio.analysis.collectives.matching import list_edges
 from studio.analysis.job.windows import step_numbers
 from studio.cutting import Choice, Cut, cut
-from studio.doctor.checks import examination
+from studio.doctor.checks import run_checks
 from studio.errors import ConfigError, TraceError
 from studio.et import read, write
 from studio.sim.parts import NO_CUSTOM, Parts, interpret
@@ -30,7 +30,7 @@ def sound(part: Cut, folder: Path) -> Trace:
     again = read(folder)
     assert [rank.number for rank in again.ranks] == list(range(len(part.ranks)))
     assert again.node_count == part.trace.node_count
-    assert not [f.message for f in examination(again).diagnoses if f.level == "error"]
+    assert not [f.message for f in run_checks(again).diagnoses if f.level == "error"]
     system = studio.preset("hgx-h100", npus=max(len(again.ranks), 2)).config.extended().replaying()
     result = studio.simulate(again, system, native=False, fold=True)
     assert all(finish >= 0 for finish in result.finish_ns.tolist())
@@ -108,7 +108,7 @@ def test_dependencies_lead_over_what_goes_and_communication_stays_whole(tmp_path
     assert {group.name: group.ranks for group in part.trace.groups} == {"all": (1, 0)}
     graph = part.trace.graph_of(0)
     assert graph.id.tolist() == [1, 2, 3, 5, 6]
-    waits = {(int(graph.id[a]), int(graph.id[b])) for a, b in zip(*edges(graph.data), strict=True)}
+    waits = {(int(graph.id[a]), int(graph.id[b])) for a, b in zip(*list_edges(graph.data), strict=True)}
     # 6 waited for 4, which is gone and waited for 3.
     assert waits == {(2, 1), (3, 2), (5, 3), (6, 5), (6, 3)}
     sound(part, tmp_path)

@@ -10,7 +10,7 @@ import textwrap
 PROGRAM = textwrap.dedent(
     """
     import dataclasses, sys, threading
-    from studio.decoding import converted, decoder
+    from studio.decoding import convert_value, build_decoder
     sys.setswitchinterval(1e-6)
     for turn in range(200):
         inner = dataclasses.make_dataclass("Inner", [(f"a{i}", dict[str, int] | None, None) for i in range(12)])
@@ -19,9 +19,9 @@ PROGRAM = textwrap.dedent(
         def decode(at):
             together.wait()
             if at % 2:
-                made = decoder(outer)(b'{"x": {"a1": {"q": 1}}, "y": [{"a2": null}], "z": []}')
+                made = build_decoder(outer)(b'{"x": {"a1": {"q": 1}}, "y": [{"a2": null}], "z": []}')
             else:
-                made = converted({"x": {"a1": {"q": 1}}, "y": [{"a2": None}], "z": []}, outer)
+                made = convert_value({"x": {"a1": {"q": 1}}, "y": [{"a2": None}], "z": []}, outer)
             found.append(made.x.a1)
         threads = [threading.Thread(target=decode, args=(at,)) for at in range(4)]
         [one.start() for one in threads]

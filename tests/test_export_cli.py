@@ -18,11 +18,11 @@ from click.testing import CliRunner
 import studio
 from studio.cli import main
 from studio.commands.base import astra_folder
-from studio.commands.base.backends import analytical
+from studio.commands.base.backends import get_analytical_backend
 from studio.et import write
-from studio.et.schema import schema
+from studio.et.schema import load_schema
 from studio.sim.astra import read_yaml
-from studio.trace import NodeType, int_column
+from studio.trace import NodeType, read_int_column
 from tests import stand_in_engine
 from tests.golden import parts_of, records
 from tests.handmade import collective, node, trace_of
@@ -156,8 +156,8 @@ def test_what_astra_sim_would_stop_at_is_converted_or_left_out_and_counted(folde
             *([NodeType.COMM_RECV] if rank.number else [NodeType.COMM_SEND]),
             NodeType.COMP,
         ]
-        assert graph.duration_ns[0] == 4000 == int_column(graph, "duration_ns")[1][0]
-        assert len(int_column(graph, "comm_tag")[0]) == 1
+        assert graph.duration_ns[0] == 4000 == read_int_column(graph, "duration_ns")[1][0]
+        assert len(read_int_column(graph, "comm_tag")[0]) == 1
     # As the reference's own reader sees it: by protobuf, groups named by text.
     data = (folder / "out/workload/trace.0.et").read_bytes()
     names = {
@@ -176,7 +176,7 @@ def decoded(data: bytes):
     while place < len(data):
         size, place = _DecodeVarint32(data, place)
         if not first:
-            yield schema().node.FromString(data[place : place + size])
+            yield load_schema().node.FromString(data[place : place + size])
         place, first = place + size, False
 
 
@@ -301,7 +301,7 @@ def test_exported_cases_of_the_reference_finish_when_it_says(shared, tmp_path):
         trace, parts, custom = parts_of(record)
         prepared = astra_folder.prepare(trace, parts, custom)
         folder = tmp_path / str(number)
-        astra_folder.write_folder(prepared, folder, analytical(record["mode"]))
+        astra_folder.write_folder(prepared, folder, get_analytical_backend(record["mode"]))
         groups = folder / "workload" / "comm_group.json"
         imported = studio.read_config(
             folder / "system.json",

@@ -20,7 +20,7 @@ from studio.et import read, write
 from studio.et.merged import records
 from studio.feeder import Feeder, stream
 from studio.feeder.ids import IdSet
-from studio.trace import Trace, node_attributes
+from studio.trace import Trace, list_node_attributes
 from tests.conftest import ROOT
 from tests.et.chakra_bytes import attr, file_of, num, sized, varint
 from tests.handmade import node, trace_of
@@ -159,7 +159,7 @@ def test_nodes_tell_what_their_file_does(shared: Path, tmp_path: Path):
     path = shared / "traces" / "golden" / "generator" / "one_metadata_node_all_types.0.et"
     graph = read(path).graphs[0]
     told = Feeder(path).next_issuable()
-    assert told.attrs == {a.name: a.value for a in node_attributes(graph, 0)}
+    assert told.attrs == {a.name: a.value for a in list_node_attributes(graph, 0)}
     raw = file_of(
         num(1, 3) + sized(2, b"bad \xff") + num(3, 5) + num(6, 7) + num(7, 2)
         + attr("duration_ns", num(9, 2345)) + attr("start_ns", num(9, 9)) + attr("none")

@@ -15,9 +15,9 @@ import pytest
 
 import studio
 from studio.errors import ConfigError, TraceFormatError
-from studio.files import SpecialFileError, open_file, open_private, read_file, scratch_folder
+from studio.files import SpecialFileError, make_scratch_folder, open_file, open_private, read_file
 from studio.sim import astra
-from studio.store.access import workspace_token
+from studio.store.access import ensure_workspace_token
 from studio.store.workspace import Workspace
 
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="Windows has neither these files nor modes")
@@ -107,16 +107,16 @@ def test_a_workspace_is_closed_to_others(tmp_path: Path) -> None:
 
 
 def test_the_token_of_a_workspace_stays(tmp_path: Path) -> None:
-    token = workspace_token(tmp_path)
+    token = ensure_workspace_token(tmp_path)
     assert len(token) >= 32
-    assert workspace_token(tmp_path) == token
+    assert ensure_workspace_token(tmp_path) == token
     assert mode(tmp_path / "token") == 0o600
     # Taken away, or damaged: a new one, which locks out whoever had the old one.
     (tmp_path / "token").write_bytes(b"short")
-    new = workspace_token(tmp_path)
+    new = ensure_workspace_token(tmp_path)
     assert new != token
     (tmp_path / "token").unlink()
-    assert workspace_token(tmp_path) not in (token, new)
+    assert ensure_workspace_token(tmp_path) not in (token, new)
 
 
 def test_a_folder_that_is_still_written_to_is_removed_and_hides_no_error(tmp_path: Path) -> None:
@@ -133,7 +133,7 @@ def test_a_folder_that_is_still_written_to_is_removed_and_hides_no_error(tmp_pat
             time.sleep(0.001)
 
     def fail() -> None:
-        with scratch_folder("scratch-", tmp_path) as folder:
+        with make_scratch_folder("scratch-", tmp_path) as folder:
             writers.append(threading.Thread(target=write, args=(folder,)))
             writers[0].start()
             begun.wait()

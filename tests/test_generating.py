@@ -7,20 +7,20 @@ import pytest
 from studio.errors import ConfigError
 from studio.generation.fitting import fit_in
 from studio.generation.proposal import propose
-from studio.generation.workload import workload_of
+from studio.generation.workload import build_workload
 from studio.jobs.generating import (
     Generating,
+    find_system,
     is_generated,
-    kept_system,
-    runs_on,
-    simulated_step,
+    is_run_on,
+    keep_system,
+    simulate_step,
     start_generating,
     start_simulating,
-    system_of,
 )
-from studio.jobs.planning import plan_made, start_planning
+from studio.jobs.planning import get_plan, start_planning
 from studio.jobs.simulations import Simulations, get, simulate_jobs
-from studio.pages.workloads.best import results
+from studio.pages.workloads.best import build_results
 from studio.session import Session
 from studio.store.drafts import load_draft
 from studio.store.tasks import close_tasks, open_tasks, wait
@@ -56,7 +56,7 @@ def test_a_job_is_made_once_simulated_on_its_preset_and_takes_as_long_as_was_sai
             == SMALL.mark
         )
 
-        system = system_of("h100", 4)
+        system = find_system("h100", 4)
         begun = start_simulating(simulations, session, info.id, *system)
         assert not isinstance(begun, str)
         wait(tasks, begun.id, 60)
@@ -64,11 +64,11 @@ def test_a_job_is_made_once_simulated_on_its_preset_and_takes_as_long_as_was_sai
         assert ended is not None
         assert ended.run is not None
         run = session.workspace.run_info(info.id, ended.run)
-        assert run.makespan_ns == simulated_step(SMALL).ns
-        assert runs_on(run, *system, session)
+        assert run.makespan_ns == simulate_step(SMALL).ns
+        assert is_run_on(run, *system, session)
         # What is there already is not simulated again, and Simulate shows the same system as unchanged.
         assert start_simulating(simulations, session, info.id, *system) == run.id
-        assert load_draft(tmp_path, kept_system(session, *system)).tables == run.tables
+        assert load_draft(tmp_path, keep_system(session, *system)).tables == run.tables
     finally:
         close_tasks(tasks)
 
@@ -77,15 +77,15 @@ def test_a_gpu_that_reaches_less_gives_durations_that_stay():
     slow = Generating("qwen2.5-0.5b", 4, (*SMALL.given[1:], ("compute_efficiency", 0.5)))
     fitted = Generating("qwen2.5-0.5b", 4, SMALL.given[1:])
     assert fitted.job().speed == fitted.workload().speed is not None
-    assert simulated_step(fitted).ns > simulated_step(SMALL).ns
+    assert simulate_step(fitted).ns > simulate_step(SMALL).ns
     assert slow.mark != SMALL.mark
     assert slow.job().speed is not None
-    assert simulated_step(slow).ns > simulated_step(SMALL).ns
+    assert simulate_step(slow).ns > simulate_step(SMALL).ns
     with pytest.raises(ConfigError) as caught:
-        simulated_step(Generating("qwen2.5-0.5b", 4))
+        simulate_step(Generating("qwen2.5-0.5b", 4))
     assert caught.value.key == "gpu"
     with pytest.raises(ConfigError) as caught:
-        system_of("tpu-v5e", 512)
+        find_system("tpu-v5e", 512)
     assert caught.value.key == "ranks"
 
 
@@ -99,12 +99,12 @@ def test_what_is_proposed_fits_and_is_the_smallest():
 def test_where_one_change_is_not_enough_two_are_named_and_then_more_ranks():
     changes = []
     for model, ranks in (("llama3-70b", 64), ("llama3-405b", 8)):
-        work = workload_of(model, ranks, {})
+        work = build_workload(model, ranks, {})
         found = fit_in(work.model, work.layout, 80e9, most_tp=8).remedies
         assert found
         for remedy in found:
             said = {key: value for key, value in remedy.change.items() if key != "ranks"}
-            changed = workload_of(model, remedy.change.get("ranks", ranks), said)
+            changed = build_workload(model, remedy.change.get("ranks", ranks), said)
             assert sum(changed.peak_memory.values()) == remedy.held <= 80e9
         changes.append([set(remedy.change) for remedy in found])
     assert all("ranks" not in change for change in changes[0])
@@ -126,13 +126,13 @@ def test_the_best_layout_is_looked_for_in_the_background_and_kept(tmp_path):
     }
     wanted = Generating("gpt3-125m", 2, tuple(fixed.items()))
     try:
-        assert plan_made(session, wanted) is None
+        assert get_plan(session, wanted) is None
         done = wait(tasks, start_planning(tasks, session, wanted).id, 60)
         assert done is not None
         assert (done.status, done.title) == ("done", "layouts of gpt3-125m on 2 ranks")
-        found = plan_made(session, wanted)
+        found = get_plan(session, wanted)
         assert found is not None
-        shown = results(found, dark=False)
+        shown = build_results(found, dark=False)
         assert "tp=1,dp=2,pp=1, micro-batch 1" in texts(shown)
         [first, *_] = [one for one in find_all(shown, "Button") if texts(one) == "Use"]
         said = dict(part.split("=") for part in first.to_plotly_json()["props"]["data-of"].split(" "))

@@ -14,15 +14,21 @@ import pandas as pd
 import pytest
 
 from studio.advice.advice import advise
-from studio.advice.words import as_data, lines
+from studio.advice.words import as_data, format_advice
 from studio.et import write
 from studio.sim import simulate
 from studio.sim.doubts import doubts_of
 from studio.sim.parts import interpret, with_settings
 from studio.sim.presets import preset
-from studio.sweep.analysis import believed, best, doubted, importance, pareto
+from studio.sweep.analysis import (
+    compute_importance,
+    select_believed,
+    select_best,
+    select_doubted,
+    select_front,
+)
 from studio.sweep.running import Row
-from studio.sweep.search import Target, cheapest
+from studio.sweep.search import Target, choose_cheapest
 from studio.sweep.space import Axis, Space
 from studio.sweep.tables import read_rows, write_columns, write_parquet
 from tests.handmade import collective, trace_of
@@ -77,15 +83,15 @@ def test_points_that_are_not_believed_decide_nothing() -> None:
         Row(3, error="no"),
     ]
     space = Space((Axis("a", ("1", "2")), Axis("b", ("1", "2"))))
-    assert [row.index for row in best(beyond, 9)] == [1, 0, 2]
-    assert [row.index for row in pareto(beyond)] == [0, 1]
-    found = cheapest(beyond, {0: 0.0, 1: 1.0, 2: 2.0, 3: 3.0}, Target("b", 10))
+    assert [row.index for row in select_best(beyond, 9)] == [1, 0, 2]
+    assert [row.index for row in select_front(beyond)] == [0, 1]
+    found = choose_cheapest(beyond, {0: 0.0, 1: 1.0, 2: 2.0, 3: 3.0}, Target("b", 10))
     assert found is not None
     assert found.index == 0
-    assert {one.key: one.share for one in importance(space, beyond)} == {"a": 0.0, "b": 1.0}
+    assert {one.key: one.share for one in compute_importance(space, beyond)} == {"a": 0.0, "b": 1.0}
     all_of_them = [replace(row, doubt="beyond") for row in beyond[:3]]
-    assert believed(all_of_them) == doubted(all_of_them) == all_of_them
-    assert [row.index for row in pareto(all_of_them)] == [2]
+    assert select_believed(all_of_them) == select_doubted(all_of_them) == all_of_them
+    assert [row.index for row in select_front(all_of_them)] == [2]
 
 
 def test_results_of_earlier_releases_have_no_doubts(tmp_path: Path) -> None:
@@ -123,7 +129,7 @@ def test_advice_that_no_network_could_follow_is_left_out() -> None:
         assert bool(found.baseline.impossible) is is_beyond
         assert not any("direct" in item.action for item in found.advice)
         assert "algorithm" in [kind for kind, _, _ in found.impossible]
-        told = "\n".join(lines(found))
+        told = "\n".join(format_advice(found))
         assert ("IMPOSSIBLE, and so is what changes save" in told) is is_beyond
         assert "left out as IMPOSSIBLE: other algorithm, " in told
         assert {one["kind"] for one in as_data(found)["impossible"]} >= {"algorithm"}

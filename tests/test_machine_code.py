@@ -11,7 +11,18 @@ import pytest
 
 from studio.commands.base.compiled import KERNELS
 from studio.et import wire
-from studio.machine_code import Entry, Items, Made, NotAloneError, Number, link, load, make, release_of, save
+from studio.machine_code import (
+    Entry,
+    Items,
+    Made,
+    NotAloneError,
+    Number,
+    find_release,
+    link,
+    load,
+    make,
+    save,
+)
 from studio.native import Kernel
 
 CODE = bytes(range(256)) * 4
@@ -141,5 +152,5 @@ def test_the_compiled_interner_grows_with_what_it_holds() -> None:
 def test_the_release_of_a_package_is_known_without_importing_it() -> None:
     from importlib.metadata import version
 
-    assert release_of("numba") == version("numba")
-    assert release_of("click") == version("click")
+    assert find_release("numba") == version("numba")
+    assert find_release("click") == version("click")

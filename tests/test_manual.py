@@ -21,7 +21,7 @@ import pytest
 import yaml
 from click.testing import CliRunner
 
-from studio.cli import load_command, main, verbs
+from studio.cli import list_verbs, load_command, main
 from studio.store.workspace import Workspace
 from tests.conftest import ROOT
 from tests.manual_blocks import PROGRAM, Shown, commands_of
@@ -91,7 +91,7 @@ def left_out(shown: Shown) -> str | None:
     if "--engine" in words:
         return "needs another program"
     # Without a command it serves.
-    if words[1:2] == ["serve"] or words[1:2] not in [[one] for one in (*verbs(), "--help", "--version")]:
+    if words[1:2] == ["serve"] or words[1:2] not in [[one] for one in (*list_verbs(), "--help", "--version")]:
         return "serves until it is stopped"
     return None
 
@@ -234,7 +234,9 @@ def test_pages_name_no_command_and_no_option_that_is_not_there():
         for number, line in enumerate(page.read_text(encoding="utf-8").split("\n"), 1):
             named = re.findall(rf"`{PROGRAM} ([a-z][a-z-]+)(?![./:\w])", line)
             wrong += [
-                f"{page.name}:{number}: there is no command {one!r}" for one in named if one not in verbs()
+                f"{page.name}:{number}: there is no command {one!r}"
+                for one in named
+                if one not in list_verbs()
             ]
         for shown in commands_of(page):
             wrong += [f"{page.name}:{shown.number}: no option {one}" for one in _unknown_options(shown.line)]
@@ -247,7 +249,7 @@ def _unknown_options(line: str) -> list[str]:
     if (
         words[0] != PROGRAM
         or len(words) < 2
-        or words[1] not in verbs()
+        or words[1] not in list_verbs()
         or words[1:3] == ["generate", "cases"]
     ):
         return []

@@ -6,7 +6,7 @@ import pytest
 
 from studio.doctor import examine
 from studio.errors import StudioError, TraceError
-from studio.jobs.mending import Origin, mend, origin, origin_of_mark
+from studio.jobs.mending import Origin, get_origin, mend, parse_origin
 from studio.session import Session
 from studio.store.workspace import Workspace
 from tests.doctor.broken_jobs import BROKEN, comp, healthy
@@ -24,8 +24,8 @@ def test_a_mended_job_is_a_new_one_that_names_its_origin(workspace: Workspace):
     made = mend(Session(workspace), job, ["self-loop", "cycle"])
     info = workspace.info(made)
     assert (info.name, info.source) == ("llama (repaired)", "llama, repaired")
-    assert origin(info) == Origin(job, ("self-loop", "cycle"))
-    assert origin(workspace.info(job)) is None
+    assert get_origin(info) == Origin(job, ("self-loop", "cycle"))
+    assert get_origin(workspace.info(job)) is None
     assert workspace.load(job) == trace
     codes = [one.code for one in examine(workspace.load(made))]
     assert "cycle" not in codes
@@ -56,8 +56,8 @@ def test_nothing_to_mend_and_no_such_repair_are_said(workspace: Workspace):
 
 
 def test_other_fingerprints_tell_of_no_repair():
-    assert origin_of_mark("files:1234") is None
-    assert origin_of_mark("") is None
+    assert parse_origin("files:1234") is None
+    assert parse_origin("") is None
 
 
 def test_a_mended_job_is_mended_again(workspace: Workspace):

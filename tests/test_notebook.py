@@ -11,11 +11,11 @@ import pytest
 
 import studio
 from studio.figures import lanes
-from studio.figures.collective_heat import collective_heatmap
+from studio.figures.collective_heat import draw_collective_heatmap
 from studio.notebook import LINE
-from studio.sim.compared import side_of
+from studio.sim.compared import build_side
 from studio.sim.result import SimResult
-from studio.trace import CommGroup, Finding, Trace, trace_digest
+from studio.trace import CommGroup, Finding, Trace, compute_trace_digest
 
 CLASSES = [*(value for name in studio.__all__ if inspect.isclass(value := getattr(studio, name))), SimResult]
 FIGURES = studio.figures.__all__
@@ -101,13 +101,13 @@ def test_a_shortened_line_leaves_fingerprints_whole(trace: Trace) -> None:
     one = replace(trace, groups=(CommGroup("g", ranks),))
     other = replace(trace, groups=(CommGroup("g", (*ranks[:-1], 7000)),))
     assert repr(one.groups[0]) == repr(other.groups[0])
-    assert trace_digest(one) != trace_digest(other)
+    assert compute_trace_digest(one) != compute_trace_digest(other)
 
 
 def test_values_show_themselves_as_tables_in_which_names_are_text(trace: Trace, result) -> None:
     finding = Finding("warning", "x", EVIL, EVIL, rank=3, file=EVIL)
     evil = replace(trace, ranks=tuple(replace(rank, file=EVIL) for rank in trace.ranks), findings=(finding,))
-    side = side_of(result)
+    side = build_side(result)
     use = side.ledger()
     shown = [evil, finding, result, result.timeline(0), studio.compare(result, result), use, studio.presets,
              studio.examine(evil), *studio.examine(evil)]  # fmt: skip
@@ -168,7 +168,7 @@ def test_the_timeline_draws_every_node_in_the_lanes_of_the_ranks_asked_for(trace
 def test_bars_of_a_large_timeline_are_joined_and_none_is_lost() -> None:
     row, category = np.repeat([0, 0, 1], 30_000), np.repeat([0, 1, 0], 30_000)
     start = np.tile(np.arange(30_000) * 10, 3)
-    first = lanes._first_of_bars(row, category, start, start + 4, 300_000)
+    first = lanes._find_bar_starts(row, category, start, start + 4, 300_000)
     assert 0 < len(first) <= 20_000
     assert {0, 30_000, 60_000} <= set(first.tolist()), "no bar reaches into another row or category"
 
@@ -180,9 +180,9 @@ def test_collectives_are_a_heatmap_and_words_in_it_stay_words(trace: Trace, resu
     assert np.isnan(heat.z.astype(float)).any(), "blank where a rank takes no part"
     recorded = studio.figures.collectives(trace, "waiting")
     assert recorded.data[0].z.shape[1] == 8
-    evil = collective_heatmap(np.array([[1.0]]), [EVIL], [0], "size", dark=False)
+    evil = draw_collective_heatmap(np.array([[1.0]]), [EVIL], [0], "size", dark=False)
     assert "<img" not in evil.to_json()
-    assert collective_heatmap(np.zeros((0, 2)), [], [0, 1], "size", dark=False) is None
+    assert draw_collective_heatmap(np.zeros((0, 2)), [], [0, 1], "size", dark=False) is None
 
 
 def test_a_topology_is_drawn_with_every_npu_it_has_room_for() -> None:
@@ -209,7 +209,7 @@ def test_an_unknown_metric_is_named_with_those_there_are(trace: Trace) -> None:
 
 def test_the_critical_path_adds_up_to_the_finish(trace: Trace, result: SimResult) -> None:
     """Of a recording and of a simulation; its shares are a table, and names in it stay words."""
-    for run, finish_ns in ((trace, side_of(trace).makespan_ns), (result, result.makespan_ns)):
+    for run, finish_ns in ((trace, build_side(trace).makespan_ns), (result, result.makespan_ns)):
         found = studio.critical_path(run)
         assert sum(share.ns for share in found.shares) == found.path.length_ns == finish_ns
         assert repr(found).startswith("WholePath(44.5 ms, ")

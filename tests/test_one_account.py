@@ -12,12 +12,12 @@ from click.testing import CliRunner
 
 import studio
 from studio.analysis.job.ledger import AFTER_FINISH, PARTS
-from studio.analysis.timeline.window import shares
+from studio.analysis.timeline.window import compute_shares
 from studio.cli import main
 from studio.commands.base import outcome
-from studio.comparing import simulation
+from studio.comparing import build_simulated_side
 from studio.pages.base.rank_table import rank_table
-from studio.reporting import report
+from studio.reporting import build_report
 from studio.session import Session
 from studio.sim import simulate
 from studio.sim.parts import Parts, interpret
@@ -96,7 +96,8 @@ def test_a_run_is_split_alike_wherever_it_is_told(kept):
     # The table of a window of the timeline, here all of it.
     gantt = session.gantt(job_id, info.id)
     window = {
-        (share.rank, share.what): share.time_ns for share in shares(gantt, 0, told["finish_ns"], "part")
+        (share.rank, share.what): share.time_ns
+        for share in compute_shares(gantt, 0, told["finish_ns"], "part")
     }
     for rank, line, rest in zip(told["ranks"], ns.tolist(), after.tolist(), strict=True):
         for part, time in zip((*PARTS, AFTER_FINISH), (*line, rest), strict=True):
@@ -115,7 +116,7 @@ def test_a_run_is_split_alike_wherever_it_is_told(kept):
     # The report, and what `simulate` and `breakdown` print.
     most = format_ns(int(ns[:, PARTS.index("waiting")].max()))
     run = session.run(job_id, info.id)
-    page = report([simulation(run, info)])
+    page = build_report([build_simulated_side(run, info)])
     assert re.search(rf"<td>waiting</td>.*?{re.escape(most)}", page, re.DOTALL)
     assert "The critical path" in page
     assert "Whom ranks waited for" in page

@@ -15,7 +15,7 @@ from pathlib import Path
 
 import pytest
 
-from studio.analysis.job.files import files_of
+from studio.analysis.job.files import list_job_files
 from studio.analysis.job.summary import summarise
 from studio.commands import info
 from studio.errors import ConfigError, StudioError, TraceError, TraceFormatError
@@ -24,12 +24,12 @@ from studio.et.seen import JobSeen
 from studio.et.source import SourceFile, open_sources
 from studio.files import open_file
 from studio.jobs import importing
-from studio.jobs.importing import fingerprint, open_paths, open_sample, upload_reader
+from studio.jobs.importing import compute_fingerprint, open_paths, open_sample, upload_reader
 from studio.samples import SAMPLES
 from studio.store import arrays as store_arrays
 from studio.store import shelf
 from studio.store.workspace import LAYOUT, Workspace
-from studio.trace import digests
+from studio.trace import compute_digests
 from tests.et.chakra_bytes import file_of, num
 from tests.et.pytorch_files import rank_files, small_rank
 from tests.small_jobs import rank_file, some
@@ -151,7 +151,7 @@ def test_a_change_anywhere_in_a_file_is_noticed(workspace, tmp_path, reads):
 def test_other_ranks_groups_or_names_are_another_job(workspace, job, tmp_path):
     def mark(folder: Path, ranks: dict[str, int] | None = None) -> str:
         with open_sources([folder]) as files:
-            return fingerprint(discover(files)[0], ranks or {})
+            return compute_fingerprint(discover(files)[0], ranks or {})
 
     before = mark(job)
     assert mark(job) == before
@@ -340,7 +340,7 @@ def test_an_upload_lists_what_is_left_out_before_the_others_are_read(workspace, 
         "job.1.et": "job.1.et: an empty file, no execution trace",
         "notes.txt": "notes.txt: a text file, no execution trace",
     }
-    files = files_of(workspace.load(job_id))
+    files = list_job_files(workspace.load(job_id))
     assert [file.name for file in files.used] == ["job.0.et"]
     assert [(file.name, file.why, file.level) for file in files.left_out] == [
         ("job.1.et", "an empty file, no execution trace", "warning"),
@@ -377,7 +377,7 @@ def linked_by_others(monkeypatch):
 
     monkeypatch.setattr(executors, "start_local_processes", one_thread)
     monkeypatch.setattr("studio.et.job._WORTH_PROCESSES", 0)
-    monkeypatch.setattr("studio.et.job.processors", lambda: 2)
+    monkeypatch.setattr("studio.et.job.count_processors", lambda: 2)
 
 
 def recorded(folder: Path, ranks: int = 3) -> Path:
@@ -421,7 +421,9 @@ def test_graphs_that_are_stored_by_whoever_makes_them_are_those_of_one_process(
     trace, one = workspace.load(job_id), other.load(other_id)
     assert trace == one
     assert trace.findings == one.findings
-    assert [digests(graph) for graph in trace.graphs] == [digests(graph) for graph in one.graphs]
+    assert [compute_digests(graph) for graph in trace.graphs] == [
+        compute_digests(graph) for graph in one.graphs
+    ]
     info, of_one = workspace.info(job_id), other.info(other_id)
     assert info.summary == of_one.summary == summarise(one)
     assert (info.layout, of_one.layout) == (LAYOUT, 1)
@@ -450,7 +452,7 @@ def test_files_of_a_large_job_that_cannot_be_known_are_read_once(
     (folder / "kineto_1.json.gz").write_bytes(gzip.compress(packed.read_bytes()))
     packed.unlink()
     with open_sources([folder]) as files:
-        mark = fingerprint(discover(files)[0], {})
+        mark = compute_fingerprint(discover(files)[0], {})
     looked: list[str] = []
     mark_content = importing.mark_content
     monkeypatch.setattr(

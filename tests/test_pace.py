@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import pytest
 
-from studio.store.pace import describe_remaining, remaining_s, with_progress
+from studio.store.pace import describe_remaining, estimate_remaining_s, with_progress
 
 TOTAL = 100_000
 
@@ -17,7 +17,7 @@ def estimates(done_at: Callable[[float], float], end_s: float) -> list[tuple[flo
     for tick in range(int(end_s * 5)):
         now = tick / 5
         pace = with_progress(pace, now, int(done_at(now)))
-        if left := remaining_s(pace, now, TOTAL):
+        if left := estimate_remaining_s(pace, now, TOTAL):
             told.append((end_s - now, *left))
     return told
 
@@ -54,7 +54,7 @@ def test_shortly_before_the_end_nobody_is_told_hours():
 
 def test_a_standstill_and_a_fresh_phase_are_no_pace():
     pace = tuple((float(at), 10 * at) for at in range(6))
-    assert remaining_s(pace, 5, 100) == pytest.approx((5, 5))
-    assert describe_remaining(remaining_s(pace, 5.5, 100)) == "a few seconds left"
-    assert remaining_s(pace, 500, 100) is None
+    assert estimate_remaining_s(pace, 5, 100) == pytest.approx((5, 5))
+    assert describe_remaining(estimate_remaining_s(pace, 5.5, 100)) == "a few seconds left"
+    assert estimate_remaining_s(pace, 500, 100) is None
     assert with_progress(pace, 6, 10) == ((6, 10),)

@@ -7,7 +7,7 @@ import sys
 import pytest
 
 from studio.commands.base import output
-from studio.et.seen import RankSeen, seen_by
+from studio.et.seen import RankSeen, get_seen
 
 
 class Terminal:
@@ -37,9 +37,9 @@ def open_terminal(monkeypatch: pytest.MonkeyPatch, width: int) -> Terminal:
 
 def test_ranks_and_operations_are_counted_while_files_are_read(monkeypatch: pytest.MonkeyPatch) -> None:
     terminal = open_terminal(monkeypatch, 120)
-    line = output.progress_line()
+    line = output.build_progress_line()
     assert line
-    seen = seen_by(line)
+    seen = get_seen(line)
     assert seen
     seen.begin(128)
     line("reading", 0, 10)
@@ -56,9 +56,9 @@ def test_ranks_and_operations_are_counted_while_files_are_read(monkeypatch: pyte
 def test_a_narrow_terminal_shows_how_far_it_is_alone(monkeypatch: pytest.MonkeyPatch) -> None:
     """A longer line would stay where it is written over."""
     terminal = open_terminal(monkeypatch, 60)
-    line = output.progress_line()
+    line = output.build_progress_line()
     assert line
-    seen = seen_by(line)
+    seen = get_seen(line)
     assert seen
     seen.begin(2)
     seen.rank(0, RankSeen(0, {"compute": 4}))

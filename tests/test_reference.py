@@ -9,11 +9,11 @@ from click.testing import CliRunner
 
 import studio
 from studio.cli import main
-from studio.commands.base.for_astra_sim import for_astra_sim
+from studio.commands.base.for_astra_sim import adapt_for_astra_sim
 from studio.sim import simulate
 from studio.sim.check import check
 from studio.sim.config import Algorithm, Dimension, SystemConfig, Topology
-from studio.trace import NodeType, int_column
+from studio.trace import NodeType, read_int_column
 from tests.handmade import collective, node, trace_of
 from tests.kernels import compiled
 
@@ -36,13 +36,13 @@ def test_what_the_reference_stops_at_goes_and_is_counted():
         collective(7, "ALL_REDUCE", 64, 6, group="7"),
     ]
     trace = trace_of([nodes, nodes], {"0": [0, 1], "tp": [0, 1], "7": [1, 0]})
-    made = for_astra_sim(trace)
+    made = adapt_for_astra_sim(trace)
     [graph] = made.graphs
     assert graph.id.tolist() == [1, 4, 6, 7]
     assert graph.data.of(1).tolist() == [0]
     assert {(group.name, group.ranks) for group in made.groups} == {("8", (0, 1)), ("7", (1, 0))}
     assert [set(rank.slots) - {"0"} for rank in made.ranks] == [{"8", "7"}] * 2
-    rows, values = int_column(graph, "is_cpu_op")
+    rows, values = read_int_column(graph, "is_cpu_op")
     assert not values[graph.type[rows] == NodeType.COMM_COLL].any()
     text = " ".join(finding.message for finding in made.findings)
     for part in (
@@ -59,14 +59,14 @@ def test_what_the_reference_stops_at_goes_and_is_counted():
 
 def test_a_trace_the_reference_takes_stays_as_it_is():
     trace = trace_of([[node(1, "COMP"), collective(2, "ALL_REDUCE", 64, 1, group="3")]] * 2, {"3": [0, 1]})
-    made = for_astra_sim(trace)
+    made = adapt_for_astra_sim(trace)
     assert made == trace
     assert made.findings == trace.findings
 
 
 def test_uneven_all_to_alls_are_told():
     ranks = [[collective(1, "ALL_TO_ALL", size)] for size in (64, 128)]
-    [finding] = for_astra_sim(trace_of(ranks)).findings
+    [finding] = adapt_for_astra_sim(trace_of(ranks)).findings
     assert "different sizes" in finding.message
 
 

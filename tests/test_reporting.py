@@ -10,8 +10,8 @@ import pytest
 from click.testing import CliRunner
 
 from studio.cli import main
-from studio.comparing import recording, simulation
-from studio.reporting import report
+from studio.comparing import build_compared_recording, build_simulated_side
+from studio.reporting import build_report
 from studio.sim import simulate
 from studio.sim.doubt import Cure, Doubt
 from studio.sim.parts import Parts, interpret
@@ -43,7 +43,7 @@ def job(slower: int = 0, name: str = "fwd", sizes: tuple[int, int] = (1000, 3000
 
 
 def test_a_run_says_where_its_time_went():
-    text = report([recording(job(), "monday")])
+    text = build_report([build_compared_recording(job(), "monday")])
     assert "<h1>monday</h1>" in text
     assert ">60.0 µs</span>" in text  # the finish
     assert "1.500" in text  # 3000 bytes by a mean of 2000
@@ -52,7 +52,9 @@ def test_a_run_says_where_its_time_went():
 
 
 def test_a_comparison_says_how_much_and_why():
-    text = report([recording(job(), "monday"), recording(job(30), "tuesday")])
+    text = build_report(
+        [build_compared_recording(job(), "monday"), build_compared_recording(job(30), "tuesday")]
+    )
     assert "B (tuesday) is 30.0 µs (50 %) slower than A (monday)" in text
     assert text.count("What the ranks were doing over time") >= 2
     shares = re.findall(r"<td class=num>([−0-9.]+) %</td>", text.split("<table>")[1])
@@ -64,8 +66,8 @@ def test_doubts_about_a_simulation_come_first_with_their_cure():
         Doubt("links-ignored", "4 GB/s over <links> of 2 GB/s.", True, Cure("", "full")),
         Doubt("extrapolated", "Not fitted to 64 ranks.", False),
     )
-    doubtful = replace(recording(job(30), "tuesday"), doubts=doubts)
-    text = report([recording(job(), "monday"), doubtful])
+    doubtful = replace(build_compared_recording(job(30), "tuesday"), doubts=doubts)
+    text = build_report([build_compared_recording(job(), "monday"), doubtful])
     assert "A (monday) is not to be believed" not in text
     first = text.index("B (tuesday) is not to be believed as it stands:")
     assert (
@@ -85,10 +87,10 @@ def test_it_opens_from_disk_without_network_and_without_harm(tmp_path: Path, pag
     kept = store.save(trace, HOSTILE)
     result = simulate(trace, interpret(PARTS).config, native=compiled())
     run = store.save_run(kept, Run(HOSTILE, result, PARTS))
-    kept_run = simulation(store.load_run(kept, run), store.run_info(kept, run), job_name=HOSTILE)
-    sides = [recording(trace, HOSTILE), kept_run]
+    kept_run = build_simulated_side(store.load_run(kept, run), store.run_info(kept, run), job_name=HOSTILE)
+    sides = [build_compared_recording(trace, HOSTILE), kept_run]
     path = tmp_path / "report.html"
-    path.write_text(report(sides), encoding="utf-8")
+    path.write_text(build_report(sides), encoding="utf-8")
     asked: list[str] = []
     page.on("request", lambda request: asked.append(request.url))
     page.goto(path.as_uri())
@@ -130,7 +132,9 @@ def test_the_command_says_how_far_it_is(tmp_path: Path, monkeypatch) -> None:
     for name in ("monday", "tuesday"):
         write(job(), tmp_path / name, "job")
     said: list[tuple[str, int, int]] = []
-    monkeypatch.setattr("studio.commands.report.progress_line", lambda: lambda *words: said.append(words))
+    monkeypatch.setattr(
+        "studio.commands.report.build_progress_line", lambda: lambda *words: said.append(words)
+    )
     sides = [str(tmp_path / name) for name in ("monday", "tuesday")]
     done = CliRunner().invoke(main, ["report", *sides, "-o", str(tmp_path / "r.html")])
     assert done.exit_code == 0, done.output
@@ -145,14 +149,14 @@ def test_a_job_of_many_different_graphs_is_reported_without_advice(monkeypatch) 
     asked: list[str] = []
     monkeypatch.setattr("studio.reporting.advice._ADVISED_GRAPHS", 1)
     monkeypatch.setattr("studio.reporting.advice.advise", lambda *_, **__: asked.append("advise"))
-    text = report([recording(job(), "monday")])
+    text = build_report([build_compared_recording(job(), "monday")])
     assert "Not worked out for 2 distinct graphs: `chakra-studio advise` does" in text
     assert not asked
 
 
 def test_a_report_says_how_far_its_advice_is() -> None:
     said: list[tuple[str, int, int]] = []
-    report([recording(job(), "monday")], lambda *words: said.append(words))
+    build_report([build_compared_recording(job(), "monday")], lambda *words: said.append(words))
     told = [words[1:] for words in said if words[0] == "simulating"]
     assert told
     assert told[-1][0] == told[-1][1]

@@ -7,8 +7,8 @@ from dataclasses import replace
 
 import pytest
 
-from studio.commands.info import job_report as report
-from studio.commands.info import job_text as as_text
+from studio.commands.info import build_job_report as report
+from studio.commands.info import format_job_report as as_text
 from studio.et import discover, read_job
 from studio.et.source import open_sources
 from studio.samples import SAMPLES, sample_path

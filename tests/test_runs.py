@@ -12,19 +12,19 @@ import msgspec
 import numpy as np
 import pytest
 
-from studio.analysis.job.ledger import ledger
+from studio.analysis.job.ledger import build_ledger
 from studio.errors import ConfigError, StudioError, TraceError
 from studio.sim import simulate
 from studio.sim.astra import from_parts
 from studio.sim.config import Dimension, Topology
-from studio.sim.parts import NO_CUSTOM, CustomAlgorithms, Parts, interpret, parts_of, with_settings
+from studio.sim.parts import NO_CUSTOM, CustomAlgorithms, Parts, build_parts, interpret, with_settings
 from studio.sim.presets import preset
-from studio.sim.result import SimResult, ledger_of
+from studio.sim.result import SimResult, compute_ledger
 from studio.sim.traffic import DimensionTraffic, LinkTraffic
 from studio.store.run_infos import LAYOUT
-from studio.store.runs import Run, config_digest
+from studio.store.runs import Run, compute_config_digest
 from studio.store.workspace import Workspace
-from studio.trace import trace_digest
+from studio.trace import compute_trace_digest
 from tests.handmade import collective, node, trace_of
 from tests.kernels import compiled
 
@@ -117,9 +117,9 @@ def test_a_run_with_a_cost_model_comes_back_with_every_cost(workspace):
 
 def test_the_use_of_ranks_from_their_times_is_what_the_simulation_says(made):
     trace, run = made
-    use = ledger(trace, run.result.node_times(), run.result.finish_ns + 7, origin_ns=-7)
+    use = build_ledger(trace, run.result.node_times(), run.result.finish_ns + 7, origin_ns=-7)
     assert use.numbers == [0, 1, 2, 3]
-    found, expected = use.totals(), ledger_of(run.result).totals()
+    found, expected = use.totals(), compute_ledger(run.result).totals()
     for name, column in expected.columns().items():
         later = 7 if name in ("stall_ns", "idle_ns") else 0
         assert np.array_equal(found.columns()[name], column + later), name
@@ -135,9 +135,9 @@ def test_the_list_says_what_was_simulated_on_what_and_what_came_out(stored, made
     assert (info.mode, info.congestion, info.npus, info.simulated) == ("compatible", "unaware", 4, 4)
     assert info.makespan_ns == run.result.makespan_ns
     assert info.summary.means["compute_ns"] == (100_000 + 3 * 10_000) / 4
-    assert info.summary.exposed_ns == ledger_of(run.result).totals().exposed_ns.mean()
+    assert info.summary.exposed_ns == compute_ledger(run.result).totals().exposed_ns.mean()
     assert info.summary.events == 16
-    assert info.trace_hash == trace_digest(trace)
+    assert info.trace_hash == compute_trace_digest(trace)
     folder = workspace.root / "jobs" / job_id / "runs" / run_id
     files = sum(path.stat().st_size for path in folder.iterdir() if path.name != "run.json")
     assert info.stored_bytes == files
@@ -178,11 +178,11 @@ def test_rates_that_no_table_can_say_come_back_exactly(workspace):
             replace(interpret(PARTS).config, topology=Topology((Dimension("ring", 4, rate, 500),)))
             for rate in rates
         )
-        if interpret(parts_of(config)).config != config
+        if interpret(build_parts(config)).config != config
     )
     result = simulate(job(), odd, native=compiled())
     job_id = workspace.save(job(), "job")
-    run_id = workspace.save_run(job_id, Run("odd", result, parts_of(odd)))
+    run_id = workspace.save_run(job_id, Run("odd", result, build_parts(odd)))
     assert workspace.load_run(job_id, run_id).result.config == odd
 
 
@@ -220,14 +220,14 @@ def test_tables_of_another_system_are_refused_and_nothing_is_left_behind(workspa
 
 def test_equal_configurations_have_equal_hashes_and_others_have_others():
     config = interpret(PARTS).config
-    assert config_digest(config) == config_digest(interpret(parts_of(config)).config)
+    assert compute_config_digest(config) == compute_config_digest(interpret(build_parts(config)).config)
     others = [
         replace(config, splits=3),
         replace(config, custom_nodes={1: job()}),
         from_parts({**NETWORK, "latency": [501]}, SYSTEM),
         from_parts(NETWORK, {**SYSTEM, "extended": {}}),
     ]
-    assert len({config_digest(one) for one in [config, *others]}) == 5
+    assert len({compute_config_digest(one) for one in [config, *others]}) == 5
 
 
 # ---------------------------------------------------------------------------------------------------

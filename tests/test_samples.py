@@ -21,7 +21,7 @@ import pytest
 import studio
 from studio.errors import StudioError
 from studio.samples import RECORDING, SAMPLES, sample_path
-from studio.trace import CollectiveType, NodeType, Trace, ValueKind, node_attributes
+from studio.trace import CollectiveType, NodeType, Trace, ValueKind, list_node_attributes
 
 ROOT = Path(__file__).resolve().parent.parent
 NAMES = [sample.name for sample in SAMPLES]
@@ -81,7 +81,7 @@ def nodes_of(name: str) -> tuple[Seen, ...]:
 def _rank_nodes(trace: Trace, rank) -> Iterator[Seen]:
     graph = trace.graph_of(rank)
     for row in range(len(graph)):
-        found = node_attributes(graph, row, rank.slots)
+        found = list_node_attributes(graph, row, rank.slots)
         attrs = {attr.name: attr.value for attr in found}
         node_type = NodeType(int(graph.type[row]))
         start = int(graph.start_ns[row])

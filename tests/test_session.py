@@ -10,7 +10,7 @@ import pytest
 from flask import Flask
 
 from studio.errors import StudioError
-from studio.server.status import status_blueprint
+from studio.server.status import build_status_blueprint
 from studio.session import Session, keep_result
 from studio.sim import simulate
 from studio.sim.parts import interpret
@@ -196,7 +196,7 @@ def test_the_status_tells_how_full_the_session_is(tmp_path):
     jobs = [session.workspace.save(some(nodes=1000), f"job {number}") for number in range(8)]
     app = Flask("test")
     app.config["SESSION"] = session
-    app.register_blueprint(status_blueprint())
+    app.register_blueprint(build_status_blueprint())
     for job in jobs:
         session.trace(job)
         cache = app.test_client().get("/status").json["cache"]

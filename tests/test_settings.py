@@ -5,11 +5,11 @@ from __future__ import annotations
 from studio.sim.parts import Parts
 from studio.sim.setting_values import (
     SettingValue,
+    collect_settings,
+    convert_settings,
+    describe_differences,
     describe_values,
     differ,
-    differences,
-    plain_settings,
-    settings_of,
 )
 
 
@@ -18,7 +18,7 @@ def network(unit: str, *rates: float) -> Parts:
 
 
 def test_numbers_have_units_and_the_exact_value_beside_them():
-    found = settings_of(
+    found = collect_settings(
         Parts({"bandwidth": [50, 0.123456789], "latency": [500, 1500]}, {"G": 2, "peak-perf": 989})
     )
     assert found["bandwidth"].text == "50 × 0.123457 GiB/s"
@@ -26,17 +26,19 @@ def test_numbers_have_units_and_the_exact_value_beside_them():
     assert found["bandwidth"].exact == f"50 × 0.123456789 GiB/s = 53.6870912 × {exact} bytes per ns"
     assert (found["latency"].text, found["latency"].exact) == ("500 ns × 1.50 µs", "500 × 1500 ns")
     assert (found["G"].text, found["peak-perf"].text) == ("2 ns/B", "989 TFLOP/s")
-    assert plain_settings(found)["latency_ns"] == [500, 1500]
-    assert plain_settings(found)["mode"] == "compatible"
+    assert convert_settings(found)["latency_ns"] == [500, 1500]
+    assert convert_settings(found)["mode"] == "compatible"
 
 
 def test_what_differs_is_found_on_exact_values():
     """Two rates that read alike are told exactly; one rate in two units is no difference."""
     near = network("GB/s", 50.0000001), network("GB/s", 50)
-    assert differences(*near) == ["bandwidth 50.0000001 GB/s = 50.0000001 bytes per ns"]
-    assert differences(network("GB/s", 2**30 / 10**9), network("GiB/s", 1)) == ["bandwidth-unit GB/s"]
+    assert describe_differences(*near) == ["bandwidth 50.0000001 GB/s = 50.0000001 bytes per ns"]
+    assert describe_differences(network("GB/s", 2**30 / 10**9), network("GiB/s", 1)) == [
+        "bandwidth-unit GB/s"
+    ]
     groups = [Parts({}, {}, groups={"1": ranks}) for ranks in ([0, 1], [0, 2])]
-    assert differences(*groups) == ['comm groups {"1": [0, 1]}']
+    assert describe_differences(*groups) == ['comm groups {"1": [0, 1]}']
     assert not differ([SettingValue(1), SettingValue(1)])
     assert differ([SettingValue(0), None])
     sizes = [SettingValue(size, "bytes") for size in (48 * 2**20, 48 * 2**20 + 1)]
@@ -45,7 +47,7 @@ def test_what_differs_is_found_on_exact_values():
 
 def test_what_is_no_number_stays_as_it_is():
     odd = Parts({"bandwidth": "fast", "latency": ["1", None]}, {"extended": {"compute-speeds": {"3": 0.9}}})
-    found = settings_of(odd)
+    found = collect_settings(odd)
     assert found["bandwidth"].text == "fast"
     assert found["latency"].text == "1 × None"
     assert found["compute-speeds"].text == "3: 0.9"

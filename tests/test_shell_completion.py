@@ -12,8 +12,8 @@ import pytest
 from click.shell_completion import ShellComplete
 from click.testing import CliRunner
 
-from studio.cli import load_command, main, verbs
-from studio.commands.base.output import progress_line
+from studio.cli import list_verbs, load_command, main
+from studio.commands.base.output import build_progress_line
 from studio.commands.completion import SHELLS
 from studio.store.workspace import Workspace
 
@@ -48,7 +48,7 @@ def test_tab_completes(
 
 
 def test_without_a_word_all_commands_are_offered() -> None:
-    assert [value for _, value in completed("")] == verbs()
+    assert [value for _, value in completed("")] == list_verbs()
 
 
 @pytest.mark.parametrize("shell", SHELLS)
@@ -68,7 +68,7 @@ def leaves(command: click.Command) -> list[click.Command]:
 
 
 def test_every_command_can_be_quiet(monkeypatch: pytest.MonkeyPatch) -> None:
-    for verb in verbs():
+    for verb in list_verbs():
         for leaf in leaves(load_command(verb)):
             assert any("--quiet" in one.opts for one in leaf.params), verb
     monkeypatch.setattr(sys.stderr, "isatty", lambda: True)
@@ -76,11 +76,11 @@ def test_every_command_can_be_quiet(monkeypatch: pytest.MonkeyPatch) -> None:
     for verb, words in (("info", ["x"]), ("jsonize", ["x", "-o", "y"])):
         for more, is_quiet in (([], False), (["-q"], True)):
             with load_command(verb).make_context(verb, [*words, *more]):
-                assert (progress_line() is None) == is_quiet
+                assert (build_progress_line() is None) == is_quiet
 
 
 def test_every_command_but_those_that_print_no_result_has_json() -> None:
     without = {"completion", "serve"}
-    for verb in set(verbs()) - without:
+    for verb in set(list_verbs()) - without:
         for leaf in leaves(load_command(verb)):
             assert any("--json" in one.opts for one in leaf.params), verb

@@ -21,21 +21,27 @@ from click.testing import CliRunner
 from hypothesis import given, settings
 
 import studio
-from studio.analysis.collectives.times import as_rows, collective_times
+from studio.analysis.collectives.times import as_rows, compute_collective_times
 from studio.cli import main
-from studio.comparing import recording
+from studio.comparing import build_compared_recording
 from studio.errors import ConfigError, StudioError
 from studio.session import Session
 from studio.sim import simulate
 from studio.sim.parts import NO_CUSTOM, Parts, interpret
-from studio.sql.answers import csv_pieces, export_parquet, parquet_bytes, plain_rows
-from studio.sql.columns import BY_NAME, EXAMPLES, TABLES, reference
+from studio.sql.answers import encode_parquet, export_parquet, iterate_csv, iterate_plain_rows
+from studio.sql.columns import BY_NAME, EXAMPLES, TABLES, format_reference
 from studio.sql.database import Database, Limits
-from studio.sql.sources import Sources, file_source, stored_source, together, workspace_source
+from studio.sql.sources import (
+    Sources,
+    build_file_source,
+    build_stored_source,
+    build_workspace_source,
+    merge_sources,
+)
 from studio.store.runs import Run
 from studio.store.workspace import Workspace
 from studio.timeline import recorded
-from studio.trace import Trace, node_attributes
+from studio.trace import Trace, list_node_attributes
 from studio.views import sql as views_sql
 from studio.views.sql import answer_of
 from tests.examples import examples
@@ -57,11 +63,11 @@ PARTS = Parts(NETWORK, SYSTEM, congestion="aware")
 
 
 def of(trace: Trace, name: str = "job") -> Sources:
-    return file_source(name, [], lambda _files: trace)
+    return build_file_source(name, [], lambda _files: trace)
 
 
 def rows(database: Database, query: str) -> list[tuple]:
-    return list(map(tuple, plain_rows(database.ask(query, ALL).table)))
+    return list(map(tuple, iterate_plain_rows(database.ask(query, ALL).table)))
 
 
 @pytest.fixture(scope="module")
@@ -86,7 +92,7 @@ def stored(tmp_path_factory) -> tuple[Workspace, str, str]:
 def test_tables_have_the_columns_that_are_documented(stored):
     """Each by its bare name, of its type, and the manual has them all."""
     workspace, job, run = stored
-    with Database(stored_source(Session(workspace), job, run)) as database:
+    with Database(build_stored_source(Session(workspace), job, run)) as database:
         for table in TABLES:
             names = ", ".join(column.name for column in table.columns)
             assert database.ask(f"SELECT {names} FROM {table.name}", ALL).table.num_rows, table.name
@@ -95,7 +101,7 @@ def test_tables_have_the_columns_that_are_documented(stored):
         assert [row[0] for row in rows(database, "SHOW TABLES")] == list(BY_NAME)
         for example in EXAMPLES:
             database.ask(example.query)
-    assert reference() in Path("docs/sql.md").read_text()
+    assert format_reference() in Path("docs/sql.md").read_text()
 
 
 def test_time_in_which_nothing_ran_is_no_compute():
@@ -121,7 +127,7 @@ def test_a_program_asks_what_it_holds(sample):
         "SELECT job, run, max(finish_ns) AS finish_ns, count(*) AS ranks FROM ranks GROUP BY ALL ORDER BY job"
     )
     found = studio.query(asked, {"a": sample, "b": result}).to_pylist()
-    recorded_ns = recording(sample, "a").side.makespan_ns
+    recorded_ns = build_compared_recording(sample, "a").side.makespan_ns
     assert found == [
         {"job": "a", "run": "recorded", "finish_ns": recorded_ns, "ranks": 8},
         {"job": "b", "run": "simulated", "finish_ns": result.makespan_ns, "ranks": 8},
@@ -144,7 +150,7 @@ def test_links_of_a_simulation_are_those_of_its_network(stored):
 
 
 def test_values_are_those_of_the_studio(sample):
-    side = recording(sample, "job").side
+    side = build_compared_recording(sample, "job").side
     with Database(of(sample)) as database:
         nodes = rows(
             database, "SELECT rank, id, name, type, comm_group, start_ns FROM nodes ORDER BY rank, node"
@@ -177,7 +183,7 @@ def test_values_are_those_of_the_studio(sample):
             )
             for lane in [timeline.lanes[index]]
         )
-        found = collective_times(sample, side.times)
+        found = compute_collective_times(sample, side.times)
         query = "SELECT comm_group, position, members, bytes, duration_ns, skew_ns, last_rank, bus_bytes_per_ns FROM collectives"
         assert sorted(rows(database, query)) == sorted(
             tuple(
@@ -208,7 +214,7 @@ def test_a_run_has_the_links_it_used(stored):
     workspace, job, run = stored
     session = Session(workspace)
     result = session.run(job, run).result
-    with Database(stored_source(session, job, run)) as database:
+    with Database(build_stored_source(session, job, run)) as database:
         assert rows(database, "SELECT run, source, target, bytes, busy_ns FROM links ORDER BY link") == [
             (run, *values)
             for values in zip(
@@ -226,7 +232,7 @@ def test_a_run_has_the_links_it_used(stored):
             database, "SELECT job, run, makespan_ns, exposed_ns, system->>'$.network.topology[0]' FROM runs"
         ) == [(job, run, info.makespan_ns, info.summary.exposed_ns, "Ring")]
     # The job itself holds no times; that is said, and no row is made up.
-    with Database(stored_source(session, job)) as database:
+    with Database(build_stored_source(session, job)) as database:
         answer = database.ask("SELECT * FROM spans")
         assert answer.table.num_rows == 0
         assert "hold no times" in answer.notes[0]
@@ -248,7 +254,7 @@ def test_whatever_a_file_may_hold_can_be_asked_for(trace):
         (rank.number, row, shown(item.name), item.kind.name, item.value)
         for rank in trace.ranks
         for row in range(len(trace.graph_of(rank)))
-        for item in node_attributes(trace.graph_of(rank), row, rank.slots)
+        for item in list_node_attributes(trace.graph_of(rank), row, rank.slots)
     ]
     assert [row[:4] for row in found] == [row[:4] for row in expected]
     for (*_, kind, value, integer), (*_, wanted) in zip(found, expected, strict=True):
@@ -296,7 +302,7 @@ def test_ranks_share_their_graphs_inside_duckdb(sample):
 def test_lists_of_jobs_and_runs_read_no_trace(stored, monkeypatch):
     workspace, job, _run = stored
     monkeypatch.setattr(Workspace, "load", None)
-    with Database(workspace_source(workspace)) as database:
+    with Database(build_workspace_source(workspace)) as database:
         assert rows(database, "SELECT j.job, j.ranks, r.name FROM jobs j JOIN runs r ON r.job = j.job") == [
             (job, 4, "fast")
         ]
@@ -418,13 +424,13 @@ def test_answers_of_every_type_are_written(sample):
         TIMESTAMP '2026-01-02 03:04:05' AS at, 1 AS wide FROM nodes"""
     with Database(of(sample)) as database:
         table = database.ask(query).table
-    [row] = plain_rows(table)
+    [row] = iterate_plain_rows(table)
     assert row[:5] == [1, 8932, 10, None, [1, None]]
     assert row[7:11] == ["2026-01-02", "61", "=1+1", None]
     assert len(set(table.column_names)) == 13
-    [head, cells] = csv.reader(io.StringIO("".join(csv_pieces(table))))
+    [head, cells] = csv.reader(io.StringIO("".join(iterate_csv(table))))
     assert (head[9], cells[9], cells[4]) == ("formula", "'=1+1", "[1, null]")
-    assert pl.read_parquet(parquet_bytes(table))["sum"].to_list() == [8932]
+    assert pl.read_parquet(encode_parquet(table))["sum"].to_list() == [8932]
 
 
 def by_duckdb(path):
@@ -435,7 +441,7 @@ def by_duckdb(path):
 
 def test_exported_tables_are_read_alike_by_pandas_polars_and_duckdb(stored, sample, tmp_path):
     workspace, job, run = stored
-    sources = together([of(sample), stored_source(Session(workspace), job, run)])
+    sources = merge_sources([of(sample), build_stored_source(Session(workspace), job, run)])
     with Database(sources) as database:
         written = export_parquet(database, list(BY_NAME), tmp_path / "out")
         for table in TABLES:
@@ -450,14 +456,14 @@ def test_exported_tables_are_read_alike_by_pandas_polars_and_duckdb(stored, samp
             ]
             for each in read:
                 assert each.column_names == names
-                assert sorted(map(repr, plain_rows(each))) == sorted(map(repr, map(list, expected)))
+                assert sorted(map(repr, iterate_plain_rows(each))) == sorted(map(repr, map(list, expected)))
 
 
 def test_an_export_that_fails_leaves_nothing(sample, tmp_path, monkeypatch):
     def full(*_: object) -> None:
         raise StudioError("no more")
 
-    monkeypatch.setattr("studio.sql.times.collectives_table", full)
+    monkeypatch.setattr("studio.sql.times.build_collectives_table", full)
     with Database(of(sample)) as database, pytest.raises(StudioError, match="no more"):
         export_parquet(database, ["nodes", "collectives"], tmp_path / "out")
     assert not list(tmp_path.iterdir())

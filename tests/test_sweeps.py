@@ -11,20 +11,20 @@ from studio.jobs.sweeps import (
     Asked,
     continue_sweep,
     delete_sweep,
+    find_task,
     is_under_way,
     list_sweeps,
     price_rows,
     start_point,
     start_sweep,
-    task_of,
 )
 from studio.session import Session
 from studio.store.tasks import cancel, close_tasks, open_tasks
 from studio.store.tasks import get as get_task
 from studio.store.workspace import Workspace
 from studio.sweep.costs import Costs
-from studio.sweep.search import cheapest
-from studio.sweep.sweep import values_of
+from studio.sweep.search import choose_cheapest
+from studio.sweep.sweep import index_values
 from tests.waiting import wait_until
 
 MEMORY = ("memory-type=PER_NPU_MEMORY_EXPANSION", "remote-mem-latency=1000", "remote-mem-bw=64")
@@ -44,7 +44,7 @@ def test_a_sweep_is_kept_priced_and_its_point_becomes_a_run(opened):
     asked = Asked(job, ("bandwidth[0]=100,200", "preset=hgx-h100,no-such", *MEMORY))
     kept = start_sweep(tasks, session, asked)
     wait_until(lambda: not is_under_way(tasks, kept))
-    assert task_of(tasks, kept).status == "done"
+    assert find_task(tasks, kept).status == "done"
     assert [one.id for one in list_sweeps(session, job)] == [kept.id]
     rows = kept.rows()
     assert [row.finish_ns is None for row in rows] == [False, True, False, True]
@@ -67,7 +67,7 @@ def test_a_sweep_that_was_stopped_continues(opened, monkeypatch):
     job, tasks, session = opened
     kept = start_sweep(tasks, session, Asked(job, ("bandwidth[0]=1..500", *MEMORY), "hgx-h100"))
     wait_until(lambda: len(kept.rows()) > 3)
-    cancel(tasks, task_of(tasks, kept).id)
+    cancel(tasks, find_task(tasks, kept).id)
     done = {row.index: row for row in kept.rows()}
     assert not kept.is_whole
     assert not is_under_way(tasks, kept)
@@ -75,7 +75,7 @@ def test_a_sweep_that_was_stopped_continues(opened, monkeypatch):
     continue_sweep(tasks, session, kept)
     wait_until(lambda: len(kept.rows()) > len(done) + 3)
     assert {row.index: row for row in kept.rows()}.items() >= done.items()
-    cancel(tasks, task_of(tasks, kept).id)
+    cancel(tasks, find_task(tasks, kept).id)
 
 
 def test_what_cannot_be_asked_for_is_said_before_anything_starts(opened):
@@ -123,5 +123,5 @@ def test_a_sweep_looks_for_the_cheapest_point_in_time(opened):
     wait_until(lambda: not is_under_way(tasks, kept))
     rows = kept.rows()
     assert len(rows) <= 6
-    found = cheapest(rows, values_of(kept.space, "bandwidth[0]", rows), kept.target)
+    found = choose_cheapest(rows, index_values(kept.space, "bandwidth[0]", rows), kept.target)
     assert found.index == min(index for index, finish in enumerate(finishes) if finish <= under)

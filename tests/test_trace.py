@@ -16,14 +16,14 @@ from studio.trace import (
     Strings,
     Trace,
     ValueKind,
-    arrays,
-    collective_name,
-    copies,
-    digest,
-    graph_from_arrays,
-    int_column,
-    node_attributes,
-    shown_types,
+    are_copies,
+    assemble_graph,
+    compute_digest,
+    get_shown_types,
+    iterate_arrays,
+    label_collective,
+    list_node_attributes,
+    read_int_column,
     type_name,
 )
 from tests.et.chakra_bytes import attr, file_of, framed, num, sized, varint
@@ -48,17 +48,17 @@ def test_a_graph_is_its_arrays():
     part = part_of(
         file_of(num(1, 1) + sized(5, varint(9)) + sized(8, b"") + attr("a", num(9, 1), "doc") + num(40, 1))
     )
-    columns = dict(arrays(part.graph))
-    again = graph_from_arrays({name: array.copy() for name, array in columns.items()})
-    assert dict(arrays(again)).keys() == columns.keys()
-    assert digest(again) == digest(part.graph)
+    columns = dict(iterate_arrays(part.graph))
+    again = assemble_graph({name: array.copy() for name, array in columns.items()})
+    assert dict(iterate_arrays(again)).keys() == columns.keys()
+    assert compute_digest(again) == compute_digest(part.graph)
     assert "attrs.key" in columns
     assert "strings.data" in columns
     for name, array in columns.items():
         if array.size and array.dtype != np.bool_:
             changed = {key: value.copy() for key, value in columns.items()}
             changed[name].reshape(-1)[0] += 1
-            assert digest(graph_from_arrays(changed)) != digest(part.graph), name
+            assert compute_digest(assemble_graph(changed)) != compute_digest(part.graph), name
 
 
 def test_traces_are_equal_by_content():
@@ -101,8 +101,8 @@ def test_copies_are_known_by_how_their_names_begin():
         "__amd_rocclr_fill", "__amd_rocclr_", "memcpy", "Memcpy",
     ]  # fmt: skip
     found = graph(len(names), names=dict(enumerate(names)), numbers={"is_cpu_op": {11: 1}})
-    assert np.flatnonzero(copies(found)).tolist() == [0, 1, 6, 7, 8]
-    assert shown_types(found).tolist() == [
+    assert np.flatnonzero(are_copies(found)).tolist() == [0, 1, 6, 7, 8]
+    assert get_shown_types(found).tolist() == [
         COPY if row in (0, 1, 6, 7, 8) else NodeType.COMP for row in range(len(names))
     ]
     assert found.has_attribute("is_cpu_op")
@@ -121,16 +121,16 @@ def test_integers_of_slots_are_the_ranks_own():
         )
     )
     assert part.rank.slots == (-5, large, "text", 4)
-    rows, values = int_column(part.graph, "comm_src", part.rank.slots)
+    rows, values = read_int_column(part.graph, "comm_src", part.rank.slots)
     assert (rows.tolist(), values.tolist()) == ([0, 2, 3], [-1, -1, 4])
-    rows, values = int_column(part.graph, "comm_src", (0, 7, 8, 9))
+    rows, values = read_int_column(part.graph, "comm_src", (0, 7, 8, 9))
     assert values.tolist() == [7, 7, 9]
-    assert [a.value for a in node_attributes(part.graph, 0, (0, 7, 8, 9))] == [0, 7]
+    assert [a.value for a in list_node_attributes(part.graph, 0, (0, 7, 8, 9))] == [0, 7]
 
 
 def test_names_of_types_and_collectives():
     assert [type_name(n) for n in (0, 7, 8, -1)] == ["INVALID", "COMM_COLL", "TYPE 8", "TYPE -1"]
-    assert [collective_name(n) for n in (0, 9, 10)] == ["ALL_REDUCE", "BARRIER", "COLLECTIVE 10"]
+    assert [label_collective(n) for n in (0, 9, 10)] == ["ALL_REDUCE", "BARRIER", "COLLECTIVE 10"]
     assert [k for k in ValueKind if k.is_list] == list(range(4, 33, 2))
     assert NodeType.COMP == 4
 

@@ -19,7 +19,7 @@ from studio.cli import main
 from studio.commands.watch import Line, Request, report, run, text
 from studio.errors import StudioError
 from studio.jobs.places import LocalFolder
-from studio.jobs.watching import Arrived, Refused, Watch, watching
+from studio.jobs.watching import Arrived, Refused, Watch, watch_folder
 from studio.session import Session
 from studio.store.workspace import Workspace
 from tests.fleet_jobs import put, recorded
@@ -43,7 +43,7 @@ def place(tmp_path):
     clock = Clock()
 
     def begin() -> Watch:
-        with watching(Workspace(tmp_path / "ws"), LocalFolder(folder), 10):
+        with watch_folder(Workspace(tmp_path / "ws"), LocalFolder(folder), 10):
             return Watch(Workspace(tmp_path / "ws"), LocalFolder(folder), 10, clock=clock, now=lambda: 0.0)
 
     return folder, clock, begin
@@ -182,9 +182,9 @@ def test_a_folder_is_watched_once_at_a_time(tmp_path):
     (tmp_path / "in").mkdir()
     store = Workspace(tmp_path / "ws")
     with (
-        watching(store, LocalFolder(tmp_path / "in"), 1),
+        watch_folder(store, LocalFolder(tmp_path / "in"), 1),
         pytest.raises(StudioError, match="being watched already"),
-        watching(store, LocalFolder(tmp_path / "in"), 1),
+        watch_folder(store, LocalFolder(tmp_path / "in"), 1),
     ):
         pass
 

@@ -11,7 +11,7 @@ from click.testing import CliRunner
 from studio.cli import main
 from studio.errors import StudioError, TraceError
 from studio.jobs.places import LocalFolder, RemoteFolder, open_place
-from studio.jobs.watching import Arrived, Refused, Watch, watching
+from studio.jobs.watching import Arrived, Refused, Watch, watch_folder
 from studio.session import Session
 from studio.store.workspace import Workspace
 from tests.fleet_jobs import put, recorded
@@ -44,7 +44,7 @@ def test_what_arrives_in_a_bucket_is_imported_once_and_again_when_it_changes(buc
     bucket.pipe("/bucket/traces/gpt-1/.hidden", b"x")
     bucket.pipe("/bucket/traces/../out.et", b"x")
     bucket.pipe("/bucket/traces/bad/gpt.0.et", b"\xff" * 9)
-    with watching(Workspace(tmp_path / "ws"), RemoteFolder("memory://bucket/traces/"), 0.0) as watch:
+    with watch_folder(Workspace(tmp_path / "ws"), RemoteFolder("memory://bucket/traces/"), 0.0) as watch:
         events = list(watch.look())
         assert list(watch.look()) == []
     [arrived] = [event for event in events if isinstance(event, Arrived)]

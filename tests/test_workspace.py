@@ -25,7 +25,7 @@ from studio.et import discover, read_job
 from studio.et.source import open_sources
 from studio.samples import sample_path
 from studio.store.workspace import LAYOUT, Workspace
-from studio.trace import Attribute, Finding, Trace, ValueKind, arrays
+from studio.trace import Attribute, Finding, Trace, ValueKind, iterate_arrays
 from tests.conftest import ROOT
 from tests.examples import examples
 from tests.kill_points import kill_everywhere
@@ -84,7 +84,7 @@ def assert_kept(trace: Trace, workspace: Workspace) -> None:
     assert (back.groups, back.findings) == (trace.groups, trace.findings)
     assert repr(back.ranks) == repr(trace.ranks)
     for one, other in zip(trace.graphs, back.graphs, strict=True):
-        for (name, a), (_, b) in zip(arrays(one), arrays(other), strict=True):
+        for (name, a), (_, b) in zip(iterate_arrays(one), iterate_arrays(other), strict=True):
             assert (a.dtype, a.shape) == (b.dtype, b.shape), name
             assert a.tobytes() == b.tobytes(), name
 
@@ -172,7 +172,7 @@ def test_the_stored_size_is_the_size_of_the_files(workspace, sample):
 
 def test_columns_are_read_from_disk_as_they_are_used(workspace):
     trace = workspace.load(workspace.save(some(), "job"))
-    for name, array in arrays(trace.graphs[0]):
+    for name, array in iterate_arrays(trace.graphs[0]):
         assert not array.flags.owndata or not len(array), name
         assert not array.flags.writeable or not len(array), name
 

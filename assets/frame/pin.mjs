@@ -2,7 +2,7 @@
 
 /** @import { View } from "../base/view.mjs" */
 
-/** What a pin names, in the order of its address: see `pin_of` in `studio/pages/frame/inspector.py`. */
+/** What a pin names, in the order of its address: see `format_pin` in `studio/pages/frame/inspector.py`. */
 const NAMED = ["job", "run", "rank", "node"];
 
 /**

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 import click
 
-from studio.cli import load_command, verbs
+from studio.cli import list_verbs, load_command
 
 TITLE = """\
 # Commands
@@ -19,7 +19,7 @@ Exit statuses and the keys of `--json` are in [Formats](../formats.md#json-of-th
 
 def command_reference() -> str:
     """Return the page: a section per command, with its arguments and options in a table."""
-    sections = ["\n".join(_section(verb, load_command(verb))) for verb in verbs()]
+    sections = ["\n".join(_section(verb, load_command(verb))) for verb in list_verbs()]
     return "\n".join([TITLE, *sections])
 
 

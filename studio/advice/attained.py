@@ -8,15 +8,15 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from studio.advice.baseline import Scene
-from studio.advice.candidates import Candidate, plural, schema_name
-from studio.advice.collective_times import collective_costs
+from studio.advice.candidates import Candidate, find_schema_name, label_collectives
+from studio.advice.collective_times import estimate_collective_costs
 from studio.advice.edits import ScaleTimes
 from studio.advice.terms import NODES_NAMED, Change
-from studio.advice.work import groups_words
-from studio.analysis.collectives.size_classes import SizeClass, size_classes
-from studio.analysis.collectives.times import collective_times
+from studio.advice.work import describe_groups
+from studio.analysis.collectives.size_classes import SizeClass, list_size_classes
+from studio.analysis.collectives.times import compute_collective_times
 from studio.errors import ConfigError
-from studio.sim.attained import Attained, attained_by
+from studio.sim.attained import Attained, find_attained
 from studio.trace import CollectiveType, Float64, Int64
 from studio.units import format_bytes, format_ns
 
@@ -39,26 +39,28 @@ class _Slow:
     rows: dict[int, list[int]] = field(default_factory=dict)
 
 
-def slow_collectives(scene: Scene) -> Iterator[Candidate]:
+def propose_faster_collectives(scene: Scene) -> Iterator[Candidate]:
     """Yield, by type, collectives that took `SLOW` times as long as the recorded GPUs attain, in the attained time.
 
     Times count from the last known arrival. On a system collectives take what it attains, so nothing is asked there.
     """
     if not scene.is_replay or not len(scene.members):
         return
-    classes = size_classes(scene.trace, collective_times(scene.trace, scene.times, scene.trace.groups))
+    classes = list_size_classes(
+        scene.trace, compute_collective_times(scene.trace, scene.times, scene.trace.groups)
+    )
     try:
-        attained = attained_by(scene.trace, classes)
+        attained = find_attained(scene.trace, classes)
     except ConfigError:  # the family of the GPUs has no system of this size
         return
     if attained is None:
         return
-    for kind, slow in _slow_by_type(scene, classes, attained).items():
-        yield _candidate(scene, kind, slow, attained.system)
+    for kind, slow in _find_slow_collectives(scene, classes, attained).items():
+        yield _build_candidate(scene, kind, slow, attained.system)
 
 
-def _slow_by_type(scene: Scene, classes: list[SizeClass], attained: Attained) -> dict[int, _Slow]:
-    members, took = scene.members, collective_costs(scene.members).time_ns
+def _find_slow_collectives(scene: Scene, classes: list[SizeClass], attained: Attained) -> dict[int, _Slow]:
+    members, took = scene.members, estimate_collective_costs(scene.members).time_ns
     most = np.maximum.reduceat(members.bytes, members.offsets[:-1])
     by_type: dict[int, _Slow] = {}
     for each, ns in zip(classes, attained.ns, strict=True):
@@ -71,11 +73,11 @@ def _slow_by_type(scene: Scene, classes: list[SizeClass], attained: Attained) ->
         if len(chosen):
             slow = by_type.setdefault(kind, _Slow())
             slow.classes.append((each, ns))
-            _scale(scene, slow, chosen, ns / took[chosen])
+            _note_factors(scene, slow, chosen, ns / took[chosen])
     return by_type
 
 
-def _scale(scene: Scene, slow: _Slow, collectives: Int64, factor: Float64) -> None:
+def _note_factors(scene: Scene, slow: _Slow, collectives: Int64, factor: Float64) -> None:
     """Note the nodes of collectives with what their times are multiplied by."""
     members = scene.members
     for collective, by in zip(collectives.tolist(), factor.tolist(), strict=True):
@@ -88,7 +90,7 @@ def _scale(scene: Scene, slow: _Slow, collectives: Int64, factor: Float64) -> No
             slow.rows[place].append(row)
 
 
-def _candidate(scene: Scene, kind: int, slow: _Slow, system: str) -> Candidate:
+def _build_candidate(scene: Scene, kind: int, slow: _Slow, system: str) -> Candidate:
     worst, attained_ns = slow.classes[0]
     groups = list(dict.fromkeys(name for each, _ in slow.classes for name in each.groups))
     recorded = {rank.number for rank in scene.trace.ranks}
@@ -102,11 +104,11 @@ def _candidate(scene: Scene, kind: int, slow: _Slow, system: str) -> Candidate:
     first = min(slow.rows)
     return Candidate(
         "slow-collectives",
-        f"Find out why the {plural(kind)} of {groups_words(groups)} take {worst.median_ns / attained_ns:.0f} times as long as {system} "
+        f"Find out why the {label_collectives(kind)} of {describe_groups(groups)} take {worst.median_ns / attained_ns:.0f} times as long as {system} "
         f"attains: {format_ns(worst.median_ns)} for {format_bytes(worst.most_bytes)}, not {format_ns(attained_ns)}; {why}.",
         Change((ScaleTimes(slow.factors),)),
-        frozenset({f"time of {plural(kind)}"}),
-        schema_name(kind),
+        frozenset({f"time of {label_collectives(kind)}"}),
+        find_schema_name(kind),
         groups[0] or None,
         tuple(sorted(scene.trace.ranks[place].number for place in slow.rows)),
         scene.node_ids(first, np.array(slow.rows[first], np.int64), NODES_NAMED),

@@ -8,25 +8,25 @@ from dataclasses import dataclass
 import numpy as np
 
 from studio.advice.terms import Baseline, Change
-from studio.analysis.collectives.members import Members, collective_members
-from studio.analysis.job.completeness import completeness
+from studio.analysis.collectives.members import Members, collect_members
+from studio.analysis.job.completeness import infer_completeness
 from studio.errors import TraceError
-from studio.notebook import one_line
+from studio.notebook import format_record
 from studio.sim.config import SystemConfig
 from studio.sim.doubt_facts import Facts
 from studio.sim.doubted_kernels import find_unknown_kernels, find_unsized
-from studio.sim.doubts import impossible_words
+from studio.sim.doubts import explain_impossible
 from studio.sim.engine import Cancelled
 from studio.sim.known import Known
 from studio.sim.matched import replays_communication
-from studio.sim.models import with_model, words_of
+from studio.sim.models import label_model, with_model
 from studio.sim.parts import Parts, interpret
 from studio.sim.play import play
-from studio.sim.replays import as_replay, idle_system
+from studio.sim.replays import as_replay, build_idle_system
 from studio.sim.result import SimResult
-from studio.sim.systems.proposals import system_of_recording
-from studio.timeline import NodeTimes, recorded_times
-from studio.trace import Int64, Trace, recorded_devices
+from studio.sim.systems.proposals import find_recorded_system
+from studio.timeline import NodeTimes, read_recorded_times
+from studio.trace import Int64, Trace, list_recorded_devices
 
 Cancel = Callable[[], bool]
 
@@ -53,7 +53,7 @@ class Scene:
     baseline: Baseline
     known: Known
 
-    __repr__ = one_line
+    __repr__ = format_record
 
     @property
     def is_replay(self) -> bool:
@@ -109,23 +109,23 @@ class Scene:
         return play(trace, config, known=self.known if trace is self.trace else None, cancel=cancel)[0]
 
 
-def replay_scene(trace: Trace, cancel: Cancel | None = None) -> Scene:
+def replay_recording(trace: Trace, cancel: Cancel | None = None) -> Scene:
     """Replay a recording.
 
     Raises:
         TraceError: The job holds no recorded times of compute and communication.
     """
-    recorded_ns = recorded_finish(trace)
+    recorded_ns = compute_recorded_finish(trace)
     if recorded_ns is None:
         raise TraceError(
             "The job holds no recorded times, so there is nothing to replay.",
             hint="Give a system to simulate it on (--preset).",
         )
-    parts = as_replay(idle_system(max(completeness(trace).world, 1)))
-    return _scene(trace, parts, "replay of the recording", recorded_ns, cancel)
+    parts = as_replay(build_idle_system(max(infer_completeness(trace).world, 1)))
+    return _build_scene(trace, parts, "replay of the recording", recorded_ns, cancel)
 
 
-def system_scene(trace: Trace, parts: Parts, cancel: Cancel | None = None) -> Scene:
+def simulate_on_system(trace: Trace, parts: Parts, cancel: Cancel | None = None) -> Scene:
     """Simulate a job on a system.
 
     Raises:
@@ -136,30 +136,30 @@ def system_scene(trace: Trace, parts: Parts, cancel: Cancel | None = None) -> Sc
     npus = config.topology.npus
     named = parts.names.get("network", "")
     where = f"{named}, " if named.startswith("preset ") else ""
-    words = f"simulation on {where}{npus:,} {'NPU' if npus == 1 else 'NPUs'}, model {words_of(config.model, config.congestion)}"
-    return _scene(trace, parts, words, None, cancel)
+    words = f"simulation on {where}{npus:,} {'NPU' if npus == 1 else 'NPUs'}, model {label_model(config.model, config.congestion)}"
+    return _build_scene(trace, parts, words, None, cancel)
 
 
-def family_scene(trace: Trace, cancel: Cancel | None = None) -> Scene | str:
+def simulate_on_family(trace: Trace, cancel: Cancel | None = None) -> Scene | str:
     """Simulate a recording on the system of the family of its GPUs; else return why that cannot be done."""
-    known_system = system_of_recording(trace)
+    known_system = find_recorded_system(trace)
     if known_system is None:
-        devices = recorded_devices(trace)
+        devices = list_recorded_devices(trace)
         if devices:
             return f"no system was given, and none is known of the recorded {devices[0][:60]}; give one (--preset)"
         return "no system was given, and the recording names no GPU of a known family"
     system, device = known_system
-    parts = with_model(system.parts(completeness(trace).world), "full")
+    parts = with_model(system.parts(infer_completeness(trace).world), "full")
     words = f"simulation on {system.name}, the family of the recorded {device[:60]}"
     try:
-        return _scene(trace, parts, words, recorded_finish(trace), cancel)
+        return _build_scene(trace, parts, words, compute_recorded_finish(trace), cancel)
     except TraceError as error:
         return f"the recording cannot be simulated on {system.name}: {error.message.rstrip('.')}"
 
 
-def recorded_finish(trace: Trace) -> int | None:
+def compute_recorded_finish(trace: Trace) -> int | None:
     """Return the time from the first recorded start to the last recorded end of a job; None where it was not recorded."""
-    times = recorded_times(trace)
+    times = read_recorded_times(trace)
     known = times.start_ns >= 0
     if not known.any():
         return None
@@ -167,7 +167,9 @@ def recorded_finish(trace: Trace) -> int | None:
     return length or None
 
 
-def _scene(trace: Trace, parts: Parts, words: str, recorded_ns: int | None, cancel: Cancel | None) -> Scene:
+def _build_scene(
+    trace: Trace, parts: Parts, words: str, recorded_ns: int | None, cancel: Cancel | None
+) -> Scene:
     config = interpret(parts).config
     known = Known(trace)
     errors = [finding for finding in known.check(config) if finding.level == "error"]
@@ -176,11 +178,13 @@ def _scene(trace: Trace, parts: Parts, words: str, recorded_ns: int | None, canc
         raise TraceError(f"{errors[0].message}{more}", hint=errors[0].hint)
     result, _ = play(trace, config, known=known, cancel=cancel)
     times = result.node_times()
-    members = collective_members(trace, times, config.groups)
+    members = collect_members(trace, times, config.groups)
     # Changes of the network are among the advice: what none of them can change is said.
     facts = Facts(result, known=known)
     doubt = next((message for find in (find_unknown_kernels, find_unsized) for message, _ in find(facts)), "")
-    baseline = Baseline(result.makespan_ns, words, recorded_ns, doubt, impossible_words(result, known=known))
+    baseline = Baseline(
+        result.makespan_ns, words, recorded_ns, doubt, explain_impossible(result, known=known)
+    )
     return Scene(trace, parts, config, result, times, members, baseline, known)
 
 
@@ -188,8 +192,8 @@ __all__ = [
     "Cancel",
     "Cancelled",
     "Scene",
-    "family_scene",
-    "recorded_finish",
-    "replay_scene",
-    "system_scene",
+    "compute_recorded_finish",
+    "replay_recording",
+    "simulate_on_family",
+    "simulate_on_system",
 ]

@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from studio.advice.terms import Change, Kind
-from studio.analysis.job.completeness import range_words, ranges_of
-from studio.trace import NONE, CollectiveType, collective_name
+from studio.analysis.job.completeness import format_ranges, group_ranges
+from studio.trace import NONE, CollectiveType, label_collective
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,26 +62,26 @@ _PLURALS = {
 }
 
 
-def plural(kind: int) -> str:
+def label_collectives(kind: int) -> str:
     """Return what several collectives of a type are called.
 
     Example:
-        >>> plural(CollectiveType.ALL_TO_ALL)
+        >>> label_collectives(CollectiveType.ALL_TO_ALL)
         'all-to-alls'
     """
-    return _PLURALS[CollectiveType(kind)] if kind in _PLURALS else f"collectives {collective_name(kind)}"
+    return _PLURALS[CollectiveType(kind)] if kind in _PLURALS else f"collectives {label_collective(kind)}"
 
 
-def schema_name(kind: int) -> str | None:
+def find_schema_name(kind: int) -> str | None:
     """Return the schema's name of a collective; None where nodes name none."""
-    return None if kind == NONE else collective_name(kind)
+    return None if kind == NONE else label_collective(kind)
 
 
-def group_words(name: str) -> str:
+def describe_group(name: str) -> str:
     """Return how a sentence names a comm group.
 
     Example:
-        >>> group_words("ep0"), group_words("20"), group_words("")
+        >>> describe_group("ep0"), describe_group("20"), describe_group("")
         ('ep0', 'group 20', 'all ranks')
     """
     if name in ("", "0"):
@@ -89,19 +89,19 @@ def group_words(name: str) -> str:
     return f"group {name[:40]}" if name.isdecimal() else name[:40]
 
 
-def rank_words(ranks: tuple[int, ...]) -> str:
+def describe_ranks(ranks: tuple[int, ...]) -> str:
     """Return how a sentence names ranks.
 
     Example:
-        >>> rank_words((3,)), rank_words((0, 1, 2, 7)), rank_words(tuple(range(0, 20, 2)))
+        >>> describe_ranks((3,)), describe_ranks((0, 1, 2, 7)), describe_ranks(tuple(range(0, 20, 2)))
         ('rank 3', 'ranks 0–2, 7', '10 ranks (0, 2, 4, …)')
     """
     if len(ranks) == 1:
         return f"rank {ranks[0]}"
-    runs = ranges_of(ranks)
+    runs = group_ranges(ranks)
     if len(runs) > _RUNS_NAMED:
         return f"{len(ranks):,} ranks ({', '.join(str(run.start) for run in runs[:3])}, …)"
-    return range_words(runs)
+    return format_ranges(runs)
 
 
 _RUNS_NAMED = 4

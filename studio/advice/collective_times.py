@@ -13,7 +13,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from studio.analysis.collectives.members import Members
-from studio.analysis.collectives.times import bus_factor, whole_bytes
+from studio.analysis.collectives.times import compute_bus_factor, compute_whole_bytes
 from studio.trace import Float64, Int64
 
 _MOST_SIZES = 64
@@ -62,7 +62,7 @@ class Took:
         return scale
 
 
-def collective_costs(members: Members) -> Took:
+def estimate_collective_costs(members: Members) -> Took:
     """Return what collectives took, and how that depends on their sizes."""
     if not len(members):
         return Took(np.zeros(0, np.int64), np.zeros(0), {})
@@ -70,12 +70,12 @@ def collective_costs(members: Members) -> Took:
     last = np.maximum.reduceat(members.start_ns, starts)
     end = np.maximum.reduceat(members.end_ns, starts)
     time = np.where((np.minimum.reduceat(members.start_ns, starts) >= 0) & (end > last), end - last, -1)
-    carried = carried_bytes(members, members.most_bytes, np.arange(len(members)))
+    carried = compute_carried_bytes(members, members.most_bytes, np.arange(len(members)))
     alike: dict[bytes, list[int]] = {}
     of_group = members.by_group()
     for group, collectives in enumerate(of_group):
         if len(collectives):
-            alike.setdefault(_ranks_of(members, int(collectives[0])), []).append(group)
+            alike.setdefault(_encode_ranks(members, int(collectives[0])), []).append(group)
     lines: dict[int, Line] = {}
     for groups in alike.values():
         collectives = np.sort(np.concatenate([of_group[group] for group in groups]))
@@ -85,7 +85,7 @@ def collective_costs(members: Members) -> Took:
     return Took(time, carried, lines)
 
 
-def carried_bytes(members: Members, largest: Int64, collectives: Int64) -> Float64:
+def compute_carried_bytes(members: Members, largest: Int64, collectives: Int64) -> Float64:
     """Return the bytes that the busiest port of collectives carries.
 
     Args:
@@ -94,8 +94,8 @@ def carried_bytes(members: Members, largest: Int64, collectives: Int64) -> Float
         collectives: Which.
     """
     kind, size = members.type[collectives].astype(np.int64), members.size[collectives].astype(np.int64)
-    factor = np.nan_to_num(bus_factor(kind, size), nan=1.0)
-    return np.asarray(whole_bytes(kind, largest, size) * factor, np.float64)
+    factor = np.nan_to_num(compute_bus_factor(kind, size), nan=1.0)
+    return np.asarray(compute_whole_bytes(kind, largest, size) * factor, np.float64)
 
 
 def fit_line(carried: Float64, time_ns: Float64) -> Line:
@@ -124,6 +124,6 @@ def fit_line(carried: Float64, time_ns: Float64) -> Line:
     return Line(fixed, slope)
 
 
-def _ranks_of(members: Members, first: int) -> bytes:
+def _encode_ranks(members: Members, first: int) -> bytes:
     """Return what tells the ranks of a group apart, by its first collective."""
     return np.sort(members.rank[members.offsets[first] : members.offsets[first + 1]]).tobytes()

@@ -9,24 +9,34 @@ from dataclasses import dataclass
 import numpy as np
 
 from studio.advice.baseline import Scene
-from studio.advice.candidates import Candidate, Refusal, plural, rank_words, schema_name
+from studio.advice.candidates import Candidate, Refusal, describe_ranks, find_schema_name, label_collectives
 from studio.advice.edits import ScaleTimes
-from studio.advice.host_words import remedy_words, starting_words
+from studio.advice.host_words import describe_remedy, describe_start_gap
 from studio.advice.terms import NODES_NAMED, Change
 from studio.advice.work import (
     Work,
-    group_ranks,
-    groups_words,
-    parallel_groups,
-    rows_of_places,
-    stages,
-    with_all_members,
-    work_of,
+    describe_groups,
+    find_parallel_groups,
+    find_stages,
+    index_compute_rows,
+    index_group_ranks,
+    match_work,
+    select_complete,
 )
 from studio.analysis.job.kinds import lacks_host
 from studio.analysis.job.part_words import NO_HOST
 from studio.distinct import find_distinct
-from studio.trace import NONE, Bool, Float64, Graph, Int32, Int64, device_waits, int_column, is_flagged
+from studio.trace import (
+    NONE,
+    Bool,
+    Float64,
+    Graph,
+    Int32,
+    Int64,
+    are_device_waits,
+    is_flagged,
+    read_int_column,
+)
 from studio.units import format_ns
 
 SLOW = 1.05
@@ -43,14 +53,14 @@ _TIED = 0.02
 """Ranks for which others wait as long as for the worst, within this share, are blamed with it."""
 
 
-def slow_ranks(scene: Scene) -> Iterator[Candidate]:
+def propose_faster_ranks(scene: Scene) -> Iterator[Candidate]:
     """Yield, per stage, its slowest rank brought to the median of the stage, and all slow ranks."""
-    for places in stages(scene.trace, group_ranks(scene)):
+    for places in find_stages(scene.trace, index_group_ranks(scene)):
         if len(places) < 3:
             # Of two ranks neither is the usual one.
             continue
-        work = work_of(scene, places)
-        same, took = _times_by_rank(work)
+        work = match_work(scene, places)
+        same, took = _compute_rank_times(work)
         median = float(np.median(took))
         if median <= 0:
             continue
@@ -59,12 +69,12 @@ def slow_ranks(scene: Scene) -> Iterator[Candidate]:
         if not len(slow):
             continue
         slowest = np.flatnonzero(ratio == ratio.max())
-        yield _to_median(scene, work, slowest, ratio, same=same)
+        yield _build_median_candidate(scene, work, slowest, ratio, same=same)
         if len(slow) > len(slowest):
-            yield _to_median(scene, work, slow, ratio, same=same)
+            yield _build_median_candidate(scene, work, slow, ratio, same=same)
 
 
-def _times_by_rank(work: Work) -> tuple[bool, Float64]:
+def _compute_rank_times(work: Work) -> tuple[bool, Float64]:
     """Return whether ranks are compared by operations that are as much work on all of them, and what each took."""
     matched = work.took_ns[work.equal].sum(axis=0)
     if len(matched) and matched.sum() >= _MATCHED * work.total_ns.sum() > 0:
@@ -72,10 +82,12 @@ def _times_by_rank(work: Work) -> tuple[bool, Float64]:
     return False, work.total_ns.astype(np.float64)
 
 
-def _to_median(scene: Scene, work: Work, chosen: Int64, ratio: Float64, *, same: bool) -> Candidate:
+def _build_median_candidate(
+    scene: Scene, work: Work, chosen: Int64, ratio: Float64, *, same: bool
+) -> Candidate:
     factors: dict[int, Float64] = {}
     nodes: list[tuple[int, int]] = []
-    rows_of = rows_of_places(scene.trace, work.places[chosen].tolist())
+    rows_of = index_compute_rows(scene.trace, work.places[chosen].tolist())
     for column in chosen.tolist():
         place = int(work.places[column])
         rows = rows_of[place]
@@ -92,7 +104,7 @@ def _to_median(scene: Scene, work: Work, chosen: Int64, ratio: Float64, *, same:
     )
     whose = "for the same operations" if same else "in all"
     action = (
-        f"Bring {rank_words(ranks)} to the compute time of the median rank: "
+        f"Bring {describe_ranks(ranks)} to the compute time of the median rank: "
         f"{'it computes' if len(ranks) == 1 else 'they compute'} {how} as long {whose}."
     )
     return Candidate(
@@ -105,7 +117,7 @@ def _to_median(scene: Scene, work: Work, chosen: Int64, ratio: Float64, *, same:
     )
 
 
-def equal_arrivals(scene: Scene) -> Iterator[Candidate]:
+def propose_equal_arrivals(scene: Scene) -> Iterator[Candidate]:
     """Yield, for the groups whose members wait longest, equal compute of all members before each collective.
 
     The work between two collectives of a group is shared out evenly: each member's is scaled to the mean of all. Groups that do
@@ -119,19 +131,21 @@ def equal_arrivals(scene: Scene) -> Iterator[Candidate]:
     waited = np.where(members.start_ns >= 0, last[of] - members.start_ns, 0)
     by_group = np.bincount(members.group[of], waited, minlength=len(members.groups))
     of_group = members.by_group()
-    families = [(float(by_group[groups].sum()), groups) for groups in parallel_groups(members)]
+    families = [(float(by_group[groups].sum()), groups) for groups in find_parallel_groups(members)]
     families.sort(key=lambda item: -item[0])
     asked: list[frozenset[bytes]] = []
     for waiting, groups in families:
         if waiting <= 0 or len(asked) >= _GROUPS_ASKED:
             break
         # Of several groups of the same ranks those whose members wait longest stand for all.
-        alike = [with_all_members(members, of_group[group]) for group in groups]
+        alike = [select_complete(members, of_group[group]) for group in groups]
         ranks = frozenset(members.rank[where[0]].tobytes() for _, where in alike)
         if ranks not in asked:
             asked.append(ranks)
-            arriving = [_arrivals(scene, group, *own) for group, own in zip(groups, alike, strict=True)]
-            yield from _arriving_together(scene, arriving)
+            arriving = [
+                _compute_arrivals(scene, group, *own) for group, own in zip(groups, alike, strict=True)
+            ]
+            yield from _propose_joint_arrival(scene, arriving)
 
 
 @dataclass(frozen=True, slots=True)
@@ -155,7 +169,7 @@ class _Arrivals:
     factors: dict[int, Float64]
 
 
-def _arrivals(scene: Scene, group: int, collectives: Int64, where: Int64) -> _Arrivals:
+def _compute_arrivals(scene: Scene, group: int, collectives: Int64, where: Int64) -> _Arrivals:
     """Return the arrivals of a group at its collectives, whose members stand at `where` (C, R)."""
     members = scene.members
     places = members.rank[where[0]].astype(np.int64)
@@ -165,7 +179,7 @@ def _arrivals(scene: Scene, group: int, collectives: Int64, where: Int64) -> _Ar
         return _Arrivals(group, types, places, begun, {})
     work = np.zeros(begun.shape)
     segments, rows_of = [], []
-    computing = rows_of_places(scene.trace, places.tolist())
+    computing = index_compute_rows(scene.trace, places.tolist())
     for index, place in enumerate(places.tolist()):
         rows = computing[place]
         start = scene.starts_ns(place)[rows]
@@ -184,7 +198,7 @@ def _arrivals(scene: Scene, group: int, collectives: Int64, where: Int64) -> _Ar
     return _Arrivals(group, types, places, begun, {} if np.allclose(scale, 1.0) else factors)
 
 
-def _arriving_together(scene: Scene, groups: list[_Arrivals]) -> Iterator[Candidate]:
+def _propose_joint_arrival(scene: Scene, groups: list[_Arrivals]) -> Iterator[Candidate]:
     factors = {place: factor for group in groups for place, factor in group.factors.items()}
     if not factors:
         return
@@ -206,34 +220,34 @@ def _arriving_together(scene: Scene, groups: list[_Arrivals]) -> Iterator[Candid
     groups.sort(key=lambda group: -max(blame[place] for place in group.places.tolist()))
     kinds = find_distinct(np.concatenate([group.types for group in groups]))
     names = [scene.members.groups[group.group] for group in groups]
-    what = plural(int(kinds[0])) if len(kinds) == 1 else "collectives"
+    what = label_collectives(int(kinds[0])) if len(kinds) == 1 else "collectives"
     ranks = tuple(sorted(scene.trace.ranks[place].number for place in worst))
     every = {scene.trace.ranks[place].number for place in factors}
     first = min(worst, key=lambda place: scene.trace.ranks[place].number)
     yield Candidate(
         "equal-arrivals",
-        f"Share the compute before the {what} of {groups_words(names)} evenly, so that members arrive together: a member waits "
-        f"{format_ns(waits / count)} in all, {100 * share:.0f} % of it for {rank_words(ranks)}.",
+        f"Share the compute before the {what} of {describe_groups(names)} evenly, so that members arrive together: a member waits "
+        f"{format_ns(waits / count)} in all, {100 * share:.0f} % of it for {describe_ranks(ranks)}.",
         Change((ScaleTimes(factors, work=_computes_work(scene)),)),
         frozenset({f"speed of {rank}" for rank in every} | {f"experts of {rank}" for rank in every}),
-        schema_name(int(kinds[0])) if len(kinds) == 1 else None,
+        find_schema_name(int(kinds[0])) if len(kinds) == 1 else None,
         names[0] or None,
         ranks,
         scene.node_ids(first, np.flatnonzero(factors[first] != 1), NODES_NAMED),
     )
 
 
-def faster_stages(scene: Scene) -> Iterator[Candidate]:
+def propose_faster_stages(scene: Scene) -> Iterator[Candidate]:
     """Yield each pipeline stage with faster compute."""
-    every = stages(scene.trace, group_ranks(scene))
+    every = find_stages(scene.trace, index_group_ranks(scene))
     for number, places in enumerate(every):
         factors = {}
-        rows_of = rows_of_places(scene.trace, places.tolist())
+        rows_of = index_compute_rows(scene.trace, places.tolist())
         for place, rows in rows_of.items():
             factors[place] = np.ones(len(scene.trace.graph_of(scene.trace.ranks[place])))
             factors[place][rows] = FASTER
         ranks = tuple(scene.trace.ranks[place].number for place in places.tolist())
-        where = "on all ranks" if len(every) == 1 else f"of stage {number} ({rank_words(ranks)})"
+        where = "on all ranks" if len(every) == 1 else f"of stage {number} ({describe_ranks(ranks)})"
         first = int(places[0])
         yield Candidate(
             "compute",
@@ -245,7 +259,7 @@ def faster_stages(scene: Scene) -> Iterator[Candidate]:
         )
 
 
-def host_gaps(scene: Scene) -> Iterator[Candidate | Refusal]:
+def propose_no_host_gaps(scene: Scene) -> Iterator[Candidate | Refusal]:
     """Yield the job without the time between the operators of the host; why not where nothing of a host was recorded."""
     if any(map(lacks_host, scene.trace.graphs)):
         yield Refusal("host-gaps", NO_HOST)
@@ -253,7 +267,7 @@ def host_gaps(scene: Scene) -> Iterator[Candidate | Refusal]:
     nodes: list[tuple[int, int]] = []
     starting: list[str] = []
     compiled, is_compiled = 0, False
-    gaps_of = [_host_gap_rows(graph) for graph in scene.trace.graphs]
+    gaps_of = [_list_host_gaps(graph) for graph in scene.trace.graphs]
     for place, rank in enumerate(scene.trace.ranks):
         graph, rows = scene.trace.graphs[rank.graph], gaps_of[rank.graph]
         if len(rows):
@@ -262,10 +276,10 @@ def host_gaps(scene: Scene) -> Iterator[Candidate | Refusal]:
             total.append(int(scene.took_ns(place)[rows].sum()))
             nodes += scene.node_ids(place, rows, NODES_NAMED)
             ranks.append(rank.number)
-            regions = _compiled_regions(graph)
-            compiled += int(scene.took_ns(place)[rows[_inside(graph, rows, regions)]].sum())
+            regions = _list_compiled_regions(graph)
+            compiled += int(scene.took_ns(place)[rows[_are_inside(graph, rows, regions)]].sum())
             is_compiled |= len(regions) > 0
-            starting.append(starting_words(graph, rows, scene.took_ns(place)[rows]))
+            starting.append(describe_start_gap(graph, rows, scene.took_ns(place)[rows]))
     if not factors:
         return
     worst = int(np.argmax(total))
@@ -275,7 +289,7 @@ def host_gaps(scene: Scene) -> Iterator[Candidate | Refusal]:
     inside = f", {100 * share:.0f} % of it inside compiled regions" if compiled else ""
     action = (
         f"Remove the time of the host that belongs to no operator, such as Python{'' if share > _MOSTLY else ' and data loading'}: "
-        f"{where}{inside}. {starting[worst]}{remedy_words(scene.trace, is_compiled=is_compiled)}"
+        f"{where}{inside}. {starting[worst]}{describe_remedy(scene.trace, is_compiled=is_compiled)}"
     )
     yield Candidate(
         "host-gaps",
@@ -287,17 +301,17 @@ def host_gaps(scene: Scene) -> Iterator[Candidate | Refusal]:
     )
 
 
-def _host_gap_rows(graph: Graph) -> Int64:
+def _list_host_gaps(graph: Graph) -> Int64:
     """Return the rows that stand for time of the host between its operators."""
     gaps = np.zeros(len(graph), np.bool_)
     gaps[graph.rows_with("gap")[0]] = True
     if gaps.any():
-        gaps &= ~device_waits(graph)
+        gaps &= ~are_device_waits(graph)
         gaps &= is_flagged(graph, "is_cpu_op") & (graph.duration_ns > 0)
     return np.flatnonzero(gaps)
 
 
-def _compiled_regions(graph: Graph) -> Int64:
+def _list_compiled_regions(graph: Graph) -> Int64:
     """Return the rows of operations that stand for regions of the program that PyTorch compiled."""
     is_compiled = np.zeros(len(graph.strings), np.bool_)
     if _COMPILED.search(graph.strings.data.tobytes()):
@@ -306,7 +320,7 @@ def _compiled_regions(graph: Graph) -> Int64:
     return np.flatnonzero(is_compiled[graph.name] & (graph.start_ns >= 0))
 
 
-def _inside(graph: Graph, rows: Int64, regions: Int64) -> Bool:
+def _are_inside(graph: Graph, rows: Int64, regions: Int64) -> Bool:
     """Return (S,) which rows began inside a region of their thread, of those in some rows."""
     inside = np.zeros(len(rows), np.bool_)
     if not len(regions):
@@ -315,7 +329,7 @@ def _inside(graph: Graph, rows: Int64, regions: Int64) -> Bool:
     known, where = graph.rows_with("thread")
     thread[known] = graph.attrs.value[where]
     spans = graph.duration_ns.copy()
-    wide, whole = int_column(graph, "inclusive_ns")
+    wide, whole = read_int_column(graph, "inclusive_ns")
     spans[wide] = whole
     for region in regions.tolist():
         begin = int(graph.start_ns[region])

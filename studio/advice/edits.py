@@ -66,9 +66,9 @@ class ScaleTimes:
     def __call__(self, trace: Trace) -> Trace:
         """Return the changed job."""
         marks = {place: _mark(factor) for place, factor in self.factors.items()}
-        return with_graphs(trace, marks, self._graph)
+        return with_graphs(trace, marks, self._change_graph)
 
-    def _graph(self, graph: Graph, place: int) -> Graph:
+    def _change_graph(self, graph: Graph, place: int) -> Graph:
         factor = self.factors[place]
         changed = factor != 1
         duration = np.where(
@@ -77,10 +77,10 @@ class ScaleTimes:
             graph.duration_ns,
         )
         scaled = replace(graph, duration_ns=duration)
-        return _with_work(scaled, factor, changed) if self.work else scaled
+        return _scale_work(scaled, factor, changed) if self.work else scaled
 
 
-def _with_work(graph: Graph, factor: Float64, changed: Bool) -> Graph:
+def _scale_work(graph: Graph, factor: Float64, changed: Bool) -> Graph:
     """Return a graph with other operations and bytes of compute nodes; their ratio stays."""
     value = graph.attrs.value.copy()
     for key in _WORK:
@@ -106,9 +106,9 @@ class ShiftTimes:
     def __call__(self, trace: Trace) -> Trace:
         """Return the changed job."""
         marks = {place: _mark(shift) for place, shift in self.shifts.items()}
-        return with_graphs(trace, marks, self._graph)
+        return with_graphs(trace, marks, self._change_graph)
 
-    def _graph(self, graph: Graph, place: int) -> Graph:
+    def _change_graph(self, graph: Graph, place: int) -> Graph:
         shift = self.shifts[place]
         duration = np.where(shift != 0, np.maximum(graph.duration_ns + shift, 1), graph.duration_ns)
         return replace(graph, duration_ns=duration)
@@ -127,9 +127,9 @@ class SetSizes:
     def __call__(self, trace: Trace) -> Trace:
         """Return the changed job."""
         marks = {place: _mark(size) for place, size in self.sizes.items()}
-        return with_graphs(trace, marks, self._graph)
+        return with_graphs(trace, marks, self._change_graph)
 
-    def _graph(self, graph: Graph, place: int) -> Graph:
+    def _change_graph(self, graph: Graph, place: int) -> Graph:
         size = self.sizes[place]
         value = graph.attrs.value.copy()
         rows, where = graph.rows_with("comm_size")
@@ -178,20 +178,20 @@ class Rewire:
             )
             for place, wiring in self.wirings.items()
         }
-        return with_graphs(trace, marks, self._graph)
+        return with_graphs(trace, marks, self._change_graph)
 
-    def _graph(self, graph: Graph, place: int) -> Graph:
+    def _change_graph(self, graph: Graph, place: int) -> Graph:
         wiring = self.wirings[place]
         return replace(
             graph,
             type=np.where(wiring.gone, np.int32(NodeType.METADATA), graph.type),
             duration_ns=np.where(wiring.gone, 0, graph.duration_ns),
-            ctrl=_with_further(replace(graph.ctrl, rows=wiring.ctrl), wiring.further),
+            ctrl=_add_dependencies(replace(graph.ctrl, rows=wiring.ctrl), wiring.further),
             data=replace(graph.data, rows=wiring.data),
         )
 
 
-def _with_further(deps: Dependencies, further: Int64) -> Dependencies:
+def _add_dependencies(deps: Dependencies, further: Int64) -> Dependencies:
     """Return dependencies with further ones, which stand behind those of their node."""
     if not further.shape[1]:
         return deps

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from studio.trace import WITH_STACK, Graph, Int64, Trace, recorded_devices
+from studio.trace import WITH_STACK, Graph, Int64, Trace, list_recorded_devices
 from studio.units import format_ns
 
 _STARTING = 0.05
@@ -23,7 +23,7 @@ _DEVICES = (
 _EITHER = "CUDA or HIP graphs"
 
 
-def remedy_words(trace: Trace, *, is_compiled: bool) -> str:
+def describe_remedy(trace: Trace, *, is_compiled: bool) -> str:
     """Return what takes time between operators away, without what the recording shows to be done already.
 
     Args:
@@ -33,17 +33,17 @@ def remedy_words(trace: Trace, *, is_compiled: bool) -> str:
     if not _is_found(_TORCH, trace) and _is_found(_XLA, trace):
         cure = "More of the program in one compiled call (jax.jit, several steps by lax.scan) takes it away, and calls that do not wait for results hide it."
     elif is_compiled:
-        graphs = _graphs(trace)
+        graphs = _label_kernel_graphs(trace)
         cure = f"The job is compiled already; {graphs} take most of what is left away{' on GPUs' if graphs == _EITHER else ''}."
     else:
-        graphs = _graphs(trace)
+        graphs = _label_kernel_graphs(trace)
         cure = f"torch.compile or{', on GPUs,' if graphs == _EITHER else ''} {graphs} take most of it away."
     if any(item.name == WITH_STACK for rank in trace.ranks for item in rank.metadata):
         return f"{cure} Python stacks were recorded, which adds to it: record again without them (with_stack) to see how much is the job's."
     return cure
 
 
-def starting_words(graph: Graph, rows: Int64, took_ns: Int64) -> str:
+def describe_start_gap(graph: Graph, rows: Int64, took_ns: Int64) -> str:
     """Return how much time of the host lies before the first operation of the device; empty where it is little.
 
     No change of how operators are launched takes that away, since none has been launched.
@@ -67,9 +67,9 @@ def starting_words(graph: Graph, rows: Int64, took_ns: Int64) -> str:
     )
 
 
-def _graphs(trace: Trace) -> str:
+def _label_kernel_graphs(trace: Trace) -> str:
     """Return what the maker of the recorded GPU calls graphs of kernels; both where none is told."""
-    devices = " ".join(recorded_devices(trace))
+    devices = " ".join(list_recorded_devices(trace))
     named = [graphs for graphs, pattern in _DEVICES if pattern.search(devices)]
     names = named or [graphs for graphs, pattern in _MAKERS if _is_found(pattern, trace)][:1]
     return names[0] if len(names) == 1 else _EITHER

@@ -10,8 +10,8 @@ from studio.advice.baseline import Scene
 from studio.advice.candidates import WHOLE_JOB, Candidate, Found, Refusal
 from studio.advice.terms import Change
 from studio.errors import ConfigError
-from studio.generation.recipe import Recipe, is_timed, recipe_of, unchanged_recipe
-from studio.generation.schedule import in_flight
+from studio.generation.recipe import Recipe, find_unchanged_recipe, is_timed, read_recipe
+from studio.generation.schedule import count_in_flight
 from studio.generation.workload import TRAINING
 from studio.trace import Trace
 
@@ -38,12 +38,12 @@ class Interleave:
         return self.recipe.job(timed=is_timed(trace))
 
 
-def interleaved(scene: Scene) -> Iterator[Found]:
+def propose_interleaving(scene: Scene) -> Iterator[Found]:
     """Yield the pipeline of a generated job with two chunks of layers for each stage, in the order of interleaved 1F1B."""
-    recipe = recipe_of(scene.trace)
+    recipe = read_recipe(scene.trace)
     if max(map(len, scene.trace.graphs)) > _MOST_NODES:
         return
-    if recipe is None or recipe.kind != TRAINING or unchanged_recipe(scene.trace) is None:
+    if recipe is None or recipe.kind != TRAINING or find_unchanged_recipe(scene.trace) is None:
         return
     layout = recipe.workload().layout
     if layout.pp == 1 or layout.schedule == "interleaved":
@@ -55,8 +55,8 @@ def interleaved(scene: Scene) -> Iterator[Found]:
         yield Refusal("schedule", f"stages cannot be interleaved: {error.message.rstrip('.')}")
         return
     stages, count = after.pp, after.micro_batches
-    held = in_flight("interleaved", 0, stages, count, _CHUNKS)
-    now = in_flight(layout.schedule, 0, stages, count)
+    held = count_in_flight("interleaved", 0, stages, count, _CHUNKS)
+    now = count_in_flight(layout.schedule, 0, stages, count)
     yield Candidate(
         "schedule",
         f"Give each stage of the pipeline {_CHUNKS} chunks of layers in place of one, in the order of interleaved 1F1B: the first "

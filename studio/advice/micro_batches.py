@@ -15,7 +15,7 @@ from typing import ClassVar
 import numpy as np
 
 from studio.advice.edits import with_graphs
-from studio.advice.orders import only_order, waiting_rows
+from studio.advice.orders import are_only_orders, list_waiting_rows
 from studio.advice.passes import Passes
 from studio.completion.layers import MICRO_BATCH
 from studio.distinct import find_distinct
@@ -30,7 +30,7 @@ from studio.trace import (
     NodeType,
     Strings,
     Trace,
-    copies,
+    are_copies,
 )
 
 _SIZES = ("num_ops", "tensor_size", "comm_size")
@@ -79,9 +79,9 @@ class SplitMicroBatches:
     def __call__(self, trace: Trace) -> Trace:
         """Return the changed job."""
         marks = {place: plan.mark() for place, plan in self.plans.items()}
-        return with_graphs(trace, marks, self._graph)
+        return with_graphs(trace, marks, self._change_graph)
 
-    def _graph(self, graph: Graph, place: int) -> Graph:
+    def _change_graph(self, graph: Graph, place: int) -> Graph:
         return split_graph(graph, self.plans[place], self.parts)
 
 
@@ -110,13 +110,13 @@ class _Split:
         # What a pass does once is done with the last part.
         which = np.where(self.shared[old], part, parts - 1)
         turn = np.full(len(old), NONE, np.int64)
-        rank = self._by_pass(old, which, turn) if plan.passes.ordered else self._by_id(old, which)
+        rank = self._place_by_pass(old, which, turn) if plan.passes.ordered else self._place_by_id(old, which)
         order = np.argsort(rank, kind="stable")
         self.old, self.part, self.turn, self.rank = old[order], part[order], turn[order], rank[order]
         self.row = np.full((len(graph), parts), NONE, np.int64)
         self.row[self.old, self.part] = np.arange(len(self.old))
 
-    def _by_id(self, old: Int64, which: Int64) -> Int64:
+    def _place_by_id(self, old: Int64, which: Int64) -> Int64:
         """Return where each node stands where ids say what begins first: the parts of a micro-batch take its ids one after another."""
         passes = self.plan.passes
         by_id = np.empty(len(self.before), np.int64)
@@ -128,7 +128,7 @@ class _Split:
             rank[rows[np.lexsort((by_id[old[rows]], which[rows]))]] = slots
         return rank
 
-    def _by_pass(self, old: Int64, which: Int64, turn: Int64) -> Int64:
+    def _place_by_pass(self, old: Int64, which: Int64, turn: Int64) -> Int64:
         """Return where each node stands in the new order of passes, and fill in the new pass of each."""
         passes, length = self.plan.passes, len(self.plan.order)
         new = {key: index for index, key in enumerate(self.plan.order)}
@@ -153,15 +153,19 @@ class _Split:
 
     def in_order(self) -> bool:
         """Whether each node comes after those that it waits for."""
-        return not self.plan.passes.ordered or all((parent < child).all() for child, parent in self._kept())
+        return not self.plan.passes.ordered or all(
+            (parent < child).all() for child, parent in self._iterate_kept()
+        )
 
-    def _kept(self) -> Iterator[tuple[Int64, Int64]]:
+    def _iterate_kept(self) -> Iterator[tuple[Int64, Int64]]:
         """Yield, for control and for data dependencies, nodes that wait and what they wait for, without the order of passes."""
         passes = self.plan.passes
         step = np.where(passes.at == NONE, NONE, passes.steps[passes.at])
-        for deps, alone in zip((self.before.ctrl, self.before.data), only_order(self.before), strict=True):
-            of, parent = waiting_rows(deps), deps.rows.astype(np.int64)
-            keep = (parent >= 0) & ~(alone & self._crossing(of, parent))
+        for deps, alone in zip(
+            (self.before.ctrl, self.before.data), are_only_orders(self.before), strict=True
+        ):
+            of, parent = list_waiting_rows(deps), deps.rows.astype(np.int64)
+            keep = (parent >= 0) & ~(alone & self._are_crossing(of, parent))
             of, parent, order = of[keep], parent[keep], alone[keep]
             both = self.shared[of] & self.shared[parent]
             same = both & (passes.number[of] == passes.number[parent]) & (step[of] == step[parent])
@@ -179,19 +183,19 @@ class _Split:
                 parents.append(before[stays])
             yield np.concatenate(children), np.concatenate(parents)
 
-    def _crossing(self, of: Int64, parent: Int64) -> Bool:
+    def _are_crossing(self, of: Int64, parent: Int64) -> Bool:
         """Return which dependencies join two passes whose order can change."""
         at = self.plan.passes.at
         crosses: Bool = (at[of] != at[parent]) & (at[of] != NONE) & (at[parent] != NONE)
         return crosses & self.plan.passes.ordered
 
-    def _order_of_passes(self) -> tuple[Int64, Int64]:
+    def _list_pass_order(self) -> tuple[Int64, Int64]:
         """Return nodes that wait for an earlier pass in an order only, each with the last node there of each sort it waits for."""
-        passes, graph, sort = self.plan.passes, self.before, self._sorts()
+        passes, graph, sort = self.plan.passes, self.before, self._number_streams()
         wanted: dict[int, set[int]] = {}
-        for deps, order in zip((graph.ctrl, graph.data), only_order(graph), strict=True):
-            of, parent = waiting_rows(deps), deps.rows.astype(np.int64)
-            chosen = order & (parent >= 0) & self._crossing(of, parent)
+        for deps, order in zip((graph.ctrl, graph.data), are_only_orders(graph), strict=True):
+            of, parent = list_waiting_rows(deps), deps.rows.astype(np.int64)
+            chosen = order & (parent >= 0) & self._are_crossing(of, parent)
             for key, stream in zip(
                 passes.key[of[chosen]].tolist(), sort[parent[chosen]].tolist(), strict=True
             ):
@@ -215,21 +219,21 @@ class _Split:
             coming[sorts[row]] = row
         return np.array(children, np.int64), np.array(parents, np.int64)
 
-    def _sorts(self) -> Int64:
+    def _number_streams(self) -> Int64:
         """Return (N,) what sort of stream a node runs on: by its type, whether it is a copy, and of messages the way."""
         graph, passes = self.before, self.plan.passes
         way = np.where(passes.at == NONE, 0, passes.ways[passes.at])
         way_code = np.where(np.isin(graph.type, _MESSAGES), 1 + way, 0)
-        return np.asarray(graph.type.astype(np.int64) * 8 + way_code * 2 + copies(graph), np.int64)
+        return np.asarray(graph.type.astype(np.int64) * 8 + way_code * 2 + are_copies(graph), np.int64)
 
     def graph(self) -> Graph:
         """Return the changed graph."""
         graph, old = self.before, self.old
-        ctrl, data = self._kept()
+        ctrl, data = self._iterate_kept()
         if self.plan.passes.ordered:
-            ordering = self._order_of_passes()
+            ordering = self._list_pass_order()
             ctrl = np.append(ctrl[0], ordering[0]), np.append(ctrl[1], ordering[1])
-        strings, name = self._names()
+        strings, name = self._name_nodes()
         number = np.arange(len(old)) if self.plan.passes.ordered else self.rank
         return replace(
             graph,
@@ -237,16 +241,16 @@ class _Split:
             type=graph.type[old],
             name=name,
             start_ns=graph.start_ns[old],
-            duration_ns=self._durations(),
-            ctrl=_dependencies(len(old), *ctrl),
-            data=_dependencies(len(old), *data),
+            duration_ns=self._compute_durations(),
+            ctrl=_build_dependencies(len(old), *ctrl),
+            data=_build_dependencies(len(old), *data),
             io=graph.io[old] if len(graph.io) else graph.io,
-            attrs=self._attributes(),
+            attrs=self._build_attributes(),
             extra_row=self.row[graph.extra_row, 0].astype(np.int32),
             strings=strings,
         )
 
-    def _durations(self) -> Int64:
+    def _compute_durations(self) -> Int64:
         graph, old = self.before, self.old
         took, compute = graph.duration_ns[old], graph.type == NodeType.COMP
         known = graph.duration_ns[compute & self.shared & (graph.duration_ns > 0)]
@@ -256,7 +260,7 @@ class _Split:
         smaller = np.where(talks[old], took - self.plan.less_ns[old], smaller)
         return np.where(self.shared[old] & (took > 0), np.maximum(smaller, 1), took)
 
-    def _names(self) -> tuple[Strings, Int32]:
+    def _name_nodes(self) -> tuple[Strings, Int32]:
         """Return the texts with the names of more micro-batches, and the name of each node."""
         strings = self.before.strings
         name = self.before.name[self.old].copy()
@@ -271,7 +275,7 @@ class _Split:
         for pair in pairs.tolist():
             code, part = divmod(pair, self.parts)
             if code != before:
-                before, pieces = code, _around_number(strings[code])
+                before, pieces = code, _split_at_number(strings[code])
             head, number, tail = pieces
             text = f"{head}{number * self.parts + part}{tail}"
             codes.append(texts.setdefault(text, len(strings) + len(texts)))
@@ -280,7 +284,7 @@ class _Split:
         data = np.concatenate([strings.data, more.data])
         return Strings(data, np.append(strings.offsets, more.offsets[1:] + strings.offsets[-1])), name
 
-    def _attributes(self) -> Attributes:
+    def _build_attributes(self) -> Attributes:
         """Return the attributes: sizes shared out, tags told apart, without what was held in memory, which nobody knows now."""
         attrs, strings, old = self.before.attrs, self.before.strings, self.old
         count = np.diff(attrs.offsets)[old]
@@ -300,14 +304,14 @@ class _Split:
         return Attributes(offsets, key, doc, kind, value, length, attrs.slot[where], attrs.items)
 
 
-def _around_number(name: str) -> tuple[str, int, str]:
+def _split_at_number(name: str) -> tuple[str, int, str]:
     """Return the number of the micro-batch in the name of a node, with what stands before and after it."""
     match = MICRO_BATCH.search(name)
     assert match is not None, "work of a micro-batch is told by its name"
     return name[: match.start(1)], int(match[1]), name[match.end(1) :]
 
 
-def _dependencies(count: int, child: Int64, parent: Int64) -> Dependencies:
+def _build_dependencies(count: int, child: Int64, parent: Int64) -> Dependencies:
     pairs = np.divmod(find_distinct(child * count + parent), count)
     offsets = np.append(0, np.cumsum(np.bincount(pairs[0], minlength=count)))
     return Dependencies(offsets.astype(np.int64), pairs[1].astype(np.int32), np.zeros(0, np.uint64))

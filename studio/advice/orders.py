@@ -10,12 +10,12 @@ from studio.trace import Bool, Dependencies, Graph, Int64
 _ORDER = int(DepKind.ORDER | DepKind.STREAM | DepKind.SEQUENCE)
 
 
-def waiting_rows(deps: Dependencies) -> Int64:
+def list_waiting_rows(deps: Dependencies) -> Int64:
     """Return (D,) the node that each dependency belongs to."""
     return np.repeat(np.arange(len(deps.offsets) - 1), np.diff(deps.offsets))
 
 
-def only_order(graph: Graph) -> tuple[Bool, Bool]:
+def are_only_orders(graph: Graph) -> tuple[Bool, Bool]:
     """Return which control (D,) and data (E,) dependencies only keep an order and pass no data.
 
     Control dependencies do where nothing was linked: there they are the order of a program or a stream; of linked recordings they

@@ -12,8 +12,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from studio.advice.orders import only_order
-from studio.analysis.collectives.matching import issue_order
+from studio.advice.orders import are_only_orders
+from studio.analysis.collectives.matching import compute_issue_order
 from studio.completion.layers import MICRO_BATCH
 from studio.distinct import find_distinct
 from studio.et.link.options import DEP_KINDS
@@ -68,10 +68,10 @@ class _Labels:
     rest: Int64
 
 
-def passes_of(graph: Graph) -> Passes | str:
+def find_passes(graph: Graph) -> Passes | str:
     """Return the passes of a graph; else why they cannot be told apart, in words without a full stop."""
-    place = issue_order(graph)
-    labels = _labels(graph, place)
+    place = compute_issue_order(graph)
+    labels = _parse_labels(graph, place)
     if len(graph.rows_with(DEP_KINDS)[0]):
         return "of linked recordings the host's calls would have to be told apart too"
     if not (labels.number != NONE).any():
@@ -79,13 +79,13 @@ def passes_of(graph: Graph) -> Passes | str:
     repeated = _find_repeated(labels)
     if repeated is None:
         return "steps have different micro-batches"
-    way = _ways(graph, labels, place)
+    way = _infer_ways(graph, labels, place)
     named = labels.number != NONE
     if not _wait_in_order_only(graph, labels):
         listed, of = np.unique(np.stack([labels.step, labels.number])[:, named], axis=1, return_inverse=True)
         at = np.full(len(graph), NONE, np.int64)
         at[named] = of
-        return _passes(
+        return _build_passes(
             graph,
             labels,
             repeated,
@@ -111,10 +111,12 @@ def passes_of(graph: Graph) -> Passes | str:
     if (at[named] == NONE).any():
         return "a pass of a micro-batch computes nothing"
     _attach(at, listed, place, named)
-    return _passes(graph, labels, repeated, (at, place, way), (listed[0], listed[1], listed[2]), ordered=True)
+    return _build_passes(
+        graph, labels, repeated, (at, place, way), (listed[0], listed[1], listed[2]), ordered=True
+    )
 
 
-def _passes(
+def _build_passes(
     graph: Graph,
     labels: _Labels,
     repeated: Bool,
@@ -131,7 +133,7 @@ def _passes(
 
 def _wait_in_order_only(graph: Graph, labels: _Labels) -> bool:
     """Whether something waits for another micro-batch in an order only."""
-    for deps, order in zip((graph.ctrl, graph.data), only_order(graph), strict=True):
+    for deps, order in zip((graph.ctrl, graph.data), are_only_orders(graph), strict=True):
         of = np.repeat(np.arange(len(graph)), np.diff(deps.offsets))[order & (deps.rows >= 0)]
         parent = deps.rows[order & (deps.rows >= 0)]
         known = (labels.number[of] != NONE) & (labels.number[parent] != NONE)
@@ -140,7 +142,7 @@ def _wait_in_order_only(graph: Graph, labels: _Labels) -> bool:
     return False
 
 
-def _labels(graph: Graph, place: Int64) -> _Labels:
+def _parse_labels(graph: Graph, place: Int64) -> _Labels:
     steps: dict[str, int] = {}
     rests: dict[str, int] = {}
     table = np.full((4, len(graph.strings)), NONE, np.int64)
@@ -184,7 +186,7 @@ def _find_repeated(labels: _Labels) -> Bool | None:
     return repeated
 
 
-def _ways(graph: Graph, labels: _Labels, place: Int64) -> Int64:
+def _infer_ways(graph: Graph, labels: _Labels, place: Int64) -> Int64:
     """Return (N,) the way of each node: backward where its name says so, or that of a node of its micro-batch that it waits for."""
     backward = labels.backward.tolist()
     step, number = labels.step.tolist(), labels.number.tolist()

@@ -9,14 +9,14 @@ import numpy as np
 
 from studio.advice.baseline import Scene
 from studio.advice.candidates import Candidate, Found, Refusal
-from studio.advice.collective_times import Took, collective_costs, fit_line
+from studio.advice.collective_times import Took, estimate_collective_costs, fit_line
 from studio.advice.micro_batches import Plan, SplitMicroBatches, fits
-from studio.advice.passes import BACKWARD, FORWARD, Passes, passes_of
+from studio.advice.passes import BACKWARD, FORWARD, Passes, find_passes
 from studio.advice.terms import NODES_NAMED, Change, Kind
 from studio.analysis.collectives.messages import Messages, match_messages
 from studio.distinct import find_distinct
 from studio.generation.layout import Schedule
-from studio.generation.schedule import stage_order
+from studio.generation.schedule import order_passes
 from studio.trace import NONE, Bool, Int64
 
 _PARTS = (2, 4)
@@ -51,47 +51,48 @@ class _Pipeline:
         return int(self.stage.max()) + 1
 
 
-def pipelines(scene: Scene) -> Iterator[Found]:
+def propose_pipelines(scene: Scene) -> Iterator[Found]:
     """Yield twice and four times as many micro-batches of a step, as much smaller, and the other one of 1F1B and GPipe."""
     messages = match_messages(scene.trace)
     if not len(messages):
         return
-    pipeline = _pipeline(scene, messages)
+    pipeline = _find_pipeline(scene, messages)
     if isinstance(pipeline, str):
         yield Refusal("micro-batches", pipeline)
         yield Refusal("schedule", pipeline)
         return
-    took = collective_costs(scene.members)
+    took = estimate_collective_costs(scene.members)
     for parts in _PARTS:
-        yield _changed(scene, pipeline, took, (parts, pipeline.schedule))
+        yield _build_candidate(scene, pipeline, took, (parts, pipeline.schedule))
     if pipeline.schedule is None:
         yield Refusal("schedule", "no dependency keeps passes in an order: data alone says what runs when")
         return
     other: Schedule = "gpipe" if pipeline.schedule == "1f1b" else "1f1b"
     orders = [
-        [_order(pipeline, schedule, stage, 1) for stage in range(pipeline.stages)] for schedule in _WORDS
+        [_list_passes(pipeline, schedule, stage, 1) for stage in range(pipeline.stages)]
+        for schedule in _WORDS
     ]
     if orders[0] == orders[1]:
         yield Refusal("schedule", "with so few micro-batches 1F1B and GPipe are the same order")
         return
-    yield _changed(scene, pipeline, took, (1, other))
+    yield _build_candidate(scene, pipeline, took, (1, other))
 
 
-def _pipeline(scene: Scene, messages: Messages) -> _Pipeline | str:
+def _find_pipeline(scene: Scene, messages: Messages) -> _Pipeline | str:
     """Return the pipeline of a job; else why it has none that can be changed."""
     trace = scene.trace
     if max(map(len, trace.graphs)) > _MOST_NODES:
         return f"graphs of more than {_MOST_NODES:,} nodes are not searched for the passes of a pipeline"
     passes = {}
     for index in {rank.graph for rank in trace.ranks}:
-        own_passes = passes_of(trace.graphs[index])
+        own_passes = find_passes(trace.graphs[index])
         if isinstance(own_passes, str):
             return own_passes
         passes[index] = own_passes
     if len({(own_passes.micro_batches, own_passes.ordered) for own_passes in passes.values()}) > 1:
         return "ranks have different micro-batches"
     first = next(iter(passes.values()))
-    stage = _stages(scene, passes, messages)
+    stage = _infer_stages(scene, passes, messages)
     if stage is None:
         return "messages of forward passes go round in a ring: stages are interleaved, or share a sequence"
     pipeline = _Pipeline(passes, stage, first.micro_batches, None, messages)
@@ -99,7 +100,7 @@ def _pipeline(scene: Scene, messages: Messages) -> _Pipeline | str:
         return pipeline
     for schedule in _WORDS:
         if all(
-            passes[rank.graph].order(step) == _order(pipeline, schedule, int(at), 1)
+            passes[rank.graph].order(step) == _list_passes(pipeline, schedule, int(at), 1)
             for rank, at in zip(trace.ranks, stage.tolist(), strict=True)
             for step in find_distinct(passes[rank.graph].steps).tolist()
         ):
@@ -107,14 +108,16 @@ def _pipeline(scene: Scene, messages: Messages) -> _Pipeline | str:
     return "passes follow an order that is neither 1F1B nor GPipe"
 
 
-def _order(pipeline: _Pipeline, schedule: Schedule, stage: int, parts: int) -> tuple[tuple[int, int], ...]:
+def _list_passes(
+    pipeline: _Pipeline, schedule: Schedule, stage: int, parts: int
+) -> tuple[tuple[int, int], ...]:
     """Return way and micro-batch of the passes of a stage, in order, with each micro-batch cut into some parts."""
     count = pipeline.micro_batches * parts
-    order = stage_order(schedule, stage, pipeline.stages, count)
+    order = order_passes(schedule, stage, pipeline.stages, count)
     return tuple((FORWARD if turn.way == "fwd" else BACKWARD, turn.number) for turn in order)
 
 
-def _stages(scene: Scene, passes: dict[int, Passes], messages: Messages) -> Int64 | None:
+def _infer_stages(scene: Scene, passes: dict[int, Passes], messages: Messages) -> Int64 | None:
     """Return (R,) the stage of each rank: how many stages its forward passes wait for; None where that is a circle."""
     ranks = scene.trace.ranks
     stage = np.zeros(len(ranks), np.int64)
@@ -126,7 +129,7 @@ def _stages(scene: Scene, passes: dict[int, Passes], messages: Messages) -> Int6
         forward[index] = at != NONE and (not own_passes.ordered or own_passes.ways[at] == FORWARD)
     if not next(iter(passes.values())).ordered:
         # Without ways the first of the messages between two ranks tells which of them is before the other.
-        forward = _first_between(scene, messages, known)
+        forward = _are_first_between(scene, messages, known)
     pairs = np.unique(np.stack([messages.send_rank[forward], messages.receive_rank[forward]]), axis=1)
     for _ in range(len(ranks)):
         before = stage.copy()
@@ -136,7 +139,7 @@ def _stages(scene: Scene, passes: dict[int, Passes], messages: Messages) -> Int6
     return None
 
 
-def _first_between(scene: Scene, messages: Messages, known: Bool) -> Bool:
+def _are_first_between(scene: Scene, messages: Messages, known: Bool) -> Bool:
     begun = np.full(len(messages), np.iinfo(np.int64).max)
     begun[known] = scene.start_of(messages.send_rank[known], messages.send_row[known])
     chosen = np.zeros(len(messages), np.bool_)
@@ -151,17 +154,19 @@ def _first_between(scene: Scene, messages: Messages, known: Bool) -> Bool:
     return chosen
 
 
-def _changed(
+def _build_candidate(
     scene: Scene, pipeline: _Pipeline, took: Took, how: tuple[int, Schedule | None]
 ) -> Candidate | Refusal:
     parts, schedule = how
     kind: Kind = "micro-batches" if parts > 1 else "schedule"
-    less = _less_ns(scene, pipeline, took, parts)
+    less = _estimate_saved_ns(scene, pipeline, took, parts)
     plans = {}
     # Ranks of one graph and stage fit alike.
     fitting: set[tuple[int, int]] = set()
     for place, rank in enumerate(scene.trace.ranks):
-        order = () if schedule is None else _order(pipeline, schedule, int(pipeline.stage[place]), parts)
+        order = (
+            () if schedule is None else _list_passes(pipeline, schedule, int(pipeline.stage[place]), parts)
+        )
         plans[place] = Plan(pipeline.passes[rank.graph], order, less[place])
         alike = rank.graph, int(pipeline.stage[place])
         if alike in fitting:
@@ -171,14 +176,14 @@ def _changed(
             return Refusal(kind, f"rank {rank.number} needs data of a pass that would come later")
     return Candidate(
         kind,
-        _action(pipeline, parts, schedule),
+        _describe_action(pipeline, parts, schedule),
         Change((SplitMicroBatches(parts, plans),)),
         _LEVERS,
-        nodes=_longest_receives(scene, pipeline.messages),
+        nodes=_find_longest_receives(scene, pipeline.messages),
     )
 
 
-def _action(pipeline: _Pipeline, parts: int, schedule: Schedule | None) -> str:
+def _describe_action(pipeline: _Pipeline, parts: int, schedule: Schedule | None) -> str:
     count = pipeline.micro_batches
     if parts == 1:
         assert schedule is not None
@@ -196,7 +201,7 @@ def _action(pipeline: _Pipeline, parts: int, schedule: Schedule | None) -> str:
     )
 
 
-def _less_ns(scene: Scene, pipeline: _Pipeline, took: Took, parts: int) -> list[Int64]:
+def _estimate_saved_ns(scene: Scene, pipeline: _Pipeline, took: Took, parts: int) -> list[Int64]:
     """Return, by place, (N,) how much less communication of one of the parts takes, by the lines through what was recorded."""
     less = [np.zeros(len(scene.trace.graph_of(rank)), np.int64) for rank in scene.trace.ranks]
     if not scene.is_replay or parts == 1:
@@ -210,7 +215,7 @@ def _less_ns(scene: Scene, pipeline: _Pipeline, took: Took, parts: int) -> list[
             for place, row in zip(members.rank[at].tolist(), members.row[at].tolist(), strict=True):
                 less[place][row] = cut
     known = np.flatnonzero((messages.send_rank != NONE) & (messages.receive_rank != NONE))
-    lasted = _message_ns(scene, messages, known)
+    lasted = _compute_message_ns(scene, messages, known)
     time = lasted.astype(np.float64)
     line = fit_line(messages.bytes[known][time > 0].astype(np.float64), time[time > 0])
     for index, took_ns in zip(known[time > 0].tolist(), lasted[time > 0].tolist(), strict=True):
@@ -225,7 +230,7 @@ def _less_ns(scene: Scene, pipeline: _Pipeline, took: Took, parts: int) -> list[
     return less
 
 
-def _message_ns(scene: Scene, messages: Messages, which: Int64) -> Int64:
+def _compute_message_ns(scene: Scene, messages: Messages, which: Int64) -> Int64:
     """Return (M,) how long messages took from when both their ranks had begun them."""
     sent = scene.start_of(messages.send_rank[which], messages.send_row[which])
     place, row = messages.receive_rank[which], messages.receive_row[which]
@@ -234,7 +239,7 @@ def _message_ns(scene: Scene, messages: Messages, which: Int64) -> Int64:
     return took
 
 
-def _longest_receives(scene: Scene, messages: Messages) -> tuple[tuple[int, int], ...]:
+def _find_longest_receives(scene: Scene, messages: Messages) -> tuple[tuple[int, int], ...]:
     """Return rank and node id of the receives that took longest."""
     known = messages.receive_rank != NONE
     place, row = messages.receive_rank[known], messages.receive_row[known]

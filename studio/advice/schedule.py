@@ -9,13 +9,13 @@ from dataclasses import dataclass
 import numpy as np
 
 from studio.advice.baseline import Scene
-from studio.advice.candidates import Candidate, Found, Refusal, plural, schema_name
-from studio.advice.collective_times import Took, collective_costs
+from studio.advice.candidates import Candidate, Found, Refusal, find_schema_name, label_collectives
+from studio.advice.collective_times import Took, estimate_collective_costs
 from studio.advice.edits import Rewire, SetSizes, ShiftTimes, Wiring
-from studio.advice.orders import only_order, waiting_rows
+from studio.advice.orders import are_only_orders, list_waiting_rows
 from studio.advice.terms import NODES_NAMED, Change
-from studio.advice.work import groups_words, parallel_groups, with_all_members
-from studio.analysis.collectives.matching import issue_order
+from studio.advice.work import describe_groups, find_parallel_groups, select_complete
+from studio.analysis.collectives.matching import compute_issue_order
 from studio.distinct import find_distinct
 from studio.trace import (
     NONE,
@@ -25,8 +25,8 @@ from studio.trace import (
     Int64,
     NodeType,
     Trace,
-    dense_column,
     group_slots,
+    read_dense_column,
 )
 from studio.units import format_bytes
 
@@ -42,7 +42,7 @@ _COMM = (NodeType.COMM_SEND, NodeType.COMM_RECV, NodeType.COMM_COLL)
 # Earlier
 
 
-def earlier(scene: Scene) -> Iterator[Found]:
+def propose_overlap(scene: Scene) -> Iterator[Found]:
     """Yield, per type of collective, those of the job begun as soon as their data is there.
 
     Collectives of one group keep their order. In a replay those that followed other communication still do: it does not say how
@@ -55,7 +55,7 @@ def earlier(scene: Scene) -> Iterator[Found]:
         dropped = 0
         for place, rank in enumerate(scene.trace.ranks):
             if rank.graph not in by_graph:
-                by_graph[rank.graph] = _unheld(
+                by_graph[rank.graph] = _drop_order(
                     scene.trace.graphs[rank.graph], kind, behind_others=scene.is_replay
                 )
             wiring = by_graph[rank.graph]
@@ -66,30 +66,30 @@ def earlier(scene: Scene) -> Iterator[Found]:
                 dropped += int(changed)
         if not dropped:
             continue
-        nodes = _longest(scene, np.flatnonzero(scene.members.type == kind))
+        nodes = _find_longest(scene, np.flatnonzero(scene.members.type == kind))
         kept = "1 dependency keeps" if dropped == 1 else f"{dropped:,} dependencies keep"
         behind = ", behind the communication that they follow" if scene.is_replay else ""
         yield Candidate(
             "overlap",
-            f"Begin the {plural(kind)} as soon as their data is there{behind}: {kept} an order only.",
+            f"Begin the {label_collectives(kind)} as soon as their data is there{behind}: {kept} an order only.",
             Change((Rewire(wirings),)),
             frozenset({"dependencies"}),
-            schema_name(kind),
+            find_schema_name(kind),
             nodes=nodes,
         )
 
 
-def _unheld(graph: Graph, kind: int, *, behind_others: bool) -> Wiring | None:
+def _drop_order(graph: Graph, kind: int, *, behind_others: bool) -> Wiring | None:
     """Return dependencies without those that only keep collectives of a type in an order; None where there are none."""
-    chosen = (graph.type == NodeType.COMM_COLL) & (dense_column(graph, "comm_type", NONE) == kind)
+    chosen = (graph.type == NodeType.COMM_COLL) & (read_dense_column(graph, "comm_type", NONE) == kind)
     if not chosen.any():
         return None
-    slots, place = group_slots(graph), issue_order(graph)
-    ctrl_order, data_order = only_order(graph)
+    slots, place = group_slots(graph), compute_issue_order(graph)
+    ctrl_order, data_order = are_only_orders(graph)
     talks = np.isin(graph.type, _COMM)
     columns, drops = [], []
     for deps, order in ((graph.ctrl, ctrl_order), (graph.data, data_order)):
-        of = waiting_rows(deps)
+        of = list_waiting_rows(deps)
         is_present = deps.rows >= 0
         parent = np.where(is_present, deps.rows, 0)
         drop = chosen[of] & is_present & order
@@ -114,19 +114,19 @@ def _unheld(graph: Graph, kind: int, *, behind_others: bool) -> Wiring | None:
     return Wiring(
         rows[0],
         rows[1],
-        _in_sequence(np.flatnonzero(graph.type == NodeType.COMM_COLL), slots, place),
+        _chain_collectives(np.flatnonzero(graph.type == NodeType.COMM_COLL), slots, place),
         np.zeros(len(graph), np.bool_),
     )
 
 
-def _in_sequence(rows: Int64, slots: Int64, place: Int64) -> Int64:
+def _chain_collectives(rows: Int64, slots: Int64, place: Int64) -> Int64:
     """Return (2, X) the collectives of each group, each with the one before it: by these all members match them."""
     rows = rows[np.lexsort((place[rows], slots[rows]))]
     same = slots[rows[1:]] == slots[rows[:-1]]
     return np.stack([rows[1:][same], rows[:-1][same]])
 
 
-def _longest(scene: Scene, collectives: Int64) -> tuple[tuple[int, int], ...]:
+def _find_longest(scene: Scene, collectives: Int64) -> tuple[tuple[int, int], ...]:
     """Return rank and node id of the members that took longest from the last arrival on, one of each collective."""
     members = scene.members
     lasted = (members.end_ns - members.start_ns)[members.offsets[:-1]]
@@ -161,7 +161,7 @@ class _Buckets:
         return sum(len(bucket) - 1 for bucket in self.buckets)
 
 
-def merged(scene: Scene) -> Iterator[Found]:
+def propose_merging(scene: Scene) -> Iterator[Found]:
     """Yield the families of small collectives that can be carried out in fewer: those that take most time for no bytes."""
     if scene.config.extensions is None:
         yield Refusal(
@@ -175,14 +175,14 @@ def merged(scene: Scene) -> Iterator[Found]:
             f"graphs of more than {_MOST_NODES:,} nodes are not searched for collectives that can be merged",
         )
         return
-    took = collective_costs(scene.members)
+    took = estimate_collective_costs(scene.members)
     of_group, size = scene.members.by_group(), scene.members.most_bytes
     needed = _Needed(scene)
     mergeable: list[tuple[float, list[_Buckets]]] = []
-    for groups in parallel_groups(scene.members):
+    for groups in find_parallel_groups(scene.members):
         by_type: dict[int, list[_Buckets]] = {}
         for group in groups:
-            for buckets in _families(needed, took, (group, of_group[group]), size):
+            for buckets in _iterate_buckets(needed, took, (group, of_group[group]), size):
                 if buckets.buckets:
                     by_type.setdefault(buckets.type, []).append(buckets)
         mergeable += [
@@ -191,17 +191,17 @@ def merged(scene: Scene) -> Iterator[Found]:
         ]
     mergeable.sort(key=lambda item: -item[0])
     for _, alike in mergeable[:_FAMILIES]:
-        yield _merging(scene, took, alike)
+        yield _build_candidate(scene, took, alike)
 
 
-def _families(needed: _Needed, took: Took, of: tuple[int, Int64], size: Int64) -> Iterator[_Buckets]:
+def _iterate_buckets(needed: _Needed, took: Took, of: tuple[int, Int64], size: Int64) -> Iterator[_Buckets]:
     """Yield what can be merged of a group, given with its collectives, type by type."""
     group, collectives = of
     members, line = needed.scene.members, took.lines.get(group)
     if line is None:
         return
     collectives = collectives[np.argsort(members.position[collectives], kind="stable")]
-    if len(with_all_members(members, collectives)[0]) < len(collectives):
+    if len(select_complete(members, collectives)[0]) < len(collectives):
         # Of collectives that a member left out nothing says which of the others they belong to.
         return
     small = (took.carried[collectives] * line.ns_per_byte < line.fixed_ns) & (
@@ -210,10 +210,10 @@ def _families(needed: _Needed, took: Took, of: tuple[int, Int64], size: Int64) -
     for kind in find_distinct(members.type[collectives[small]]).tolist():
         chosen = small & (members.type[collectives] == kind)
         if chosen.sum() > 1:
-            yield _Buckets(group, kind, tuple(_runs(needed, collectives, chosen, size)))
+            yield _Buckets(group, kind, tuple(_iterate_runs(needed, collectives, chosen, size)))
 
 
-def _runs(needed: _Needed, collectives: Int64, chosen: Bool, size: Int64) -> Iterator[Int64]:
+def _iterate_runs(needed: _Needed, collectives: Int64, chosen: Bool, size: Int64) -> Iterator[Int64]:
     """Yield runs of small collectives, next to each other in their group, of which none needs another's result."""
     needs = needed.before(collectives)
     run: list[int] = []
@@ -264,11 +264,11 @@ class _Needed:
         if index not in self._marks:
             graph = self.scene.trace.graphs[index]
             state = hashlib.blake2b(digest_size=16)
-            for deps, order in zip((graph.ctrl, graph.data), only_order(graph), strict=True):
+            for deps, order in zip((graph.ctrl, graph.data), are_only_orders(graph), strict=True):
                 for column in (deps.offsets, deps.rows, order):
                     state.update(f"{len(column)}|".encode())
                     state.update(np.ascontiguousarray(column).data)
-            state.update(np.ascontiguousarray(issue_order(graph)).data)
+            state.update(np.ascontiguousarray(compute_issue_order(graph)).data)
             self._marks[index] = state.digest()
         return self._marks[index]
 
@@ -281,8 +281,8 @@ def _find_last_needed(graph: Graph, rows: Int64) -> Int64:
     of_family = np.full(len(graph), NONE, np.int64)
     of_family[rows] = np.arange(len(rows))
     parents: list[list[int]] = [[] for _ in range(len(graph))]
-    for deps, order in zip((graph.ctrl, graph.data), only_order(graph), strict=True):
-        of = waiting_rows(deps)
+    for deps, order in zip((graph.ctrl, graph.data), are_only_orders(graph), strict=True):
+        of = list_waiting_rows(deps)
         is_needed = deps.rows >= 0
         is_needed &= ~(order & (of_family[np.where(is_needed, deps.rows, 0)] != NONE))
         for child, parent in zip(of[is_needed].tolist(), deps.rows[is_needed].tolist(), strict=True):
@@ -290,7 +290,7 @@ def _find_last_needed(graph: Graph, rows: Int64) -> Int64:
     value = [NONE] * len(graph)
     needs = np.full(len(rows), NONE, np.int64)
     place = of_family.tolist()
-    for row in np.argsort(issue_order(graph), kind="stable").tolist():
+    for row in np.argsort(compute_issue_order(graph), kind="stable").tolist():
         reached = max((value[parent] for parent in parents[row]), default=NONE)
         if place[row] != NONE:
             needs[place[row]] = reached
@@ -299,14 +299,14 @@ def _find_last_needed(graph: Graph, rows: Int64) -> Int64:
     return needs
 
 
-def _merging(scene: Scene, took: Took, alike: Sequence[_Buckets]) -> Candidate:
+def _build_candidate(scene: Scene, took: Took, alike: Sequence[_Buckets]) -> Candidate:
     sizes: dict[int, Int64] = {}
     shifts: dict[int, Int64] = {}
     wirings: dict[int, Wiring] = {}
     for family in alike:
         _merge_family(scene, took, family, (sizes, shifts))
         first = int(family.buckets[0][0])
-        for column, place in enumerate(_places(scene, first)):
+        for column, place in enumerate(_list_places(scene, first)):
             graph = scene.trace.graph_of(scene.trace.ranks[place])
             rows = [
                 scene.members.row[scene.members.offsets[bucket] + column].astype(np.int64)
@@ -325,16 +325,16 @@ def _merging(scene: Scene, took: Took, alike: Sequence[_Buckets]) -> Candidate:
     largest = int(members.most_bytes[every].max())
     return Candidate(
         "merge",
-        f"Merge {len(every):,} small {plural(kind)} of {groups_words(names)}, of up to {format_bytes(largest)}, into {left:,}.",
+        f"Merge {len(every):,} small {label_collectives(kind)} of {describe_groups(names)}, of up to {format_bytes(largest)}, into {left:,}.",
         Change(tuple(edits)),
-        frozenset({"dependencies", *(f"sizes of {schema_name(kind)} {name}" for name in names)}),
-        schema_name(kind),
+        frozenset({"dependencies", *(f"sizes of {find_schema_name(kind)} {name}" for name in names)}),
+        find_schema_name(kind),
         names[0] or None,
-        nodes=_longest(scene, every),
+        nodes=_find_longest(scene, every),
     )
 
 
-def _places(scene: Scene, collective: int) -> list[int]:
+def _list_places(scene: Scene, collective: int) -> list[int]:
     """Return the places of the members of a collective."""
     members = scene.members
     return [
@@ -348,7 +348,7 @@ def _merge_family(
     """Fill in, by place, the sizes of merged collectives, and in a replay how much longer they take."""
     members, line = scene.members, took.lines[family.group]
     sizes, shifts = filled
-    places = _places(scene, int(family.buckets[0][0]))
+    places = _list_places(scene, int(family.buckets[0][0]))
     for place in places:
         count = len(scene.trace.graph_of(scene.trace.ranks[place]))
         sizes[place], shifts[place] = np.full(count, NONE, np.int64), np.zeros(count, np.int64)
@@ -371,8 +371,8 @@ def _join_buckets(graph: Graph, buckets: Sequence[tuple[Int64, int]]) -> Wiring:
         last[rows], gone[rows] = row, True
         further.append(np.stack([np.full(len(rows), row), rows]))
     columns = []
-    for deps, order in zip((graph.ctrl, graph.data), only_order(graph), strict=True):
+    for deps, order in zip((graph.ctrl, graph.data), are_only_orders(graph), strict=True):
         is_present = deps.rows >= 0
-        needed = is_present & ~order & ~gone[waiting_rows(deps)]
+        needed = is_present & ~order & ~gone[list_waiting_rows(deps)]
         columns.append(np.where(needed, last[np.where(is_present, deps.rows, 0)], deps.rows).astype(np.int32))
     return Wiring(columns[0], columns[1], np.concatenate(further, axis=1), gone)

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from itertools import combinations
 
 from studio.advice import attained, compute, interleaving, pipeline, schedule, sizes, system
-from studio.advice.baseline import Cancelled, Scene, family_scene, replay_scene, system_scene
+from studio.advice.baseline import Cancelled, Scene, replay_recording, simulate_on_family, simulate_on_system
 from studio.advice.candidates import WHOLE_JOB, Candidate, Found, Refusal
 from studio.advice.terms import (
     KINDS,
@@ -22,27 +22,27 @@ from studio.advice.terms import (
     Sensitivity,
 )
 from studio.errors import StudioError
-from studio.sim.doubts import impossible_words
-from studio.sim.models import model_of
+from studio.sim.doubts import explain_impossible
+from studio.sim.models import get_model
 from studio.sim.parts import Parts
 from studio.trace import Trace
 
 _OF_JOB: tuple[Callable[[Scene], Iterator[Found]], ...] = (
-    sizes.balanced_sizes,
-    compute.slow_ranks,
-    compute.equal_arrivals,
-    attained.slow_collectives,
-    compute.faster_stages,
-    compute.host_gaps,
-    schedule.earlier,
-    schedule.merged,
-    pipeline.pipelines,
-    interleaving.interleaved,
+    sizes.propose_balanced_sizes,
+    compute.propose_faster_ranks,
+    compute.propose_equal_arrivals,
+    attained.propose_faster_collectives,
+    compute.propose_faster_stages,
+    compute.propose_no_host_gaps,
+    schedule.propose_overlap,
+    schedule.propose_merging,
+    pipeline.propose_pipelines,
+    interleaving.propose_interleaving,
 )
 _OF_SYSTEM: tuple[Callable[[Scene, system.Finish], Iterator[Found | Sensitivity]], ...] = (
-    system.rates,
-    system.algorithms,
-    system.chunking,
+    system.propose_rates,
+    system.propose_algorithms,
+    system.propose_chunking,
 )
 _COMBINED = 6
 """How many of the best changes are combined with each other."""
@@ -108,7 +108,7 @@ class _Search:
             is_asked = finish < scene.baseline.finish_ns and (
                 kind in _BEYOND or not scene.baseline.impossible
             )
-            if is_asked and (words := impossible_words(result, known=scene.known)):
+            if is_asked and (words := explain_impossible(result, known=scene.known)):
                 self.impossible.setdefault(kind, []).append(words)
                 finish = None
         except StudioError as error:
@@ -136,7 +136,7 @@ class _Search:
         for candidate in listed:
             finish = self.finish_ns(scene, candidate.kind, candidate.change)
             if finish is not None and finish < scene.baseline.finish_ns:
-                pairs.append((candidate, _advice(scene, candidate, scene.baseline.finish_ns - finish)))
+                pairs.append((candidate, _build_advice(scene, candidate, scene.baseline.finish_ns - finish)))
         return pairs, sensitivity
 
 
@@ -145,18 +145,18 @@ def find_advice(
 ) -> Advised:
     """Do the work of `advise`."""
     # A run that replays the recording has no system to change.
-    given = None if given is None or model_of(given) == "replay" else given
+    given = None if given is None or get_model(given) == "replay" else given
     search = _Search(progress, cancel)
-    scene = replay_scene(trace, cancel) if given is None else system_scene(trace, given, cancel)
+    scene = replay_recording(trace, cancel) if given is None else simulate_on_system(trace, given, cancel)
     search.tick()
     job, _ = search.advice_of(scene, (entry for make in _OF_JOB for entry in make(scene)))
-    family = family_scene(trace, cancel) if given is None else scene
+    family = simulate_on_family(trace, cancel) if given is None else scene
     of_system: list[_Made] = []
     sensitivity: list[Sensitivity] = []
     if isinstance(family, str):
         search.refused.update(dict.fromkeys(OF_SYSTEM, family))
     else:
-        of_system, sensitivity = _of_system(search, family)
+        of_system, sensitivity = _advise_system(search, family)
     combined = [_combine(search, scene, job)]
     if given is not None:
         combined = [_combine(search, scene, job + of_system)]
@@ -165,7 +165,7 @@ def find_advice(
         combined.append(_combine(search, family, of_system))
     if progress:
         progress(search.done, search.done)
-    advice = sorted((item for _, item in job + of_system), key=_order)
+    advice = sorted((item for _, item in job + of_system), key=_build_sort_key)
     return Advised(
         scene.baseline,
         tuple(advice),
@@ -189,7 +189,7 @@ def find_advice(
     )
 
 
-def _of_system(search: _Search, scene: Scene) -> tuple[list[_Made], list[Sensitivity]]:
+def _advise_system(search: _Search, scene: Scene) -> tuple[list[_Made], list[Sensitivity]]:
     pairs: list[_Made] = []
     sensitivity: list[Sensitivity] = []
     # How many it will be is known once it is done: the knee is searched for.
@@ -197,7 +197,7 @@ def _of_system(search: _Search, scene: Scene) -> tuple[list[_Made], list[Sensiti
     for make in _OF_SYSTEM:
 
         def finish(change: Change) -> int | None:
-            return search.finish_ns(scene, _kind_of(change), change)
+            return search.finish_ns(scene, _infer_kind(change), change)
 
         more, learned = search.advice_of(scene, make(scene, finish))
         pairs += more
@@ -205,7 +205,7 @@ def _of_system(search: _Search, scene: Scene) -> tuple[list[_Made], list[Sensiti
     return pairs, sensitivity
 
 
-def _kind_of(change: Change) -> Kind:
+def _infer_kind(change: Change) -> Kind:
     """Return the kind of a change of the system, by the setting that it begins with."""
     first = change.settings[0]
     begins: tuple[tuple[str, Kind], ...] = (
@@ -218,12 +218,12 @@ def _kind_of(change: Change) -> Kind:
     return next((kind for start, kind in begins if first.startswith(start)), "algorithm")
 
 
-def _order(item: Advice) -> tuple[float, int, str]:
+def _build_sort_key(item: Advice) -> tuple[float, int, str]:
     return -item.saving_ns, KINDS.index(item.kind), item.action
 
 
-def _advice(scene: Scene, candidate: Candidate, saving: int, parts: tuple[Kind, ...] = ()) -> Advice:
-    low, high = _range(scene.baseline, saving)
+def _build_advice(scene: Scene, candidate: Candidate, saving: int, parts: tuple[Kind, ...] = ()) -> Advice:
+    low, high = _compute_range(scene.baseline, saving)
     return Advice(
         candidate.kind,
         candidate.action,
@@ -242,7 +242,7 @@ def _advice(scene: Scene, candidate: Candidate, saving: int, parts: tuple[Kind, 
     )
 
 
-def _range(baseline: Baseline, saving: int) -> tuple[int | None, int | None]:
+def _compute_range(baseline: Baseline, saving: int) -> tuple[int | None, int | None]:
     """Return what a saving may be as well where the model misses the recording: by so much either way, at least nothing."""
     if not baseline.misses or baseline.recorded_ns is None:
         return None, None
@@ -253,13 +253,15 @@ def _range(baseline: Baseline, saving: int) -> tuple[int | None, int | None]:
 def _combine(search: _Search, scene: Scene, pairs: Sequence[_Made]) -> Advice | None:
     """Return the set of two or three changes that saves most; None where none saves more than the best change alone."""
     least = _TRIFLE * scene.baseline.finish_ns
-    ranked = sorted((pair for pair in pairs if pair[1].saving_ns >= least), key=lambda pair: _order(pair[1]))
+    ranked = sorted(
+        (pair for pair in pairs if pair[1].saving_ns >= least), key=lambda pair: _build_sort_key(pair[1])
+    )
     best = ranked[: _COMBINED_LARGE if scene.trace.node_count > _LARGE else _COMBINED]
     sets = [
         chosen
         for count in range(2, _SET + 1)
         for chosen in combinations(best, count)
-        if _apart([candidate for candidate, _ in chosen])
+        if _have_distinct_levers([candidate for candidate, _ in chosen])
     ]
     search.total += len(sets)
     most: tuple[int, tuple[_Made, ...]] | None = None
@@ -280,10 +282,12 @@ def _combine(search: _Search, scene: Scene, pairs: Sequence[_Made]) -> Advice | 
         ranks=tuple(sorted({rank for item in candidates for rank in item.ranks})),
         nodes=tuple(node for item in candidates for node in item.nodes),
     )
-    return _advice(scene, joined, scene.baseline.finish_ns - finish, tuple(item.kind for item in candidates))
+    return _build_advice(
+        scene, joined, scene.baseline.finish_ns - finish, tuple(item.kind for item in candidates)
+    )
 
 
-def _apart(candidates: Sequence[Candidate]) -> bool:
+def _have_distinct_levers(candidates: Sequence[Candidate]) -> bool:
     """Whether no two changes pull the same lever."""
     changed = sum(bool(candidate.change.edits) for candidate in candidates)
     if changed > 1 and any(WHOLE_JOB in candidate.levers for candidate in candidates):

@@ -15,11 +15,18 @@ from dataclasses import dataclass
 import numpy as np
 
 from studio.advice.baseline import Scene
-from studio.advice.candidates import Candidate, Found, Refusal, plural, rank_words, schema_name
-from studio.advice.collective_times import Took, carried_bytes, collective_costs
+from studio.advice.candidates import (
+    Candidate,
+    Found,
+    Refusal,
+    describe_ranks,
+    find_schema_name,
+    label_collectives,
+)
+from studio.advice.collective_times import Took, compute_carried_bytes, estimate_collective_costs
 from studio.advice.edits import ScaleTimes, SetSizes, ShiftTimes
 from studio.advice.terms import NODES_NAMED, Change, Kind
-from studio.advice.work import Work, groups_words, parallel_groups, with_all_members, work_of
+from studio.advice.work import Work, describe_groups, find_parallel_groups, match_work, select_complete
 from studio.trace import NONE, Bool, CollectiveType, Float64, Int64, Trace
 
 ALIKE = 0.02
@@ -79,7 +86,7 @@ class Family:
         return float((self.bytes.max(axis=1) / np.maximum(self.bytes.mean(axis=1), 1)).mean())
 
 
-def uneven_families(scene: Scene) -> list[list[Family]]:
+def find_uneven_families(scene: Scene) -> list[list[Family]]:
     """Return collectives with uneven sizes, of one type, in groups that do the same side by side; at most `_FAMILIES`.
 
     Those with most bytes above the mean come first, of groups too.
@@ -87,9 +94,9 @@ def uneven_families(scene: Scene) -> list[list[Family]]:
     members = scene.members
     of_group = members.by_group()
     families = []
-    for groups in parallel_groups(members):
+    for groups in find_parallel_groups(members):
         for kind in _MAY_DIFFER:
-            alike = [_family(scene, (group, of_group[group]), int(kind)) for group in groups]
+            alike = [_find_family(scene, (group, of_group[group]), int(kind)) for group in groups]
             uneven = [family for family in alike if family is not None and family.largest > _UNEVEN]
             if uneven:
                 uneven.sort(key=lambda family: -family.above)
@@ -98,26 +105,26 @@ def uneven_families(scene: Scene) -> list[list[Family]]:
     return families[:_FAMILIES]
 
 
-def _family(scene: Scene, of: tuple[int, Int64], kind: int) -> Family | None:
+def _find_family(scene: Scene, of: tuple[int, Int64], kind: int) -> Family | None:
     members, (group, collectives) = scene.members, of
     collectives = collectives[members.type[collectives] == kind]
     if not len(collectives):
         return None
-    collectives, where = with_all_members(members, collectives)
+    collectives, where = select_complete(members, collectives)
     rank, row = members.rank[where].astype(np.int64), members.row[where].astype(np.int64)
     return Family(group, kind, collectives, rank[0], row, members.bytes[where])
 
 
-def balanced_sizes(scene: Scene) -> Iterator[Found]:
+def propose_balanced_sizes(scene: Scene) -> Iterator[Found]:
     """Yield uneven collectives with every member bringing the mean; with the experts' compute too, and with experts placed anew."""
-    took = collective_costs(scene.members) if scene.is_replay else None
-    families = uneven_families(scene)
+    took = estimate_collective_costs(scene.members) if scene.is_replay else None
+    families = find_uneven_families(scene)
     if not families:
         yield Refusal("balance-sizes", "all members of each collective bring equal sizes")
     for alike in families:
-        even = [_shared_out(family.bytes) for family in alike]
-        what, worst = _family_words(scene, alike), _worst_words(scene, alike[0])
-        yield _candidate(
+        even = [_share_out(family.bytes) for family in alike]
+        what, worst = _describe_families(scene, alike), _describe_worst(scene, alike[0])
+        yield _build_candidate(
             scene, _Moved(alike, even), took, "balance-sizes", f"Balance the sizes of {what}: {worst}."
         )
         if alike[0].type != CollectiveType.ALL_TO_ALL:
@@ -130,8 +137,10 @@ def balanced_sizes(scene: Scene) -> Iterator[Found]:
             continue
         experts = [work for _, work in bound if work is not None]
         words = f"Spread the experts' load of {what} evenly, with the compute that follows it: {worst}."
-        yield _candidate(scene, _Moved(alike, even, experts), took, "balance-experts", words)
-        placed = [_place_loads(family, _slowness(work)) for family, work in zip(alike, experts, strict=True)]
+        yield _build_candidate(scene, _Moved(alike, even, experts), took, "balance-experts", words)
+        placed = [
+            _place_loads(family, _compute_slowness(work)) for family, work in zip(alike, experts, strict=True)
+        ]
         moved = sum(int((new != old.bytes).any(axis=1).sum()) for new, old in zip(placed, alike, strict=True))
         if not moved:
             yield Refusal(
@@ -143,10 +152,10 @@ def balanced_sizes(scene: Scene) -> Iterator[Found]:
             f"Place the experts of {what} anew: in {moved:,} of {sum(map(len, placed)):,} collectives the largest load goes to the rank that "
             f"computes experts fastest, the next to the next."
         )
-        yield _candidate(scene, _Moved(alike, placed, experts), took, "place-experts", words)
+        yield _build_candidate(scene, _Moved(alike, placed, experts), took, "place-experts", words)
 
 
-def _shared_out(size: Int64) -> Int64:
+def _share_out(size: Int64) -> Int64:
     """Return (C, R) the same bytes shared out evenly; what does not divide goes to those who brought most."""
     total, count = size.sum(axis=1), size.shape[1]
     order = np.argsort(-size, axis=1, kind="stable")
@@ -188,14 +197,14 @@ class _Moved:
     experts: Sequence[_Bound] = ()
 
 
-def _candidate(scene: Scene, moved: _Moved, took: Took | None, kind: Kind, action: str) -> Candidate:
+def _build_candidate(scene: Scene, moved: _Moved, took: Took | None, kind: Kind, action: str) -> Candidate:
     alike, targets, experts = moved.alike, moved.targets, moved.experts
     graphs = [scene.trace.graphs[rank.graph] for rank in scene.trace.ranks]
     sizes: dict[int, Int64] = {}
     shifts: dict[int, Int64] = {}
     factors: dict[int, Float64] = {}
     for family, target in zip(alike, targets, strict=True):
-        shift = _other_times(scene, family, target, took) if took is not None else None
+        shift = _compute_extra_times(scene, family, target, took) if took is not None else None
         for column, place in enumerate(family.places.tolist()):
             sizes[place] = np.full(len(graphs[place]), NONE, np.int64)
             sizes[place][family.rows[:, column]] = target[:, column]
@@ -215,7 +224,7 @@ def _candidate(scene: Scene, moved: _Moved, took: Took | None, kind: Kind, actio
     names = [scene.members.groups[family.group] for family in alike]
     worst = alike[0]
     heavy = int(np.flatnonzero(worst.total == worst.total.max())[0])
-    levers = {f"sizes of {schema_name(worst.type)} {name}" for name in names}
+    levers = {f"sizes of {find_schema_name(worst.type)} {name}" for name in names}
     if experts:
         levers |= {f"experts of {scene.trace.ranks[place].number}" for place in sizes}
     return Candidate(
@@ -223,16 +232,16 @@ def _candidate(scene: Scene, moved: _Moved, took: Took | None, kind: Kind, actio
         action,
         Change(tuple(edits)),
         frozenset(levers),
-        schema_name(worst.type),
+        find_schema_name(worst.type),
         names[0] or None,
-        _heavy_ranks(scene, worst),
+        _find_heavy_ranks(scene, worst),
         scene.node_ids(int(worst.places[heavy]), worst.rows[:, heavy], NODES_NAMED),
     )
 
 
-def _other_times(scene: Scene, family: Family, target: Int64, took: Took) -> Int64:
+def _compute_extra_times(scene: Scene, family: Family, target: Int64, took: Took) -> Int64:
     """Return (C,) how much longer collectives take with their new sizes, in a replay."""
-    carried = carried_bytes(scene.members, target.max(axis=1), family.collectives)
+    carried = compute_carried_bytes(scene.members, target.max(axis=1), family.collectives)
     scale = took.scale(family.collectives, family.group, carried)
     time = took.time_ns[family.collectives]
     return np.where(time > 0, np.rint(time * (scale - 1)), 0).astype(np.int64)
@@ -242,23 +251,23 @@ def _other_times(scene: Scene, family: Family, target: Int64, took: Took) -> Int
 # Words
 
 
-def _heavy_ranks(scene: Scene, family: Family) -> tuple[int, ...]:
+def _find_heavy_ranks(scene: Scene, family: Family) -> tuple[int, ...]:
     total = family.total
     worst = family.places[total == total.max()]
     return tuple(sorted(scene.trace.ranks[place].number for place in worst.tolist()))
 
 
-def _family_words(scene: Scene, alike: list[Family]) -> str:
+def _describe_families(scene: Scene, alike: list[Family]) -> str:
     names = [scene.members.groups[family.group] for family in alike]
-    return f"the {plural(alike[0].type)} of {groups_words(names)}"
+    return f"the {label_collectives(alike[0].type)} of {describe_groups(names)}"
 
 
-def _worst_words(scene: Scene, family: Family) -> str:
-    ranks = _heavy_ranks(scene, family)
+def _describe_worst(scene: Scene, family: Family) -> str:
+    ranks = _find_heavy_ranks(scene, family)
     if family.imbalance < _UNEVEN:
         return f"the largest member of a collective brings {family.largest:.4g} × the mean"
     verb = "brings" if len(ranks) == 1 else "bring"
-    return f"{rank_words(ranks)} {verb} {family.imbalance:.4g} × the mean"
+    return f"{describe_ranks(ranks)} {verb} {family.imbalance:.4g} × the mean"
 
 
 # ---------------------------------------------------------------------------------------------------
@@ -282,7 +291,7 @@ class _Bound:
 
 def _bound_work(scene: Scene, family: Family) -> _Bound | None:
     """Return the compute that is in proportion to the bytes of the family; None where there is none."""
-    work = work_of(scene, family.places)
+    work = match_work(scene, family.places)
     if not len(work.rows):
         return None
     counted: Bool = np.asarray((work.amount > 0).all(axis=1))
@@ -290,7 +299,7 @@ def _bound_work(scene: Scene, family: Family) -> _Bound | None:
     some = amount.sum(axis=1) > 0
     share = amount / np.maximum(amount.mean(axis=1, keepdims=True), 1e-9)
     load = family.bytes / np.maximum(family.bytes.mean(axis=1, keepdims=True), 1e-9)
-    before = _last_before(scene, family, work)
+    before = _find_last_before(scene, family, work)
     some &= before >= 0
     near = np.abs(share - load[np.maximum(before, 0)]).max(axis=1)
     most: Float64 = np.asarray(load.max(axis=1))
@@ -299,7 +308,7 @@ def _bound_work(scene: Scene, family: Family) -> _Bound | None:
     return _Bound(work, chosen, before[chosen]) if len(chosen) else None
 
 
-def _last_before(scene: Scene, family: Family, work: Work) -> Int64:
+def _find_last_before(scene: Scene, family: Family, work: Work) -> Int64:
     """Return (K,) the collective that last began before each operation on its first rank, -1 where none had."""
     place = int(family.places[0])
     start = scene.starts_ns(place)
@@ -309,7 +318,7 @@ def _last_before(scene: Scene, family: Family, work: Work) -> Int64:
     return np.where(at >= 0, order[np.maximum(at, 0)], NONE)
 
 
-def _slowness(bound: _Bound) -> Float64:
+def _compute_slowness(bound: _Bound) -> Float64:
     """Return (R,) what experts take on each rank for the same work, by the mean of all."""
     took = bound.work.took_ns[bound.operations].astype(np.float64)
     amount = bound.work.amount[bound.operations].astype(np.float64)

@@ -9,14 +9,14 @@ from dataclasses import dataclass
 import numpy as np
 
 from studio.advice.baseline import Scene
-from studio.advice.candidates import Candidate, Found, Refusal, plural
+from studio.advice.candidates import Candidate, Found, Refusal, label_collectives
 from studio.advice.terms import Change, Sensitivity
 from studio.distinct import find_distinct
 from studio.sim.algorithms import ALGORITHMS
 from studio.sim.collectives import EXTENDED_KIND_OF
 from studio.sim.costs.model import ALGORITHMS as WAYS
-from studio.sim.costs.parameters import members as parameters
-from studio.sim.parts import table_of
+from studio.sim.costs.parameters import list_members as parameters
+from studio.sim.parts import get_table
 from studio.sim.settings import BY_KEY
 from studio.trace import CollectiveType
 from studio.units import format_ns, format_rate
@@ -43,44 +43,44 @@ _RATE, _DELAY = 2, 3
 """Where the table of links has the bandwidth of one, and its latency."""
 
 
-def rates(scene: Scene, finish: Finish) -> Iterator[Found | Sensitivity]:
+def propose_rates(scene: Scene, finish: Finish) -> Iterator[Found | Sensitivity]:
     """Yield, per dimension, twice its bandwidth and half its latency, the bandwidth at the knee, and what the opposite costs."""
     dims = scene.config.topology.dims
-    if not any(members for members in [len(scene.members), _messages(scene)]):
+    if not any(members for members in [len(scene.members), _count_messages(scene)]):
         for kind in ("bandwidth", "latency"):
             yield Refusal(kind, "nothing is sent over the network")
         return
     if scene.config.links is not None:
-        yield from _single_links(scene, finish)
+        yield from _propose_single_links(scene, finish)
         return
     for index, dim in enumerate(dims):
         if dim.size < 2:
             continue
-        yield from _bandwidth(scene, finish, index)
-        yield from _latency(scene, finish, index)
+        yield from _propose_bandwidth(scene, finish, index)
+        yield from _propose_latency(scene, finish, index)
 
 
-def _messages(scene: Scene) -> int:
+def _count_messages(scene: Scene) -> int:
     return sum(int(np.isin(graph.type, (5, 6)).sum()) for graph in scene.trace.graphs)
 
 
-def _where(scene: Scene, index: int) -> str:
+def _label_dimension(scene: Scene, index: int) -> str:
     return f"dimension {index}" if len(scene.config.topology.dims) > 1 else "the network"
 
 
-def _bandwidth(scene: Scene, finish: Finish, index: int) -> Iterator[Candidate | Sensitivity]:
+def _propose_bandwidth(scene: Scene, finish: Finish, index: int) -> Iterator[Candidate | Sensitivity]:
     rate = scene.config.topology.dims[index].bytes_per_ns
-    written = _listed(scene, "bandwidth", index)
+    written = _get_setting(scene, "bandwidth", index)
 
-    def change(factor: float) -> Change:
+    def build_change(factor: float) -> Change:
         return Change(settings=(f"bandwidth[{index}]={written * factor!r}",))
 
-    at = Scan(scene.baseline.finish_ns, lambda factor: finish(change(factor)))
+    at = Scan(scene.baseline.finish_ns, lambda factor: finish(build_change(factor)))
     more, less = at.finish(2.0), at.finish(0.5)
     if more is None or less is None:
         return
     knee = at.knee(refined=2 if scene.trace.node_count > _LARGE else _REFINED)
-    where = _where(scene, index)
+    where = _label_dimension(scene, index)
     trifle = f"less than {100 * TRIFLE:g} % of the finish is gained"
     words = "" if knee is None else f"above {format_rate(rate * knee)} on {where} {trifle}"
     yield Sensitivity(f"bandwidth of {where}", more, less, words)
@@ -88,23 +88,23 @@ def _bandwidth(scene: Scene, finish: Finish, index: int) -> Iterator[Candidate |
     end = f"; {words}." if knee is not None and knee > 1 else "."
     lever = frozenset({f"bandwidth {index}"})
     action = f"Double the bandwidth of {where}, from {format_rate(rate)} to {format_rate(2 * rate)}{end}"
-    yield Candidate("bandwidth", action, change(2.0), lever)
+    yield Candidate("bandwidth", action, build_change(2.0), lever)
     if knee is not None and 1 < knee < _NEAR:
         # As it is said, so that what is said is what was simulated.
         yield Candidate(
             "bandwidth",
             f"Raise the bandwidth of {where} from {format_rate(rate)} to the knee, {format_rate(rate * knee)}: {words}.",
-            change(knee),
+            build_change(knee),
             lever,
         )
 
 
-def _latency(scene: Scene, finish: Finish, index: int) -> Iterator[Candidate | Sensitivity]:
+def _propose_latency(scene: Scene, finish: Finish, index: int) -> Iterator[Candidate | Sensitivity]:
     dim = scene.config.topology.dims[index]
-    written = _listed(scene, "latency", index)
+    written = _get_setting(scene, "latency", index)
     costs = scene.config.costs
 
-    def change(factor: float) -> Change:
+    def build_change(factor: float) -> Change:
         settings = [f"latency[{index}]={written * factor!r}"]
         if costs is not None:
             # What the library takes for a hop is latency too: inside a node, or between nodes.
@@ -115,13 +115,13 @@ def _latency(scene: Scene, finish: Finish, index: int) -> Iterator[Candidate | S
 
     if not dim.latency_ns and costs is None:
         yield Sensitivity(
-            f"latency of {_where(scene, index)}", scene.baseline.finish_ns, scene.baseline.finish_ns
+            f"latency of {_label_dimension(scene, index)}", scene.baseline.finish_ns, scene.baseline.finish_ns
         )
         return
-    more, less = finish(change(0.5)), finish(change(2.0))
+    more, less = finish(build_change(0.5)), finish(build_change(2.0))
     if more is None or less is None:
         return
-    where = _where(scene, index)
+    where = _label_dimension(scene, index)
     yield Sensitivity(f"latency of {where}", more, less)
     if costs is not None:
         both = f"{format_ns(dim.latency_ns)} of the network, and " if dim.latency_ns else ""
@@ -130,10 +130,10 @@ def _latency(scene: Scene, finish: Finish, index: int) -> Iterator[Candidate | S
         action = f"Halve the latency of {where}, from {format_ns(dim.latency_ns)} to {format_ns(dim.latency_ns / 2)}."
     # Dimensions between nodes share the library's hops, so two of them are not changed together.
     lever = f"latency {min(index, 1) if costs is not None else index}"
-    yield Candidate("latency", action, change(0.5), frozenset({lever}))
+    yield Candidate("latency", action, build_change(0.5), frozenset({lever}))
 
 
-def _single_links(scene: Scene, finish: Finish) -> Iterator[Candidate | Sensitivity]:
+def _propose_single_links(scene: Scene, finish: Finish) -> Iterator[Candidate | Sensitivity]:
     """Yield twice the bandwidth and half the latency of the busiest pairs of devices, both ways, and of all links of one rate."""
     graph, traffic = scene.config.links, scene.result.links
     assert graph is not None
@@ -155,27 +155,27 @@ def _single_links(scene: Scene, finish: Finish) -> Iterator[Candidate | Sensitiv
         if several
     ]
     chosen += [
-        (f"the link between {' and '.join(_device(scene, end) for end in pair)}", pairs[pair])
+        (f"the link between {' and '.join(_label_device(scene, end) for end in pair)}", pairs[pair])
         for _, pair in busiest
     ]
     for where, indices in chosen:
-        yield from _of_links(scene, finish, where, indices)
+        yield from _propose_for_links(scene, finish, where, indices)
 
 
-def _device(scene: Scene, number: int) -> str:
+def _label_device(scene: Scene, number: int) -> str:
     """Return what a sentence calls an end of a link."""
     graph = scene.config.links
     assert graph is not None
     return f"NPU {number}" if number < graph.npus else f"switch {number - graph.npus}"
 
 
-def _of_links(
+def _propose_for_links(
     scene: Scene, finish: Finish, where: str, indices: Sequence[int]
 ) -> Iterator[Candidate | Sensitivity]:
-    listed = table_of(scene.parts, "network").get("links")
+    listed = get_table(scene.parts, "network").get("links")
     assert isinstance(listed, list | tuple)
 
-    def change(column: int, factor: float) -> Change:
+    def build_change(column: int, factor: float) -> Change:
         table = [[*link] for link in listed]
         for index in indices:
             if column < len(table[index]):
@@ -187,23 +187,23 @@ def _of_links(
     # A table as a whole leaves no other change of a link beside it.
     is_whole = len(indices) > _MOST_LISTED
     lever = frozenset(f"link {index}" for index in (range(len(listed)) if is_whole else indices))
-    more, less = finish(change(_RATE, 2.0)), finish(change(_RATE, 0.5))
+    more, less = finish(build_change(_RATE, 2.0)), finish(build_change(_RATE, 0.5))
     if more is not None and less is not None:
         yield Sensitivity(f"bandwidth of {where}", more, less)
         yield Candidate(
-            "bandwidth", f"Double the bandwidth of {where}, both ways.", change(_RATE, 2.0), lever
+            "bandwidth", f"Double the bandwidth of {where}, both ways.", build_change(_RATE, 2.0), lever
         )
     if any(len(listed[index]) > _DELAY and float(listed[index][_DELAY]) for index in indices):
-        more, less = finish(change(_DELAY, 0.5)), finish(change(_DELAY, 2.0))
+        more, less = finish(build_change(_DELAY, 0.5)), finish(build_change(_DELAY, 2.0))
         if more is not None and less is not None:
             yield Sensitivity(f"latency of {where}", more, less)
             yield Candidate(
-                "latency", f"Halve the latency of {where}, both ways.", change(_DELAY, 0.5), lever
+                "latency", f"Halve the latency of {where}, both ways.", build_change(_DELAY, 0.5), lever
             )
 
 
-def _listed(scene: Scene, key: str, index: int) -> float:
-    listed = table_of(scene.parts, "network").get(key)
+def _get_setting(scene: Scene, key: str, index: int) -> float:
+    listed = get_table(scene.parts, "network").get(key)
     assert isinstance(listed, list | tuple)
     value = float(listed[index])
     return value
@@ -264,13 +264,13 @@ class Scan:
 # How collectives are carried out
 
 
-def algorithms(scene: Scene, finish: Finish) -> Iterator[Found]:
+def propose_algorithms(scene: Scene, finish: Finish) -> Iterator[Found]:
     """Yield the algorithm of each kind of collective that saves most."""
     if not len(scene.members):
         yield Refusal("algorithm", "the job has no collectives")
         return
     if scene.config.flows:
-        yield from _ways(scene, finish)
+        yield from _propose_library_ways(scene, finish)
         return
     dims = scene.config.topology.dims
     for number in find_distinct(scene.members.type).tolist():
@@ -280,7 +280,7 @@ def algorithms(scene: Scene, finish: Finish) -> Iterator[Found]:
             continue
         now = [algorithm.name for algorithm in scene.config.algorithms.get(kind, ())]
         better = []
-        for names in _choices(now, len(dims)):
+        for names in _list_choices(now, len(dims)):
             change = Change(settings=(f"{setting.path}=[{','.join(names)}]",))
             after = finish(change)
             if after is not None and after < scene.baseline.finish_ns:
@@ -288,21 +288,21 @@ def algorithms(scene: Scene, finish: Finish) -> Iterator[Found]:
         if better:
             _, names, change = min(better, key=lambda entry: entry[:2])
             where = " and ".join(
-                f"{name} in {_where(scene, index)}"
+                f"{name} in {_label_dimension(scene, index)}"
                 for index, name in enumerate(names)
                 if index >= len(now) or now[index] != name
             )
             was = f" in place of {', '.join(now)}" if now else ""
             yield Candidate(
                 "algorithm",
-                f"Carry out the {plural(number)} by {where}{was}.",
+                f"Carry out the {label_collectives(number)} by {where}{was}.",
                 change,
                 frozenset({f"algorithm of {kind}"}),
                 CollectiveType(number).name,
             )
 
 
-def _choices(now: Sequence[str], dims: int) -> list[list[str]]:
+def _list_choices(now: Sequence[str], dims: int) -> list[list[str]]:
     """Return lists of algorithms to try: one for all dimensions, and another one in a single dimension."""
     names = [row.name for row in ALGORITHMS.values()]
     tried = [[name] * dims for name in names]
@@ -312,7 +312,7 @@ def _choices(now: Sequence[str], dims: int) -> list[list[str]]:
     return distinct[:_MOST_ALGORITHMS]
 
 
-def _ways(scene: Scene, finish: Finish) -> Iterator[Found]:
+def _propose_library_ways(scene: Scene, finish: Finish) -> Iterator[Found]:
     costs = scene.config.costs
     assert costs is not None
     options = []
@@ -335,7 +335,7 @@ def _ways(scene: Scene, finish: Finish) -> Iterator[Found]:
     yield Candidate("algorithm", action, change, frozenset({"algorithm"}))
 
 
-def chunking(scene: Scene, finish: Finish) -> Iterator[Found]:
+def propose_chunking(scene: Scene, finish: Finish) -> Iterator[Found]:
     """Yield the number of chunks, and the order of dimensions, that save most."""
     if scene.config.flows:
         why = "the cost model times whole collectives as the library carries them out, without chunks"

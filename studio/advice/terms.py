@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Literal, get_args
 
-from studio.notebook import line, one_line, table
+from studio.notebook import build_html_table, format_parts, format_record
 from studio.sim.parts import Parts, with_settings
 from studio.trace import Trace
 from studio.units import format_ns
@@ -55,7 +55,7 @@ class Change:
     edits: tuple[Callable[[Trace], Trace], ...] = ()
     settings: tuple[str, ...] = ()
 
-    __repr__ = one_line
+    __repr__ = format_record
 
     def of_trace(self, trace: Trace) -> Trace:
         """Return the changed job; the same one where only the system changes."""
@@ -114,7 +114,7 @@ class Advice:
     parts: tuple[Kind, ...] = ()
     run: str | None = None
 
-    __repr__ = one_line
+    __repr__ = format_record
 
     @property
     def finish_ns(self) -> int:
@@ -231,11 +231,13 @@ class Advised:
     def __repr__(self) -> str:
         """Return it in a line."""
         best = f"best saves {format_ns(self.advice[0].saving_ns)}" if self.advice else "nothing saves"
-        return line("Advised", [f"{len(self.advice)} changes", best, f"{self.considered} simulations"])
+        return format_parts(
+            "Advised", [f"{len(self.advice)} changes", best, f"{self.considered} simulations"]
+        )
 
     def _repr_html_(self) -> str:
         """Return the advice as a table."""
         rows = [
             (item.action, format_ns(item.saving_ns), f"{item.saving_percent:.1f} %") for item in self.advice
         ]
-        return table(repr(self), ("change", "saves", "of the finish"), rows)
+        return build_html_table(repr(self), ("change", "saves", "of the finish"), rows)

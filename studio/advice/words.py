@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any
 
-from studio.advice.candidates import plural, rank_words
+from studio.advice.candidates import describe_ranks, label_collectives
 from studio.advice.terms import MOST_DEVIATION, WORTH, Advice, Advised, Baseline, Kind
-from studio.sim.models import model_of
+from studio.sim.models import get_model
 from studio.trace import CollectiveType
 from studio.units import format_counted, format_ns
 
@@ -46,19 +46,19 @@ def as_data(advised: Advised) -> dict[str, Any]:
     """Return advice as plain data; times in nanoseconds."""
     return {
         "baseline_ns": advised.baseline.finish_ns,
-        "baseline": baseline_words(advised.baseline),
+        "baseline": describe_baseline(advised.baseline),
         "recorded_ns": advised.baseline.recorded_ns,
-        "deviation_percent": _percent(advised.baseline.deviation),
-        "doubt": doubt_words(advised) or None,
-        "advice": [_advice_data(item) for item in advised.advice],
-        "combined": None if advised.combined is None else _combined_data(advised.combined),
+        "deviation_percent": _scale_to_percent(advised.baseline.deviation),
+        "doubt": describe_doubt(advised) or None,
+        "advice": [_convert_advice(item) for item in advised.advice],
+        "combined": None if advised.combined is None else _convert_combined(advised.combined),
         "nothing_above_percent": None if advised.worth_it else 100 * WORTH,
         "system_baseline": None
         if advised.system_baseline is None
         else {
             "baseline_ns": advised.system_baseline.finish_ns,
-            "baseline": baseline_words(advised.system_baseline),
-            "deviation_percent": _percent(advised.system_baseline.deviation),
+            "baseline": describe_baseline(advised.system_baseline),
+            "deviation_percent": _scale_to_percent(advised.system_baseline.deviation),
         },
         "sensitivity": [
             {"name": item.name, "more_ns": item.more_ns, "less_ns": item.less_ns, "knee": item.knee or None}
@@ -74,7 +74,7 @@ def as_data(advised: Advised) -> dict[str, Any]:
     }
 
 
-def _advice_data(item: Advice) -> dict[str, Any]:
+def _convert_advice(item: Advice) -> dict[str, Any]:
     return {
         "kind": item.kind,
         "action": item.action,
@@ -93,21 +93,21 @@ def _advice_data(item: Advice) -> dict[str, Any]:
     }
 
 
-def _combined_data(item: Advice) -> dict[str, Any]:
-    return {**_advice_data(item), "parts": list(item.parts)}
+def _convert_combined(item: Advice) -> dict[str, Any]:
+    return {**_convert_advice(item), "parts": list(item.parts)}
 
 
-def _percent(share: float | None) -> float | None:
+def _scale_to_percent(share: float | None) -> float | None:
     return None if share is None else 100 * share
 
 
-def baseline_words(baseline: Baseline) -> str:
+def describe_baseline(baseline: Baseline) -> str:
     """Say how a baseline was made, and how far it is from the recording.
 
     Example:
-        >>> baseline_words(Baseline(1_010_000, "replay of the recording", 1_000_000))
+        >>> describe_baseline(Baseline(1_010_000, "replay of the recording", 1_000_000))
         'replay of the recording, which it meets within 1.00 %'
-        >>> baseline_words(Baseline(1_100_000, "replay of the recording", 1_000_000))
+        >>> describe_baseline(Baseline(1_100_000, "replay of the recording", 1_000_000))
         'replay of the recording, which it misses by +10.00 % (1.10 ms for 1.00 ms): savings are ranges'
     """
     if baseline.deviation is None or baseline.recorded_ns is None:
@@ -119,14 +119,14 @@ def baseline_words(baseline: Baseline) -> str:
     return f"{baseline.words}, which it misses by {off:+.2f} % ({took}): savings are ranges"
 
 
-def doubt_words(advised: Advised) -> str:
+def describe_doubt(advised: Advised) -> str:
     """Say what of the communication no change of the network can change; "" where there is nothing."""
     return advised.baseline.doubt or (
         "" if advised.system_baseline is None else advised.system_baseline.doubt
     )
 
 
-def saving_words(item: Advice) -> str:
+def describe_saving(item: Advice) -> str:
     """Return a saving in a few words, as a range where it is one."""
     if item.saving_low_ns is None or item.saving_high_ns is None:
         return f"−{format_ns(item.saving_ns)} ({item.saving_percent:.1f} %)"
@@ -134,70 +134,70 @@ def saving_words(item: Advice) -> str:
     return f"−{format_ns(item.saving_ns)} ({item.saving_percent:.1f} %; {low} to {high})"
 
 
-def verdict(advised: Advised) -> str:
+def describe_advice(advised: Advised) -> str:
     """Return the advice in a sentence: the largest saving, or that there is nothing above 1 %."""
     if not advised.worth_it:
         which = "was simulated, and that a network could have," if advised.impossible else "was simulated"
         return f"No change that {which} saves more than {100 * WORTH:g} % of {format_ns(advised.baseline.finish_ns)}."
     best = advised.worth_it[0]
-    return f"Largest saving: {saving_words(best)}. {best.action}"
+    return f"Largest saving: {describe_saving(best)}. {best.action}"
 
 
-def lines(advised: Advised, most: int = 12) -> Iterator[str]:
+def format_advice(advised: Advised, most: int = 12) -> Iterator[str]:
     """Format advice for a terminal, the largest saving first."""
-    yield from _baseline_lines(advised)
+    yield from _format_baseline(advised)
     if not advised.worth_it:
-        yield verdict(advised)
+        yield describe_advice(advised)
     yield ""
     shown = [item for item in advised.advice[:most] if item.saving_percent >= _SHOWN_PERCENT]
     for number, item in enumerate(shown, start=1):
-        yield from _item_lines(f"{number:>3}", item)
+        yield from _format_item(f"{number:>3}", item)
     if len(advised.advice) > len(shown):
         yield f"       and {len(advised.advice) - len(shown):,} that save less; --json names them all"
     if advised.combined is not None:
         yield ""
-        yield from _item_lines("all", advised.combined, together_words(advised.combined, shown))
+        yield from _format_item("all", advised.combined, describe_together(advised.combined, shown))
     if advised.sensitivity:
         yield ""
         yield f"  {'':28}{'×2 better':>12}{'×2 worse':>12}"
         for rate in advised.sensitivity:
             yield f"  {rate.name:28}{format_ns(rate.more_ns):>12}{format_ns(rate.less_ns):>12}  {rate.knee}".rstrip()
-    yield from _left_out_lines(advised)
+    yield from _format_left_out(advised)
     yield ""
     of_replays = f"; a replay has to meet its recording within {100 * MOST_DEVIATION:g} %"
     yield f"  {format_counted(advised.considered, 'simulation')}{'' if advised.baseline.deviation is None else of_replays}"
 
 
-def _left_out_lines(advised: Advised) -> Iterator[str]:
+def _format_left_out(advised: Advised) -> Iterator[str]:
     if advised.impossible:
         yield ""
     for kind, count, reason in advised.impossible:
         yield f"  left out as IMPOSSIBLE: {LABELS[kind]}, {format_counted(count, 'change')}: {reason}"
     if advised.refused:
         yield ""
-    for kinds, reason in by_reason(advised):
+    for kinds, reason in group_by_reason(advised):
         yield f"  not simulated: {kinds}: {reason}"
 
 
-def _baseline_lines(advised: Advised) -> Iterator[str]:
-    yield f"finish {format_ns(advised.baseline.finish_ns)}, {baseline_words(advised.baseline)}"
+def _format_baseline(advised: Advised) -> Iterator[str]:
+    yield f"finish {format_ns(advised.baseline.finish_ns)}, {describe_baseline(advised.baseline)}"
     if advised.baseline.impossible:
         yield f"IMPOSSIBLE, and so is what changes save: {advised.baseline.impossible}"
-        if model_of(advised.on) == "astra-sim":
+        if get_model(advised.on) == "astra-sim":
             yield "  with --model full messages wait for ports"
     if advised.system_baseline is not None:
         other = advised.system_baseline
-        yield f"changes of the system: finish {format_ns(other.finish_ns)}, {baseline_words(other)}"
-    if doubt := doubt_words(advised):
+        yield f"changes of the system: finish {format_ns(other.finish_ns)}, {describe_baseline(other)}"
+    if doubt := describe_doubt(advised):
         yield f"DOUBTFUL: {doubt}"
 
 
-def by_reason(advised: Advised) -> list[tuple[str, str]]:
+def group_by_reason(advised: Advised) -> list[tuple[str, str]]:
     """Return which kinds of change were not simulated, in words, by the reason.
 
     Example:
         >>> from types import SimpleNamespace
-        >>> by_reason(SimpleNamespace(refused=(("bandwidth", "no network"), ("chunks", "whole ones"), ("latency", "no network"))))
+        >>> group_by_reason(SimpleNamespace(refused=(("bandwidth", "no network"), ("chunks", "whole ones"), ("latency", "no network"))))
         [('more bandwidth, less latency', 'no network'), ('other chunks', 'whole ones')]
     """
     grouped: dict[str, list[str]] = {}
@@ -206,7 +206,7 @@ def by_reason(advised: Advised) -> list[tuple[str, str]]:
     return [(", ".join(kinds), reason) for reason, kinds in grouped.items()]
 
 
-def together_words(combined: Advice, listed: Sequence[Advice], others: Sequence[Advice] = ()) -> str:
+def describe_together(combined: Advice, listed: Sequence[Advice], others: Sequence[Advice] = ()) -> str:
     """Name the changes of a combination by their numbers in a list, those that are only among `others` in words.
 
     "" where one of them is in neither, or all are among the others.
@@ -234,8 +234,8 @@ def together_words(combined: Advice, listed: Sequence[Advice], others: Sequence[
     return f"{named} together with: {'; '.join(spelt)}{why}" if spelt else f"{named} together{why}"
 
 
-def _item_lines(number: str, item: Advice, words: str = "") -> Iterator[str]:
-    yield f"  {number}  {saving_words(item)}  {words or item.action}"
+def _format_item(number: str, item: Advice, words: str = "") -> Iterator[str]:
+    yield f"  {number}  {describe_saving(item)}  {words or item.action}"
     if item.run:
         yield f"       run {item.run}"
 
@@ -269,13 +269,13 @@ class Bar:
     combined: bool = False
 
 
-def bars(advised: Advised, most: int = 12) -> list[Bar]:
+def build_bars(advised: Advised, most: int = 12) -> list[Bar]:
     """Return the rows of a tornado, the widest first: all savings, and what half of each rate, or twice a latency, costs.
 
     Twice and half of a rate share a row. The best set stands above all.
     """
     rows = [
-        _bar(item)
+        _build_bar(item)
         for item in advised.advice
         if item.kind not in ("bandwidth", "latency") or not advised.sensitivity
     ]
@@ -289,16 +289,16 @@ def bars(advised: Advised, most: int = 12) -> list[Bar]:
                 f"{sentence}; {rate.knee}." if rate.knee else f"{sentence}.",
                 100 * better / max(base, 1),
                 100 * worse / max(base, 1),
-                better=_signed(-better),
-                worse=_signed(worse),
+                better=_format_signed(-better),
+                worse=_format_signed(worse),
             )
         )
     rows = [row for row in rows if row.better_percent or row.worse_percent]
     rows.sort(key=lambda row: (-max(row.better_percent, row.worse_percent), row.label))
-    return ([] if advised.combined is None else [_bar(advised.combined)]) + rows[:most]
+    return ([] if advised.combined is None else [_build_bar(advised.combined)]) + rows[:most]
 
 
-def label_of(item: Advice) -> str:
+def label_advice(item: Advice) -> str:
     """Return what an advice is called where there is little room.
 
     Its collectives or group, else its ranks, stand first.
@@ -306,31 +306,31 @@ def label_of(item: Advice) -> str:
     about = ""
     if item.collective is not None:
         about = (
-            plural(CollectiveType[item.collective])
+            label_collectives(CollectiveType[item.collective])
             if item.collective in CollectiveType.__members__
             else item.collective
         )
     if item.group:
         about = f"{about} {item.group[:16]}".strip()
     if item.ranks and item.kind in ("slow-rank", "compute"):
-        about = rank_words(item.ranks)
+        about = describe_ranks(item.ranks)
     return f"{about}: {LABELS[item.kind]}" if about else LABELS[item.kind]
 
 
-def _bar(item: Advice) -> Bar:
+def _build_bar(item: Advice) -> Bar:
     share = 100 / max(item.baseline_ns, 1)
     return Bar(
-        label_of(item),
-        f"{item.action} {saving_words(item)}",
+        label_advice(item),
+        f"{item.action} {describe_saving(item)}",
         item.saving_percent,
         low_percent=None if item.saving_low_ns is None else item.saving_low_ns * share,
         high_percent=None if item.saving_high_ns is None else item.saving_high_ns * share,
-        better=_signed(-item.saving_ns),
+        better=_format_signed(-item.saving_ns),
         combined=item.kind == "combined",
     )
 
 
-def _signed(change_ns: int) -> str:
+def _format_signed(change_ns: int) -> str:
     if not change_ns:
         return ""
     return f"{'+' if change_ns > 0 else '−'}{format_ns(abs(change_ns))}"

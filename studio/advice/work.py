@@ -9,12 +9,12 @@ from dataclasses import dataclass
 import numpy as np
 
 from studio.advice.baseline import Scene
-from studio.advice.candidates import group_words
+from studio.advice.candidates import describe_group
 from studio.analysis.collectives.members import Members
 from studio.analysis.collectives.messages import match_channels
-from studio.analysis.job.kinds import COMPUTE, computes_on_processor, node_kinds
+from studio.analysis.job.kinds import COMPUTE, computes_on_processor, infer_node_kinds
 from studio.distinct import find_distinct
-from studio.trace import NONE, Bool, Graph, Int64, Trace, dense_column, is_flagged
+from studio.trace import NONE, Bool, Graph, Int64, Trace, is_flagged, read_dense_column
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,31 +44,31 @@ class Work:
         return np.asarray(((self.amount == first) & (first >= 0)).all(axis=1))
 
 
-def compute_rows(graph: Graph) -> Int64:
+def list_compute_rows(graph: Graph) -> Int64:
     """Return the rows of nodes that compute: those of the device where it has any, else the operators of the host; no gaps.
 
     Kernels of communication libraries do not, whatever is known of them.
     """
-    device = node_kinds(graph) == COMPUTE
-    if (graph.duration_ns[device] > 0).any() or dense_column(graph, "num_ops", 0)[device].any():
+    device = infer_node_kinds(graph) == COMPUTE
+    if (graph.duration_ns[device] > 0).any() or read_dense_column(graph, "num_ops", 0)[device].any():
         return np.flatnonzero(device)
     on_host = computes_on_processor(graph) & is_flagged(graph, "is_cpu_op")
     return np.flatnonzero(on_host & (graph.duration_ns > 0))
 
 
-def rows_of_places(trace: Trace, places: Iterable[int]) -> dict[int, Int64]:
+def index_compute_rows(trace: Trace, places: Iterable[int]) -> dict[int, Int64]:
     """Return by place the rows of nodes that compute of some ranks, looked for once in a graph that ranks share."""
     of_graph: dict[int, Int64] = {}
     rows_of = {}
     for place in places:
         index = trace.ranks[place].graph
         if index not in of_graph:
-            of_graph[index] = compute_rows(trace.graphs[index])
+            of_graph[index] = list_compute_rows(trace.graphs[index])
         rows_of[place] = of_graph[index]
     return rows_of
 
 
-def work_of(scene: Scene, places: Int64) -> Work:
+def match_work(scene: Scene, places: Int64) -> Work:
     """Return the compute of some ranks, matched by name and by which of that name it is."""
     trace = scene.trace
     codes = _Codes()
@@ -76,9 +76,9 @@ def work_of(scene: Scene, places: Int64) -> Work:
     keys_of = {}
     for index in {trace.ranks[place].graph for place in places.tolist()}:
         graph = trace.graphs[index]
-        rows = compute_rows(graph)
+        rows = list_compute_rows(graph)
         rows_of[index] = rows
-        keys_of[index] = _keys(graph, rows, codes)
+        keys_of[index] = _number_operations(graph, rows, codes)
     common = None
     for keys in keys_of.values():
         common = np.sort(keys) if common is None else np.intersect1d(common, keys, assume_unique=True)
@@ -93,7 +93,7 @@ def work_of(scene: Scene, places: Int64) -> Work:
         picked = rows[order[np.searchsorted(keys[order], common)]]
         lasted = scene.took_ns(place)
         table[:, column], took[:, column] = picked, lasted[picked]
-        amount[:, column] = dense_column(trace.graphs[index], "num_ops", NONE)[picked]
+        amount[:, column] = read_dense_column(trace.graphs[index], "num_ops", NONE)[picked]
         total[column] = int(lasted[rows].sum())
     return Work(places, table, took, amount, total)
 
@@ -121,7 +121,7 @@ class _Codes:
         return np.array([known[name] for name in names.tolist()], np.int64)[of]
 
 
-def _keys(graph: Graph, rows: Int64, codes: _Codes) -> Int64:
+def _number_operations(graph: Graph, rows: Int64, codes: _Codes) -> Int64:
     """Return a number of each row that equals that of the same operation elsewhere: name, and how many came before."""
     code = codes.of(graph, rows)
     order = np.lexsort((graph.id[rows], code))
@@ -132,7 +132,7 @@ def _keys(graph: Graph, rows: Int64, codes: _Codes) -> Int64:
     return code * _TURNS + turn
 
 
-def stages(trace: Trace, groups: dict[str, tuple[int, ...]]) -> list[Int64]:
+def find_stages(trace: Trace, groups: dict[str, tuple[int, ...]]) -> list[Int64]:
     """Return the places of the ranks of each pipeline stage, by lowest rank.
 
     Ranks are of one stage where a comm group joins them, directly or by way of others, in which nobody sends messages to
@@ -157,7 +157,7 @@ def stages(trace: Trace, groups: dict[str, tuple[int, ...]]) -> list[Int64]:
     return [np.flatnonzero(label == first) for first in find_distinct(label).tolist()]
 
 
-def group_ranks(scene: Scene) -> dict[str, tuple[int, ...]]:
+def index_group_ranks(scene: Scene) -> dict[str, tuple[int, ...]]:
     """Return the ranks of every comm group that a collective uses."""
     members = scene.members
     ranks_of = {}
@@ -168,7 +168,7 @@ def group_ranks(scene: Scene) -> dict[str, tuple[int, ...]]:
     return ranks_of
 
 
-def parallel_groups(members: Members) -> list[list[int]]:
+def find_parallel_groups(members: Members) -> list[list[int]]:
     """Return groups that do the same side by side: as many ranks, the same collectives in the same order, no rank in common.
 
     Groups are indices into `Members.groups`; those of one rank, or without collectives, are left out.
@@ -195,7 +195,7 @@ def parallel_groups(members: Members) -> list[list[int]]:
     return sorted(every, key=lambda groups: groups[0])
 
 
-def with_all_members(members: Members, collectives: Int64) -> tuple[Int64, Int64]:
+def select_complete(members: Members, collectives: Int64) -> tuple[Int64, Int64]:
     """Return those collectives of a group in which as many ranks take part as in any, and the same ones as in the first of these.
 
     Args:
@@ -214,18 +214,18 @@ def with_all_members(members: Members, collectives: Int64) -> tuple[Int64, Int64
     return chosen[same], where[same]
 
 
-def groups_words(names: Sequence[str]) -> str:
+def describe_groups(names: Sequence[str]) -> str:
     """Return how a sentence names parallel groups.
 
     Example:
-        >>> groups_words(["tp0"]), groups_words(["tp0", "tp1", "tp2"])
+        >>> describe_groups(["tp0"]), describe_groups(["tp0", "tp1", "tp2"])
         ('tp0', 'tp0 and 2 groups like it')
     """
     more = (
         f" and {len(names) - 1:,} groups like it"
         if len(names) > 2
-        else f" and {group_words(names[1])}"
+        else f" and {describe_group(names[1])}"
         if len(names) == 2
         else ""
     )
-    return f"{group_words(names[0])}{more}"
+    return f"{describe_group(names[0])}{more}"

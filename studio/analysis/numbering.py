@@ -23,11 +23,11 @@ def number_by_first(keys: NDArray[np.integer]) -> tuple[Int64, Int64]:
     return number[inverse.reshape(-1)], first[order].astype(np.int64)
 
 
-def first_places(numbers: Int64) -> tuple[Int64, Int64]:
+def find_first_places(numbers: Int64) -> tuple[Int64, Int64]:
     """Return the different numbers of many, rising, and where each is first; -1 is the least, and none much above how many they are.
 
     Example:
-        >>> number, first = first_places(np.array([2, -1, 0, 2]))
+        >>> number, first = find_first_places(np.array([2, -1, 0, 2]))
         >>> number.tolist(), first.tolist()
         ([-1, 0, 2], [1, 2, 0])
     """

@@ -34,7 +34,7 @@ class Scaling:
     def scaled_times(self, ns: Int64, *, duration: bool) -> Int64:
         """Return (M,) times; negative ones mean that nothing is known, and stay."""
         known = ns >= 0
-        scaled = _multiplied(ns, self.times)
+        scaled = _scale_values(ns, self.times)
         if self.round_ns:
             scaled = (scaled + self.round_ns // 2) // self.round_ns * self.round_ns
             if duration:
@@ -48,10 +48,10 @@ class Scaling:
         if key in DURATIONS_US:
             # Those that are rounded to less than a microsecond stay whole ones.
             return np.where(values >= 0, self.scaled_times(values * 1000, duration=True) // 1000, values)
-        factor = self._factor(key)
+        factor = self._get_factor(key)
         if factor == 1.0:
             return values
-        scaled = np.sign(values) * np.maximum(_multiplied(np.abs(values), factor), 1)
+        scaled = np.sign(values) * np.maximum(_scale_values(np.abs(values), factor), 1)
         # -1 says that nothing is known; what there was some of there is some of.
         return np.where(values == NONE, NONE, scaled)
 
@@ -60,7 +60,7 @@ class Scaling:
         if key in DURATIONS_US:
             return self.scaled_reals("inclusive_ns", values * 1e3) / 1e3
         if key not in DURATIONS and key not in MOMENTS:
-            return values * self._factor(key)
+            return values * self._get_factor(key)
         scaled = values * self.times
         if self.round_ns:
             scaled = np.rint(scaled / self.round_ns) * self.round_ns
@@ -72,13 +72,13 @@ class Scaling:
         """Whether values of an attribute do not stay as they are."""
         if key in DURATIONS or key in DURATIONS_US or key in MOMENTS:
             return self.times != 1.0 or self.round_ns > 0
-        return self._factor(key) != 1.0
+        return self._get_factor(key) != 1.0
 
-    def _factor(self, key: str) -> float:
+    def _get_factor(self, key: str) -> float:
         return self.operations if key in OPERATIONS else self.bytes if key in BYTES else 1.0
 
 
-def _multiplied(values: Int64, factor: float) -> Int64:
+def _scale_values(values: Int64, factor: float) -> Int64:
     if factor == 1.0:
         return values
     return np.rint(np.clip(values.astype(np.float64) * factor, 0, _LARGEST)).astype(np.int64)

@@ -48,7 +48,7 @@ FIELDS: tuple[FieldRule, ...] = (
 Policy = Mapping[Field, Action]
 
 
-def policy_of(name: PolicyName, changes: Mapping[str, str] | None = None) -> Policy:
+def build_policy(name: PolicyName, changes: Mapping[str, str] | None = None) -> Policy:
     """Return what becomes of each field.
 
     Args:
@@ -59,7 +59,7 @@ def policy_of(name: PolicyName, changes: Mapping[str, str] | None = None) -> Pol
         ConfigError: There is no such field, or nothing of the kind can become of it.
 
     Example:
-        >>> policy_of("balanced", {"shapes": "keep"})["shapes"]
+        >>> build_policy("balanced", {"shapes": "keep"})["shapes"]
         'keep'
     """
     chosen: dict[Field, Action] = {rule.field: getattr(rule, name) for rule in FIELDS}

@@ -40,15 +40,15 @@ from studio.trace import (
     Strings,
     Trace,
     ValueKind,
-    copies,
-    kind_table,
+    are_copies,
+    build_kind_table,
 )
 
 _SIZE = re.compile(r"\d+(\.\d*)?")
 _SCHEMA = re.compile(r"[\d.]+(-chakra\.[\d.]+)?|symbolic_tensor_network")
 _VERSION = re.compile(r"[\d.]{0,12}")
 _NUMBER_NAME = re.compile(r"\d{0,6}")
-_INTS = kind_table((*INT_KINDS, *(ValueKind(kind + 1) for kind in INT_KINDS)))
+_INTS = build_kind_table((*INT_KINDS, *(ValueKind(kind + 1) for kind in INT_KINDS)))
 _TEXT_KINDS = (ValueKind.STRING, ValueKind.STRING_LIST)
 
 
@@ -72,14 +72,14 @@ def anonymize_job(trace: Trace, policy: Policy, scaling: Scaling, renamer: Renam
 
     Ranks, nodes, ids, types, dependencies, comm groups' members, kinds of collectives and peers stay. Recorded times begin at 0.
     """
-    work = _Work(policy, scaling, renamer, _origin(trace))
+    work = _Work(policy, scaling, renamer, _find_origin(trace))
     graphs = tuple(work.graph(graph) for graph in trace.graphs)
     ranks = tuple(work.rank(rank, trace.graph_of(rank)) for rank in trace.ranks)
     groups = tuple(CommGroup(work.group(group.name), group.ranks, group.inferred) for group in trace.groups)
     return Anonymous(Trace(graphs, ranks, groups), dict(work.changed), dict(renamer.stayed))
 
 
-def _origin(trace: Trace) -> int:
+def _find_origin(trace: Trace) -> int:
     """Return the first recorded start of all ranks, 0 where there is none."""
     first = [
         int(graph.start_ns[graph.start_ns >= 0].min())
@@ -130,13 +130,13 @@ class _Work:
             return self.renamer.words(text)
         if key in TEXTS:
             if self.policy["texts"] != "drop" and key in ("inputs", "outputs") and _SIZE.fullmatch(text):
-                return self._size(text)
+                return self._scale_size(text)
             action = self.policy["texts"]
             # Threads are told apart by their names.
             return self.text("rename" if key == "thread" and action == "drop" else action, text, key)
         return self.text(self.policy["own"], text, "text")
 
-    def _size(self, text: str) -> str:
+    def _scale_size(self, text: str) -> str:
         """Return bytes of a tensor that a generator wrote as a text."""
         return text if self.scaling.bytes == 1.0 else str(round(float(text) * self.scaling.bytes))
 
@@ -146,9 +146,9 @@ class _Work:
     def graph(self, graph: Graph) -> Graph:
         """Return an anonymous graph."""
         pool = Texts()
-        name = self._names(graph, pool)
-        attrs = self._attributes(graph, pool)
-        io = self._io(graph, pool)
+        name = self._change_names(graph, pool)
+        attrs = self._change_attributes(graph, pool)
+        io = self._change_io(graph, pool)
         slot_key = np.array([pool.code(graph.strings[code]) for code in graph.slot_key.tolist()], np.int32)
         if len(graph.extra_row):
             self.changed["unknown fields dropped"] += len(graph.extra_row)
@@ -170,9 +170,9 @@ class _Work:
             pool.strings(),
         )
 
-    def _names(self, graph: Graph, pool: Texts) -> Int32:
+    def _change_names(self, graph: Graph, pool: Texts) -> Int32:
         action = self.policy["names"]
-        copied = copies(graph)
+        copied = are_copies(graph)
         distinct, back = np.unique(
             np.stack((graph.name.astype(np.int64), graph.type.astype(np.int64) * 2 + copied)),
             axis=1,
@@ -191,7 +191,7 @@ class _Work:
             codes.append(pool.code(new))
         return np.array(codes, np.int32)[back.reshape(-1)] if codes else graph.name
 
-    def _attributes(self, graph: Graph, pool: Texts) -> Attributes:
+    def _change_attributes(self, graph: Graph, pool: Texts) -> Attributes:
         attrs, strings = graph.attrs, graph.strings
         stays = np.full(len(attrs.key), True)
         value, items, kind = attrs.value.copy(), attrs.items.copy(), attrs.kind
@@ -205,16 +205,16 @@ class _Work:
                 continue
             self.changed["own attributes renamed"] += len(where) * (new != old)
             key[where] = pool.code(new)
-            self._values(strings, pool, old, (attrs, where), (value, items))
+            self._change_values(strings, pool, old, (attrs, where), (value, items))
         owner = np.repeat(np.arange(len(graph)), np.diff(attrs.offsets))[stays]
         offsets = np.zeros(len(graph) + 1, np.int64)
         np.cumsum(np.bincount(owner, minlength=len(graph)), out=offsets[1:])
-        doc = self._docs(strings, pool, attrs.doc[stays])
+        doc = self._change_docs(strings, pool, attrs.doc[stays])
         return Attributes(
             offsets, key[stays], doc, kind[stays], value[stays], attrs.length[stays], attrs.slot[stays], items
         )
 
-    def _values(
+    def _change_values(
         self,
         strings: Strings,
         pool: Texts,
@@ -239,7 +239,7 @@ class _Work:
                 value[real] = numbers.astype(bits).view(stored).astype(np.int64)
         known: dict[int, int] = {}
 
-        def renamed(code: int) -> int:
+        def rename_code(code: int) -> int:
             if code not in known:
                 known[code] = pool.code(self.value(key, strings[code]))
             return known[code]
@@ -247,20 +247,20 @@ class _Work:
         for entry in where[(kind % 2 == 0) & (kind != ValueKind.NONE)].tolist():
             part = slice(int(attrs.value[entry]), int(attrs.value[entry]) + int(attrs.length[entry]))
             if attrs.kind[entry] == ValueKind.STRING_LIST:
-                items[part] = [renamed(code) for code in items[part].tolist()]
+                items[part] = [rename_code(code) for code in items[part].tolist()]
             elif attrs.kind[entry] == ValueKind.BYTES_LIST:
                 items[part] = pool.code("")
                 self.changed["bytes emptied"] += 1
             elif _INTS[attrs.kind[entry]]:
-                items[part] = self._numbers(key, items[part])
+                items[part] = self._change_numbers(key, items[part])
         texts = where[kind == ValueKind.STRING]
         codes, back = np.unique(attrs.value[texts], return_inverse=True)
-        value[texts] = np.array([renamed(code) for code in codes.tolist()], np.int64)[back.reshape(-1)]
+        value[texts] = np.array([rename_code(code) for code in codes.tolist()], np.int64)[back.reshape(-1)]
         raw = where[kind == ValueKind.BYTES]
         value[raw] = pool.code("")
         self.changed["bytes emptied"] += len(raw)
 
-    def _numbers(self, key: str, values: Int64) -> Int64:
+    def _change_numbers(self, key: str, values: Int64) -> Int64:
         """Return the items of a list of integers."""
         if key != ADDRESSES:
             return self.scaling.scaled(key, values)
@@ -271,7 +271,7 @@ class _Work:
         ]
         return np.array(new, np.int64)
 
-    def _docs(self, strings: Strings, pool: Texts, doc: Int32) -> Int32:
+    def _change_docs(self, strings: Strings, pool: Texts, doc: Int32) -> Int32:
         codes, back, count = np.unique(doc, return_inverse=True, return_counts=True)
         new_codes = [NONE] * len(codes)
         for place, (code, entries) in enumerate(zip(codes.tolist(), count.tolist(), strict=True)):
@@ -281,12 +281,12 @@ class _Work:
                 new_codes[place] = pool.code(new) if new else NONE
         return np.array(new_codes, np.int32)[back.reshape(-1)]
 
-    def _io(self, graph: Graph, pool: Texts) -> Int32:
+    def _change_io(self, graph: Graph, pool: Texts) -> Int32:
         if not len(graph.io):
             return graph.io
         io = graph.io.copy()
         changes: dict[str, Callable[[str], str]] = {
-            "shapes": self._shape,
+            "shapes": self._change_shape,
             "types": lambda text: self.text(self.policy["types"], text, "type"),
             "tensors": lambda text: self.text(self.policy["tensors"], text, "tensor"),
         }
@@ -301,7 +301,7 @@ class _Work:
             io[:, column] = np.array(new_codes, np.int32)[back.reshape(-1)]
         return io
 
-    def _shape(self, text: str) -> str:
+    def _change_shape(self, text: str) -> str:
         action = self.policy["shapes"]
         return (
             self.renamer.dimensions(self.renamer.words(text))
@@ -322,14 +322,14 @@ class _Work:
             self.renamer.words(slot) if isinstance(slot, str) else slot
             for key, slot in zip(keys, rank.slots, strict=True)
         )  # fmt: skip
-        metadata = tuple(self._metadata(rank.metadata))
+        metadata = tuple(self._change_metadata(rank.metadata))
         self.changed["entries of metadata dropped"] += len(rank.metadata) - len(metadata) + bool(rank.extra)
         version = rank.version if _VERSION.fullmatch(rank.version) else self.renamer.words(rank.version)
         return replace(
             rank, slots=slots, version=version, metadata=metadata, extra=b"", file=f"rank {rank.number}"
         )
 
-    def _metadata(self, entries: tuple[Attribute, ...]) -> Iterator[Attribute]:
+    def _change_metadata(self, entries: tuple[Attribute, ...]) -> Iterator[Attribute]:
         action = self.policy["metadata"]
         for entry in entries:
             number = isinstance(entry.value, int)

@@ -12,7 +12,7 @@ import numpy as np
 from studio.anonymize.numbers import Scaling
 from studio.anonymize.policy import GROUPS, KEPT_METADATA, STANDARD, TEXTS, Field, Policy
 from studio.anonymize.rename import Anonymous
-from studio.anonymize.words import SHORTEST, STAYS, vocabulary, words_in
+from studio.anonymize.words import SHORTEST, STAYS, collect_vocabulary, list_words
 from studio.columns import group_places
 from studio.distinct import find_distinct
 from studio.trace import (
@@ -22,8 +22,8 @@ from studio.trace import (
     Strings,
     Trace,
     ValueKind,
-    collective_name,
-    int_column,
+    label_collective,
+    read_int_column,
     type_name,
 )
 from studio.units import format_bytes, format_count, format_counted, format_ns, format_si
@@ -34,7 +34,7 @@ _OURS = "et gz json schema group comp coll node text type doc tensor own thread 
 _NAMED = 12
 
 
-def texts_of(trace: Trace) -> Iterator[tuple[Field | None, str]]:
+def iterate_texts(trace: Trace) -> Iterator[tuple[Field | None, str]]:
     """Yield the texts of a job with the field of the policy that they are of, None where no policy keeps them."""
     for graph in trace.graphs:
         strings, attrs = graph.strings, graph.attrs
@@ -52,7 +52,7 @@ def texts_of(trace: Trace) -> Iterator[tuple[Field | None, str]]:
             of: Field | None = "groups" if key in GROUPS else "texts" if key in TEXTS else own
             yield from (
                 (of if key not in STANDARD or of != own else None, text)
-                for text in _values(graph.attrs, strings, here)
+                for text in _iterate_values(graph.attrs, strings, here)
             )
         yield from ((None, strings[code]) for code in graph.extra.tolist())
     for rank in trace.ranks:
@@ -60,22 +60,22 @@ def texts_of(trace: Trace) -> Iterator[tuple[Field | None, str]]:
             values = entry.value if isinstance(entry.value, list) else [entry.value]
             if entry.name not in KEPT_METADATA:
                 yield "metadata", entry.name
-            yield from (("metadata", _plain(value)) for value in (*values, entry.doc))
+            yield from (("metadata", _convert_text(value)) for value in (*values, entry.doc))
         yield from (("groups", slot) for slot in rank.slots if isinstance(slot, str))
         yield None, rank.version
         yield None, rank.file
-        yield None, _plain(rank.extra)
+        yield None, _convert_text(rank.extra)
     yield from (("groups", group.name) for group in trace.groups)
 
 
 _IO: Mapping[str, Field] = {"tensors": "tensors", "shapes": "shapes", "types": "types"}
 
 
-def _plain(value: object) -> str:
+def _convert_text(value: object) -> str:
     return value.decode("utf-8", "replace") if isinstance(value, bytes) else str(value)
 
 
-def _values(attrs: Attributes, strings: Strings, where: Int64) -> Iterator[str]:
+def _iterate_values(attrs: Attributes, strings: Strings, where: Int64) -> Iterator[str]:
     """Yield the distinct texts among attributes."""
     kind, value, length, items = attrs.kind[where], attrs.value[where], attrs.length[where], attrs.items
     single = (kind == ValueKind.STRING) | (kind == ValueKind.BYTES)
@@ -84,13 +84,15 @@ def _values(attrs: Attributes, strings: Strings, where: Int64) -> Iterator[str]:
     yield from (strings[code] for code in find_distinct(np.concatenate(codes)).tolist())
 
 
-def _public_words(kept: Iterable[str]) -> set[str]:
+def _collect_public_words(kept: Iterable[str]) -> set[str]:
     """Return the words that tell nothing: public terms, those that the studio writes, and what the user keeps."""
-    named = {word for key in (*STANDARD, *KEPT_METADATA) for word in words_in(key.lower())}
-    return {*vocabulary(), *(word.lower() for word in kept), *_OURS.split(), *named}
+    named = {word for key in (*STANDARD, *KEPT_METADATA) for word in list_words(key.lower())}
+    return {*collect_vocabulary(), *(word.lower() for word in kept), *_OURS.split(), *named}
 
 
-def looked_for(trace: Trace, policy: Policy, name: str, kept: Iterable[str] = ()) -> frozenset[str]:
+def collect_forbidden_words(
+    trace: Trace, policy: Policy, name: str, kept: Iterable[str] = ()
+) -> frozenset[str]:
     """Return the words of the original that may not be left, in small letters.
 
     Those are words of four letters and more, from wherever a text may stand, but for public terms, parts of them, and words
@@ -102,10 +104,10 @@ def looked_for(trace: Trace, policy: Policy, name: str, kept: Iterable[str] = ()
         name: What the job is called.
         kept: Words that the user said may stay.
     """
-    known = _public_words(kept)
-    all_words = {word.lower() for word in words_in(name)}
-    for field, text in texts_of(trace):
-        words = {word.lower() for word in words_in(text)}
+    known = _collect_public_words(kept)
+    all_words = {word.lower() for word in list_words(name)}
+    for field, text in iterate_texts(trace):
+        words = {word.lower() for word in list_words(text)}
         if field is not None and policy[field] == "keep":
             known |= words
         all_words |= words
@@ -130,7 +132,7 @@ class Tokens:
     left: tuple[str, ...]
 
 
-def tokens_left(trace: Trace, anonymous: Trace, policy: Policy, kept: Iterable[str] = ()) -> Tokens:
+def find_left_tokens(trace: Trace, anonymous: Trace, policy: Policy, kept: Iterable[str] = ()) -> Tokens:
     """Look for short words and numbers of the original in the texts of the anonymous job.
 
     Public terms, words of names that the studio writes, and what the policy or the user keeps are not looked for.
@@ -141,14 +143,14 @@ def tokens_left(trace: Trace, anonymous: Trace, policy: Policy, kept: Iterable[s
         policy: What became of its texts.
         kept: Words that the user said may stay.
     """
-    known = _public_words(kept)
+    known = _collect_public_words(kept)
     before: set[str] = set()
-    for field, text in texts_of(trace):
+    for field, text in iterate_texts(trace):
         tokens = {token.lower() for token in _TOKENS.findall(text)}
         if field is not None and policy[field] == "keep":
             known |= tokens
         before |= tokens
-    after = {token.lower() for _, text in texts_of(anonymous) for token in _TOKENS.findall(text)}
+    after = {token.lower() for _, text in iterate_texts(anonymous) for token in _TOKENS.findall(text)}
     numbers = frozenset(token for token in before if token[0].isdigit())
     words = frozenset(token for token in before - numbers if len(token) < SHORTEST and token not in known)
     stay = sorted(words & after)
@@ -206,7 +208,7 @@ class Learnt:
     words: str
 
 
-def still_learnt(anonymous: Anonymous, policy: Policy, scaling: Scaling) -> list[Learnt]:
+def collect_learnt(anonymous: Anonymous, policy: Policy, scaling: Scaling) -> list[Learnt]:
     """Return what a reader of an anonymous job can still learn, from what stands in it."""
     trace = anonymous.trace
     nodes, edges = trace.node_count, 0
@@ -224,32 +226,32 @@ def still_learnt(anonymous: Anonymous, policy: Policy, scaling: Scaling) -> list
                 for number, count in zip(numbers.tolist(), counts.tolist(), strict=True)
             }
         )
-        rows, kinds = int_column(graph, "comm_type")
+        rows, kinds = read_int_column(graph, "comm_type")
         for kind in kinds[graph.type[rows] == NodeType.COMM_COLL].tolist():
-            collectives[collective_name(kind)] += 1
+            collectives[label_collective(kind)] += 1
         for key in ("num_ops", "comm_size", "tensor_size"):
-            totals[key] += int(int_column(graph, key)[1].sum())
+            totals[key] += int(read_int_column(graph, key)[1].sum())
         timed += int((graph.start_ns >= 0).sum())
         totals["time"] += int(graph.duration_ns.sum())
     learnt = [
         Learnt("structure", "exact", f"{format_counted(len(trace.ranks), 'rank')}, {format_counted(nodes, 'node')} with their ids, {format_counted(edges, 'dependency', 'dependencies')}: how the program is built, and how often its layers and steps repeat."),
-        Learnt("kinds", "exact", f"Types of nodes: {_listed(types)}."),
+        Learnt("kinds", "exact", f"Types of nodes: {_format_names(types)}."),
     ]  # fmt: skip
     if collectives:
-        learnt.append(Learnt("collectives", "exact", f"{_listed(collectives)}, with groups, peers and order: the kinds of parallelism and their degrees."))  # fmt: skip
+        learnt.append(Learnt("collectives", "exact", f"{_format_names(collectives)}, with groups, peers and order: the kinds of parallelism and their degrees."))  # fmt: skip
     if trace.groups:
         sizes = Counter(len(group.ranks) for group in trace.groups)
         listed = ", ".join(
             f"{count:,} of {format_counted(size, 'rank')}" for size, count in sorted(sizes.items())
         )
         learnt.append(Learnt("comm groups", "exact", f"Members of all groups: {listed}."))
-    learnt += _numbers_learnt(totals, timed, scaling)
-    learnt += _words_learnt(anonymous, policy)
+    learnt += _collect_learnt_numbers(totals, timed, scaling)
+    learnt += _collect_learnt_words(anonymous, policy)
     return learnt
 
 
-def _numbers_learnt(totals: Counter[str], timed: int, scaling: Scaling) -> list[Learnt]:
-    def state(factor: float) -> tuple[str, str]:
+def _collect_learnt_numbers(totals: Counter[str], timed: int, scaling: Scaling) -> list[Learnt]:
+    def describe_state(factor: float) -> tuple[str, str]:
         return (
             ("exact", "")
             if factor == 1.0
@@ -258,7 +260,7 @@ def _numbers_learnt(totals: Counter[str], timed: int, scaling: Scaling) -> list[
 
     learnt = []
     if totals["num_ops"]:
-        how, note = state(scaling.operations)
+        how, note = describe_state(scaling.operations)
         learnt.append(
             Learnt(
                 "operations",
@@ -268,10 +270,10 @@ def _numbers_learnt(totals: Counter[str], timed: int, scaling: Scaling) -> list[
         )
     size = totals["comm_size"] + totals["tensor_size"]
     if size:
-        how, note = state(scaling.bytes)
+        how, note = describe_state(scaling.bytes)
         learnt.append(Learnt("bytes", how, f"{format_bytes(totals['comm_size'])} of messages and {format_bytes(totals['tensor_size'])} of tensors, by node: sizes of models and batches.{note}"))  # fmt: skip
     if timed or totals["time"]:
-        how, note = state(scaling.times)
+        how, note = describe_state(scaling.times)
         if scaling.round_ns:
             how, note = (
                 f"{'scaled and ' if how == 'scaled' else ''}rounded",
@@ -282,11 +284,11 @@ def _numbers_learnt(totals: Counter[str], timed: int, scaling: Scaling) -> list[
     return learnt
 
 
-def _words_learnt(anonymous: Anonymous, policy: Policy) -> list[Learnt]:
+def _collect_learnt_words(anonymous: Anonymous, policy: Policy) -> list[Learnt]:
     learnt = []
     terms = Counter(anonymous.kept)
     if terms:
-        learnt.append(Learnt("public terms", "kept", f"{format_counted(len(terms), 'word')} of operators, kernels and collectives stay in texts: {_listed(terms)}."))  # fmt: skip
+        learnt.append(Learnt("public terms", "kept", f"{format_counted(len(terms), 'word')} of operators, kernels and collectives stay in texts: {_format_names(terms)}."))  # fmt: skip
     if policy["names"] == "words":
         learnt.append(Learnt("names", "renamed", "Equal words are renamed alike, and numbers and signs stay: how names are made of levels, and how many layers there are."))  # fmt: skip
     elif policy["names"] == "rename":
@@ -312,7 +314,7 @@ def _words_learnt(anonymous: Anonymous, policy: Policy) -> list[Learnt]:
     return learnt
 
 
-def _listed(counted: Counter[str]) -> str:
+def _format_names(counted: Counter[str]) -> str:
     listed = ", ".join(f"{name} ({format_count(count)})" for name, count in counted.most_common(_NAMED))
     more = len(counted) - _NAMED
     return listed + (f", and {more:,} more" if more > 0 else "")

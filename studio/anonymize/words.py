@@ -42,7 +42,7 @@ symbolic network chakra
 
 
 @cache
-def vocabulary() -> frozenset[str]:
+def collect_vocabulary() -> frozenset[str]:
     """Return the public terms, in small letters: of PyTorch's operators, collectives, kernels and their writers."""
     named = [name for operator in OPERATORS for name in operator.names]
     kinds = [kind.name for kind in (*NodeType, *CollectiveType)]
@@ -50,11 +50,11 @@ def vocabulary() -> frozenset[str]:
     return frozenset(words | set(_TERMS.split()))
 
 
-def words_in(text: str) -> list[str]:
+def list_words(text: str) -> list[str]:
     """Return the words of a text: runs of letters.
 
     Example:
-        >>> words_in("/home/ann/train_7.py(12)")
+        >>> list_words("/home/ann/train_7.py(12)")
         ['home', 'ann', 'train', 'py']
     """
     return _WORDS.findall(text)
@@ -72,7 +72,7 @@ class Renamer:
             avoided: Words in small letters that no new word may contain.
         """
         self._key = key
-        self._kept = vocabulary() | {word.lower() for word in kept}
+        self._kept = collect_vocabulary() | {word.lower() for word in kept}
         # A new word has no vowels, so few words can be part of one.
         self._avoided = [
             word for word in avoided if SHORTEST <= len(word) <= _LENGTH and set(word) <= set(_LETTERS)
@@ -108,9 +108,9 @@ class Renamer:
             >>> Renamer(b"k").words("secret.3.aten::mm") == Renamer(b"k").word("secret") + ".3.aten::mm"
             True
         """
-        return "".join(map(self._piece, _PIECES.findall(text)))
+        return "".join(map(self._rename_piece, _PIECES.findall(text)))
 
-    def _piece(self, piece: str) -> str:
+    def _rename_piece(self, piece: str) -> str:
         if piece[0].isdigit():
             return piece if len(piece) <= _MOST_DIGITS else self.word(piece, "number")
         if not piece[0].isalpha():

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from studio.calibration.judging import Judgement
 from studio.calibration.splits import Starts, judge_split
 from studio.calibration.tables import MeasuredTable
-from studio.calibration.validation import Summary, summary_of
+from studio.calibration.validation import Summary, summarise_judgements
 from studio.units import format_percent
 
 Progress = Callable[[str, int, int], None]
@@ -69,7 +69,7 @@ NOISE = (
 """How far repeats of public measurements differ: what differs, and mean |ln ratio| of small, middle and large sizes."""
 
 
-def accuracy_report(
+def build_accuracy_report(
     tables: Sequence[MeasuredTable],
     *,
     command: str,
@@ -93,7 +93,7 @@ def accuracy_report(
     for split in dict.fromkeys(part.split for part in PARTS):
         judged[split], split_notes = judge_split(tables, split, None, starts=starts, progress=progress)
         notes += [note for note in split_notes if "nothing to fit" in note]
-    parts = [(part, _of_part(part, judged[part.split])) for part in PARTS]
+    parts = [(part, _index_part_judgements(part, judged[part.split])) for part in PARTS]
     lines = [
         "# Accuracy of simulated collectives",
         "",
@@ -102,13 +102,13 @@ def accuracy_report(
             "of the full model."
         ),
         "",
-        *_definitions(),
-        *_summary(parts),
-        *_words_on_defaults(starts),
-        *_noise(),
-        *_wrong(parts),
-        *_every_table(tables, parts),
-        *_not_counted(parts),
+        *_describe_measures(),
+        *_format_summary(parts),
+        *_describe_defaults(starts),
+        *_format_noise(),
+        *_format_wrong_tables(parts),
+        *_format_tables(tables, parts),
+        *_format_uncounted(parts),
     ]
     if notes:
         lines += [
@@ -120,7 +120,7 @@ def accuracy_report(
     return "\n".join(lines) + "\n"
 
 
-def _of_part(part: Part, judged: Sequence[Judgement]) -> dict[str, Judgement]:
+def _index_part_judgements(part: Part, judged: Sequence[Judgement]) -> dict[str, Judgement]:
     return {
         judgement.table.table_id: judgement
         for judgement in judged
@@ -132,7 +132,7 @@ def _of_part(part: Part, judged: Sequence[Judgement]) -> dict[str, Judgement]:
 _Parts = Sequence[tuple[Part, Mapping[str, Judgement]]]
 
 
-def _definitions() -> list[str]:
+def _describe_measures() -> list[str]:
     return [
         (
             "**gm|e|** is the geometric mean of |simulated / measured − 1| over the sizes of a table, **GMF** is "
@@ -144,7 +144,7 @@ def _definitions() -> list[str]:
     ]
 
 
-def _summary(parts: _Parts) -> list[str]:
+def _format_summary(parts: _Parts) -> list[str]:
     lines = [
         "## Medians over tables, by what the fit had not seen",
         "",
@@ -152,8 +152,8 @@ def _summary(parts: _Parts) -> list[str]:
         "| --- | --- | ---: | ---: | ---: | ---: | ---: | ---: |",
     ]
     for part, judged in parts:
-        summary = summary_of(part.relation, list(judged.values()))
-        lines.append(_summary_row(part, summary))
+        summary = summarise_judgements(part.relation, list(judged.values()))
+        lines.append(_format_summary_row(part, summary))
     return [
         *lines,
         "",
@@ -162,7 +162,7 @@ def _summary(parts: _Parts) -> list[str]:
     ]
 
 
-def _words_on_defaults(starts: Starts | None) -> list[str]:
+def _describe_defaults(starts: Starts | None) -> list[str]:
     if starts is not None:
         return [
             (
@@ -182,14 +182,14 @@ def _words_on_defaults(starts: Starts | None) -> list[str]:
     ]
 
 
-def _summary_row(part: Part, summary: Summary) -> str:
+def _format_summary_row(part: Part, summary: Summary) -> str:
     cells = (part.letter, part.title, f"{summary.tables}")
     figures = (summary.gmf, summary.gm_error, summary.gmf_nine, summary.uncorrected_gmf, part.target)
     shown = [format_percent(value) if summary.tables else "–" for value in figures]
     return "| " + " | ".join((*cells, *shown)) + " |"
 
 
-def _noise() -> list[str]:
+def _format_noise() -> list[str]:
     return [
         "## Beside it: how far repeats of measurements differ",
         "",
@@ -202,7 +202,7 @@ def _noise() -> list[str]:
     ]
 
 
-def _wrong(parts: _Parts) -> list[str]:
+def _format_wrong_tables(parts: _Parts) -> list[str]:
     """List the tables that are off by more than twice what is asked of the median, with the direction."""
     lines = [
         "## Where the model is known to be wrong",
@@ -268,7 +268,7 @@ _WORDS = (
 )
 
 
-def _every_table(tables: Sequence[MeasuredTable], parts: _Parts) -> Iterator[str]:
+def _format_tables(tables: Sequence[MeasuredTable], parts: _Parts) -> Iterator[str]:
     yield "## Every table"
     yield ""
     yield "GMF / gm|e| each; * is reported and not counted (reasons below)."
@@ -284,20 +284,22 @@ def _every_table(tables: Sequence[MeasuredTable], parts: _Parts) -> Iterator[str
         letter = "B" if "B" in by_letter else "C"
         a = by_letter.get("A")
         cells = (
-            "–" if a is None else _both(a.errors.gmf, a.errors.gm_error),
-            "–" if a is None else _both(a.uncorrected.gmf, a.uncorrected.gm_error),
-            "–" if held is None else f"{letter}: {_both(held.errors.gmf, held.errors.gm_error)}",
-            "–" if "D" not in by_letter else _both(by_letter["D"].errors.gmf, by_letter["D"].errors.gm_error),
+            "–" if a is None else _format_errors(a.errors.gmf, a.errors.gm_error),
+            "–" if a is None else _format_errors(a.uncorrected.gmf, a.uncorrected.gm_error),
+            "–" if held is None else f"{letter}: {_format_errors(held.errors.gmf, held.errors.gm_error)}",
+            "–"
+            if "D" not in by_letter
+            else _format_errors(by_letter["D"].errors.gmf, by_letter["D"].errors.gm_error),
         )
         yield f"| `{table.table_id}`{star} | {len(table.size_bytes)} | " + " | ".join(cells) + " |"
     yield ""
 
 
-def _both(gmf: float, gm_error: float) -> str:
+def _format_errors(gmf: float, gm_error: float) -> str:
     return f"{100 * gmf:.1f} / {100 * gm_error:.1f} %"
 
 
-def _not_counted(parts: _Parts) -> list[str]:
+def _format_uncounted(parts: _Parts) -> list[str]:
     whys: dict[str, set[str]] = {}
     for _, judged in parts:
         for judgement in judged.values():

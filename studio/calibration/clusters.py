@@ -7,14 +7,14 @@ from dataclasses import dataclass, replace
 
 from studio.calibration.fit import Fitted, fit
 from studio.calibration.judging import Judgement, judge
-from studio.calibration.machines import Machine, unit_gbytes
+from studio.calibration.machines import Machine, get_unit_gbytes
 from studio.calibration.measures import round_figure
-from studio.calibration.splits import every_second, fitted_machine
-from studio.calibration.tables import MeasuredTable, measured_entry
-from studio.calibration.validation import summary_of
+from studio.calibration.splits import fit_machine, select_every_second
+from studio.calibration.tables import MeasuredTable, build_measured_entry
+from studio.calibration.validation import summarise_judgements
 from studio.sim.costs import Ports
 from studio.sim.network import UNIT
-from studio.sim.systems import System, system_of
+from studio.sim.systems import System, build_system
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,20 +52,20 @@ def calibrate(tables: Sequence[MeasuredTable], start: Machine, name: str) -> Cal
     fitted = fit(tables, start.costs, start.ports)
     machine = replace(start, costs=fitted.costs, ports=fitted.ports)
     judged = tuple(judge(table, machine, "fitted") for table in tables)
-    unseen = _unseen(tables, start)
-    table = _system_table(name, tables, start, fitted, {"fitted": judged, "other sizes": unseen})
-    return Calibrated(table, system_of(table, name), fitted, judged, unseen, start)
+    unseen = _judge_unseen(tables, start)
+    table = _build_system_table(name, tables, start, fitted, {"fitted": judged, "other sizes": unseen})
+    return Calibrated(table, build_system(table, name), fitted, judged, unseen, start)
 
 
-def _unseen(tables: Sequence[MeasuredTable], start: Machine) -> tuple[Judgement, ...]:
+def _judge_unseen(tables: Sequence[MeasuredTable], start: Machine) -> tuple[Judgement, ...]:
     several = [table for table in tables if len(table.size_bytes) > 1]
     if not several:
         return ()
-    machine = fitted_machine([every_second(table, 0) for table in several], start)
-    return tuple(judge(every_second(table, 1), machine, "other sizes") for table in several)
+    machine = fit_machine([select_every_second(table, 0) for table in several], start)
+    return tuple(judge(select_every_second(table, 1), machine, "other sizes") for table in several)
 
 
-def _system_table(
+def _build_system_table(
     name: str,
     tables: Sequence[MeasuredTable],
     start: Machine,
@@ -79,9 +79,9 @@ def _system_table(
         "name": name,
         "title": f"{hardware}, calibrated to measured collectives",
         "source": f"{len(tables)} measured tables, listed under calibration; the rest as preset {system.name}",
-        "sources": _sources(system, fitted, start),
-        "family": _family(system, fitted.ports, fitted.costs.wiring.nics),
-        "network": _network(system, fitted.ports),
+        "sources": _collect_sources(system, fitted, start),
+        "family": _build_family(system, fitted.ports, fitted.costs.wiring.nics),
+        "network": _build_network(system, fitted.ports),
         "system": dict(system.system),
     }
     if system.gpu is not None:
@@ -93,11 +93,11 @@ def _system_table(
             "memory-size": gpu.memory_gbytes,
         }
     content["costs"] = _round_numbers(fitted.costs.to_table())
-    content["calibration"] = _calibration(tables, start, fitted, judged)
+    content["calibration"] = _build_calibration(tables, start, fitted, judged)
     return content
 
 
-def _sources(system: System, fitted: Fitted, start: Machine) -> dict[str, str]:
+def _collect_sources(system: System, fitted: Fitted, start: Machine) -> dict[str, str]:
     """Return where numbers come from: those of the preset, but for what tables stated or the fit found."""
     sources = {
         key: text for key, text in system.sources.items() if key.split(".")[0] in ("gpu", "system", "family")
@@ -114,7 +114,7 @@ def _sources(system: System, fitted: Fitted, start: Machine) -> dict[str, str]:
     return {**sources, "costs": "fitted to the tables listed under calibration"}
 
 
-def _family(system: System, ports: Ports, nics: int) -> dict[str, object]:
+def _build_family(system: System, ports: Ports, nics: int) -> dict[str, object]:
     family: dict[str, object] = {
         "node": ports.per_node,
         "nics": nics or ports.per_node,
@@ -125,10 +125,10 @@ def _family(system: System, ports: Ports, nics: int) -> dict[str, object]:
     return family
 
 
-def _network(system: System, ports: Ports) -> dict[str, object]:
+def _build_network(system: System, ports: Ports) -> dict[str, object]:
     """Return the network with the ports' rates; what a fit leaves alone stays as the preset has it."""
     inside = len(system.family.inside) if system.family else 1
-    scale = unit_gbytes(system)
+    scale = get_unit_gbytes(system)
     topology = list(system.network["topology"])  # type: ignore[call-overload]  # checked when it was read
     between = bool(ports.between) and len(topology) > inside
     rates = [ports.inside / scale] * inside + [ports.between / scale] * (len(topology) - inside)
@@ -146,7 +146,7 @@ def _network(system: System, ports: Ports) -> dict[str, object]:
     return network
 
 
-def _calibration(
+def _build_calibration(
     tables: Sequence[MeasuredTable],
     start: Machine,
     fitted: Fitted,
@@ -158,7 +158,7 @@ def _calibration(
         "machine": tables[0].machine or tables[0].hardware or "not named",
         "made-by": f"chakra-studio {__version__} calibrate",
         "started-from": start.system.name,
-        "tables": [_entry(table) for table in tables],
+        "tables": [_build_entry(table) for table in tables],
         "intervals": {
             name: [round_figure(low), round_figure(high)] for name, (low, high) in fitted.intervals.items()
         },
@@ -171,11 +171,11 @@ def _calibration(
             }
             for outlier in fitted.outliers
         ],
-        "errors": {name: _errors(name, own) for name, own in judged.items() if own},
+        "errors": {name: _summarise_errors(name, own) for name, own in judged.items() if own},
     }
 
 
-def _entry(table: MeasuredTable) -> dict[str, object]:
+def _build_entry(table: MeasuredTable) -> dict[str, object]:
     """Return the file's entry for a table: source, collective, machine and range of sizes."""
     return {
         "table_id": table.table_id,
@@ -183,13 +183,13 @@ def _entry(table: MeasuredTable) -> dict[str, object]:
         "source": table.source,
         "hardware": table.hardware,
         "library": table.library_version,
-        **measured_entry(table),
+        **build_measured_entry(table),
     }
 
 
-def _errors(name: str, judged: Sequence[Judgement]) -> dict[str, object]:
+def _summarise_errors(name: str, judged: Sequence[Judgement]) -> dict[str, object]:
     # In its own machine's file every table counts.
-    summary = summary_of(name, [replace(judgement, reported="") for judgement in judged])
+    summary = summarise_judgements(name, [replace(judgement, reported="") for judgement in judged])
     return {
         "gmf": round_figure(summary.gmf),
         "gm_error": round_figure(summary.gm_error),

@@ -18,7 +18,7 @@ from studio.sim.costs.ways import HOST_OVERLAP, OVERLAP, Way, combine
 _LEAST_NS = 1e-3
 
 
-def shape_of(table: MeasuredTable, ports: Ports) -> GroupShape:
+def build_group_shape(table: MeasuredTable, ports: Ports) -> GroupShape:
     """Return where the ranks of a table lie on a system.
 
     A table counts hosts as nodes; where the system's first dimension spans several of them, as the NVLink domain of a rack
@@ -37,7 +37,7 @@ def _is_rack(table: MeasuredTable) -> bool:
     return "NVL72" in table.interconnect or "NVL72" in table.hardware
 
 
-def taken_by(
+def choose_ways(
     model: CostModel, table: MeasuredTable, shape: GroupShape, ports: Ports
 ) -> npt.NDArray[np.int64]:
     """Return which of the possible ways each size of a table took: as its kernels' names tell, else as the library would."""
@@ -119,7 +119,7 @@ class Design:
         return total, slopes / total[:, None]
 
 
-def design(
+def build_design(
     model: CostModel,
     tables: Sequence[MeasuredTable],
     ports: Ports,
@@ -133,9 +133,9 @@ def design(
     of_table = np.zeros(count, np.int64)
     start = 0
     for number, table in enumerate(tables):
-        shape = shape_of(table, ports)
+        shape = build_group_shape(table, ports)
         ways = model.possible(table.collective, shape, ports)
-        choice = taken_by(model, table, shape, ports)
+        choice = choose_ways(model, table, shape, ports)
         for taken in find_distinct(choice):
             way, rows = ways[taken], np.flatnonzero(choice == taken)
             split = model.terms(way, table.collective, table.size_bytes[rows], shape, ports)

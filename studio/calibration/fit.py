@@ -12,16 +12,16 @@ from dataclasses import dataclass, replace
 import numpy as np
 import numpy.typing as npt
 
-from studio.calibration.design import Design, design, shape_of, taken_by
-from studio.calibration.prior import precision
-from studio.calibration.residuals import Outlier, curves_of, outliers_of
+from studio.calibration.design import Design, build_design, build_group_shape, choose_ways
+from studio.calibration.prior import build_precision
+from studio.calibration.residuals import Outlier, build_curves, find_outliers
 from studio.calibration.solve import Solution, solve
 from studio.calibration.tables import MeasuredTable
 from studio.errors import ConfigError
 from studio.sim.costs.library import LIBRARIES
 from studio.sim.costs.model import KINDS, CostModel, Range
 from studio.sim.costs.parameters import NAMES
-from studio.sim.costs.shapes import Float64, Ports, comm_sizes, rate_between
+from studio.sim.costs.shapes import Float64, Ports, compute_comm_sizes, compute_rate_between
 
 _CERTAIN = 1.96
 """Standard deviations of a 95 % interval."""
@@ -73,8 +73,8 @@ class Prediction:
 
 def predict(costs: CostModel, ports: Ports, table: MeasuredTable, *, corrected: bool = True) -> Prediction:
     """Return what a model says of a table's sizes, with or without residual curves."""
-    shape = shape_of(table, ports)
-    sizes = comm_sizes(table.collective, table.size_bytes, shape.ranks)
+    shape = build_group_shape(table, ports)
+    sizes = compute_comm_sizes(table.collective, table.size_bytes, shape.ranks)
     charge = costs.charge(
         table.collective, sizes, shape, ports, corrected=corrected, gpus_per_thread=table.gpus_per_thread
     )
@@ -93,8 +93,8 @@ def fit(tables: Sequence[MeasuredTable], costs: CostModel, ports: Ports) -> Fitt
     Raises:
         ConfigError: There are no times to fit to.
     """
-    used = [_positive(table) for table in tables if table.collective in KINDS]
-    used = _telling([table for table in used if len(table.size_bytes)])
+    used = [_select_positive(table) for table in tables if table.collective in KINDS]
+    used = _select_telling([table for table in used if len(table.size_bytes)])
     if not used:
         raise ConfigError(
             "There is no measured time to fit to.",
@@ -104,30 +104,32 @@ def fit(tables: Sequence[MeasuredTable], costs: CostModel, ports: Ports) -> Fitt
         )
     ports, notes = _raise_ports(used, costs, ports)
     start = replace(costs, curves=(), fitted=None)
-    notes = (*notes, *(note for table in used if (note := _otherwise(start, table, ports))))
+    notes = (*notes, *(note for table in used if (note := _describe_other_choices(start, table, ports))))
     plan, solution = _solve_fit(start, used, ports)
     determined = _find_determined(plan)
-    fitted = replace(start, values=_values(start, solution, determined), fitted=_range(used, ports))
-    firm = precision(start.library, one_network=True)
+    fitted = replace(
+        start, values=_collect_values(start, solution, determined), fitted=_build_range(used, ports)
+    )
+    firm = build_precision(start.library, one_network=True)
     plain = [predict(fitted, ports, table, corrected=False) for table in used]
-    outliers = outliers_of(used, [modelled.time_us for modelled in plain])
-    curves = curves_of(
-        [_without_latency(table, modelled) for table, modelled in zip(used, plain, strict=True)],
+    outliers = find_outliers(used, [modelled.time_us for modelled in plain])
+    curves = build_curves(
+        [_subtract_latency(table, modelled) for table, modelled in zip(used, plain, strict=True)],
         [modelled.time_us - modelled.latency_us for modelled in plain],
-        [shape_of(table, ports) for table in used],
+        [build_group_shape(table, ports) for table in used],
         outliers,
     )
     return Fitted(
         costs=replace(fitted, curves=curves),
         ports=ports,
-        intervals=_intervals(solution, firm, [name for name in NAMES if determined[name]]),
-        inseparable=_inseparable(solution, firm, determined),
+        intervals=_compute_intervals(solution, firm, [name for name in NAMES if determined[name]]),
+        inseparable=_find_inseparable(solution, firm, determined),
         outliers=outliers,
         notes=notes,
     )
 
 
-def _without_latency(table: MeasuredTable, modelled: Prediction) -> MeasuredTable:
+def _subtract_latency(table: MeasuredTable, modelled: Prediction) -> MeasuredTable:
     """Return a table without the latency that the network states, which no curve corrects."""
     least = _LEAST_OWN * (modelled.time_us - modelled.latency_us)
     return replace(table, time_us=np.maximum(table.time_us - modelled.latency_us, least))
@@ -138,26 +140,26 @@ def _solve_fit(start: CostModel, tables: Sequence[MeasuredTable], ports: Ports) 
     times = np.concatenate([table.time_us for table in tables]) * 1000
     expected = np.log([start.value(name) for name in NAMES])
     chooser = start
-    for _ in range(passes(start)):
-        plan = design(chooser, tables, ports)
-        solution = solve(plan, times, expected, precision(start.library, one_network=True))
-        chooser = replace(start, values=_values(start, solution, _find_determined(plan)))
+    for _ in range(count_passes(start)):
+        plan = build_design(chooser, tables, ports)
+        solution = solve(plan, times, expected, build_precision(start.library, one_network=True))
+        chooser = replace(start, values=_collect_values(start, solution, _find_determined(plan)))
     return plan, solution
 
 
-def passes(start: CostModel) -> int:
+def count_passes(start: CostModel) -> int:
     """Return how often a fit is repeated: more than once where what is fitted decides which ways are taken."""
     return _PASSES if LIBRARIES[start.library].searches or start.choice == "least" else 1
 
 
-def _values(start: CostModel, solution: Solution, determined: Mapping[str, bool]) -> dict[str, float]:
+def _collect_values(start: CostModel, solution: Solution, determined: Mapping[str, bool]) -> dict[str, float]:
     """Return the parameters that the tables tell of, or that moved with those, and what the start had set."""
     values = {name: float(np.exp(log)) for name, log in zip(NAMES, solution.logs, strict=True)}
     moved = {name for name in NAMES if determined[name] or abs(values[name] / start.value(name) - 1) > 1e-3}
     return {**start.values, **{name: values[name] for name in NAMES if name in moved}}
 
 
-def _telling(tables: Sequence[MeasuredTable]) -> list[MeasuredTable]:
+def _select_telling(tables: Sequence[MeasuredTable]) -> list[MeasuredTable]:
     """Return the tables from which the time of hops between nodes is fitted: broadcasts and reduces only where there are no others.
 
     Their root goes on to the next call before the last rank has the data, so that benchmarks print the rate of calls.
@@ -168,7 +170,7 @@ def _telling(tables: Sequence[MeasuredTable]) -> list[MeasuredTable]:
     return waiting or list(tables)
 
 
-def _positive(table: MeasuredTable) -> MeasuredTable:
+def _select_positive(table: MeasuredTable) -> MeasuredTable:
     kept = (table.size_bytes > 0) & (table.time_us > 0) & np.isfinite(table.time_us)
     order = np.flatnonzero(kept)[np.argsort(table.size_bytes[kept], kind="stable")]
     choices = tuple(table.choices[place] for place in order) if table.choices else ()
@@ -181,7 +183,7 @@ def _raise_ports(
     """Raise rates that measured times pass: a data sheet, or a guess at one, was too low."""
     notes = []
     for table in tables:
-        shape = shape_of(table, ports)
+        shape = build_group_shape(table, ports)
         ways = costs.possible(table.collective, shape, ports)
         per_ns = float(np.max(table.size_bytes / (table.time_us * 1000)))
         inside = min(way.inside for way in ways) * per_ns
@@ -191,7 +193,7 @@ def _raise_ports(
                 f"{table.table_id} passes {ports.inside:.6g} bytes/ns inside a node: raised to {inside:.6g}."
             )
             ports = replace(ports, inside=inside)
-        used = rate_between(ports, shape.per_node, costs.wiring.nics)
+        used = compute_rate_between(ports, shape.per_node, costs.wiring.nics)
         if shape.nodes > 1 and sent > used > 0:
             raised = ports.between * sent / used
             notes.append(
@@ -201,12 +203,12 @@ def _raise_ports(
     return ports, tuple(notes)
 
 
-def _otherwise(costs: CostModel, table: MeasuredTable, ports: Ports) -> str:
+def _describe_other_choices(costs: CostModel, table: MeasuredTable, ports: Ports) -> str:
     """Return a note where the kernels of a recording are of another algorithm than the library is expected to take; "" elsewhere."""
-    shape = shape_of(table, ports)
+    shape = build_group_shape(table, ports)
     ways = costs.possible(table.collective, shape, ports)
     expected = costs.taken(table.collective, table.size_bytes, shape, ports)
-    taken = taken_by(costs, table, shape, ports)
+    taken = choose_ways(costs, table, shape, ports)
     other = int((expected != taken).sum())
     if not other:
         return ""
@@ -229,8 +231,8 @@ def _find_determined(plan: Design) -> dict[str, bool]:
     }
 
 
-def _range(tables: Sequence[MeasuredTable], ports: Ports) -> Range:
-    shapes = [shape_of(table, ports) for table in tables]
+def _build_range(tables: Sequence[MeasuredTable], ports: Ports) -> Range:
+    shapes = [build_group_shape(table, ports) for table in tables]
     sizes = np.concatenate([table.size_bytes for table in tables])
     return Range(
         kinds=tuple(sorted({table.collective for table in tables})),
@@ -240,7 +242,9 @@ def _range(tables: Sequence[MeasuredTable], ports: Ports) -> Range:
     )
 
 
-def _intervals(solution: Solution, firm: Float64, names: Sequence[str]) -> dict[str, tuple[float, float]]:
+def _compute_intervals(
+    solution: Solution, firm: Float64, names: Sequence[str]
+) -> dict[str, tuple[float, float]]:
     covariance = np.linalg.inv(solution.information + firm)
     places = {name: place for place, name in enumerate(NAMES)}
     intervals = {}
@@ -255,7 +259,7 @@ def _intervals(solution: Solution, firm: Float64, names: Sequence[str]) -> dict[
     return intervals
 
 
-def _inseparable(
+def _find_inseparable(
     solution: Solution, firm: Float64, determined: Mapping[str, bool]
 ) -> tuple[tuple[str, ...], ...]:
     """Return groups of parameters along which the times hardly change: near-singular directions of the Jacobian."""
@@ -275,11 +279,11 @@ def _inseparable(
     return tuple(groups)
 
 
-def library_of(hardware: str) -> str:
+def infer_library(hardware: str) -> str:
     """Return the library of a machine by the name of its GPU: `nccl-hopper` where nothing is known.
 
     Example:
-        >>> library_of("NVIDIA A100-SXM4-40GB"), library_of("AMD Instinct MI300X"), library_of("NVIDIA L40S")
+        >>> infer_library("NVIDIA A100-SXM4-40GB"), infer_library("AMD Instinct MI300X"), infer_library("NVIDIA L40S")
         ('nccl-ampere', 'rccl', 'nccl-pcie')
     """
     for part, library in _LIBRARY_OF.items():

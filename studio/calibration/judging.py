@@ -7,10 +7,16 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from studio.calibration.machines import Machine, machine_for, machines_of, shape_in, system_for
-from studio.calibration.measures import Errors, errors_of
+from studio.calibration.machines import (
+    Machine,
+    build_machine_shape,
+    choose_machine,
+    group_by_machine,
+    match_system,
+)
+from studio.calibration.measures import Errors, compute_errors
 from studio.calibration.tables import Float64, MeasuredTable
-from studio.sim.costs.shapes import comm_sizes
+from studio.sim.costs.shapes import compute_comm_sizes
 from studio.sim.systems import System
 
 CLASSES: Mapping[str, str] = {
@@ -74,8 +80,8 @@ def judge(table: MeasuredTable, machine: Machine, relation: str | None = None) -
         machine: What it is judged on.
         relation: What the table is to the system; None reads it from the system's calibration.
     """
-    shape = shape_in(machine.ports, table)
-    sizes = comm_sizes(table.collective, table.size_bytes, shape.ranks)
+    shape = build_machine_shape(machine.ports, table)
+    sizes = compute_comm_sizes(table.collective, table.size_bytes, shape.ranks)
     charge, plain = (
         machine.costs.charge(
             table.collective,
@@ -91,14 +97,14 @@ def judge(table: MeasuredTable, machine: Machine, relation: str | None = None) -
     return Judgement(
         table=table,
         system=machine.system.name,
-        relation=relation or relation_of(machine.system, table),
+        relation=relation or classify_table(machine.system, table),
         simulated_us=simulated,
         uncorrected_us=uncorrected,
         choices=tuple(charge.choices[choice] for choice in charge.choice),
         extrapolated=charge.extrapolated,
-        errors=errors_of(table.size_bytes, simulated, table.time_us),
-        uncorrected=errors_of(table.size_bytes, uncorrected, table.time_us),
-        reported=why_reported(table),
+        errors=compute_errors(table.size_bytes, simulated, table.time_us),
+        uncorrected=compute_errors(table.size_bytes, uncorrected, table.time_us),
+        reported=explain_reported(table),
     )
 
 
@@ -113,8 +119,8 @@ def judge_all(tables: Sequence[MeasuredTable], named: str | None) -> tuple[list[
     """
     notes: list[str] = []
     judged: dict[str, Judgement] = {}
-    for own in machines_of(tables).values():
-        machine = machine_for(own, named)
+    for own in group_by_machine(tables).values():
+        machine = choose_machine(own, named)
         about = f"{own[0].machine or own[0].table_id}: "
         # A table of no named machine is called by its hardware, with which some notes begin.
         notes += [about + note.removeprefix(about) for note in machine.notes]
@@ -122,23 +128,25 @@ def judge_all(tables: Sequence[MeasuredTable], named: str | None) -> tuple[list[
     return [judged[table.table_id] for table in tables], notes
 
 
-def relation_of(system: System, table: MeasuredTable) -> str:
+def classify_table(system: System, table: MeasuredTable) -> str:
     """Return what a table is to the system it is judged on (`CLASSES`)."""
-    entries = calibration_tables(system)
+    entries = list_calibration_tables(system)
     if not entries:
         return "data sheet"
     own = [entry for entry in entries if entry.get("machine") == table.machine]
     if not own:
         alike = _is_unnamed(table, system) and any(
-            _has_sizes(entry, table) for entry in _alike(entries, table)
+            _has_sizes(entry, table) for entry in _select_alike(entries, table)
         )
         return "may be fitted" if alike else "other machine"
-    for entry in _alike(own, table):
+    for entry in _select_alike(own, table):
         return "fitted" if _has_sizes(entry, table) else "other sizes"
-    return kind_of_gap(table, [int(entry.get("nodes", 0)) for entry in own])  # type: ignore[call-overload]
+    return classify_gap(table, [int(entry.get("nodes", 0)) for entry in own])  # type: ignore[call-overload]
 
 
-def _alike(entries: Sequence[Mapping[str, object]], table: MeasuredTable) -> list[Mapping[str, object]]:
+def _select_alike(
+    entries: Sequence[Mapping[str, object]], table: MeasuredTable
+) -> list[Mapping[str, object]]:
     """Return the fitted tables of the same collective on as many GPUs and nodes."""
     setup = (table.collective, table.gpus_per_node, table.nodes)
     return [
@@ -154,13 +162,13 @@ def _has_sizes(entry: Mapping[str, object], table: MeasuredTable) -> bool:
 
 def _is_unnamed(table: MeasuredTable, system: System) -> bool:
     """Whether a table tells its machine by nothing but the hardware, and that is the system's."""
-    match = system_for(table.hardware) if table.machine == table.hardware else None
+    match = match_system(table.hardware) if table.machine == table.hardware else None
     # What was fitted is kept without its times, so that only a name tells one machine from another.
     built_in = match.family if match is not None else None
     return built_in is not None and system.family is not None and built_in.devices == system.family.devices
 
 
-def kind_of_gap(table: MeasuredTable, nodes: Sequence[int]) -> str:
+def classify_gap(table: MeasuredTable, nodes: Sequence[int]) -> str:
     """Return what a table of a fitted machine is whose own collective and GPUs were not fitted.
 
     Args:
@@ -170,7 +178,7 @@ def kind_of_gap(table: MeasuredTable, nodes: Sequence[int]) -> str:
     return "other collective or count" if table.nodes in nodes else "other nodes"
 
 
-def calibration_tables(system: System) -> list[Mapping[str, object]]:
+def list_calibration_tables(system: System) -> list[Mapping[str, object]]:
     """Return what a system's calibration says of each table it was fitted to."""
     tables = system.calibration.get("tables", ())
     return (
@@ -195,7 +203,7 @@ _NOT_COUNTED = (
 """Beginning of the name, collective, fewest nodes, and why; as the sources and the spread of repeats say."""
 
 
-def why_reported(table: MeasuredTable) -> str:
+def explain_reported(table: MeasuredTable) -> str:
     """Return why a table is reported and not counted; "" where it counts."""
     if len(table.size_bytes) < FEWEST_SIZES:
         return f"fewer than {FEWEST_SIZES} sizes"

@@ -46,7 +46,7 @@ class Machine:
     notes: tuple[str, ...] = ()
 
 
-def machines_of(tables: Sequence[MeasuredTable]) -> dict[str, list[MeasuredTable]]:
+def group_by_machine(tables: Sequence[MeasuredTable]) -> dict[str, list[MeasuredTable]]:
     """Return the tables by machine, in order of first appearance; tables that name none join the only machine there is."""
     by_machine: dict[str, list[MeasuredTable]] = {}
     for table in tables:
@@ -67,7 +67,7 @@ def pick_machine(tables: Sequence[MeasuredTable], name: str | None) -> list[Meas
     Raises:
         ConfigError: There are several machines and none is named, or there is none of this name; lists them.
     """
-    by_machine = machines_of(tables)
+    by_machine = group_by_machine(tables)
     if name is None and len(by_machine) == 1:
         return next(iter(by_machine.values()))
     if name is not None and name in by_machine:
@@ -82,9 +82,9 @@ def pick_machine(tables: Sequence[MeasuredTable], name: str | None) -> list[Meas
             hint=f"Pick one with --machine, such as --machine {next(iter(by_machine))}.",
             key="machine",
         )
-    from studio.sim.fields import nearest
+    from studio.sim.fields import find_nearest
 
-    near = nearest(name, tuple(by_machine))
+    near = find_nearest(name, tuple(by_machine))
     raise ConfigError(
         f"--machine is {name!r}; allowed: {listed}",
         hint=f"The nearest is {near!r}."
@@ -94,19 +94,19 @@ def pick_machine(tables: Sequence[MeasuredTable], name: str | None) -> list[Meas
     )
 
 
-def system_for(hardware: str) -> System | None:
+def match_system(hardware: str) -> System | None:
     """Return the built-in system whose NPUs a table's hardware names; the longest name counts. None where none does.
 
     Example:
-        >>> found = system_for("NVIDIA H100 80GB HBM3 (Nebius)")
+        >>> found = match_system("NVIDIA H100 80GB HBM3 (Nebius)")
         >>> found.name if found else None
         'hgx-h100'
     """
-    text = _plain(hardware)
+    text = _normalise_text(hardware)
     best: tuple[int, System] | None = None
     for system in SYSTEMS.values():
         for device in system.family.devices if system.family else ():
-            words = _plain(device)
+            words = _normalise_text(device)
             # Whole words: GB200 is no B200.
             if re.search(rf"(?<![a-z0-9]){re.escape(words)}(?![a-z0-9])", text) and (
                 best is None or len(words) > best[0]
@@ -115,11 +115,11 @@ def system_for(hardware: str) -> System | None:
     return None if best is None else best[1]
 
 
-def _plain(text: str) -> str:
+def _normalise_text(text: str) -> str:
     return re.sub(r"[\s_-]+", " ", text.lower())
 
 
-def machine_for(tables: Sequence[MeasuredTable], named: str | None, *, nominal: bool = True) -> Machine:
+def choose_machine(tables: Sequence[MeasuredTable], named: str | None, *, nominal: bool = True) -> Machine:
     """Return the system that tables of one machine are judged on, or a fit of them begins with.
 
     Args:
@@ -136,7 +136,7 @@ def machine_for(tables: Sequence[MeasuredTable], named: str | None, *, nominal: 
         system = find_system(named)[0]
     else:
         hardware = next((table.hardware for table in tables if table.hardware), "")
-        match = system_for(hardware)
+        match = match_system(hardware)
         if match is None:
             what = f"the hardware {hardware!r}" if hardware else "a table that does not name its hardware"
             raise ConfigError(
@@ -147,12 +147,12 @@ def machine_for(tables: Sequence[MeasuredTable], named: str | None, *, nominal: 
         system = match
         notes.append(f"{hardware}: taken to be {system.name}; --system or --preset names another.")
     costs = CostModel.from_table(system.costs or {}, f"{system.place}: costs")
-    ports = ports_of(system)
+    ports = build_ports(system)
     machine = Machine(system, costs, ports, tuple(notes))
     return describe(machine, tables) if nominal and not is_calibrated(system) else machine
 
 
-def shape_in(ports: Ports, table: MeasuredTable) -> GroupShape:
+def build_machine_shape(ports: Ports, table: MeasuredTable) -> GroupShape:
     """Return where the ranks of a table lie on a machine with these ports.
 
     A table counts hosts as nodes. Where NVLinks join the hosts of a rack, the rack is the node.
@@ -169,7 +169,7 @@ def is_calibrated(system: System) -> bool:
     return isinstance(system.calibration.get("machine"), str)
 
 
-def ports_of(system: System) -> Ports:
+def build_ports(system: System) -> Ports:
     """Return what the ports of an NPU of a whole node can do.
 
     Raises:
@@ -182,7 +182,7 @@ def ports_of(system: System) -> Ports:
             key="network",
             hint="Name another.",
         )
-    rates = [float(rate) * unit_gbytes(system) for rate in network["bandwidth"]]  # type: ignore[attr-defined]
+    rates = [float(rate) * get_unit_gbytes(system) for rate in network["bandwidth"]]  # type: ignore[attr-defined]
     latencies = [float(latency) for latency in network["latency"]]  # type: ignore[attr-defined]
     node = system.family.node if system.family else int(network["npus_count"][0])  # type: ignore[index]
     inside = len(system.family.inside) if system.family else 1
@@ -202,7 +202,7 @@ def describe(machine: Machine, tables: Sequence[MeasuredTable]) -> Machine:
     stands in its tables and is no measurement.
     """
     ports, costs, notes = machine.ports, machine.costs, list(machine.notes)
-    node = _gpus_of_a_node(tables, ports.per_node)
+    node = _infer_node_gpus(tables, ports.per_node)
     if node != ports.per_node:
         ports = replace(ports, per_node=node)
         notes.append(f"Nodes of {format_counted(node, 'GPU')}, as the tables say.")
@@ -210,7 +210,7 @@ def describe(machine: Machine, tables: Sequence[MeasuredTable]) -> Machine:
     if inside and max(inside) != ports.inside:
         ports = replace(ports, inside=max(inside))
         notes.append(f"{max(inside):g} GB/s a GPU inside a node, as the tables say.")
-    stated = _stated_between(tables)
+    stated = _list_stated_rates(tables)
     if stated:
         share, nics, host = max(stated)
         if not np.isclose(share, ports.between):
@@ -221,7 +221,7 @@ def describe(machine: Machine, tables: Sequence[MeasuredTable]) -> Machine:
         if nics and shared != costs.wiring.nics:
             costs = replace(costs, wiring=replace(costs.wiring, nics=shared))
             notes.append(f"{nics} network ports a node of {host} GPUs, as the tables say.")
-    transport = transport_of(tables)
+    transport = infer_transport(tables)
     if transport is not None and transport != costs.transport:
         costs = costs.over(transport)
         notes.append(_TRANSPORT_NOTES[transport])
@@ -231,13 +231,13 @@ def describe(machine: Machine, tables: Sequence[MeasuredTable]) -> Machine:
     return replace(machine, ports=ports, costs=costs, notes=tuple(notes))
 
 
-def transport_of(tables: Sequence[MeasuredTable]) -> str | None:
+def infer_transport(tables: Sequence[MeasuredTable]) -> str | None:
     """Return the transport between nodes that tables of a machine name; "" where they name none, None where all have one node.
 
     Example:
-        >>> transport_of([])
+        >>> infer_transport([])
     """
-    across = [table.interconnect for table in tables if table.nodes > 1 and not _within_rack(table)]
+    across = [table.interconnect for table in tables if table.nodes > 1 and not _is_within_rack(table)]
     for words in across:
         if _PLUGIN.search(words):
             return "plugin"
@@ -254,7 +254,7 @@ def _is_rack(table: MeasuredTable) -> bool:
     return "NVL72" in f"{table.interconnect} {table.hardware}"
 
 
-def _gpus_of_a_node(tables: Sequence[MeasuredTable], usual: int) -> int:
+def _infer_node_gpus(tables: Sequence[MeasuredTable], usual: int) -> int:
     """Return the GPUs of a node of the tables' machine; several nodes are only used once one is full."""
     if any(_is_rack(table) for table in tables):
         return usual
@@ -264,27 +264,27 @@ def _gpus_of_a_node(tables: Sequence[MeasuredTable], usual: int) -> int:
     return max([most, *stated, *full]) if stated or full else max(usual, most)
 
 
-def _stated_between(tables: Sequence[MeasuredTable]) -> list[tuple[float, int, int]]:
+def _list_stated_rates(tables: Sequence[MeasuredTable]) -> list[tuple[float, int, int]]:
     """Return the rates to other nodes that tables state, a GPU's share each, with ports (0: not stated) and GPUs of a host."""
     most = max((table.gpus_per_node for table in tables if table.nodes > 1), default=0)
     return [
-        (table.nominal_gbytes_per_s / most, stated_nics(table), most)
+        (table.nominal_gbytes_per_s / most, read_stated_nics(table), most)
         for table in tables
-        if table.nodes > 1 and _has_rate(table) and table.gpus_per_node == most and not _within_rack(table)
+        if table.nodes > 1 and _has_rate(table) and table.gpus_per_node == most and not _is_within_rack(table)
     ]
 
 
-def stated_nics(table: MeasuredTable) -> int:
+def read_stated_nics(table: MeasuredTable) -> int:
     """Return the network ports of a node that a table states; 0 where it states none."""
     ports = _NICS.search(table.interconnect)
     return int(ports[1]) if ports else 0
 
 
-def _within_rack(table: MeasuredTable) -> bool:
+def _is_within_rack(table: MeasuredTable) -> bool:
     """Whether a table of several trays names the rate of NVLinks, as it does inside of one rack."""
     return _is_rack(table) and table.gpus_per_node * table.nodes <= 72
 
 
-def unit_gbytes(system: System) -> float:
+def get_unit_gbytes(system: System) -> float:
     """Return what one unit of a system's bandwidths is in bytes per ns."""
     return UNITS[str(system.network.get(UNIT, NETWORK_UNIT))] / 1e9

@@ -41,7 +41,7 @@ class Errors:
     bias: dict[str, float]
 
 
-def errors_of(size_bytes: Float64, simulated: Float64, measured: Float64) -> Errors:
+def compute_errors(size_bytes: Float64, simulated: Float64, measured: Float64) -> Errors:
     """Return how far simulated times are from measured ones.
 
     Args:
@@ -50,7 +50,7 @@ def errors_of(size_bytes: Float64, simulated: Float64, measured: Float64) -> Err
         measured: (S,) times in the same unit.
 
     Example:
-        >>> errors = errors_of(np.array([1024.0, 2**30]), np.array([11.0, 90.0]), np.array([10.0, 100.0]))
+        >>> errors = compute_errors(np.array([1024.0, 2**30]), np.array([11.0, 90.0]), np.array([10.0, 100.0]))
         >>> f"{errors.gm_error:.3f} {errors.gmf:.3f} {errors.bias['small']:.3f} {errors.bias['large']:.3f}"
         '0.100 0.106 0.100 -0.100'
     """
@@ -81,11 +81,11 @@ def round_figure(value: float) -> float:
     return float(f"{value:.4g}")
 
 
-def quantile(values: list[float], share: float) -> float:
+def compute_quantile(values: list[float], share: float) -> float:
     """Return the value that this share of values does not exceed; nan of none.
 
     Example:
-        >>> quantile([3.0, 1.0, 2.0], 0.5)
+        >>> compute_quantile([3.0, 1.0, 2.0], 0.5)
         2.0
     """
     return float(np.quantile(values, share)) if values else float("nan")

@@ -78,7 +78,7 @@ _OTHER_PORTS = 2.4
 in it: NVLinks of one generation lie within 3 to 6 % of each other, so that a slow collective over several nodes tells of the network."""
 
 
-def precision(
+def build_precision(
     library: str = "", widen: float = 1.0, names: Sequence[str] = NAMES, *, one_network: bool = False
 ) -> Float64:
     """Return the precision matrix (K, K) of the logarithms of the parameters of a machine around its generation's.

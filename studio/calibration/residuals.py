@@ -32,7 +32,7 @@ class Outlier:
     factor: float
 
 
-def outliers_of(tables: Sequence[MeasuredTable], modelled: Sequence[Float64]) -> tuple[Outlier, ...]:
+def find_outliers(tables: Sequence[MeasuredTable], modelled: Sequence[Float64]) -> tuple[Outlier, ...]:
     """Return the outliers of tables, given what the model says of them in µs.
 
     A time is out of line where its residual is more than 25 % and five typical scatters from the line through those of
@@ -55,7 +55,7 @@ def outliers_of(tables: Sequence[MeasuredTable], modelled: Sequence[Float64]) ->
     return tuple(outliers)
 
 
-def curves_of(
+def build_curves(
     tables: Sequence[MeasuredTable],
     modelled: Sequence[Float64],
     shapes: Sequence[GroupShape],

@@ -60,7 +60,7 @@ def solve(
     counts = np.bincount(plan.table)
     weights = np.sqrt(np.minimum(1.0, _POINTS / counts))[plan.table]
 
-    def state(logs: Float64) -> _State:
+    def compute_state(logs: Float64) -> _State:
         modelled, slopes = plan.times(logs)
         off = (np.log(modelled) - targets) / noise
         soft = (1 + off * off) ** -0.25 * weights
@@ -68,7 +68,7 @@ def solve(
         loss = float(np.sum(2 * weights**2 * (np.sqrt(1 + off * off) - 1)) + away @ precision @ away)
         return _State(logs, off * soft, slopes / noise * soft[:, None], loss)
 
-    here, damping = state(expected.copy()), 1e-2
+    here, damping = compute_state(expected.copy()), 1e-2
     for _ in range(_STEPS):
         better = None
         curvature = here.slopes.T @ here.slopes + precision
@@ -77,7 +77,7 @@ def solve(
             step = -np.linalg.solve(curvature + damping * np.diag(np.diag(curvature)), downhill)
             logs = here.logs + np.clip(step, -_LONGEST, _LONGEST)
             logs = np.where(plan.powers < 0, np.minimum(logs, 0.0), logs)
-            tried = state(logs)
+            tried = compute_state(logs)
             if tried.cost < here.cost:
                 better = tried
                 break

@@ -8,8 +8,8 @@ from dataclasses import replace
 import numpy as np
 
 from studio.calibration.fit import fit
-from studio.calibration.judging import Judgement, judge, kind_of_gap, why_reported
-from studio.calibration.machines import Machine, machine_for, machines_of
+from studio.calibration.judging import Judgement, classify_gap, explain_reported, judge
+from studio.calibration.machines import Machine, choose_machine, group_by_machine
 from studio.calibration.tables import MeasuredTable
 from studio.errors import ConfigError
 from studio.sim.costs import CostModel
@@ -46,19 +46,21 @@ def judge_split(
     """
     judged: list[Judgement] = []
     notes: list[str] = []
-    machines = machines_of(tables)
+    machines = group_by_machine(tables)
     whole = {table.table_id: table for table in tables}
     for number, (name, own) in enumerate(machines.items()):
         if progress:
             progress("fitting", number, len(machines))
-        start = from_data_sheet(machine_for(own, named), None if starts is None else starts.get(name))
+        start = from_data_sheet(choose_machine(own, named), None if starts is None else starts.get(name))
         notes += [f"{name or own[0].table_id}: {note}" for note in start.notes]
-        parts = list(_parts(own, split))
+        parts = list(_split_tables(own, split))
         if not parts:
             notes.append(f"{name or own[0].table_id}: nothing to fit once {_LEFT_OUT[split]} is left out.")
         for fitted, left in parts:
-            machine = fitted_machine(fitted, start) if fitted else start
-            judged += [_judge_part(table, whole, machine, _relation(split, table, fitted)) for table in left]
+            machine = fit_machine(fitted, start) if fitted else start
+            judged += [
+                _judge_part(table, whole, machine, _classify_table(split, table, fitted)) for table in left
+            ]
     if progress:
         progress("fitting", len(machines), len(machines))
     if not judged:
@@ -70,7 +72,7 @@ def _judge_part(
     table: MeasuredTable, whole: Mapping[str, MeasuredTable], machine: Machine, relation: str
 ) -> Judgement:
     """Judge a part of a table; whether it counts follows from the whole."""
-    return replace(judge(table, machine, relation), reported=why_reported(whole[table.table_id]))
+    return replace(judge(table, machine, relation), reported=explain_reported(whole[table.table_id]))
 
 
 _LEFT_OUT = {
@@ -95,7 +97,7 @@ def from_data_sheet(machine: Machine, defaults: CostModel | None = None) -> Mach
     )
 
 
-def every_second(table: MeasuredTable, first: int) -> MeasuredTable:
+def select_every_second(table: MeasuredTable, first: int) -> MeasuredTable:
     """Return a table of every second of its sizes.
 
     Args:
@@ -107,7 +109,7 @@ def every_second(table: MeasuredTable, first: int) -> MeasuredTable:
     return replace(table, size_bytes=table.size_bytes[order], time_us=table.time_us[order], choices=choices)
 
 
-def _parts(
+def _split_tables(
     tables: Sequence[MeasuredTable], split: str
 ) -> Iterator[tuple[list[MeasuredTable], list[MeasuredTable]]]:
     """Yield pairs of tables: those to fit, and those to judge the fit on."""
@@ -116,7 +118,10 @@ def _parts(
     elif split == "sizes":
         several = [table for table in tables if len(table.size_bytes) > 1]
         if several:
-            yield [every_second(table, 0) for table in several], [every_second(table, 1) for table in several]
+            yield (
+                [select_every_second(table, 0) for table in several],
+                [select_every_second(table, 1) for table in several],
+            )
     elif split == "nodes":
         for nodes in sorted({table.nodes for table in tables}):
             others = [table for table in tables if table.nodes != nodes]
@@ -127,13 +132,13 @@ def _parts(
             yield [other for other in tables if other is not table], [table]
 
 
-def _relation(split: str, table: MeasuredTable, fitted: Sequence[MeasuredTable]) -> str:
+def _classify_table(split: str, table: MeasuredTable, fitted: Sequence[MeasuredTable]) -> str:
     if not fitted:
         return "data sheet"
-    return "other sizes" if split == "sizes" else kind_of_gap(table, [other.nodes for other in fitted])
+    return "other sizes" if split == "sizes" else classify_gap(table, [other.nodes for other in fitted])
 
 
-def fitted_machine(tables: Sequence[MeasuredTable], start: Machine) -> Machine:
+def fit_machine(tables: Sequence[MeasuredTable], start: Machine) -> Machine:
     """Return a machine fitted to tables.
 
     Raises:

@@ -79,7 +79,7 @@ def read_csv(path: Path) -> list[MeasuredTable]:
         for row in csv.DictReader(file):
             rows.setdefault(row["table_id"], []).append(row)
     try:
-        return [_table(group) for group in rows.values()]
+        return [_build_table(group) for group in rows.values()]
     except (KeyError, ValueError) as error:
         message = f"{path.name}: not a table of measured collectives: {error}."
         raise TraceFormatError(
@@ -88,7 +88,7 @@ def read_csv(path: Path) -> list[MeasuredTable]:
         ) from error
 
 
-def _table(rows: list[dict[str, str]]) -> MeasuredTable:
+def _build_table(rows: list[dict[str, str]]) -> MeasuredTable:
     first = rows[0]
     rate = first["nominal_gbytes_per_s"]
     return MeasuredTable(
@@ -104,25 +104,24 @@ def _table(rows: list[dict[str, str]]) -> MeasuredTable:
         dtype=first["dtype"],
         size_bytes=np.array([float(row["size_bytes"]) for row in rows]),
         time_us=np.array([float(row["time_us"]) for row in rows]),
-        machine=machine_of(first["table_id"]),
+        machine=parse_machine(first["table_id"]),
         gpus_per_thread=int(
-            first.get("gpus_per_thread")
-            or known_gpus_per_thread(first["source"], int(first["gpus_per_node"]))
+            first.get("gpus_per_thread") or get_gpus_per_thread(first["source"], int(first["gpus_per_node"]))
         ),
     )
 
 
-def known_gpus_per_thread(source: str, gpus_per_node: int) -> int:
+def get_gpus_per_thread(source: str, gpus_per_node: int) -> int:
     """Return on how many GPUs one thread launched in a public run whose table does not say it; 1 where nothing else is known.
 
     Example:
-        >>> known_gpus_per_thread("github:odissei-benchmarks/nccl-tests runs/1node/all_reduce.log (2025-08)", 4)
+        >>> get_gpus_per_thread("github:odissei-benchmarks/nccl-tests runs/1node/all_reduce.log (2025-08)", 4)
         4
     """
     return gpus_per_node if source.startswith(_ONE_THREAD) else 1
 
 
-def measured_entry(table: MeasuredTable) -> dict[str, object]:
+def build_measured_entry(table: MeasuredTable) -> dict[str, object]:
     """Return what system files say of what a table measured: collective, ranks and sizes."""
     return {
         "collective": table.collective,
@@ -133,7 +132,7 @@ def measured_entry(table: MeasuredTable) -> dict[str, object]:
     }
 
 
-def machine_of(table_id: str) -> str:
+def parse_machine(table_id: str) -> str:
     """Return the machine in a table's name: the words before the number of nodes and after the collective."""
     match = re.fullmatch(
         r"(.+?)_n\d+_g\d+_(?:all_reduce|all_gather|reduce_scatter|alltoall|sendrecv|broadcast|reduce)(_.+)?",

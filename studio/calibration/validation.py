@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from studio.calibration.judging import CLASSES, Judgement
-from studio.calibration.measures import RANGES, quantile
+from studio.calibration.measures import RANGES, compute_quantile
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,11 +37,11 @@ def summarise(judged: Sequence[Judgement]) -> list[Summary]:
     for relation in CLASSES:
         own = [judgement for judgement in judged if judgement.relation == relation]
         if own:
-            summaries.append(summary_of(relation, own))
+            summaries.append(summarise_judgements(relation, own))
     return summaries
 
 
-def summary_of(relation: str, judged: Sequence[Judgement]) -> Summary:
+def summarise_judgements(relation: str, judged: Sequence[Judgement]) -> Summary:
     """Return the errors of tables together."""
     counted = [judgement for judgement in judged if not judgement.reported]
     gmf = [judgement.errors.gmf for judgement in counted]
@@ -49,14 +49,14 @@ def summary_of(relation: str, judged: Sequence[Judgement]) -> Summary:
         relation,
         len(counted),
         len(judged) - len(counted),
-        quantile([judgement.errors.gm_error for judgement in counted], 0.5),
-        quantile(gmf, 0.5),
-        quantile(gmf, 0.9),
-        quantile([judgement.uncorrected.gmf for judgement in counted], 0.5),
+        compute_quantile([judgement.errors.gm_error for judgement in counted], 0.5),
+        compute_quantile(gmf, 0.5),
+        compute_quantile(gmf, 0.9),
+        compute_quantile([judgement.uncorrected.gmf for judgement in counted], 0.5),
     )
 
 
-def worst(judged: Sequence[Judgement]) -> Judgement:
+def find_worst(judged: Sequence[Judgement]) -> Judgement:
     """Return the judgement of the largest GMF, see `Judgement.gate_gmf`."""
     return max(judged, key=lambda judgement: judgement.gate_gmf)
 

@@ -16,9 +16,9 @@ from typing import Any
 import click
 
 from studio.advice.advice import Advised, advise
-from studio.advice.words import as_data, lines
-from studio.analysis.job.completeness import completeness
-from studio.commands.base.given_job import open_workspace, workspace_folder
+from studio.advice.words import as_data, format_advice
+from studio.analysis.job.completeness import infer_completeness
+from studio.commands.base.given_job import choose_workspace_folder, open_workspace
 from studio.commands.base.names import find_stored_run
 from studio.commands.base.options import (
     EXISTING_FILE,
@@ -27,16 +27,16 @@ from studio.commands.base.options import (
     rank_option,
     workspace_option,
 )
-from studio.commands.base.output import end_with_losses, progress_line, show
+from studio.commands.base.output import build_progress_line, end_with_losses, show
 from studio.commands.base.prefix import find_by_prefix
-from studio.commands.base.terminal import printable
+from studio.commands.base.terminal import escape_controls
 from studio.comparing import RECORDED
 from studio.errors import ConfigError
 from studio.et import Progress, read
 from studio.sim import astra
 from studio.sim.models import MODELS, Model, with_model
 from studio.sim.parts import Parts, with_settings
-from studio.sim.presets import preset, said_npus
+from studio.sim.presets import find_npus, preset
 from studio.sim.remote_memory import with_memory_for
 from studio.trace import Finding, Trace
 
@@ -91,7 +91,7 @@ def run(request: Request, *, progress: Progress | None = None) -> Outcome:
         TraceError: The job cannot be simulated, or holds no times and no system is given.
     """
     trace, job, parts = _open_job(request, progress)
-    system = _system(request, trace) or parts
+    system = _choose_system(request, trace) or parts
 
     def tell(done: int, total: int) -> None:
         if progress:
@@ -101,11 +101,11 @@ def run(request: Request, *, progress: Progress | None = None) -> Outcome:
     if request.keep:
         from studio.jobs.advising import keep_advice
 
-        def told(done: int, total: int) -> None:
+        def report_progress(done: int, total: int) -> None:
             if progress:
                 progress("storing", done, total)
 
-        advised = keep_advice(open_workspace(request.workspace), job, trace, advised, tell=told)
+        advised = keep_advice(open_workspace(request.workspace), job, trace, advised, tell=report_progress)
     return Outcome(", ".join(request.names), advised, trace.findings)
 
 
@@ -128,7 +128,7 @@ def _open_job(request: Request, progress: Progress | None) -> tuple[Trace, str, 
             )
         return workspace.load(jobs[0]), jobs[0], None
     absent = next(name for name in names if not Path(name).exists())
-    if len(names) > 1 or not workspace_folder(request.workspace).is_dir():
+    if len(names) > 1 or not choose_workspace_folder(request.workspace).is_dir():
         raise ConfigError(
             f"{absent!r}: no file or folder, no files {absent}.<rank>.et, and no workspace with runs"
             if len(names) == 1
@@ -143,7 +143,7 @@ def _open_job(request: Request, progress: Progress | None) -> tuple[Trace, str, 
     return opened.result.trace, job, opened.parts
 
 
-def _system(request: Request, trace: Trace) -> Parts | None:
+def _choose_system(request: Request, trace: Trace) -> Parts | None:
     """Return the system that the options describe; None where they name none.
 
     Raises:
@@ -162,7 +162,7 @@ def _system(request: Request, trace: Trace) -> Parts | None:
         raise ConfigError(f"{lacking} is missing", hint="ASTRA-sim's system and network files go together.")
     parts = Parts({}, {})
     if request.preset:
-        npus = said_npus(request.preset) or completeness(trace).world
+        npus = find_npus(request.preset) or infer_completeness(trace).world
         parts = with_memory_for(preset(request.preset, npus).under(request.model or "full"), trace)
     given_files = astra.load_given(request.system, request.network, None, request.remote_memory)
     parts = replace(parts, **{**given_files, "names": {**parts.names, **given_files["names"]}})
@@ -178,8 +178,8 @@ def report(outcome: Outcome) -> dict[str, Any]:
 
 def text(outcome: Outcome) -> str:
     """Format advice for a terminal."""
-    first, *rest = lines(outcome.advised)
-    return "\n".join(printable(line) for line in (f"{outcome.name}: {first}", *rest))
+    first, *rest = format_advice(outcome.advised)
+    return "\n".join(escape_controls(line) for line in (f"{outcome.name}: {first}", *rest))
 
 
 @click.command(help=__doc__, epilog="Example: chakra-studio advise traces/ --json")
@@ -210,6 +210,6 @@ def text(outcome: Outcome) -> str:
 @click.pass_context
 def command(ctx: click.Context, /, as_json: bool, allow_damaged: bool, **given: Any) -> None:
     """Carry out `advise`."""
-    outcome = run(Request(**given), progress=progress_line())
+    outcome = run(Request(**given), progress=build_progress_line())
     show(outcome, as_json, report, text)
     end_with_losses(ctx, outcome.findings, allow_damaged, warned=False)

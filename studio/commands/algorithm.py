@@ -18,12 +18,12 @@ import click
 
 from studio.commands.base.options import PathOption, json_option
 from studio.commands.base.output import show
-from studio.commands.base.streams import path_or_stdin
-from studio.commands.base.terminal import printable
+from studio.commands.base.streams import open_path_or_stdin
+from studio.commands.base.terminal import escape_controls
 from studio.errors import ConfigError
-from studio.et.msccl import LARGEST_FILE_BYTES, findings_of, parse
+from studio.et.msccl import LARGEST_FILE_BYTES, build_findings, parse
 from studio.files import read_start
-from studio.sim.algorithm_files import Contest, Timed, contest, fastest, with_latencies
+from studio.sim.algorithm_files import Contest, Timed, find_fastest, simulate_contest, with_latencies
 from studio.sim.astra import save
 from studio.sim.parts import interpret, with_settings
 from studio.sim.presets import preset
@@ -81,13 +81,13 @@ def run(request: Request) -> Outcome:
     if target is not None and target.exists() and any(target.iterdir()):
         raise ConfigError(f"{target}: the folder is not empty", hint="Name a new folder.")
     size = parse_bytes(request.size)
-    with path_or_stdin(request.file) as path:
+    with open_path_or_stdin(request.file) as path:
         algorithm = parse(read_start(path, LARGEST_FILE_BYTES + 1), path.name)
     chosen = preset(request.system, npus=len(algorithm.gpus))
     plain = with_latencies(chosen.parts, chosen.under("astra-sim"))
     parts = with_settings(plain, request.settings) if request.settings else plain
-    result = contest(algorithm, parts, size)
-    findings = tuple(findings_of(algorithm, result.played, path.name))
+    result = simulate_contest(algorithm, parts, size)
+    findings = tuple(build_findings(algorithm, result.played, path.name))
     return Outcome(chosen.name, result, findings, _write(result, target) if target is not None else ())
 
 
@@ -131,10 +131,10 @@ def report(outcome: Outcome) -> dict[str, Any]:
 
 def text(outcome: Outcome) -> str:
     """Format the outcome for a terminal."""
-    return "\n".join(printable(line) for line in _lines(outcome))
+    return "\n".join(escape_controls(line) for line in _format_lines(outcome))
 
 
-def _lines(outcome: Outcome) -> Iterator[str]:
+def _format_lines(outcome: Outcome) -> Iterator[str]:
     contest, played = outcome.contest, outcome.contest.played
     ranks = len(contest.algorithm.gpus)
     yield (
@@ -154,23 +154,23 @@ def _lines(outcome: Outcome) -> Iterator[str]:
         yield from (f"    {flaw}" for flaw in flaws[1:_FLAWS_SHOWN])
     yield ""
     yield f"  {'algorithm':<22}{'time':>12}{'algbw':>14}"
-    best = fastest((contest.own, *contest.others))
+    best = find_fastest((contest.own, *contest.others))
     for timed in (contest.own, *contest.others):
-        yield _row(timed, contest, marked=timed is best)
-    yield f"  latency {_latency_words(contest)}; messages are stored and forwarded whole, and not cut up on their way"
+        yield _format_row(timed, contest, marked=timed is best)
+    yield f"  latency {_describe_latency(contest)}; messages are stored and forwarded whole, and not cut up on their way"
     if outcome.files:
         yield ""
         yield f"Written: {format_counted(len(outcome.files), 'file')} into {outcome.files[0].parent}"
         yield "Simulate jobs with it by --system and --network and the files there; a size other than this one needs other traces."
 
 
-def _latency_words(contest: Contest) -> str:
+def _describe_latency(contest: Contest) -> str:
     """Return the latency of a hop in each dimension."""
     hops = [dim.latency_ns for dim in interpret(contest.parts).config.topology.dims]
     return f"{', '.join(format_ns(hop) for hop in hops)} a hop" if any(hops) else "none: the system says 0"
 
 
-def _row(timed: Timed, contest: Contest, *, marked: bool) -> str:
+def _format_row(timed: Timed, contest: Contest, *, marked: bool) -> str:
     mark = "→" if marked else " "
     if timed.finish_ns is None:
         return f"{mark} {timed.name:<22}cannot run: {timed.why_not}"

@@ -20,11 +20,18 @@ from typing import Any, get_args
 import click
 
 from studio.anonymize.numbers import Scaling
-from studio.anonymize.policy import FIELDS, Policy, PolicyName, policy_of
+from studio.anonymize.policy import FIELDS, Policy, PolicyName, build_policy
 from studio.anonymize.rename import anonymize_job
-from studio.anonymize.residue import Learnt, Residue, Tokens, looked_for, still_learnt, tokens_left
-from studio.anonymize.words import Renamer, words_in
-from studio.commands.base.losses import losses
+from studio.anonymize.residue import (
+    Learnt,
+    Residue,
+    Tokens,
+    collect_forbidden_words,
+    collect_learnt,
+    find_left_tokens,
+)
+from studio.anonymize.words import Renamer, list_words
+from studio.commands.base.losses import select_losses
 from studio.commands.base.one_job import read_one_job
 from studio.commands.base.options import (
     PathOption,
@@ -34,12 +41,12 @@ from studio.commands.base.options import (
     size_options,
     workspace_option,
 )
-from studio.commands.base.output import progress_line, show, warn
-from studio.commands.base.terminal import printable, written_line
+from studio.commands.base.output import build_progress_line, show, warn
+from studio.commands.base.terminal import describe_written, escape_controls
 from studio.errors import ConfigError, StudioError, TraceError
 from studio.et import Progress, groups
 from studio.et.format import UNSAID, JobSize
-from studio.et.write import compressed, file_stem, rank_file, written_together
+from studio.et.write import compress_pieces, iterate_rank_file, make_file_stem, write_together
 from studio.files import read_file
 from studio.trace import Trace
 from studio.units import format_count, format_counted, format_ns, parse_ns
@@ -132,8 +139,8 @@ def run(request: Request, *, progress: Progress | None = None) -> Anonymized:
         ConfigError: There is no such field, or nothing of the kind can become of it.
         TraceError: There is not one job, its files are damaged, the folder is not empty, or a word of the original would be left.
     """
-    policy = _policy(request)
-    name = file_stem(request.name)
+    policy = _choose_policy(request)
+    name = make_file_stem(request.name)
     target = request.target
     if target.exists() and (not target.is_dir() or any(target.iterdir())):
         raise TraceError(
@@ -141,15 +148,15 @@ def run(request: Request, *, progress: Progress | None = None) -> Anonymized:
             hint="Other files beside the anonymous ones could be given away by mistake.",
         )
     old_name, trace = _read(request, progress)
-    forbidden = looked_for(trace, policy, old_name, (*request.keep, *words_in(name)))
+    forbidden = collect_forbidden_words(trace, policy, old_name, (*request.keep, *list_words(name)))
     renamer = Renamer(request.key or secrets.token_bytes(32), request.keep, forbidden)
     anonymous = anonymize_job(trace, policy, request.scaling, renamer)
-    tokens = tokens_left(trace, anonymous.trace, policy, (*request.keep, *words_in(name)))
+    tokens = find_left_tokens(trace, anonymous.trace, policy, (*request.keep, *list_words(name)))
     _refuse_left(tokens.left)
     residue = Residue(forbidden)
     files = _write(anonymous.trace, target, name, request, residue, progress)
     steps = _simulate_both(trace, anonymous.trace) if request.simulate else None
-    learnt = tuple(still_learnt(anonymous, policy, request.scaling))
+    learnt = tuple(collect_learnt(anonymous, policy, request.scaling))
     changed = {what: count for what, count in anonymous.changed.items() if count}
     chosen: dict[str, str] = {what: action for what, action in policy.items()}  # noqa: C416
     return Anonymized(
@@ -157,14 +164,14 @@ def run(request: Request, *, progress: Progress | None = None) -> Anonymized:
     )
 
 
-def _policy(request: Request) -> Policy:
+def _choose_policy(request: Request) -> Policy:
     """Return what becomes of texts; where sizes are scaled nothing stays that tells the old ones, unless the user said so."""
     changes = dict(request.fields)
     if (request.scaling.operations, request.scaling.bytes) != (1.0, 1.0):
-        if policy_of(request.policy)["shapes"] == "keep":
+        if build_policy(request.policy)["shapes"] == "keep":
             changes.setdefault("shapes", "rename")
         changes.setdefault("own", "drop")
-    return policy_of(request.policy, changes)
+    return build_policy(request.policy, changes)
 
 
 def _read(request: Request, progress: Progress | None) -> tuple[str, Trace]:
@@ -173,7 +180,7 @@ def _read(request: Request, progress: Progress | None) -> tuple[str, Trace]:
     name, trace = read_one_job(
         [path], request.ranks, progress, verb="Anonymize", size=request.size, workspace=request.workspace
     )
-    lost = losses(trace.findings)
+    lost = select_losses(trace.findings)
     for finding in trace.findings:
         warn(finding)
     if lost:
@@ -190,15 +197,15 @@ def _write(
     """Write the job, unless a word of the original is left in it."""
     files: list[Path] = []
     done, total = 0, trace.node_count
-    with written_together() as put:
+    with write_together() as put:
         for rank in trace.ranks:
             path = target / f"{name}.{rank.number}.et{'.gz' if request.compress else ''}"
-            plain = rank_file(trace, rank, compress=False, progress=progress, nodes=(done, total))
+            plain = iterate_rank_file(trace, rank, compress=False, progress=progress, nodes=(done, total))
             pieces = residue.watched(plain)
-            put(path, compressed(pieces) if request.compress else pieces)
+            put(path, compress_pieces(pieces) if request.compress else pieces)
             files.append(path)
             done += len(trace.graph_of(rank))
-        if groups.listed_groups(trace):
+        if groups.collect_listed_groups(trace):
             files.append(target / f"{name}.json")
             put(files[-1], residue.watched([groups.write(trace).encode()]))
         _refuse_left(residue.left())
@@ -270,35 +277,37 @@ def report(anonymized: Anonymized) -> dict[str, Any]:
 
 def text(anonymized: Anonymized) -> str:
     """Format the outcome for a terminal."""
-    lines = [written_line(anonymized.files)]
+    lines = [describe_written(anonymized.files)]
     lines += [f"  {what}: {format_count(count)}" for what, count in anonymized.changed.items()]
     lines.append(
         f"None of {format_count(anonymized.looked_for)} words of the original is left in {format_count(anonymized.searched_bytes)} bytes."
     )
-    lines += _token_lines(anonymized.tokens)
+    lines += _describe_tokens(anonymized.tokens)
     lines.append("What a reader can still learn:")
     lines += [f"  {fact.about} ({fact.state}): {fact.words}" for fact in anonymized.learnt]
     if anonymized.steps is not None:
         lines.append(_step_line(anonymized.steps))
     if anonymized.forgotten:
         lines.append("The key was made for this job and is forgotten: another run gives other words.")
-    return "\n".join(printable(line) for line in lines)
+    return "\n".join(escape_controls(line) for line in lines)
 
 
-def _token_lines(tokens: Tokens) -> list[str]:
+def _describe_tokens(tokens: Tokens) -> list[str]:
     """Say what became of words and numbers that are too short to be looked for in bytes."""
     lines = []
     if tokens.words:
-        staying = _stay(tokens.kept_words, len(tokens.words), "stay", "words of up to two letters do")
+        staying = _describe_staying(
+            tokens.kept_words, len(tokens.words), "stay", "words of up to two letters do"
+        )
         lines.append(f"Words of under four letters, looked for as whole words of texts: {staying}.")
     if tokens.numbers:
         why = "numbers of up to six digits do, and names of comm groups that are numbers"
-        staying = _stay(tokens.kept_numbers, len(tokens.numbers), "stay or stand there anew", why)
+        staying = _describe_staying(tokens.kept_numbers, len(tokens.numbers), "stay or stand there anew", why)
         lines.append(f"Numbers in texts, looked for as whole numbers: {staying}.")
     return lines
 
 
-def _stay(kept: Sequence[str], count: int, verb: str, why: str) -> str:
+def _describe_staying(kept: Sequence[str], count: int, verb: str, why: str) -> str:
     if not kept:
         return f"none of {format_count(count)} stays"
     return f"{format_count(len(kept))} of {format_count(count)} {verb} ({_name_first(kept)}), because {why}"
@@ -327,7 +336,7 @@ class _Factor(click.FloatRange):
         return number
 
 
-def _fields(_ctx: click.Context, _param: click.Parameter, given: tuple[str, ...]) -> dict[str, str]:
+def _parse_fields(_ctx: click.Context, _param: click.Parameter, given: tuple[str, ...]) -> dict[str, str]:
     changes: dict[str, str] = {}
     for item in given:
         name, equals, action = item.partition("=")
@@ -347,7 +356,7 @@ def _round_ns(_ctx: click.Context, _param: click.Parameter, given: str | None) -
         raise click.BadParameter(f"{given!r} is no time; allowed: such as 10us or 1ms.") from error
 
 
-def _key(given: str | None) -> bytes:
+def _read_key(given: str | None) -> bytes:
     """Return the key: the content of a file, or the text itself."""
     if given is None:
         return b""
@@ -385,7 +394,7 @@ def _is_file(path: Path) -> bool:
     "fields",
     multiple=True,
     metavar="FIELD=ACTION",
-    callback=_fields,
+    callback=_parse_fields,
     help="What becomes of one kind of texts instead, such as shapes=keep; may be repeated.",
 )
 @click.option("--key", metavar="FILE|TEXT", help="What new words are made with: a file, or the text itself.")
@@ -433,7 +442,7 @@ def command(
 ) -> None:
     """Carry out `anonymize`."""
     scaling = Scaling(scale_operations, scale_bytes, scale_times, round_ns)
-    request = Request(scaling=scaling, key=_key(key), size=JobSize(npus, passes), **given)
-    outcome = run(request, progress=progress_line())
+    request = Request(scaling=scaling, key=_read_key(key), size=JobSize(npus, passes), **given)
+    outcome = run(request, progress=build_progress_line())
     if as_json or not quiet:
         show(outcome, as_json, report, text)

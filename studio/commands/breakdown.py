@@ -13,30 +13,30 @@ from typing import Any
 import click
 import numpy as np
 
-from studio.analysis.collectives.apart import apart_rows, apart_words
-from studio.analysis.job.blame import Blame, blame
-from studio.analysis.job.group_times import COLUMNS, GroupTimes, group_times, in_group
+from studio.analysis.collectives.apart import describe_apart, list_apart
+from studio.analysis.job.blame import Blame, compute_blame
+from studio.analysis.job.group_times import COLUMNS, GroupTimes, build_group_filter, sum_group_times
 from studio.analysis.job.kinds import lacks_host
 from studio.analysis.job.ledger import AFTER_FINISH, PARTS, Ledger
 from studio.analysis.job.part_words import NAMES, NO_HOST
-from studio.analysis.job.rank_rows import ranks_label, unrecorded_words
-from studio.analysis.job.together import ready_words
-from studio.analysis.job.windows import between, of_step, whole
+from studio.analysis.job.rank_rows import describe_unrecorded, label_ranks
+from studio.analysis.job.together import describe_ready_waits
+from studio.analysis.job.windows import build_step_windows, build_whole_windows, build_windows_between
 from studio.commands.base.checked import warn_of_check, with_stored_check
 from studio.commands.base.node_names import NodeNames
 from studio.commands.base.one_run import RunRequest, run_options
 from studio.commands.base.options import parse_time, suggest
-from studio.commands.base.output import end_with_losses, findings_of, progress_line, show
-from studio.commands.base.terminal import align_columns, printable, shorten
+from studio.commands.base.output import build_progress_line, end_with_losses, list_findings, show
+from studio.commands.base.terminal import align_columns, escape_controls, shorten
 from studio.comparing import Compared
 from studio.errors import ConfigError
 from studio.et import Progress
-from studio.trace import NONE, WORLD, Int64, collective_name
+from studio.trace import NONE, WORLD, Int64, label_collective
 from studio.units import format_count, format_counted, format_ns
 
 _RANKS, _GROUPS, _WAITS = 16, 8, 8
 _WORLD_WORD = "all"
-_UNNAMED = {"SEND": "", "RECV": "", collective_name(NONE): "group unknown"}
+_UNNAMED = {"SEND": "", "RECV": "", label_collective(NONE): "group unknown"}
 """What stands in place of the name of a comm group that is none; else that is the group of all ranks."""
 
 
@@ -107,25 +107,25 @@ def run(request: Request, *, progress: Progress | None = None) -> Breakdown:
     compared = with_stored_check(request.find(progress), request.workspace)
     side = compared.side
     trace, account = side.trace, side.ledger()
-    windows = _windows(request, compared, account)
-    groups = group_times(trace, account, windows, side.groups)
+    windows = _choose_windows(request, compared, account)
+    groups = sum_group_times(trace, account, windows, side.groups)
     wanted = None
     if request.group is not None:
         name = _group_named(request.group, account, groups)
-        wanted = in_group(trace, name, side.groups)
+        wanted = build_group_filter(trace, name, side.groups)
         groups = groups.only(name)
-    waits = blame(trace, side.times, account, windows, wanted)
+    waits = compute_blame(trace, side.times, account, windows, wanted)
     return Breakdown(compared, account, windows, account.within(windows), groups, waits)
 
 
-def _windows(request: Request, compared: Compared, account: Ledger) -> Int64:
+def _choose_windows(request: Request, compared: Compared, account: Ledger) -> Int64:
     given = request.from_ns is not None or request.to_ns is not None
     if request.step is not None:
         if given:
             raise ConfigError("--step and --from or --to exclude each other", hint="Give one of them.")
-        return of_step(compared.side.trace, compared.side.times, account, request.step)
+        return build_step_windows(compared.side.trace, compared.side.times, account, request.step)
     if not given:
-        return whole(account)
+        return build_whole_windows(account)
     start = request.from_ns or 0
     end = account.makespan_ns if request.to_ns is None else request.to_ns
     if not 0 <= start < end <= account.makespan_ns:
@@ -134,7 +134,7 @@ def _windows(request: Request, compared: Compared, account: Ledger) -> Int64:
             f"--from {format_ns(start)} --to {format_ns(end)}; allowed: a stretch of time between 0 and the finish, {finish}",
             hint="Times count from the beginning of the run.",
         )
-    return between(account, start, end)
+    return build_windows_between(account, start, end)
 
 
 def _group_named(word: str, account: Ledger, groups: GroupTimes) -> str:
@@ -153,9 +153,9 @@ def _group_named(word: str, account: Ledger, groups: GroupTimes) -> str:
 def report(shown: Breakdown) -> dict[str, Any]:
     """Return a breakdown as plain data; times are whole nanoseconds."""
     account, names = shown.account, NodeNames(shown.of.side.trace)
-    groups, waits = _by_rank(shown.groups.rank), _by_rank(shown.waits.waiter)
-    dimensions = _dimensions(shown)
-    whole_run = bool((shown.windows == whole(account)).all())
+    groups, waits = _index_by_rank(shown.groups.rank), _index_by_rank(shown.waits.waiter)
+    dimensions = _index_dimensions(shown)
+    whole_run = bool((shown.windows == build_whole_windows(account)).all())
     before_ns, after_finish_ns = shown.before_ns.tolist(), shown.after_finish_ns.tolist()
     return {
         "name": shown.of.name,
@@ -172,23 +172,25 @@ def report(shown: Breakdown) -> dict[str, Any]:
                 "before_recording_ns": before_ns[index],
                 "after_finish_ns": after_finish_ns[index],
                 "groups": [_group_report(shown.groups, at, dimensions) for at in groups.get(index, ())],
-                "blame": [_blame_report(shown, names, at) for at in waits.get(index, ())],
+                "blame": [_build_blame_report(shown, names, at) for at in waits.get(index, ())],
             }
             for index, number in enumerate(account.numbers)
         ],
-        "waited_for": [{"rank": account.numbers[index], "ns": ns} for index, ns in _waited_for(shown) if ns],
-        "apart": apart_rows(_apart(shown).items()),
+        "waited_for": [
+            {"rank": account.numbers[index], "ns": ns} for index, ns in _list_culprits(shown) if ns
+        ],
+        "apart": list_apart(_index_apart(shown).items()),
     }
 
 
-def _by_rank(rank: Int64) -> dict[int, list[int]]:
+def _index_by_rank(rank: Int64) -> dict[int, list[int]]:
     places: dict[int, list[int]] = {}
     for place, index in enumerate(rank.tolist()):
         places.setdefault(index, []).append(place)
     return places
 
 
-def _dimensions(shown: Breakdown) -> Mapping[str, tuple[int, ...]]:
+def _index_dimensions(shown: Breakdown) -> Mapping[str, tuple[int, ...]]:
     """Return the dimensions of the network that lie between the members of each comm group, where they are known."""
     side = shown.of.side
     if side.dimensions_between is None:
@@ -215,7 +217,7 @@ def _group_report(groups: GroupTimes, at: int, dimensions: Mapping[str, tuple[in
     }
 
 
-def _blame_report(shown: Breakdown, names: NodeNames, at: int) -> dict[str, Any]:
+def _build_blame_report(shown: Breakdown, names: NodeNames, at: int) -> dict[str, Any]:
     waits, account = shown.waits, shown.account
     culprit, waiter = int(waits.culprit[at]), int(account.places[waits.waiter[at]])
     other = int(account.places[culprit]) if culprit != NONE else NONE
@@ -238,7 +240,7 @@ def _blame_report(shown: Breakdown, names: NodeNames, at: int) -> dict[str, Any]
     }
 
 
-def _waited_for(shown: Breakdown) -> list[tuple[int, int]]:
+def _list_culprits(shown: Breakdown) -> list[tuple[int, int]]:
     """Return the ranks, as indices, and how long others waited for each, the longest first."""
     total = shown.waits.of_culprits(len(shown.account))
     return [(index, int(total[index])) for index in np.argsort(-total, kind="stable").tolist()]
@@ -246,22 +248,22 @@ def _waited_for(shown: Breakdown) -> list[tuple[int, int]]:
 
 def text(shown: Breakdown) -> str:
     """Format a breakdown for a terminal."""
-    lines = [_head(shown), "", *_rank_lines(shown), "", *_group_lines(shown), *_wait_lines(shown)]
-    if apart := apart_words(_apart(shown).items()):
+    lines = [_format_head(shown), "", *_rank_lines(shown), "", *_group_lines(shown), *_wait_lines(shown)]
+    if apart := describe_apart(_index_apart(shown).items()):
         lines.append(apart)
-    if words := ready_words(shown.account):
+    if words := describe_ready_waits(shown.account):
         lines += ["", words]
     if any(map(lacks_host, shown.of.side.trace.graphs)):
         lines.append(NO_HOST)
-    return "\n".join(printable(line) for line in lines).rstrip()
+    return "\n".join(escape_controls(line) for line in lines).rstrip()
 
 
-def _apart(shown: Breakdown) -> dict[str, Int64]:
+def _index_apart(shown: Breakdown) -> dict[str, Int64]:
     """Return where members of each comm group do different things, so that nothing tells whether one waited for another."""
     return {group.name: group.apart for group in shown.account.arrivals.groups if len(group.apart)}
 
 
-def _head(shown: Breakdown) -> str:
+def _format_head(shown: Breakdown) -> str:
     account = shown.account
     count = f"{format_count(len(account))} {'rank' if len(account) == 1 else 'ranks'}"
     source = "recorded" if account.is_recording else shown.of.side.model
@@ -296,12 +298,12 @@ def _rank_lines(shown: Breakdown) -> Iterator[str]:
         alike.setdefault(cells, []).append(account.numbers[index])
     rows = [tuple(heads)]
     for cells, numbers in list(alike.items())[:_RANKS]:
-        rows.append((ranks_label(tuple(sorted(numbers))).removeprefix("rank "), *cells))
+        rows.append((label_ranks(tuple(sorted(numbers))).removeprefix("rank "), *cells))
     yield from align_columns(rows, (6, *(10,) * (len(heads) - 1)))
     left = sum(map(len, list(alike.values())[_RANKS:]))
     if left:
         yield f"and {format_counted(left, 'more rank')}; --json lists all"
-    if before := unrecorded_words(account, shown.before_ns):
+    if before := describe_unrecorded(account, shown.before_ns):
         yield before
 
 
@@ -373,7 +375,7 @@ def _wait_lines(shown: Breakdown) -> Iterator[str]:
 @click.pass_context
 def command(ctx: click.Context, /, as_json: bool, allow_damaged: bool, **given: Any) -> None:
     """Carry out `breakdown`."""
-    shown = run(Request(**given), progress=progress_line())
+    shown = run(Request(**given), progress=build_progress_line())
     warn_of_check([shown.of])
     show(shown, as_json, report, text)
-    end_with_losses(ctx, findings_of([shown.of]), allow_damaged, warned=False)
+    end_with_losses(ctx, list_findings([shown.of]), allow_damaged, warned=False)

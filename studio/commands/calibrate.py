@@ -16,18 +16,18 @@ import click
 
 from studio.calibration.clusters import Calibrated, calibrate
 from studio.calibration.judging import Judgement
-from studio.calibration.machines import machine_for, pick_machine
+from studio.calibration.machines import choose_machine, pick_machine
 from studio.calibration.reading.files import read_tables
 from studio.calibration.reading.given import UNSAID, Given
 from studio.commands.base.options import PathOption, json_option
-from studio.commands.base.output import progress_line, show
-from studio.commands.base.tables import given_options, percent, tables_argument, warn_notes
-from studio.commands.base.terminal import printable
+from studio.commands.base.output import build_progress_line, show
+from studio.commands.base.tables import add_given_options, format_share, tables_argument, warn_notes
+from studio.commands.base.terminal import escape_controls
 from studio.errors import ConfigError
 from studio.et import Progress
 from studio.sim.costs.parameters import is_time
 from studio.sim.systems import is_system_file, write_system
-from studio.store.arrays import appearing
+from studio.store.arrays import write_atomically
 from studio.units import format_bytes, format_counted
 
 
@@ -74,13 +74,13 @@ def run(request: Request, *, progress: Progress | None = None) -> Written:
         )
     read = read_tables(request.paths, request.given, progress=progress)
     tables = pick_machine(read.tables, request.machine)
-    start = machine_for(tables, request.system)
+    start = choose_machine(tables, request.system)
     if progress:
         progress("fitting", 0, 1)
     done = calibrate(tables, start, request.out.stem)
     if progress:
         progress("fitting", 1, 1)
-    with appearing(request.out, "-o") as stream:
+    with write_atomically(request.out, "-o") as stream:
         stream.write(write_system(done.table))
     return Written(request.out, done, (*read.notes, *start.notes, *done.fitted.notes))
 
@@ -98,12 +98,12 @@ def report(written: Written) -> dict[str, Any]:
         "inseparable": calibration["inseparable"],
         "outliers": calibration["outliers"],
         "errors": calibration["errors"],
-        "tables": [_table_report(judgement) for judgement in written.calibrated.judged],
+        "tables": [_build_table_report(judgement) for judgement in written.calibrated.judged],
         "notes": list(written.notes),
     }
 
 
-def _table_report(judgement: Judgement) -> dict[str, Any]:
+def _build_table_report(judgement: Judgement) -> dict[str, Any]:
     return {
         "table_id": judgement.table.table_id,
         "class": judgement.relation,
@@ -119,9 +119,9 @@ def text(written: Written) -> str:
     done = written.calibrated
     costs = done.fitted.costs
     lines = [
-        f"{printable(done.system.title)}",
+        f"{escape_controls(done.system.title)}",
         (
-            f"Fitted to {format_counted(len(done.judged), 'table')}, {_sizes(done.judged)}, from {done.start.system.name} "
+            f"Fitted to {format_counted(len(done.judged), 'table')}, {_format_sizes(done.judged)}, from {done.start.system.name} "
             f"({costs.library})."
         ),
         "",
@@ -130,56 +130,63 @@ def text(written: Written) -> str:
     for name, (low, high) in done.fitted.intervals.items():
         unit = "ns" if is_time(name) else ""
         lines.append(
-            f"{name:28} {_number(costs.value(name)):>10} {unit:4}   {_number(low)} to {_number(high)}"
+            f"{name:28} {_format_number(costs.value(name)):>10} {unit:4}   {_format_number(low)} to {_format_number(high)}"
         )
-    lines += ["", *_inseparable(done.fitted.inseparable), *_outliers(done), *_range(done), "", *_errors(done)]
-    return "\n".join([*lines, "", f"Written: {printable(str(written.file))}"])
+    lines += [
+        "",
+        *_format_inseparable(done.fitted.inseparable),
+        *_format_outliers(done),
+        *_format_range(done),
+        "",
+        *_format_errors(done),
+    ]
+    return "\n".join([*lines, "", f"Written: {escape_controls(str(written.file))}"])
 
 
-def _sizes(judged: Sequence[Judgement]) -> str:
+def _format_sizes(judged: Sequence[Judgement]) -> str:
     return format_counted(sum(len(judgement.table.size_bytes) for judgement in judged), "size")
 
 
-def _number(value: float) -> str:
+def _format_number(value: float) -> str:
     return f"{value:.4g}" if abs(value) < 1e4 else f"{value:,.0f}"
 
 
-def _inseparable(groups: Sequence[Sequence[str]]) -> list[str]:
+def _format_inseparable(groups: Sequence[Sequence[str]]) -> list[str]:
     if not groups:
         return ["These tables tell all parameters apart."]
     lines = ["These tables cannot tell apart, or say nothing about (kept near the defaults of the library):"]
     return lines + [f"  {', '.join(group)}" for group in groups]
 
 
-def _outliers(done: Calibrated) -> list[str]:
+def _format_outliers(done: Calibrated) -> list[str]:
     if not done.fitted.outliers:
         return ["No outliers."]
     lines = ["Outliers, which no residual curve follows:"]
     return lines + [
-        f"  {printable(outlier.table_id)} at {format_bytes(outlier.size_bytes)}: {outlier.factor:.2f} × its neighbours"
+        f"  {escape_controls(outlier.table_id)} at {format_bytes(outlier.size_bytes)}: {outlier.factor:.2f} × its neighbours"
         for outlier in done.fitted.outliers
     ]
 
 
-def _range(done: Calibrated) -> list[str]:
+def _format_range(done: Calibrated) -> list[str]:
     known = done.fitted.costs.fitted
     if known is None:
         return []
     return [
         (
-            f"Holds for {', '.join(known.kinds)} of {_span(known.ranks, 'rank')} on {_span(known.nodes, 'node')}, from "
+            f"Holds for {', '.join(known.kinds)} of {_format_span(known.ranks, 'rank')} on {_format_span(known.nodes, 'node')}, from "
             f'{format_bytes(known.sizes[0])} to {format_bytes(known.sizes[1])}; results outside say "extrapolated".'
         )
     ]
 
 
-def _span(pair: Sequence[int], noun: str) -> str:
+def _format_span(pair: Sequence[int], noun: str) -> str:
     least, most = pair
     return format_counted(most, noun) if least == most else f"{least:,} to {format_counted(most, noun)}"
 
 
-def _errors(done: Calibrated) -> list[str]:
-    width = max(len(printable(judgement.table.table_id)) for judgement in done.judged)
+def _format_errors(done: Calibrated) -> list[str]:
+    width = max(len(escape_controls(judgement.table.table_id)) for judgement in done.judged)
     unseen = {judgement.table.table_id: judgement for judgement in done.unseen}
     lines = [
         "gm|e| and GMF with residual curve, without, and of every second size by a fit to the others:",
@@ -188,12 +195,14 @@ def _errors(done: Calibrated) -> list[str]:
     for judgement in done.judged:
         other = unseen.get(judgement.table.table_id)
         last = (
-            "" if other is None else f"   {percent(other.errors.gm_error):>8} {percent(other.errors.gmf):>8}"
+            ""
+            if other is None
+            else f"   {format_share(other.errors.gm_error):>8} {format_share(other.errors.gmf):>8}"
         )
         lines.append(
-            f"{printable(judgement.table.table_id):{width}} {percent(judgement.errors.gm_error):>8} "
-            f"{percent(judgement.errors.gmf):>8}   {percent(judgement.uncorrected.gm_error):>8} "
-            f"{percent(judgement.uncorrected.gmf):>8}{last}"
+            f"{escape_controls(judgement.table.table_id):{width}} {format_share(judgement.errors.gm_error):>8} "
+            f"{format_share(judgement.errors.gmf):>8}   {format_share(judgement.uncorrected.gm_error):>8} "
+            f"{format_share(judgement.uncorrected.gmf):>8}{last}"
         )
     return lines
 
@@ -218,7 +227,7 @@ def _errors(done: Calibrated) -> list[str]:
     metavar="NAME|FILE",
     help="The preset or system file to begin with; else the one that the hardware of the tables names.",
 )
-@given_options
+@add_given_options
 @json_option
 def command(
     paths: tuple[Path, ...],
@@ -229,6 +238,6 @@ def command(
     as_json: bool,
 ) -> None:
     """Carry out `calibrate`."""
-    written = run(Request(paths, out, machine, system, given), progress=progress_line())
+    written = run(Request(paths, out, machine, system, given), progress=build_progress_line())
     warn_notes(written.notes)
     show(written, as_json, report, text)

@@ -22,13 +22,13 @@ from studio.commands.base.options import (
     refuse_own_input,
     suggest,
 )
-from studio.commands.base.output import progress_line, show
-from studio.commands.base.terminal import printable
-from studio.doctor import CHECKS, REPAIRS, Change, Diagnosis, Examination, examination, repair_all
-from studio.doctor.diagnosis import LEVELS, node_names
+from studio.commands.base.output import build_progress_line, show
+from studio.commands.base.terminal import escape_controls
+from studio.doctor import CHECKS, REPAIRS, Change, Diagnosis, Examination, repair_all, run_checks
+from studio.doctor.diagnosis import LEVELS, list_node_names
 from studio.errors import TraceError
 from studio.et import Progress, discover, read_job, write
-from studio.et.ranks import ranks_by_file
+from studio.et.ranks import index_ranks_by_file
 from studio.et.source import open_sources
 from studio.trace import Level, Trace
 from studio.units import format_count, format_counted
@@ -91,11 +91,11 @@ def run(request: Request, *, progress: Progress | None = None) -> list[Checked]:
         if target is not None and len(jobs) > 1:
             names = ", ".join(job.name for job in jobs[:6])
             raise TraceError(f"{len(jobs)} jobs found, not one: {names}.", hint="Repair them one by one.")
-        numbers = ranks_by_file(files, request.ranks)
+        numbers = index_ranks_by_file(files, request.ranks)
         done = []
         for job in jobs:
             trace = read_job(job, ranks=numbers, progress=progress)
-            checked = Checked(job.name, trace, examination(trace, progress=progress))
+            checked = Checked(job.name, trace, run_checks(trace, progress=progress))
             done.append(checked if target is None else _repair(checked, target, request.only, progress))
     return done
 
@@ -104,11 +104,11 @@ def _repair(checked: Checked, target: Path, only: Sequence[str], progress: Progr
     repaired = repair_all(checked.trace, only or None, progress=progress)
     name = "".join(c if c.isalnum() or c in "._-" else "_" for c in checked.name).lstrip(".")[:150] or "job"
     files = write(repaired.trace, target, name, progress=progress)
-    left = examination(repaired.trace, progress=progress)
+    left = run_checks(repaired.trace, progress=progress)
     return Checked(checked.name, checked.trace, checked.examination, repaired.changes, tuple(files), left)
 
 
-def worst_at_least(done: Sequence[Checked], level: Level) -> bool:
+def has_level(done: Sequence[Checked], level: Level) -> bool:
     """Whether any finding has this level or a worse one; of a repaired job the remaining findings count."""
     bad = LEVELS[: LEVELS.index(level) + 1]
     return any(
@@ -118,16 +118,16 @@ def worst_at_least(done: Sequence[Checked], level: Level) -> bool:
 
 def report(done: Sequence[Checked]) -> dict[str, Any] | list[dict[str, Any]]:
     """Return the findings as plain data: a dictionary for one job, a list for several."""
-    reports = [_job_report(checked) for checked in done]
+    reports = [_build_job_report(checked) for checked in done]
     return reports if len(reports) > 1 else reports[0]
 
 
-def _job_report(checked: Checked) -> dict[str, Any]:
+def _build_job_report(checked: Checked) -> dict[str, Any]:
     data: dict[str, Any] = {
         "name": checked.name,
         "ranks": len(checked.trace.ranks),
         "nodes": checked.trace.node_count,
-        **_examination_report(checked.trace, checked.examination),
+        **_build_examination_report(checked.trace, checked.examination),
     }
     if checked.left is not None:
         data["repaired"] = {
@@ -142,22 +142,22 @@ def _job_report(checked: Checked) -> dict[str, Any]:
     return data
 
 
-def _examination_report(trace: Trace, examination: Examination) -> dict[str, Any]:
+def _build_examination_report(trace: Trace, examination: Examination) -> dict[str, Any]:
     return {
         "levels": {level: examination.count(level) for level in LEVELS},
-        "findings": [_finding(trace, diagnosis) for diagnosis in examination.diagnoses],
+        "findings": [_build_finding(trace, diagnosis) for diagnosis in examination.diagnoses],
         "passed": [check.code for check in examination.passed],
     }
 
 
-def _finding(trace: Trace, diagnosis: Diagnosis) -> dict[str, Any]:
+def _build_finding(trace: Trace, diagnosis: Diagnosis) -> dict[str, Any]:
     return {
         "code": diagnosis.code,
         "level": diagnosis.level,
         "title": diagnosis.title,
         "message": diagnosis.message,
         "ranks": list(diagnosis.ranks),
-        "nodes": [{"rank": rank, "node": node} for rank, node in node_names(trace, diagnosis)],
+        "nodes": [{"rank": rank, "node": node} for rank, node in list_node_names(trace, diagnosis)],
         "count": diagnosis.count,
         "evidence": [{"what": what, "value": value} for what, value in diagnosis.evidence],
         "consequence": diagnosis.consequence,
@@ -168,37 +168,37 @@ def _finding(trace: Trace, diagnosis: Diagnosis) -> dict[str, Any]:
 
 def text(done: Sequence[Checked]) -> str:
     """Format the result for a terminal."""
-    return "\n\n".join(_job_text(checked) for checked in done)
+    return "\n\n".join(_format_job(checked) for checked in done)
 
 
-def _job_text(checked: Checked) -> str:
+def _format_job(checked: Checked) -> str:
     trace, examination = checked.trace, checked.examination
     size = f"{format_counted(len(trace.ranks), 'rank')}, {format_counted(trace.node_count, 'node')}"
-    lines = [f"{checked.name}: {size}: {verdict(examination)}."]
+    lines = [f"{checked.name}: {size}: {describe_levels(examination)}."]
     for diagnosis in examination.diagnoses:
-        lines += ["", *_diagnosis_lines(trace, diagnosis)]
+        lines += ["", *_format_diagnosis(trace, diagnosis)]
     titles = "; ".join(check.title[0].lower() + check.title[1:] for check in examination.passed)
     if titles:
         lines += ["", *_wrap("Looked for and not found: ", f"{titles}.", "  ")]
     if checked.left is not None:
-        lines += ["", *_mending(checked)]
-    return "\n".join(printable(line) for line in lines)
+        lines += ["", *_format_repairs(checked)]
+    return "\n".join(escape_controls(line) for line in lines)
 
 
-def verdict(examination: Examination) -> str:
+def describe_levels(examination: Examination) -> str:
     """Return the number of errors and warnings in words."""
     counts = [(examination.count(level), level) for level in ("error", "warning")]
     problems = ", ".join(f"{count} {level}{'s' if count > 1 else ''}" for count, level in counts if count)
     return problems or f"no problems, {len(CHECKS)} checks made"
 
 
-def _diagnosis_lines(trace: Trace, diagnosis: Diagnosis) -> list[str]:
+def _format_diagnosis(trace: Trace, diagnosis: Diagnosis) -> list[str]:
     lines = _wrap(f"{diagnosis.level:8}", f"{diagnosis.title} [{diagnosis.code}]", " " * 8)
     lines += _wrap(" " * 8, diagnosis.message, " " * 8)
     lines += [
         part for what, value in diagnosis.evidence for part in _wrap(f"{'':8}{what}: ", value, " " * 10)
     ]
-    nodes = [f"{node} of rank {rank}" for rank, node in node_names(trace, diagnosis)[:_NODES_SHOWN]]
+    nodes = [f"{node} of rank {rank}" for rank, node in list_node_names(trace, diagnosis)[:_NODES_SHOWN]]
     if nodes:
         more = (
             f" and {format_count(diagnosis.count - len(nodes))} more" if diagnosis.count > len(nodes) else ""
@@ -213,7 +213,7 @@ def _diagnosis_lines(trace: Trace, diagnosis: Diagnosis) -> list[str]:
     return lines
 
 
-def _mending(checked: Checked) -> list[str]:
+def _format_repairs(checked: Checked) -> list[str]:
     assert checked.left is not None
     changes = []
     for change in checked.changes:
@@ -228,13 +228,13 @@ def _mending(checked: Checked) -> list[str]:
     return [
         *head,
         f"Written: {format_count(len(checked.files))} {noun}, {written}",
-        f"Now: {verdict(checked.left)}.",
+        f"Now: {describe_levels(checked.left)}.",
     ]
 
 
 def _wrap(first: str, text: str, rest: str) -> list[str]:
     # Names of nodes may hold line breaks, which are shown as escapes.
-    plain = printable(text)
+    plain = escape_controls(text)
     return textwrap.wrap(
         plain,
         _WIDTH,
@@ -245,7 +245,7 @@ def _wrap(first: str, text: str, rest: str) -> list[str]:
     ) or [first.rstrip()]
 
 
-def _repairs(_ctx: click.Context, _param: click.Parameter, codes: tuple[str, ...]) -> tuple[str, ...]:
+def _check_repairs(_ctx: click.Context, _param: click.Parameter, codes: tuple[str, ...]) -> tuple[str, ...]:
     """Validate the names of repairs."""
     if codes:
         unknown = next((code for code in codes if code not in REPAIRS), None)
@@ -279,7 +279,7 @@ def _repairs(_ctx: click.Context, _param: click.Parameter, codes: tuple[str, ...
     "--only",
     multiple=True,
     metavar="CODE",
-    callback=_repairs,
+    callback=_check_repairs,
     help="Make only this repair; may be repeated.",
 )
 @rank_option
@@ -297,7 +297,7 @@ def command(
     if only and target is None:
         raise click.UsageError("--only needs --repair with a folder for the repaired job.")
     request = Request(paths, target, only, ranks)
-    done = run(request, progress=progress_line())
+    done = run(request, progress=build_progress_line())
     show(done, as_json, report, text)
-    if worst_at_least(done, fail_on):
+    if has_level(done, fail_on):
         ctx.exit(1)

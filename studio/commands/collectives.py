@@ -15,28 +15,28 @@ from typing import Any
 import click
 import numpy as np
 
-from studio.analysis.collectives.apart import apart_rows, apart_words
-from studio.analysis.collectives.group_sizes import open_words, told_ranks
-from studio.analysis.collectives.size_classes import SizeClass, size_classes
-from studio.analysis.collectives.times import CollectiveTimes, collective_times, whole_bytes
+from studio.analysis.collectives.apart import describe_apart, list_apart
+from studio.analysis.collectives.group_sizes import explain_open, read_job_size
+from studio.analysis.collectives.size_classes import SizeClass, list_size_classes
+from studio.analysis.collectives.times import CollectiveTimes, compute_collective_times, compute_whole_bytes
 from studio.analysis.job.late_ranks import (
     Late,
     Lateness,
     count_awaited,
     count_last_ranks,
-    late_ranks,
-    late_words,
+    describe_late_rank,
+    find_late_ranks,
 )
-from studio.analysis.job.nodes import node_ref
-from studio.analysis.job.together import ready_words
+from studio.analysis.job.nodes import format_node_ref
+from studio.analysis.job.together import describe_ready_waits
 from studio.commands.base.checked import warn_of_check, with_stored_check
 from studio.commands.base.one_run import RunRequest, run_options
 from studio.commands.base.outcome import WHOLE, WHOLE_WORDS
-from studio.commands.base.output import end_with_losses, findings_of, progress_line, show
-from studio.commands.base.terminal import printable
+from studio.commands.base.output import build_progress_line, end_with_losses, list_findings, show
+from studio.commands.base.terminal import escape_controls
 from studio.comparing import Compared
 from studio.et import Progress
-from studio.sim.attained import FASTER, FASTER_WORDS, Attained, attained_by
+from studio.sim.attained import FASTER, FASTER_WORDS, Attained, find_attained
 from studio.trace import NONE, CollectiveType
 from studio.units import format_bytes, format_count, format_counted, format_ns, format_rate
 
@@ -87,16 +87,16 @@ def run(request: Request, *, progress: Progress | None = None) -> Listed:
     """
     compared = with_stored_check(request.find(progress), request.workspace)
     side = compared.side
-    times = collective_times(side.trace, side.times, side.groups)
-    classes = size_classes(side.trace, times)
+    times = compute_collective_times(side.trace, side.times, side.groups)
+    classes = list_size_classes(side.trace, times)
     # The ledger is made only where it may tell more: of collectives whose members all begin together.
     begin_together = side.is_recording and bool(((times.skew_ns == 0) & (times.present > 1)).any())
-    note = ready_words(side.ledger()) if begin_together else ""
+    note = describe_ready_waits(side.ledger()) if begin_together else ""
     late: list[Late] = []
     late_count = count_last_ranks(times)
     if late_count:
-        late = late_ranks(Lateness(side.trace, side.times, side.ledger()), times, most=_LATE)
-    attained = attained_by(side.trace, classes, request.system)
+        late = find_late_ranks(Lateness(side.trace, side.times, side.ledger()), times, most=_LATE)
+    attained = find_attained(side.trace, classes, request.system)
     return Listed(compared, times, classes, attained, late, late_count, note)
 
 
@@ -116,26 +116,30 @@ def report(listed: Listed) -> dict[str, Any]:
         "system": listed.attained.system if listed.attained else None,
         "note": listed.note or None,
         "collectives": rows,
-        "late": [_late_report(listed, late) for late in listed.late],
-        "apart": apart_rows(listed.times.apart_by_group()),
+        "late": [_build_late_report(listed, late) for late in listed.late],
+        "apart": list_apart(listed.times.apart_by_group()),
     }
 
 
-def _late_report(listed: Listed, late: Late) -> dict[str, Any]:
+def _build_late_report(listed: Listed, late: Late) -> dict[str, Any]:
     row = asdict(late)
-    return {"rank": row.pop("rank"), "node": _node(listed, late), **{k: row[k] for k in row if k != "row"}}
+    return {
+        "rank": row.pop("rank"),
+        "node": _find_node(listed, late),
+        **{k: row[k] for k in row if k != "row"},
+    }
 
 
-def _node(listed: Listed, late: Late) -> str:
+def _find_node(listed: Listed, late: Late) -> str:
     """Return the id of the node of a rank in the collective in which a member waited for it longest."""
-    return node_ref(listed.side.side.trace.graph_of(late.rank), late.row)
+    return format_node_ref(listed.side.side.trace.graph_of(late.rank), late.row)
 
 
-def _late_lines(listed: Listed) -> Iterator[str]:
+def _format_late_ranks(listed: Listed) -> Iterator[str]:
     """Yield a line for each of the ranks waited for longest, with the node to look at."""
     total = count_awaited(listed.times)
     for late in listed.late[:_LATE_SHOWN]:
-        yield f"{late_words(late, total)}; longest at its node {_node(listed, late)}"
+        yield f"{describe_late_rank(late, total)}; longest at its node {_find_node(listed, late)}"
     more = listed.late_count - _LATE_SHOWN
     if more > 0:
         known = len(listed.late)
@@ -146,8 +150,8 @@ def _late_lines(listed: Listed) -> Iterator[str]:
 def text(listed: Listed) -> str:
     """Format the list for a terminal."""
     attained = listed.attained
-    sizes = [_span(each.least_bytes, each.most_bytes) for each in listed.classes]
-    whole = [_span(*_whole(each)) for each in listed.classes]
+    sizes = [_format_span(each.least_bytes, each.most_bytes) for each in listed.classes]
+    whole = [_format_span(*_compute_whole_sizes(each)) for each in listed.classes]
     ranks = [f"{each.members:,}{'+' if each.is_open else ''}" for each in listed.classes]
     if whole == sizes:
         whole = [""] * len(sizes)
@@ -171,22 +175,22 @@ def text(listed: Listed) -> str:
             f"{each.type:<16}{ranks[index]:>7}{sizes[index]:>{wide + 2}}{whole[index + 1]}"
             f"{format_count(each.count):>8}{format_ns(each.median_ns):>11}{format_ns(each.p99_ns):>11}"
             f"{'-' if math.isnan(rate) else format_rate(rate):>12}{'-' if share is None else f'{100 * share:.0f} %':>13}"
-            f"{'-' if alone else format_ns(each.skew_ns):>11}  {_last(each)}"
+            f"{'-' if alone else format_ns(each.skew_ns):>11}  {_format_last(each)}"
         )
     if attained and any(attained.is_faster(at, each.median_ns) for at, each in enumerate(listed.classes)):
         lines.append(f"over {100 * FASTER:.0f} % of attained: {FASTER_WORDS}")
     if known := sorted({each.members for each in listed.classes if each.is_open}):
-        lines.append(open_words(known[0], told_ranks(listed.side.side.trace)))
-    if apart := apart_words(listed.times.apart_by_group()):
+        lines.append(explain_open(known[0], read_job_size(listed.side.side.trace)))
+    if apart := describe_apart(listed.times.apart_by_group()):
         lines.append(apart)
     if listed.late:
-        lines += ["", "Who came last, and what took longer there:", *_late_lines(listed)]
+        lines += ["", "Who came last, and what took longer there:", *_format_late_ranks(listed)]
     if listed.note:
         lines.append(listed.note)
-    return "\n".join(printable(line) for line in lines)
+    return "\n".join(escape_controls(line) for line in lines)
 
 
-def _span(least_bytes: int, most_bytes: int) -> str:
+def _format_span(least_bytes: int, most_bytes: int) -> str:
     """Return sizes from the least to the most; one where they are equal."""
     if not most_bytes:
         return "-"
@@ -194,10 +198,10 @@ def _span(least_bytes: int, most_bytes: int) -> str:
     return most if least_bytes == most_bytes else f"{format_bytes(least_bytes)} to {most}"
 
 
-def _whole(each: SizeClass) -> tuple[int, int]:
+def _compute_whole_sizes(each: SizeClass) -> tuple[int, int]:
     """Return the sizes of the whole array, which bandwidths are of; 0 where they depend on members that are not known."""
     kind = np.full(2, CollectiveType.__members__.get(each.type, NONE))
-    least, most = whole_bytes(
+    least, most = compute_whole_bytes(
         kind,
         np.array([each.least_bytes, each.most_bytes]),
         np.full(2, each.members),
@@ -206,7 +210,7 @@ def _whole(each: SizeClass) -> tuple[int, int]:
     return least, most
 
 
-def _last(each: SizeClass) -> str:
+def _format_last(each: SizeClass) -> str:
     return "-" if each.last_rank == NONE else f"rank {each.last_rank} {100 * each.last_share:.0f} %"
 
 
@@ -216,7 +220,7 @@ def _last(each: SizeClass) -> str:
 @click.pass_context
 def command(ctx: click.Context, /, as_json: bool, allow_damaged: bool, **given: Any) -> None:
     """Carry out `collectives`."""
-    listed = run(Request(**given), progress=progress_line())
+    listed = run(Request(**given), progress=build_progress_line())
     warn_of_check([listed.side])
     show(listed, as_json, report, text)
-    end_with_losses(ctx, findings_of([listed.side]), allow_damaged, warned=False)
+    end_with_losses(ctx, list_findings([listed.side]), allow_damaged, warned=False)

@@ -21,22 +21,22 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from studio.analysis.compare.alignment import Alignment
-from studio.analysis.compare.alone import AloneName, alone_by_name
+from studio.analysis.compare.alone import AloneName, group_alone_by_name
 from studio.analysis.compare.changes import MOST_LISTED, NodeAlone, NodeChange
 from studio.analysis.compare.runs import Comparison, Figure
 from studio.analysis.compare.sides import Side
 from studio.analysis.compare.waterfall import Waterfall
 from studio.analysis.compare.words import (
-    basis_words,
-    before_words,
-    node_words,
-    percent,
-    signed_ns,
-    told_share,
-    verdict,
-    why_mean,
+    describe_basis,
+    describe_before,
+    describe_comparison,
+    describe_node,
+    explain_mean,
+    format_difference_share,
+    format_share,
+    format_signed_ns,
 )
-from studio.analysis.job.function_names import distinct_names
+from studio.analysis.job.function_names import shorten_distinctly
 from studio.analysis.job.part_words import NAMES
 from studio.commands.base.names import find_runs
 from studio.commands.base.options import (
@@ -47,12 +47,12 @@ from studio.commands.base.options import (
     workspace_option,
 )
 from studio.commands.base.outcome import doubt_report
-from studio.commands.base.output import end_with_losses, findings_of, progress_line, show
-from studio.commands.base.terminal import printable, shorten
-from studio.comparing import LETTERS, SIDES_AT_MOST, Compared, Lineup, lineup, settings_table
+from studio.commands.base.output import build_progress_line, end_with_losses, list_findings, show
+from studio.commands.base.terminal import escape_controls, shorten
+from studio.comparing import LETTERS, SIDES_AT_MOST, Compared, Lineup, build_lineup, build_settings_table
 from studio.errors import ConfigError
 from studio.et import Progress
-from studio.sim.setting_values import plain_name, plain_settings
+from studio.sim.setting_values import convert_settings, format_plain_name
 from studio.units import format_count, format_counted, format_ns
 
 if TYPE_CHECKING:
@@ -86,7 +86,7 @@ def run(request: Request, *, progress: Progress | None = None) -> Lineup:
         StudioError: What is named cannot be read, or holds no times.
     """
     chosen = find_runs(request.sides, request.workspace, ranks=request.ranks, progress=progress)
-    return lineup(chosen, progress)
+    return build_lineup(chosen, progress)
 
 
 def run_baseline(
@@ -105,8 +105,8 @@ def run_baseline(
     """
     from studio.commands.base.baseline import (
         Judged,
-        baseline_of,
         hold,
+        measure_baseline,
         parse_allowed,
         read_baseline,
         write_baseline,
@@ -115,7 +115,7 @@ def run_baseline(
     allowed = parse_allowed(allow)
     against = None if baseline is None else read_baseline(baseline)
     [side] = find_runs(request.sides, request.workspace, ranks=request.ranks, progress=progress, least=1)
-    measured = baseline_of(side)
+    measured = measure_baseline(side)
     judged = Judged(measured, None, (), None)
     if against is not None and baseline is not None:
         judged = hold(measured, against, allowed, baseline)
@@ -125,7 +125,7 @@ def run_baseline(
     return judged, side
 
 
-def slower_than(shown: Lineup, percent: float) -> bool:
+def is_slower_than(shown: Lineup, percent: float) -> bool:
     """Return whether any run finishes later than the first by more than so many percent.
 
     Raises:
@@ -153,35 +153,35 @@ def report(shown: Lineup) -> dict[str, Any]:
                 "finish_ns": side.side.makespan_ns,
                 "ranks": len(side.side.trace.ranks),
                 "nodes": side.side.trace.node_count,
-                "settings": plain_settings(side.settings),
+                "settings": convert_settings(side.settings),
                 "doubts": [doubt_report(doubt) for doubt in side.doubts],
             }
             for letter, side in zip(LETTERS, shown.sides, strict=False)
         ],
-        "differing_settings": _differing(shown.sides),
+        "differing_settings": _list_differing_settings(shown.sides),
         "comparisons": [
-            _comparison_report(comparison, LETTERS[index])
+            _build_comparison_report(comparison, LETTERS[index])
             for index, comparison in enumerate(shown.comparisons, start=1)
         ],
     }
 
 
-def _comparison_report(comparison: Comparison, letter: str) -> dict[str, Any]:
+def _build_comparison_report(comparison: Comparison, letter: str) -> dict[str, Any]:
     alignment = comparison.alignment
     before = comparison.a.makespan_ns
     return {
         "a": "A",
         "b": letter,
-        "verdict": verdict(comparison, "A", letter),
+        "verdict": describe_comparison(comparison, "A", letter),
         "difference_ns": comparison.difference_ns,
         "difference_percent": 100 * comparison.difference_ns / before
         if before and not comparison.unranked
         else None,
         "unranked": comparison.unranked or None,
-        "figures": [_figure_report(figure) for figure in comparison.figures],
-        "dimensions": [_figure_report(figure) for figure in comparison.dimensions],
-        "links": [_figure_report(figure) for figure in comparison.links],
-        "waterfalls": [_waterfall_report(fall) for fall in comparison.waterfalls],
+        "figures": [_build_figure_report(figure) for figure in comparison.figures],
+        "dimensions": [_build_figure_report(figure) for figure in comparison.dimensions],
+        "links": [_build_figure_report(figure) for figure in comparison.links],
+        "waterfalls": [_build_waterfall_report(fall) for fall in comparison.waterfalls],
         "matching": {
             "by": alignment.by,
             "share": alignment.share,
@@ -193,12 +193,12 @@ def _comparison_report(comparison: Comparison, letter: str) -> dict[str, Any]:
             "added": comparison.added_count,
             "removed": comparison.removed_count,
         },
-        "added_by_name": _alone_report(comparison.b, alignment, of_b=True),
-        "removed_by_name": _alone_report(comparison.a, alignment, of_b=False),
+        "added_by_name": _build_alone_report(comparison.b, alignment, of_b=True),
+        "removed_by_name": _build_alone_report(comparison.a, alignment, of_b=False),
         "slower": [_change_report(comparison, change) for change in comparison.slower],
         "faster": [_change_report(comparison, change) for change in comparison.faster],
-        "added": [_node_report(comparison.b, node) for node in comparison.added],
-        "removed": [_node_report(comparison.a, node) for node in comparison.removed],
+        "added": [_build_node_report(comparison.b, node) for node in comparison.added],
+        "removed": [_build_node_report(comparison.a, node) for node in comparison.removed],
         "operations": [
             {
                 "type": operation.type,
@@ -214,7 +214,7 @@ def _comparison_report(comparison: Comparison, letter: str) -> dict[str, Any]:
     }
 
 
-def _figure_report(figure: Figure) -> dict[str, Any]:
+def _build_figure_report(figure: Figure) -> dict[str, Any]:
     return {
         "figure": figure.key,
         "unit": figure.unit,
@@ -225,7 +225,7 @@ def _figure_report(figure: Figure) -> dict[str, Any]:
     }
 
 
-def _waterfall_report(fall: Waterfall) -> dict[str, Any]:
+def _build_waterfall_report(fall: Waterfall) -> dict[str, Any]:
     return {
         "basis": fall.basis,
         "rank_a": fall.rank if fall.basis == "busiest" else None,
@@ -247,9 +247,9 @@ def _waterfall_report(fall: Waterfall) -> dict[str, Any]:
 
 
 def _change_report(comparison: Comparison, change: NodeChange) -> dict[str, Any]:
-    other = node_words(comparison.b, change.rank_b, change.row_b)
+    other = describe_node(comparison.b, change.rank_b, change.row_b)
     return {
-        **node_words(comparison.a, change.rank_a, change.row_a),
+        **describe_node(comparison.a, change.rank_a, change.row_a),
         "rank_b": other["rank"],
         "node_b": other["node"],
         "a_ns": change.a_ns,
@@ -260,28 +260,28 @@ def _change_report(comparison: Comparison, change: NodeChange) -> dict[str, Any]
     }
 
 
-def _node_report(side: Side, node: NodeAlone) -> dict[str, Any]:
+def _build_node_report(side: Side, node: NodeAlone) -> dict[str, Any]:
     return {
-        **node_words(side, node.rank, node.row),
+        **describe_node(side, node.rank, node.row),
         "duration_ns": node.ns if node.ns >= 0 else None,
         "ranks": node.ranks,
     }
 
 
-def _alone_report(side: Side, alignment: Alignment, *, of_b: bool) -> list[dict[str, Any]]:
-    alone = alone_by_name(side, alignment, of_b=of_b)[:MOST_LISTED]
+def _build_alone_report(side: Side, alignment: Alignment, *, of_b: bool) -> list[dict[str, Any]]:
+    alone = group_alone_by_name(side, alignment, of_b=of_b)[:MOST_LISTED]
     return [
         {"name": entry.name, "count": entry.count, "total_ns": entry.total_ns, "ranks": entry.ranks}
         for entry in alone
     ]
 
 
-def _differing(sides: Sequence[Compared]) -> list[str]:
+def _list_differing_settings(sides: Sequence[Compared]) -> list[str]:
     """Return the settings that differ, with the units in their names."""
     names: dict[str, str] = {}
     for side in sides:
-        names.update((key, plain_name(key, value)) for key, value in side.settings.items())
-    return [names[key] for key, _ in settings_table(sides)]
+        names.update((key, format_plain_name(key, value)) for key, value in side.settings.items())
+    return [names[key] for key, _ in build_settings_table(sides)]
 
 
 def text(shown: Lineup) -> str:
@@ -295,14 +295,14 @@ def text(shown: Lineup) -> str:
         finish = side.side.makespan_ns
         change = f"{'not ranked':>14}" if why else ""
         if letter != "A" and not why:
-            share = percent((finish - base) / base) if base else ""
-            change = f"{signed_ns(finish - base):>14}{share:>12}"
+            share = format_share((finish - base) / base) if base else ""
+            change = f"{format_signed_ns(finish - base):>14}{share:>12}"
         lines.append(
             f"{letter}  {side.name:{wide}}  {side.side.model or 'recorded':18}  finish {format_ns(finish):>10}{change}"
         )
     for letter, pair in zip(LETTERS[1:], shown.comparisons, strict=False):
         lines += ["", *_pair_lines(pair, letter)]
-    settings = settings_table(sides)
+    settings = build_settings_table(sides)
     if settings:
         lines += ["", "settings that differ"]
         wide = max(_VALUE_WIDTH, *(len(text) for _, values in settings for text, _ in values))
@@ -310,7 +310,7 @@ def text(shown: Lineup) -> str:
             f"  {key:34}" + "  ".join(f"{text or '-':>{wide}}" for text, _ in values)
             for key, values in settings
         ]
-    return "\n".join(printable(line) for line in lines)
+    return "\n".join(escape_controls(line) for line in lines)
 
 
 def _doubt_lines(sides: Sequence[Compared]) -> Iterator[str]:
@@ -326,52 +326,54 @@ def _doubt_lines(sides: Sequence[Compared]) -> Iterator[str]:
 
 
 def _pair_lines(comparison: Comparison, letter: str) -> Iterator[str]:
-    yield verdict(comparison, "A", letter)
-    if why := why_mean(comparison, letter):
+    yield describe_comparison(comparison, "A", letter)
+    if why := explain_mean(comparison, letter):
         yield why
-    yield from _part_lines(comparison, letter)
+    yield from _format_parts(comparison, letter)
     if comparison.dimensions:
         yield ""
-        yield from _table("time one port, or a link, sends", letter, share="")
+        yield from _format_table_head("time one port, or a link, sends", letter, share="")
         for figure in (*comparison.dimensions, *comparison.links[: 2 * _SHOWN]):
             if figure.unit == "ns":
-                yield _row_line(figure.key, figure.a, figure.b, None)
-    yield from _node_lines(comparison, letter)
+                yield _format_row(figure.key, figure.a, figure.b, None)
+    yield from _format_nodes(comparison, letter)
 
 
-def _part_lines(comparison: Comparison, letter: str) -> Iterator[str]:
+def _format_parts(comparison: Comparison, letter: str) -> Iterator[str]:
     """Show where the difference of the finish is, by each basis; once where both jobs have one rank, which is the mean too."""
     of_one = len(comparison.a.trace.ranks) == len(comparison.b.trace.ranks) == 1
     for fall in comparison.waterfalls[:1] if of_one else comparison.waterfalls:
         yield ""
-        yield from _table("finish" if of_one else f"finish {basis_words(fall)}", letter)
+        yield from _format_table_head("finish" if of_one else f"finish {describe_basis(fall)}", letter)
         for step in fall.steps:
             if step.a_ns or step.b_ns:
-                yield _row_line(NAMES[step.part], step.a_ns, step.b_ns, step.share)
-        yield _row_line("together", fall.a_ns, fall.b_ns, 1.0 if comparison.difference_ns else None)
-        if words := before_words(fall, letter):
+                yield _format_row(NAMES[step.part], step.a_ns, step.b_ns, step.share)
+        yield _format_row("together", fall.a_ns, fall.b_ns, 1.0 if comparison.difference_ns else None)
+        if words := describe_before(fall, letter):
             yield f"  {words}"
     if of_one and comparison.waterfalls:
         return
     yield ""
-    yield from _table("mean of a rank", letter, share="")
+    yield from _format_table_head("mean of a rank", letter, share="")
     for figure in comparison.figures[1:]:
         if figure.a or figure.b:
             # Means cover the same time several times over, so that shares of the difference tell nothing.
-            yield _row_line(NAMES[figure.key], figure.a, figure.b, None)
+            yield _format_row(NAMES[figure.key], figure.a, figure.b, None)
 
 
-def _table(title: str, letter: str, *, share: str = "share") -> Iterator[str]:
+def _format_table_head(title: str, letter: str, *, share: str = "share") -> Iterator[str]:
     yield f"  {title:{_NAME_WIDTH}}{'A':>12}{letter:>12}{'difference':>14}{share:>10}".rstrip()
 
 
-def _row_line(name: str, a: float | None, b: float | None, share: float | None) -> str:
+def _format_row(name: str, a: float | None, b: float | None, share: float | None) -> str:
     cells = "".join(f"{'-' if value is None else format_ns(round(value)):>12}" for value in (a, b))
-    change = "-" if a is None or b is None else signed_ns(round(b - a))
-    return f"  {shorten(name, _NAME_WIDTH):{_NAME_WIDTH}}{cells}{change:>14}{told_share(share):>10}"
+    change = "-" if a is None or b is None else format_signed_ns(round(b - a))
+    return (
+        f"  {shorten(name, _NAME_WIDTH):{_NAME_WIDTH}}{cells}{change:>14}{format_difference_share(share):>10}"
+    )
 
 
-def _node_lines(comparison: Comparison, letter: str) -> Iterator[str]:
+def _format_nodes(comparison: Comparison, letter: str) -> Iterator[str]:
     alignment = comparison.alignment
     how = "by rank and id" if alignment.by == "id" else "by structure"
     yield ""
@@ -390,26 +392,26 @@ def _node_lines(comparison: Comparison, letter: str) -> Iterator[str]:
     for title, changes in (("slower nodes", comparison.slower), ("faster nodes", comparison.faster)):
         if changes:
             yield ""
-            yield from _table(title, letter, share="")
+            yield from _format_table_head(title, letter, share="")
         for change in changes[:_SHOWN]:
-            words = node_words(comparison.a, change.rank_a, change.row_a)
-            yield _row_line(
+            words = describe_node(comparison.a, change.rank_a, change.row_a)
+            yield _format_row(
                 f"rank {words['rank']} {_end_of(words['name'])} ({words['node']})",
                 change.a_ns,
                 change.b_ns,
                 None,
             )
     for title, side, of_b in ((f"only in {letter}", comparison.b, True), ("only in A", comparison.a, False)):
-        yield from _alone_lines(title, alone_by_name(side, alignment, of_b=of_b))
+        yield from _format_alone(title, group_alone_by_name(side, alignment, of_b=of_b))
 
 
-def _alone_lines(title: str, alone: Sequence[AloneName]) -> Iterator[str]:
+def _format_alone(title: str, alone: Sequence[AloneName]) -> Iterator[str]:
     """List what only one side has, a line for each name."""
     if not alone:
         return
     yield ""
     yield f"  {title:{_NAME_WIDTH}}{'nodes':>12}{'together':>12}"
-    names = distinct_names([entry.name for entry in alone[:_SHOWN]], _NAME_WIDTH)
+    names = shorten_distinctly([entry.name for entry in alone[:_SHOWN]], _NAME_WIDTH)
     for name, entry in zip(names, alone, strict=False):
         lasted = format_ns(entry.total_ns) if entry.total_ns else "no time"
         yield f"  {name:{_NAME_WIDTH}}{format_count(entry.count):>12}{lasted:>12}"
@@ -475,12 +477,12 @@ def command(
             raise click.UsageError(
                 "With --baseline or --write-baseline name one run, without --fail-if-slower."
             )
-        from studio.commands.base.baseline import baseline_report, baseline_text
+        from studio.commands.base.baseline import build_baseline_report, format_baseline
 
         request = Request(sides, workspace, ranks)
-        judged, side = run_baseline(request, baseline, write_baseline, allow, progress=progress_line())
-        show(judged, as_json, baseline_report, baseline_text)
-        end_with_losses(ctx, findings_of([side]), allow_damaged or bool(judged.worse), warned=False)
+        judged, side = run_baseline(request, baseline, write_baseline, allow, progress=build_progress_line())
+        show(judged, as_json, build_baseline_report, format_baseline)
+        end_with_losses(ctx, list_findings([side]), allow_damaged or bool(judged.worse), warned=False)
         if judged.worse:
             ctx.exit(3)
         return
@@ -488,10 +490,10 @@ def command(
         raise click.UsageError("--allow goes with --baseline.")
     if not 2 <= len(sides) <= SIDES_AT_MOST:
         raise click.UsageError(f"Name 2 to {SIDES_AT_MOST} runs to compare, not {len(sides)}.")
-    shown = run(Request(sides, workspace, ranks), progress=progress_line())
+    shown = run(Request(sides, workspace, ranks), progress=build_progress_line())
     show(shown, as_json, report, text)
-    slower = fail_if_slower is not None and slower_than(shown, fail_if_slower)
+    slower = fail_if_slower is not None and is_slower_than(shown, fail_if_slower)
     # That a run is slower is what the user asked about; that a side is damaged is said all the same.
-    end_with_losses(ctx, findings_of(shown.sides), allow_damaged or slower, warned=False)
+    end_with_losses(ctx, list_findings(shown.sides), allow_damaged or slower, warned=False)
     if slower:
         ctx.exit(3)

@@ -17,30 +17,30 @@ from typing import Any
 
 import click
 
-from studio.analysis.job.completeness import assumed_words, completeness
+from studio.analysis.job.completeness import describe_assumed, infer_completeness
 from studio.commands.base.one_job import read_one_job
 from studio.commands.base.options import (
     PathOption,
+    add_gpu_options,
     allow_damaged,
-    gpu_options,
     json_option,
     paths_argument,
     rank_option,
     refuse_own_input,
     workspace_option,
 )
-from studio.commands.base.output import end_with_losses, progress_line, show, warn
-from studio.commands.base.terminal import printable, written_line
+from studio.commands.base.output import build_progress_line, end_with_losses, show, warn
+from studio.commands.base.terminal import describe_written, escape_controls
 from studio.completion import LayoutNeededError, Mesh, Spread
-from studio.completion.clues import dimension_words, known_facts
-from studio.completion.complete import chosen_mesh, complete_on
-from studio.completion.layout import given_layout
+from studio.completion.clues import collect_facts, describe_dimension
+from studio.completion.complete import choose_mesh, complete_on
+from studio.completion.layout import read_layout
 from studio.completion.spread import parse_share
 from studio.errors import TraceError
 from studio.et import Progress
 from studio.et.write import write_with_copies
 from studio.sim.retargeting import retarget
-from studio.trace import Trace, assumed_from, assumed_stage
+from studio.trace import Trace, describe_assumed_stage, get_assumed_source
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,9 +118,9 @@ def run(request: Request, *, progress: Progress | None = None) -> Completed:
     if request.gpu is not None:
         known, outcome = retarget(known, request.gpu, request.recorded_gpu, keep_starts=False)
         recomputed = outcome.words
-    given = given_layout(request.layout) if request.layout is not None else None
-    facts = known_facts(known, given)
-    mesh = chosen_mesh(facts, given, request.ranks, first=request.first)
+    given = read_layout(request.layout) if request.layout is not None else None
+    facts = collect_facts(known, given)
+    mesh = choose_mesh(facts, given, request.ranks, first=request.first)
     completed = complete_on(facts, mesh, request.spread, axes=given.axes if given else {})
     written = write_with_copies(completed, request.target, name, progress=progress)
     return Completed(name, known, completed, mesh, tuple(written), recomputed)
@@ -137,13 +137,15 @@ def report(done: Completed) -> dict[str, Any]:
             {"dimension": axis.name, "size": axis.size, "stride": axis.stride, "evidence": axis.evidence}
             for axis in done.mesh.axes
         ],
-        "recorded": [rank.number for rank in done.trace.ranks if assumed_from(rank) is None],
+        "recorded": [rank.number for rank in done.trace.ranks if get_assumed_source(rank) is None],
         "assumed": {
             str(rank.number): source
             for rank in done.trace.ranks
-            if (source := assumed_from(rank)) is not None
+            if (source := get_assumed_source(rank)) is not None
         },
-        "built_stages": sorted({words for rank in done.trace.ranks if (words := assumed_stage(rank))}),
+        "built_stages": sorted(
+            {words for rank in done.trace.ranks if (words := describe_assumed_stage(rank))}
+        ),
         "measured": [f.message for f in done.trace.findings if f.code == "spread-measured"],
         "late_arrivals": [f.message for f in done.trace.findings if f.code == "late-arrivals"],
         "graphs": len(done.trace.graphs),
@@ -153,22 +155,22 @@ def report(done: Completed) -> dict[str, Any]:
 
 def text(done: Completed) -> str:
     """Format the result for a terminal."""
-    job = completeness(done.known)
+    job = infer_completeness(done.known)
     lines = [
-        f"{done.name}: {assumed_words(done.trace) or 'every rank was recorded'} ({job.known_words()} known)"
+        f"{done.name}: {describe_assumed(done.trace) or 'every rank was recorded'} ({job.known_words()} known)"
     ]
-    lines += [f"layout {done.mesh.layout}, the dimension of adjacent ranks first:", *mesh_lines(done.mesh)]
+    lines += [f"layout {done.mesh.layout}, the dimension of adjacent ranks first:", *format_mesh(done.mesh)]
     lines += [done.recomputed] if done.recomputed else []
     lines += [f.message for f in done.trace.findings if f.code in ("spread-measured", "late-arrivals")]
-    lines.append(written_line(done.files))
-    return "\n".join(printable(line) for line in lines)
+    lines.append(describe_written(done.files))
+    return "\n".join(escape_controls(line) for line in lines)
 
 
-def mesh_lines(mesh: Mesh) -> list[str]:
+def format_mesh(mesh: Mesh) -> list[str]:
     """Return the dimensions of a mesh as a table for a terminal."""
-    width = max(len(dimension_words(axis.name)) for axis in mesh.axes)
+    width = max(len(describe_dimension(axis.name)) for axis in mesh.axes)
     return [
-        f"  {dimension_words(axis.name):<{width}}  {axis.size:>6,} {'rank, ' if axis.size == 1 else 'ranks,'} {axis.stride:,} apart   {axis.evidence}"
+        f"  {describe_dimension(axis.name):<{width}}  {axis.size:>6,} {'rank, ' if axis.size == 1 else 'ranks,'} {axis.stride:,} apart   {axis.evidence}"
         for axis in mesh.axes
     ]
 
@@ -212,7 +214,7 @@ def mesh_lines(mesh: Mesh) -> list[str]:
     help="When copied ranks come to collectives: as late as known ranks may have waited for them, by the time that these took beyond "
     "the usual (an assumption; the default, unless --imbalance says how ranks differ), or together with them.",
 )  # fmt: skip
-@gpu_options
+@add_gpu_options
 @json_option
 @workspace_option
 @allow_damaged
@@ -236,7 +238,7 @@ def command(
         given["gpu"], given["recorded_gpu"], given["workspace"],
     )  # fmt: skip
     try:
-        done = run(request, progress=progress_line())
+        done = run(request, progress=build_progress_line())
     except LayoutNeededError as error:
         raise click.UsageError(str(error)) from error
     for finding in done.trace.findings:

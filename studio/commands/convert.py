@@ -18,8 +18,8 @@ from typing import Any
 import click
 import msgspec
 
-from studio.commands.base.for_astra_sim import Reader, for_reader
-from studio.commands.base.forms import CHAKRA, form_of
+from studio.commands.base.for_astra_sim import Reader, adapt_for_reader
+from studio.commands.base.forms import CHAKRA, find_form
 from studio.commands.base.options import (
     PathOption,
     allow_damaged,
@@ -29,17 +29,17 @@ from studio.commands.base.options import (
     refuse_own_input,
     size_options,
 )
-from studio.commands.base.output import end_with_losses, progress_line, show, warn
-from studio.commands.base.terminal import printable, written_line
+from studio.commands.base.output import build_progress_line, end_with_losses, show, warn
+from studio.commands.base.terminal import describe_written, escape_controls
 from studio.commands.base.timelines import SUFFIXES as TIMELINES
 from studio.commands.base.timelines import is_timeline, refuse_unwritable, write_timeline
 from studio.errors import TraceError
 from studio.et import Progress, discover, read_job, write
 from studio.et.format import UNSAID, JobSize
-from studio.et.naming import file_name
-from studio.et.ranks import ranks_by_file
+from studio.et.naming import format_file_name
+from studio.et.ranks import index_ranks_by_file
 from studio.et.source import open_sources
-from studio.et.write import rank_file, written_together
+from studio.et.write import iterate_rank_file, write_together
 from studio.trace import Finding, Trace
 
 _SUFFIXES = CHAKRA.suffixes
@@ -93,7 +93,7 @@ def run(
         ConfigError: `ranks` names a file that is not there.
     """
     path = request.target
-    form_of(path, "convert")
+    find_form(path, "convert")
     _refuse_other_file(path)
     if _is_timeline(path):
         refuse_unwritable(path)
@@ -112,7 +112,7 @@ def report(converted: Converted) -> dict[str, Any]:
 
 def text(converted: Converted) -> str:
     """Say which files were written."""
-    return printable(written_line(converted.files))
+    return escape_controls(describe_written(converted.files))
 
 
 def _refuse_other_file(path: Path) -> None:
@@ -139,9 +139,9 @@ def _read(request: Request, progress: Progress | None) -> tuple[str, Trace]:
                 f"{request.source}: holds {len(jobs)} jobs, not one: {names}.",
                 hint="Convert them one by one.",
             )
-        numbers = ranks_by_file(files, request.ranks)
+        numbers = index_ranks_by_file(files, request.ranks)
         trace = read_job(jobs[0], ranks=numbers, progress=progress, size=request.size)
-    return jobs[0].name, for_reader(trace, request.reader)
+    return jobs[0].name, adapt_for_reader(trace, request.reader)
 
 
 def _write(trace: Trace, name: str, request: Request, progress: Progress | None) -> list[Path]:
@@ -150,7 +150,7 @@ def _write(trace: Trace, name: str, request: Request, progress: Progress | None)
     if _is_timeline(path):
         return [write_timeline(trace, path)]
     if path.is_dir() or not path.name.endswith(_SUFFIXES):
-        name = file_name(name)
+        name = format_file_name(name)
         ending = ".et.gz" if request.compress else ".et"
         if not all((path / f"{name}.{rank.number}{ending}").exists() for rank in trace.ranks):
             # Otherwise each file takes the place of the one it was read from.
@@ -162,8 +162,8 @@ def _write(trace: Trace, name: str, request: Request, progress: Progress | None)
             hint="Name a folder instead; it gets one file per rank.",
         )
     nodes = (0, trace.node_count)
-    with written_together() as put:
-        pieces = rank_file(
+    with write_together() as put:
+        pieces = iterate_rank_file(
             trace, trace.ranks[0], compress=path.suffix == ".gz", progress=progress, nodes=nodes
         )
         put(path, pieces)
@@ -199,6 +199,6 @@ def command(
         )
 
     request = Request(source, target, compress, reader, ranks, JobSize(npus, passes))
-    converted = run(request, progress=progress_line(), notice=warn)
+    converted = run(request, progress=build_progress_line(), notice=warn)
     show(converted, as_json, report, text)
     end_with_losses(ctx, converted.findings, allow_damaged)

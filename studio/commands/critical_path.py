@@ -16,14 +16,14 @@ import numpy as np
 from studio.analysis.job.kinds import lacks_host
 from studio.analysis.job.ledger import Ledger
 from studio.analysis.job.part_words import NO_HOST
-from studio.analysis.path.critical import CAUSES, CriticalPath, critical_path
-from studio.analysis.path.slack import NEAR, slack
-from studio.analysis.path.words import Share, path_sentence, path_shares
+from studio.analysis.path.critical import CAUSES, CriticalPath, find_critical_path
+from studio.analysis.path.slack import NEAR, compute_slack
+from studio.analysis.path.words import Share, compute_path_shares, describe_path
 from studio.commands.base.checked import warn_of_check, with_stored_check
 from studio.commands.base.node_names import NodeNames
 from studio.commands.base.one_run import RunRequest, run_options
-from studio.commands.base.output import end_with_losses, findings_of, progress_line, show
-from studio.commands.base.terminal import align_columns, printable, shorten
+from studio.commands.base.output import build_progress_line, end_with_losses, list_findings, show
+from studio.commands.base.terminal import align_columns, escape_controls, shorten
 from studio.comparing import Compared
 from studio.distinct import find_distinct
 from studio.et import Progress
@@ -73,9 +73,9 @@ def run(request: Request, *, progress: Progress | None = None) -> Found:
     compared = with_stored_check(request.find(progress), request.workspace)
     side = compared.side
     account = side.ledger()
-    path = critical_path(side.trace, side.times, account)
-    shares = path_shares(side.trace, side.times, account, path, side.groups)
-    spare = slack(side.trace, side.times, account) if request.slack else None
+    path = find_critical_path(side.trace, side.times, account)
+    shares = compute_path_shares(side.trace, side.times, account, path, side.groups)
+    spare = compute_slack(side.trace, side.times, account) if request.slack else None
     return Found(compared, account, path, shares, spare)
 
 
@@ -100,7 +100,7 @@ def report(result: Found) -> dict[str, Any]:
         "job": result.of.job or None,
         "run": result.of.run,
         "length_ns": path.length_ns,
-        "summary": path_sentence(result.shares),
+        "summary": describe_path(result.shares),
         "shares": [
             {
                 "cause": share.cause,
@@ -114,11 +114,11 @@ def report(result: Found) -> dict[str, Any]:
         "segments": segments,
     }
     if result.slack_ns is not None:
-        data |= _slack_report(result, names, segments)
+        data |= _build_slack_report(result, names, segments)
     return data
 
 
-def _slack_report(result: Found, names: NodeNames, segments: list[dict[str, Any]]) -> dict[str, Any]:
+def _build_slack_report(result: Found, names: NodeNames, segments: list[dict[str, Any]]) -> dict[str, Any]:
     """Return the slack of every node, by rank; put that of the path's into its segments."""
     assert result.slack_ns is not None
     trace, first = result.of.side.trace, result.of.side.times.first
@@ -145,18 +145,18 @@ def text(result: Found) -> str:
     segments = format_counted(len(path), "segment")
     ranks = format_counted(len(find_distinct(path.rank)), "rank")
     lines = [
-        path_sentence(result.shares),
+        describe_path(result.shares),
         "",
         f"{result.of.name}  ({source}), critical path of {format_ns(path.length_ns)}: {segments} on {ranks}",
         "",
         *_share_lines(result.shares),
         "",
-        *_segment_lines(result),
-        *_near_lines(result),
+        *_format_segments(result),
+        *_format_near_critical(result),
     ]
     if any(map(lacks_host, result.of.side.trace.graphs)):
         lines += ["", NO_HOST]
-    return "\n".join(printable(line) for line in lines).rstrip()
+    return "\n".join(escape_controls(line) for line in lines).rstrip()
 
 
 def _share_lines(shares: list[Share]) -> Iterator[str]:
@@ -175,7 +175,7 @@ def _share_lines(shares: list[Share]) -> Iterator[str]:
         yield f"and {format_count(len(shares) - _LISTED)} more; --json lists all"
 
 
-def _segment_lines(result: Found) -> Iterator[str]:
+def _format_segments(result: Found) -> Iterator[str]:
     """Yield the longest segments, by time."""
     path, trace = result.path, result.of.side.trace
     names = NodeNames(trace)
@@ -193,7 +193,7 @@ def _segment_lines(result: Found) -> Iterator[str]:
     yield from align_columns(rows, (44, 8, 12, 12, 12))
 
 
-def _near_lines(result: Found) -> Iterator[str]:
+def _format_near_critical(result: Found) -> Iterator[str]:
     if result.slack_ns is None:
         return
     spare = result.slack_ns[result.slack_ns >= 0]
@@ -211,7 +211,7 @@ def _near_lines(result: Found) -> Iterator[str]:
 @click.pass_context
 def command(ctx: click.Context, /, as_json: bool, allow_damaged: bool, **given: Any) -> None:
     """Carry out `critical-path`."""
-    result = run(Request(**given), progress=progress_line())
+    result = run(Request(**given), progress=build_progress_line())
     warn_of_check([result.of])
     show(result, as_json, report, text)
-    end_with_losses(ctx, findings_of([result.of]), allow_damaged, warned=False)
+    end_with_losses(ctx, list_findings([result.of]), allow_damaged, warned=False)

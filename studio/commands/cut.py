@@ -32,15 +32,15 @@ from studio.commands.base.options import (
     refuse_own_input,
     workspace_option,
 )
-from studio.commands.base.output import end_with_losses, progress_line, show, warn
-from studio.commands.base.terminal import printable, written_line
+from studio.commands.base.output import build_progress_line, end_with_losses, show, warn
+from studio.commands.base.terminal import describe_written, escape_controls
 from studio.comparing import RECORDED
 from studio.cutting import Choice, Cut, cut
 from studio.cutting.selection import NodeRef
 from studio.errors import ConfigError
 from studio.et import Progress, write
-from studio.et.naming import file_name
-from studio.sim.timed import simulated_trace, timed_trace
+from studio.et.naming import format_file_name
+from studio.sim.timed import build_simulated_trace, build_timed_trace
 from studio.store.workspace import Workspace
 from studio.timeline import NodeTimes
 from studio.trace import Finding, Trace
@@ -123,7 +123,11 @@ def run(
             notice(finding)
     part = cut(source.trace, request.choice, source.times)
     files = write(
-        part.trace, request.target, file_name(source.name), compress=request.compress, progress=progress
+        part.trace,
+        request.target,
+        format_file_name(source.name),
+        compress=request.compress,
+        progress=progress,
     )
     return Done(source.name, part, tuple(files), source.trace.findings, source.run, request.durations)
 
@@ -146,11 +150,15 @@ def _read(request: Request, progress: Progress | None) -> _Source:
             source = _Source(title, store.load(job))
         else:
             stored = store.load_run(job, run)
-            trace = timed_trace(stored.result) if request.durations == RUN else simulated_trace(stored.result)
+            trace = (
+                build_timed_trace(stored.result)
+                if request.durations == RUN
+                else build_simulated_trace(stored.result)
+            )
             source = _Source(title, trace, stored.name, stored.result.node_times())
     if request.durations == RUN and not source.run:
         raise ConfigError(
-            f"--durations run: {printable(str(first))} is no run",
+            f"--durations run: {escape_controls(str(first))} is no run",
             hint="Name a run of the workspace; `chakra-studio runs` lists them.",
         )
     return source
@@ -191,29 +199,31 @@ def text(done: Done) -> str:
     lines = [
         f"{done.name}: {part.words}: {count} of {format_counted(part.nodes_before, 'node')}, {ranks}",
         f"times are of the run {done.run}, durations of the {done.durations}" if done.run else "",
-        "" if same else f"ranks are numbered anew; they were {_listed(part.ranks)}",
-        f"no node is left of ranks {_listed(part.emptied)}" if part.emptied else "",
-        _counted(part.satisfied, "dependency", "on nodes outside, taken as satisfied"),
-        _counted(part.bridged, "dependency", "that leads over nodes outside", "that lead over nodes outside"),
-        _counted(part.dangling, "dependency", "on nodes that the job does not have, left out"),
-        _counted(part.ordered, "dependency", "added, so that all ranks communicate in one order"),
-        _shrunk_words(part),
-        _counted(
+        "" if same else f"ranks are numbered anew; they were {_format_numbers(part.ranks)}",
+        f"no node is left of ranks {_format_numbers(part.emptied)}" if part.emptied else "",
+        _describe_count(part.satisfied, "dependency", "on nodes outside, taken as satisfied"),
+        _describe_count(
+            part.bridged, "dependency", "that leads over nodes outside", "that lead over nodes outside"
+        ),
+        _describe_count(part.dangling, "dependency", "on nodes that the job does not have, left out"),
+        _describe_count(part.ordered, "dependency", "added, so that all ranks communicate in one order"),
+        _describe_shrunk(part),
+        _describe_count(
             part.collectives, "collective", "left out, which not every rank left of its group has inside"
         ),
-        _counted(
+        _describe_count(
             part.messages,
             "send or receive",
             "left out, whose other side is not inside",
             plural="sends or receives",
         ),
-        _counted(part.joined, "node", "added, the other sides of collectives and messages"),
-        written_line(done.files),
+        _describe_count(part.joined, "node", "added, the other sides of collectives and messages"),
+        describe_written(done.files),
     ]
-    return "\n".join(printable(line) for line in lines if line)
+    return "\n".join(escape_controls(line) for line in lines if line)
 
 
-def _shrunk_words(part: Cut) -> str:
+def _describe_shrunk(part: Cut) -> str:
     """Say what of the job's waiting can no longer be told; "" where all comm groups are whole."""
     if not part.shrunk:
         return ""
@@ -224,18 +234,18 @@ def _shrunk_words(part: Cut) -> str:
     return f"{groups} shrunk to the ranks that are left: what was waited for ranks outside in {collectives} counts as communication now"
 
 
-def _counted(count: int, what: str, words: str, more: str = "", *, plural: str = "") -> str:
+def _describe_count(count: int, what: str, words: str, more: str = "", *, plural: str = "") -> str:
     if not count:
         return ""
     many = plural or (f"{what[:-1]}ies" if what.endswith("y") else f"{what}s")
     return f"{format_count(count)} {what if count == 1 else many} {words if count == 1 or not more else more}"
 
 
-def _listed(numbers: tuple[int, ...]) -> str:
+def _format_numbers(numbers: tuple[int, ...]) -> str:
     return ", ".join(map(str, numbers[:12])) + (", …" if len(numbers) > 12 else "")
 
 
-def _numbers(_ctx: click.Context, _param: click.Parameter, text: str | None) -> frozenset[int] | None:
+def _parse_numbers(_ctx: click.Context, _param: click.Parameter, text: str | None) -> frozenset[int] | None:
     """Parse numbers and runs of them, as 0-3,8."""
     if text is None:
         return None
@@ -249,7 +259,7 @@ def _numbers(_ctx: click.Context, _param: click.Parameter, text: str | None) -> 
     return frozenset(numbers)
 
 
-def _refs(_ctx: click.Context, _param: click.Parameter, text: str | None) -> tuple[NodeRef, ...]:
+def _parse_refs(_ctx: click.Context, _param: click.Parameter, text: str | None) -> tuple[NodeRef, ...]:
     """Parse nodes, as 0:118,1:118."""
     refs = []
     for item in text.split(",") if text is not None else ():
@@ -265,20 +275,20 @@ def _refs(_ctx: click.Context, _param: click.Parameter, text: str | None) -> tup
 @click.option(
     "-o", "--out", "target", required=True, metavar="DIR", type=PathOption(file_okay=False), help="Folder for the part."
 )  # fmt: skip
-@click.option("--ranks", "chosen", callback=_numbers, metavar="RANKS", help="Ranks, such as 0-3,8.")
-@click.option("--steps", callback=_numbers, metavar="STEPS", help="Training steps, such as 2-3.")
+@click.option("--ranks", "chosen", callback=_parse_numbers, metavar="RANKS", help="Ranks, such as 0-3,8.")
+@click.option("--steps", callback=_parse_numbers, metavar="STEPS", help="Training steps, such as 2-3.")
 @click.option(
     "--from", "from_ns", callback=parse_time, metavar="TIME", help="Nodes that begin from here on, as 2ms."
 )
 @click.option(
     "--to", "to_ns", callback=parse_time, metavar="TIME", help="Nodes that begin before this, as 5ms."
 )
-@click.option("--around", callback=_refs, metavar="RANK:ID", help="A node and its surroundings.")
+@click.option("--around", callback=_parse_refs, metavar="RANK:ID", help="A node and its surroundings.")
 @click.option(
     "--depth", type=click.IntRange(0, 1_000_000), default=5, show_default=True, metavar="N",
     help="Of its surroundings so many dependencies up and down.",
 )  # fmt: skip
-@click.option("--nodes", callback=_refs, metavar="RANK:ID,...", help="Nodes one by one.")
+@click.option("--nodes", callback=_parse_refs, metavar="RANK:ID,...", help="Nodes one by one.")
 @click.option(
     "--durations", type=click.Choice([TRACE, RUN]), default=TRACE, show_default=True,
     help="Of a run: whether nodes keep the durations of its trace or get its times.",
@@ -316,7 +326,7 @@ def command(
         given["nodes"],
     )
     request = Request(paths, target, choice, ranks, given["compress"], given["durations"], workspace)
-    done = run(request, progress=progress_line(), notice=warn)
+    done = run(request, progress=build_progress_line(), notice=warn)
     if as_json or not quiet:
         show(done, as_json, report, text)
     end_with_losses(ctx, done.findings, allow_damaged)

@@ -16,11 +16,11 @@ import click
 
 from studio.commands.base.options import json_option
 from studio.commands.base.output import show
-from studio.commands.base.terminal import printable
+from studio.commands.base.terminal import escape_controls
 from studio.errors import ConfigError
-from studio.sim.explaining import Explanation, Term, WayTime, explain, usual_members
+from studio.sim.explaining import Explanation, Term, WayTime, assume_members, explain
 from studio.sim.parts import interpret, with_settings
-from studio.sim.presets import preset, uneven_words
+from studio.sim.presets import describe_unevenness, preset
 from studio.sim.rank_lists import parse_ranks
 from studio.units import format_bytes, format_counted, format_ns, format_rate, parse_bytes
 
@@ -65,14 +65,14 @@ def run(request: Request) -> Explained:
     parts = with_settings(chosen.parts, request.settings) if request.settings else chosen.parts
     config = interpret(parts).config
     kind = request.collective.lower().replace("-", "_")
-    ranks = parse_ranks(request.ranks) if request.ranks else usual_members(kind, config.topology.npus)
+    ranks = parse_ranks(request.ranks) if request.ranks else assume_members(kind, config.topology.npus)
     size = parse_bytes(request.size)
     if kind == "barrier" and size:
         raise ConfigError(
             f"the size is {request.size.strip()!r}, and a barrier has none; allowed: 0",
             hint="Write: barrier 0.",
         )
-    return Explained(chosen.name, explain(config, kind, size, ranks), uneven_words(parts))
+    return Explained(chosen.name, explain(config, kind, size, ranks), describe_unevenness(parts))
 
 
 def report(explained: Explained) -> dict[str, Any]:
@@ -94,12 +94,12 @@ def report(explained: Explained) -> dict[str, Any]:
         "residual_curve": explanation.correction or None,
         "extrapolated": explanation.extrapolated,
         "uneven_nodes": explained.uneven or None,
-        "ways": [_way_report(way) for way in explanation.ways],
+        "ways": [_build_way_report(way) for way in explanation.ways],
         "crossovers": [asdict(crossover) for crossover in explanation.crossovers],
     }
 
 
-def _way_report(way: WayTime) -> dict[str, Any]:
+def _build_way_report(way: WayTime) -> dict[str, Any]:
     return {
         **asdict(way),
         "launch_ns": way.launch_ns,
@@ -110,10 +110,10 @@ def _way_report(way: WayTime) -> dict[str, Any]:
 
 def text(explained: Explained) -> str:
     """Format the explanation for a terminal."""
-    return "\n".join(printable(line) for line in _lines(explained))
+    return "\n".join(escape_controls(line) for line in _format_lines(explained))
 
 
-def _lines(explained: Explained) -> Iterator[str]:
+def _format_lines(explained: Explained) -> Iterator[str]:
     explanation = explained.explanation
     shape, taken = explanation.shape, explanation.ways[explanation.taken]
     yield (
@@ -149,7 +149,7 @@ def _lines(explained: Explained) -> Iterator[str]:
         ("between", taken.between),
         ("latency", taken.latency),
     ):
-        yield from _term_lines(title, terms)
+        yield from _format_terms(title, terms)
     crossovers = explanation.crossovers
     if crossovers:
         yield ""
@@ -158,7 +158,7 @@ def _lines(explained: Explained) -> Iterator[str]:
         yield f"    from {format_bytes(crossover.size)} on: {crossover.after} in place of {crossover.before}"
 
 
-def _term_lines(title: str, terms: Sequence[Term]) -> Iterator[str]:
+def _format_terms(title: str, terms: Sequence[Term]) -> Iterator[str]:
     for term in terms:
         yield f"    {title:<8}{term.name:<32}{term.value:>14.5g} {'ns' if term.is_time else '':<2}  {format_ns(term.ns):>10}"
 

@@ -19,30 +19,36 @@ from typing import Any
 import click
 import msgspec
 
-from studio.analysis.job.completeness import completeness
+from studio.analysis.job.completeness import infer_completeness
 from studio.commands.base import parquet_folder
 from studio.commands.base.astra_folder import Prepared, prepare, refuse_taken, write_folder
-from studio.commands.base.backends import BACKEND_NAMES, WORKLOAD, Backend, analytical, backend_named
-from studio.commands.base.given_system import parts_for
+from studio.commands.base.backends import (
+    BACKEND_NAMES,
+    WORKLOAD,
+    Backend,
+    find_backend,
+    get_analytical_backend,
+)
+from studio.commands.base.given_system import combine_parts
 from studio.commands.base.names import find_stored_run
 from studio.commands.base.options import (
     EXISTING_FILE,
     PathOption,
+    add_system_size_options,
     allow_damaged,
     json_option,
     quiet_option,
     rank_option,
     refuse_own_input,
-    system_size_options,
     workspace_option,
 )
 from studio.commands.base.outcome import doubt_report
-from studio.commands.base.output import end_with_losses, progress_line, show
+from studio.commands.base.output import build_progress_line, end_with_losses, show
 from studio.commands.base.parquet_folder import Tables, write_tables
-from studio.commands.base.prefix import find_by_prefix, no_such_job
+from studio.commands.base.prefix import build_missing_job_error, find_by_prefix
 from studio.commands.base.simulation_request import SimulationRequest, with_system_file
-from studio.commands.base.systems import system_label
-from studio.commands.base.terminal import printable
+from studio.commands.base.systems import label_system
+from studio.commands.base.terminal import escape_controls
 from studio.comparing import RECORDED
 from studio.errors import ConfigError, StudioError
 from studio.et import Progress, read
@@ -150,17 +156,17 @@ def run(request: Request, *, progress: Progress | None = None) -> Exported | Tab
 
 def _export_astra_sim(request: Request, progress: Progress | None) -> Exported:
     refuse_taken(request.folder)
-    files = _files(request)
+    files = _list_files(request)
     refuse_own_input(files, request.folder)
     refuse_own_input(files, (request.folder / WORKLOAD).parent)
     source = _from_files(request, files, progress) if files else _from_workspace(request)
     parts, custom, keeps = (
-        (source.parts, source.custom, False) if source.parts else _system(request, source.trace)
+        (source.parts, source.custom, False) if source.parts else _choose_system(request, source.trace)
     )
-    backend = backend_named(request.backend) if request.backend else None
+    backend = find_backend(request.backend) if request.backend else None
     congestion = request.congestion or (backend.congestion if backend else None)
     prepared = prepare(source.trace, parts, custom, congestion=congestion, keep_durations=keeps)
-    backend = backend or analytical(prepared.config.congestion)
+    backend = backend or get_analytical_backend(prepared.config.congestion)
     _refuse_other_network(backend, prepared)
     result = simulate(prepared.trace, prepared.config)
     written = write_folder(prepared, request.folder, backend, title=source.title, progress=progress)
@@ -205,7 +211,7 @@ def _refuse_other_network(backend: Backend, prepared: Prepared) -> None:
         )
 
 
-def _files(request: Request) -> list[Path]:
+def _list_files(request: Request) -> list[Path]:
     path = Path(request.name)
     return [path] if path.exists() else list(find_by_prefix(request.name))
 
@@ -219,7 +225,7 @@ def _from_files(request: Request, files: list[Path], progress: Progress | None) 
 def _from_workspace(request: Request) -> _Source:
     root = request.workspace or Workspace.default_root()
     if not root.is_dir():
-        raise no_such_job(request.name, "jobs")
+        raise build_missing_job_error(request.name, "jobs")
     store = Workspace(root)
     job, name = find_stored_run(store, request.name)
     trace = store.load(job)
@@ -238,7 +244,7 @@ def _from_workspace(request: Request) -> _Source:
     return _Source(trace, f"{title}, {stored.name}", stored.parts, custom, result.makespan_ns)
 
 
-def _system(request: Request, trace: Trace) -> tuple[Parts, CustomAlgorithms, bool]:
+def _choose_system(request: Request, trace: Trace) -> tuple[Parts, CustomAlgorithms, bool]:
     """Return the system that a job is exported on, and whether compute keeps its durations there as `simulate --preset` has it.
 
     That is not so of a roofline that ASTRA-sim's files or the user ask for.
@@ -256,12 +262,12 @@ def _system(request: Request, trace: Trace) -> tuple[Parts, CustomAlgorithms, bo
             model="astra-sim",
         )
     )
-    parts = parts_for(asked, ranks=completeness(trace).world)
+    parts = combine_parts(asked, ranks=infer_completeness(trace).world)
     if asked.preset:
         parts = with_memory_for(parts, trace)
     is_asked = any(setting.partition("=")[0].strip() == _ROOFLINE for setting in request.settings)
     keeps = asked.preset is not None and not is_asked
-    return parts, astra.custom_algorithms(parts.system, asked.system), keeps
+    return parts, astra.read_custom_algorithms(parts.system, asked.system), keeps
 
 
 def report(exported: Exported | Tables) -> dict[str, Any]:
@@ -294,14 +300,14 @@ def text(exported: Exported | Tables) -> str:
     prepared = exported.prepared
     finish = f"{format_ns(exported.finish_ns)}  ({format_count(exported.finish_ns)} ns), simulated here"
     if exported.run_finish_ns is not None:
-        finish += _against(exported.finish_ns, exported.run_finish_ns)
+        finish += _format_difference(exported.finish_ns, exported.run_finish_ns)
     ranks = format_counted(len(prepared.trace.ranks), "rank")
     nodes = format_counted(prepared.trace.node_count, "node")
     lines = [
         *(f"{doubt.mark}: {doubt.message}" for doubt in exported.doubts),
-        *_cures(exported),
+        *_list_cures(exported),
         f"{exported.folder}: {format_counted(exported.files, 'file')}, {ranks}, {nodes}",
-        f"  system  {system_label(prepared.config)}",
+        f"  system  {label_system(prepared.config)}",
         f"  finish  {finish}",
         f"  run it  {exported.folder}/run.sh /path/to/{exported.backend.program}",
     ]
@@ -311,10 +317,10 @@ def text(exported: Exported | Tables) -> str:
         lines.append(f"  {finding.level:7} {finding.message}")
         if finding.hint:
             lines.append(f"          {finding.hint}")
-    return "\n".join(printable(line) for line in lines)
+    return "\n".join(escape_controls(line) for line in lines)
 
 
-def _cures(exported: Exported) -> Iterator[str]:
+def _list_cures(exported: Exported) -> Iterator[str]:
     """Yield what may cure a finish that is impossible for want of congestion.
 
     A network in which messages wait for ports, as ASTRA-sim has it of one dimension; or no more than one chunk of
@@ -330,7 +336,7 @@ def _cures(exported: Exported) -> Iterator[str]:
         yield _ONE_CHUNK
 
 
-def _against(finish_ns: int, run_ns: int) -> str:
+def _format_difference(finish_ns: int, run_ns: int) -> str:
     if finish_ns == run_ns:
         return ", as the run"
     return f"; the run took {format_ns(run_ns)} ({100 * (finish_ns - run_ns) / max(run_ns, 1):+.1f} %)"
@@ -382,12 +388,12 @@ def _against(finish_ns: int, run_ns: int) -> str:
 @workspace_option
 @allow_damaged
 @rank_option
-@system_size_options
+@add_system_size_options
 @click.pass_context
 def command(ctx: click.Context, /, as_json: bool, quiet: bool, allow_damaged: bool, **given: Any) -> None:
     """Carry out `export`."""
     size = JobSize(given.pop("npus"), given.pop("passes"))
-    exported = run(Request(**given, size=size), progress=progress_line())
+    exported = run(Request(**given, size=size), progress=build_progress_line())
     if as_json or not quiet:
         show(exported, as_json, report, text)
     end_with_losses(ctx, exported.given, allow_damaged, warned=False)

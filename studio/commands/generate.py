@@ -21,30 +21,30 @@ import click
 
 from studio.commands.base import generate_cases
 from studio.commands.base.options import PathOption, json_option
-from studio.commands.base.output import progress_line, show
-from studio.commands.base.terminal import printable, written_line
+from studio.commands.base.output import build_progress_line, show
+from studio.commands.base.terminal import describe_written, escape_controls
 from studio.commands.base.workload_options import (
     COUNT,
-    chosen_model,
-    given_options,
+    add_workload_options,
+    choose_model,
+    collect_given_options,
     step_options,
-    workload_options,
 )
 from studio.et import Progress
 from studio.et.write import write_with_copies
 from studio.generation.families.counts import describe as describe_network
 from studio.generation.families.job import OPTIONS as NETWORK_OPTIONS
-from studio.generation.families.job import asked_of as network_of
+from studio.generation.families.job import build_asked_network
 from studio.generation.families.presets import NETWORKS
 from studio.generation.inference.generate import describe as describe_steps
-from studio.generation.inference.generate import steps_job
-from studio.generation.inference.options import INFERENCE, STEP_OPTIONS, asked_of
+from studio.generation.inference.generate import generate_steps
+from studio.generation.inference.options import INFERENCE, STEP_OPTIONS, build_asked_steps
 from studio.generation.job import make_job
 from studio.generation.llm import describe
 from studio.generation.models import Model
 from studio.generation.options import BY_KEY, OPTIONS
-from studio.generation.program import told_times
-from studio.generation.workload import workload_of
+from studio.generation.program import describe_times
+from studio.generation.workload import build_workload
 from studio.trace import Trace
 from studio.units import format_bytes, format_counted, format_si
 
@@ -91,21 +91,21 @@ def run(request: Request, *, progress: Progress | None = None) -> Generated:
     """
     trace = None
     if request.kind in NETWORKS:
-        wanted = network_of(str(request.model), request.ranks, request.given, request.kind)
+        wanted = build_asked_network(str(request.model), request.ranks, request.given, request.kind)
         figures = describe_network(wanted.network, wanted.replicas)
         if request.target is not None:
             trace = wanted.job()
     elif request.kind == "inference":
-        asked = asked_of(request.model, request.ranks, request.given)
+        asked = build_asked_steps(request.model, request.ranks, request.given)
         figures = describe_steps(asked.model, asked.wish, asked.speed.gpu if asked.speed else None)
         if request.target is not None:
-            trace = steps_job(asked)
+            trace = generate_steps(asked)
     else:
-        workload = workload_of(request.model, request.ranks, request.given)
+        workload = build_workload(request.model, request.ranks, request.given)
         gpu = workload.speed.gpu if workload.speed else None
         figures = {
             **describe(workload.model, workload.layout, gpu),
-            "compute_times": told_times(workload.speed),
+            "compute_times": describe_times(workload.speed),
         }
         if request.target is not None:
             trace = make_job(
@@ -137,15 +137,19 @@ def text(done: Generated) -> str:
     if "kv_transfer" in figures:
         for part in ("prefill", "decode"):
             lines += [f"{part}, {format_counted(figures[part]['world_size'], 'rank')}:"]
-            lines += [f"  {line}" for line in (*_step_lines(figures[part]), *_memory_lines(figures[part]))]
+            lines += [f"  {line}" for line in (*_format_step(figures[part]), *_format_memory(figures[part]))]
         joined = format_counted(figures["joined_sequences"], "sequence decodes", "sequences decode")
         lines.append(f"{joined} in the step after prompts have arrived")
     else:
         format_part = (
-            _network_lines if "family" in figures else _step_lines if "phase" in figures else _training_lines
+            _format_network
+            if "family" in figures
+            else _format_step
+            if "phase" in figures
+            else _format_training
         )
         lines += format_part(figures)
-        lines += _memory_lines(figures)
+        lines += _format_memory(figures)
     if figures["collectives"]:
         lines.append("collectives and messages of a step: nodes of all ranks, and the bytes that ranks give:")
     lines += [
@@ -153,11 +157,11 @@ def text(done: Generated) -> str:
         for row in figures["collectives"]
     ]
     if done.files:
-        lines.append(written_line(done.files))
-    return "\n".join(printable(line) for line in lines)
+        lines.append(describe_written(done.files))
+    return "\n".join(escape_controls(line) for line in lines)
 
 
-def _memory_lines(figures: Mapping[str, Any]) -> list[str]:
+def _format_memory(figures: Mapping[str, Any]) -> list[str]:
     memory = figures["memory"]
     parts = [
         f"{part.replace('_', ' ')} {format_bytes(memory[part])}"
@@ -177,7 +181,7 @@ def _memory_lines(figures: Mapping[str, Any]) -> list[str]:
     return [*lines, figures["unfit"], f"what would fit: {cures}"]
 
 
-def _training_lines(figures: Mapping[str, Any]) -> list[str]:
+def _format_training(figures: Mapping[str, Any]) -> list[str]:
     stages = ", ".join(map(str, figures["stage_layers"]))
     return [
         f"layout {figures['layout']}, zero {figures['zero']}, {figures['schedule']}, layers of stages {stages}",
@@ -187,7 +191,7 @@ def _training_lines(figures: Mapping[str, Any]) -> list[str]:
     ]
 
 
-def _network_lines(figures: Mapping[str, Any]) -> list[str]:
+def _format_network(figures: Mapping[str, Any]) -> list[str]:
     return [
         f"layout {figures['layout']}, {figures['optimizer']}, gradients summed in buckets: {figures['buckets']}",
         f"batch of {figures['batch']:,} ({figures['batch_from']})",
@@ -195,7 +199,7 @@ def _network_lines(figures: Mapping[str, Any]) -> list[str]:
     ]
 
 
-def _step_lines(figures: Mapping[str, Any]) -> list[str]:
+def _format_step(figures: Mapping[str, Any]) -> list[str]:
     stages = ", ".join(map(str, figures["stage_layers"]))
     drafting = f", {figures['draft']} drafted tokens a sequence" if figures["draft"] else ""
     drafting += f" by {figures['draft_model']}" if figures["draft_model"] else ""
@@ -237,7 +241,7 @@ _CASES = "cases"
     help="A config.json in Hugging Face's form, such as that of llama, mixtral, qwen3_moe or gemma3.",
 )  # fmt: skip
 @click.option("--ranks", type=COUNT, required=True, metavar="N", help="Ranks of the job.")
-@workload_options
+@add_workload_options
 @step_options
 @click.option(
     "-o", "--out", "target", metavar="DIR", type=PathOption(file_okay=False), help="Folder for the job."
@@ -248,7 +252,7 @@ def command(as_json: bool, **values: Any) -> None:
     kind = values["kind"]
     if kind == _CASES:
         raise click.UsageError("cases comes before its options: chakra-studio generate cases -o DIR.")
-    options = given_options(values, (*OPTIONS, *STEP_OPTIONS))
+    options = collect_given_options(values, (*OPTIONS, *STEP_OPTIONS))
     allowed = NETWORK_OPTIONS if kind in NETWORKS else INFERENCE if kind == "inference" else BY_KEY
     foreign = [key for key in options if options[key] is not None and key not in allowed]
     if foreign:
@@ -258,6 +262,6 @@ def command(as_json: bool, **values: Any) -> None:
     if kind in NETWORKS and (values["model"] is None or values["config"] is not None):
         raise click.UsageError(f"Give --model: {', '.join(NETWORKS[kind])}.")
     shape = [option.names[0] for option in OPTIONS if option.part == "shape" and given.get(option.key)]
-    model = values["model"] if kind in NETWORKS else chosen_model(values["model"], values["config"], shape)
+    model = values["model"] if kind in NETWORKS else choose_model(values["model"], values["config"], shape)
     request = Request(model, values["ranks"], given, values["target"], kind)
-    show(run(request, progress=progress_line()), as_json, report, text)
+    show(run(request, progress=build_progress_line()), as_json, report, text)

@@ -14,22 +14,22 @@ from typing import Any
 import click
 import msgspec
 
-from studio.analysis.collectives.groups import group_use
-from studio.analysis.job.completeness import assumed_words, completeness
-from studio.analysis.job.files import LEFT_OUT, files_of
-from studio.analysis.job.memory import HOST_MEMORY, how_known, memory_use
+from studio.analysis.collectives.groups import sum_group_use
+from studio.analysis.job.completeness import describe_assumed, infer_completeness
+from studio.analysis.job.files import LEFT_OUT, list_job_files
+from studio.analysis.job.memory import HOST_MEMORY, compute_memory_use, label_origin
 from studio.analysis.job.renumbered import share_graphs
 from studio.analysis.job.summary import Share, summarise
 from studio.commands.base.options import allow_damaged, json_option, paths_argument, rank_option, size_options
-from studio.commands.base.output import end_with_losses, progress_line, show
-from studio.commands.base.terminal import printable
-from studio.decoding import converted
+from studio.commands.base.output import build_progress_line, end_with_losses, show
+from studio.commands.base.terminal import escape_controls
+from studio.decoding import convert_value
 from studio.et import Progress, discover, read_job
 from studio.et.format import UNSAID, JobSize
-from studio.et.ranks import ranks_by_file
+from studio.et.ranks import index_ranks_by_file
 from studio.et.source import open_sources
-from studio.timeline import recorded_times
-from studio.trace import Trace, assumed_from
+from studio.timeline import read_recorded_times
+from studio.trace import Trace, get_assumed_source
 from studio.units import format_bytes, format_count, format_ns, format_si
 
 _FILES_NAMED = 16
@@ -66,7 +66,7 @@ def run(request: Request, *, progress: Progress | None = None) -> list[Job]:
         StudioError: A file cannot be read.
     """
     with open_sources(request.paths) as files:
-        numbers = ranks_by_file(files, request.ranks)
+        numbers = index_ranks_by_file(files, request.ranks)
         return [
             Job(job.name, read_job(job, ranks=numbers, progress=progress, size=request.size))
             for job in discover(files)
@@ -75,18 +75,18 @@ def run(request: Request, *, progress: Progress | None = None) -> list[Job]:
 
 def report(jobs: Sequence[Job]) -> dict[str, Any] | list[dict[str, Any]]:
     """Return the report as plain data: a dictionary for one job, a list for several."""
-    reports = [job_report(job.name, job.trace) for job in jobs]
+    reports = [build_job_report(job.name, job.trace) for job in jobs]
     return reports if len(reports) > 1 else reports[0]
 
 
 def text(jobs: Sequence[Job]) -> str:
     """Format the result for a terminal."""
-    return "\n\n".join(job_text(job_report(job.name, job.trace)) for job in jobs)
+    return "\n\n".join(format_job_report(build_job_report(job.name, job.trace)) for job in jobs)
 
 
-def job_report(name: str, trace: Trace) -> dict[str, Any]:
+def build_job_report(name: str, trace: Trace) -> dict[str, Any]:
     """Return a job's report as plain data: summary, ranks, comm groups, findings."""
-    use = group_use(trace)
+    use = sum_group_use(trace)
     members = {group.name: group for group in trace.groups}
     groups = []
     for index, group in enumerate(use.groups):
@@ -101,7 +101,7 @@ def job_report(name: str, trace: Trace) -> dict[str, Any]:
                 "bytes": int(use.bytes[cells].sum()),
             }
         )
-    job, files = completeness(trace), files_of(trace)
+    job, files = infer_completeness(trace), list_job_files(trace)
     return {
         "name": name,
         "world_size": None if job.is_open else job.world,
@@ -112,44 +112,46 @@ def job_report(name: str, trace: Trace) -> dict[str, Any]:
         },
         "summary": msgspec.to_builtins(summarise(trace)),
         "programs": len(share_graphs(trace).graphs),
-        "assumed": assumed_words(trace),
+        "assumed": describe_assumed(trace),
         "ranks": [
             {
                 "rank": rank.number,
                 "file": rank.file,
                 "nodes": len(trace.graph_of(rank)),
                 "graph": rank.graph,
-                "assumed_from": assumed_from(rank),
+                "assumed_from": get_assumed_source(rank),
             }
             for rank in trace.ranks
         ],
         "groups": groups,
         "memory": [
-            {"rank": use.rank, "device": use.device, "peak_bytes": use.peak_bytes, "known": how_known(use)}
-            for use in memory_use(trace, recorded_times(trace))
+            {"rank": use.rank, "device": use.device, "peak_bytes": use.peak_bytes, "known": label_origin(use)}
+            for use in compute_memory_use(trace, read_recorded_times(trace))
         ],
         "findings": [msgspec.to_builtins(finding) for finding in trace.findings],
     }
 
 
-def job_text(report: dict[str, Any]) -> str:
+def format_job_report(report: dict[str, Any]) -> str:
     """Format a report for a terminal; control characters in names are escaped."""
     summary = report["summary"]
     lines = [
         report["name"],
-        f"  ranks         {_ranks(report)} ({_graphs(summary['graphs'], report['programs'])})",
+        f"  ranks         {_format_rank_count(report)} ({_format_graph_counts(summary['graphs'], report['programs'])})",
         *([f"  assumed       {report['assumed']}"] if report["assumed"] else []),
         f"  nodes         {format_count(summary['nodes'])}",
-        f"  dependencies  {_dependencies(summary)}",
-        f"  recorded      {_span(summary)}",
+        f"  dependencies  {_format_dependency_counts(summary)}",
+        f"  recorded      {_format_span(summary)}",
         f"  operations    {format_si(summary['operations'], 'FLOP') if summary['operations'] else 'not in the files'}",
         f"  schema        {', '.join(summary['schema']) or 'not named'}",
     ]
-    lines += _table("node types", [converted(share, Share) for share in summary["types"]], sizes=False)
-    lines += _table("communication", [converted(share, Share) for share in summary["collectives"]])
+    lines += _format_table(
+        "node types", [convert_value(share, Share) for share in summary["types"]], sizes=False
+    )
+    lines += _format_table("communication", [convert_value(share, Share) for share in summary["collectives"]])
     lines.append(f"  comm groups   {format_count(len(report['groups']))}")
-    lines += _memory(report["memory"])
-    lines += _files(report["files"])
+    lines += _describe_peak(report["memory"])
+    lines += _list_files(report["files"])
     others = [finding for finding in report["findings"] if finding["code"] not in LEFT_OUT]
     for finding in others:
         rank = "" if finding["rank"] is None else f" rank {finding['rank']}:"
@@ -158,10 +160,10 @@ def job_text(report: dict[str, Any]) -> str:
             lines.append(f"          {finding['hint']}")
     if not others:
         lines.append("  findings      none")
-    return "\n".join(printable(line) for line in lines)
+    return "\n".join(escape_controls(line) for line in lines)
 
 
-def _ranks(report: dict[str, Any]) -> str:
+def _format_rank_count(report: dict[str, Any]) -> str:
     known = format_count(report["summary"]["ranks"])
     if not report["missing"]:
         return known
@@ -169,7 +171,7 @@ def _ranks(report: dict[str, Any]) -> str:
     return f"{known} of {format_count(world) if world else 'an unknown number'}"
 
 
-def _files(files: dict[str, Any]) -> list[str]:
+def _list_files(files: dict[str, Any]) -> list[str]:
     """List the files that were used, the first of them by name, and every file that was left out, with the reason."""
     used, left_out = files["used"], files["left_out"]
     if not used and not left_out:
@@ -187,7 +189,7 @@ def _files(files: dict[str, Any]) -> list[str]:
     return lines
 
 
-def _memory(peaks: list[dict[str, Any]]) -> list[str]:
+def _describe_peak(peaks: list[dict[str, Any]]) -> list[str]:
     """Say which rank holds most at its peak, of devices where their memory is known."""
     devices = [peak for peak in peaks if peak["device"] != HOST_MEMORY]
     most = max(devices or peaks, key=lambda peak: peak["peak_bytes"], default=None)
@@ -201,23 +203,23 @@ def _memory(peaks: list[dict[str, Any]]) -> list[str]:
     return [f"  memory peak   {size}{others}"]
 
 
-def _graphs(graphs: int, programs: int) -> str:
+def _format_graph_counts(graphs: int, programs: int) -> str:
     counted = f"{format_count(graphs)} distinct {'graph' if graphs == 1 else 'graphs'}"
     return counted if programs == graphs else f"{counted}, {format_count(programs)} but for ids"
 
 
-def _dependencies(summary: dict[str, Any]) -> str:
+def _format_dependency_counts(summary: dict[str, Any]) -> str:
     control, data = summary["control_dependencies"], summary["data_dependencies"]
     return f"{format_count(control)} control, {format_count(data)} data"
 
 
-def _span(summary: dict[str, Any]) -> str:
+def _format_span(summary: dict[str, Any]) -> str:
     if summary["start_ns"] < 0:
         return "no start times"
     return format_ns(summary["end_ns"] - summary["start_ns"])
 
 
-def _table(title: str, shares: list[Share], *, sizes: bool = True) -> list[str]:
+def _format_table(title: str, shares: list[Share], *, sizes: bool = True) -> list[str]:
     if not shares:
         return []
     lines = [f"  {title}"]
@@ -244,6 +246,6 @@ def command(
     passes: int | None,
 ) -> None:
     """Carry out `info`."""
-    jobs = run(Request(paths, ranks, JobSize(npus, passes)), progress=progress_line())
+    jobs = run(Request(paths, ranks, JobSize(npus, passes)), progress=build_progress_line())
     show(jobs, as_json, report, text)
     end_with_losses(ctx, (finding for job in jobs for finding in job.trace.findings), allow_damaged)

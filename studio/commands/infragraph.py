@@ -16,10 +16,10 @@ import click
 
 from studio.commands.base.options import PathOption, json_option, refuse_own_input
 from studio.commands.base.output import show
-from studio.commands.base.streams import DASH, path_or_stdin
-from studio.commands.base.terminal import printable
-from studio.et.write import written_together
-from studio.sim.infragraph import Wire, as_yaml, infrastructure, read_network
+from studio.commands.base.streams import DASH, open_path_or_stdin
+from studio.commands.base.terminal import escape_controls
+from studio.et.write import write_together
+from studio.sim.infragraph import Wire, as_yaml, build_infrastructure, read_network
 from studio.sim.links import link_graph
 from studio.sim.parts import interpret
 from studio.sim.presets import preset
@@ -73,7 +73,7 @@ def run(request: Request) -> Written:
     if request.file is not None:
         if request.target != DASH:
             refuse_own_input([request.file], request.target)
-        with path_or_stdin(request.file) as path:
+        with open_path_or_stdin(request.file) as path:
             network = read_network(path, request.wires)
         table: dict[str, Any] = network.table()
         written = Written(
@@ -90,7 +90,7 @@ def run(request: Request) -> Written:
         config = interpret(chosen.parts).config
         graph = config.links if config.links is not None else link_graph(config.topology)
         dims = [dim.size for dim in config.topology.dims if dim.size > 1]
-        table = infrastructure(graph, chosen.name, chosen.title, dims[0] if dims else 0)
+        table = build_infrastructure(graph, chosen.name, chosen.title, dims[0] if dims else 0)
         notes = []
         if len(dims) > 2:
             notes.append(
@@ -105,7 +105,7 @@ def run(request: Request) -> Written:
     if request.target == DASH:
         click.echo(content, nl=False)
         return written
-    with written_together() as put:
+    with write_together() as put:
         put(request.target, [content.encode()])
     return written
 
@@ -124,10 +124,10 @@ def report(written: Written) -> dict[str, Any]:
 
 def text(written: Written) -> str:
     """Format the outcome for a terminal."""
-    return "\n".join(printable(line) for line in _lines(written))
+    return "\n".join(escape_controls(line) for line in _format_lines(written))
 
 
-def _lines(written: Written) -> Iterator[str]:
+def _format_lines(written: Written) -> Iterator[str]:
     yield (
         f"{written.name}: {format_counted(written.npus, 'NPU')}, {format_counted(written.switches, 'switch', 'switches')}, "
         f"{format_counted(written.links, 'link')} in both directions"
@@ -136,7 +136,7 @@ def _lines(written: Written) -> Iterator[str]:
     yield "Written." if written.file == DASH else f"Written: {written.file}"
 
 
-def _wires(_ctx: click.Context, _param: click.Parameter, given: tuple[str, ...]) -> dict[str, Wire]:
+def _parse_wires(_ctx: click.Context, _param: click.Parameter, given: tuple[str, ...]) -> dict[str, Wire]:
     """Read NAME=RATE or NAME=RATE:LATENCY."""
     wires = {}
     for each in given:
@@ -177,7 +177,7 @@ def _wires(_ctx: click.Context, _param: click.Parameter, given: tuple[str, ...])
     "--link",
     "wires",
     multiple=True,
-    callback=_wires,
+    callback=_parse_wires,
     metavar="NAME=GB/s[:ns]",
     help="Rate and latency of a link, ahead of the file's; repeatable.",
 )

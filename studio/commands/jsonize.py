@@ -21,12 +21,12 @@ import click
 import msgspec
 
 from studio.commands.base.options import PathOption, allow_damaged, json_option, quiet_option
-from studio.commands.base.output import end_with_losses, progress_line, show, warn
-from studio.commands.base.terminal import printable
+from studio.commands.base.output import build_progress_line, end_with_losses, show, warn
+from studio.commands.base.terminal import escape_controls
 from studio.errors import TraceError, TraceFormatError
-from studio.et.jsonize import Content, Source, Tally, content_of, write_chakra, write_json
+from studio.et.jsonize import Content, Source, Tally, infer_content, write_chakra, write_json
 from studio.et.reading_meter import Progress
-from studio.et.write import compressed, written_together
+from studio.et.write import compress_pieces, write_together
 from studio.files import SpecialFileError, open_file
 from studio.trace import Finding
 from studio.units import format_count, format_counted
@@ -80,7 +80,7 @@ def run(request: Request, *, progress: Progress | None = None) -> Jsonized:
     """
     with ExitStack() as open_files:
         source = _open(request.source, progress, open_files)
-        done = Jsonized(request, content_of(source))
+        done = Jsonized(request, infer_content(source))
         _refuse_unfit(request, done.read)
         if done.read == "chakra":
             lines = request.lines or request.target.name.lower().endswith(_LINES)
@@ -136,13 +136,13 @@ def _refuse_unfit(request: Request, read: Content) -> None:
 
 
 def _put(target: Path, pieces: Iterator[bytes]) -> None:
-    whole: Iterable[bytes] = compressed(pieces) if target.name.endswith(".gz") else pieces
+    whole: Iterable[bytes] = compress_pieces(pieces) if target.name.endswith(".gz") else pieces
     if target == STANDARD:
         for piece in whole:
             sys.stdout.buffer.write(piece)
         sys.stdout.buffer.flush()
         return
-    with written_together() as put:
+    with write_together() as put:
         put(target, whole)
 
 
@@ -170,7 +170,7 @@ def text(done: Jsonized) -> str:
         lines.append(
             f"{format_count(done.tally.changed)} of the objects were changed since; their values were written, not their @bytes."
         )
-    return "\n".join(printable(line) for line in lines)
+    return "\n".join(escape_controls(line) for line in lines)
 
 
 @click.command(help=__doc__, epilog="Example: chakra-studio jsonize job.0.et -o job.0.json")
@@ -195,7 +195,7 @@ def command(
     """Carry out `jsonize`."""
     if as_json and target == STANDARD:
         raise click.UsageError("--json prints about the file written, and OUT is standard output already.")
-    done = run(Request(source, target, lines), progress=progress_line())
+    done = run(Request(source, target, lines), progress=build_progress_line())
     for finding in done.findings:
         warn(finding)
     if target == STANDARD:

@@ -14,13 +14,13 @@ from typing import Any
 
 import click
 
-from studio.analysis.job.function_names import distinct_names
-from studio.analysis.job.kernels import Kernel, describe_receives, kernels
-from studio.analysis.job.launch_words import launch_words, queue_words
-from studio.analysis.job.launches import Delays, Launches, Queue, launches
+from studio.analysis.job.function_names import shorten_distinctly
+from studio.analysis.job.kernels import Kernel, describe_receives, list_kernels
+from studio.analysis.job.launch_words import describe_launches, describe_queue
+from studio.analysis.job.launches import Delays, Launches, Queue, find_launches
 from studio.commands.base.one_run import RunRequest, run_options
-from studio.commands.base.output import end_with_losses, findings_of, progress_line, show
-from studio.commands.base.terminal import printable
+from studio.commands.base.output import build_progress_line, end_with_losses, list_findings, show
+from studio.commands.base.terminal import escape_controls
 from studio.comparing import Compared
 from studio.et import Progress
 from studio.units import format_count, format_ns, format_rate
@@ -31,7 +31,7 @@ _QUEUES = 8
 
 @dataclass(frozen=True, slots=True)
 class Request(RunRequest):
-    """Options of `kernels`: those of every command that looks at one run."""
+    """Options of `list_kernels`: those of every command that looks at one run."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,8 +51,8 @@ def run(request: Request, *, progress: Progress | None = None) -> Listed:
         StudioError: What is named cannot be read, or holds no times.
     """
     side = request.find(progress)
-    all_launches = launches(side.side.trace) if side.side.is_recording else None
-    return Listed(side, kernels(side.side.trace, side.side.times), all_launches)
+    all_launches = find_launches(side.side.trace) if side.side.is_recording else None
+    return Listed(side, list_kernels(side.side.trace, side.side.times), all_launches)
 
 
 def report(listed: Listed) -> dict[str, Any]:
@@ -74,16 +74,18 @@ def report(listed: Listed) -> dict[str, Any]:
                 "bytes": kernel.bytes,
                 "bytes_per_ns": kernel.bytes_per_ns,
                 "longest_rank": kernel.longest[0],
-                "launches": _delays(listed.launches.by_name.get(kernel.name) if listed.launches else None),
+                "launches": _report_delays(
+                    listed.launches.by_name.get(kernel.name) if listed.launches else None
+                ),
             }
             for kernel in listed.kernels
         ],
         "left_out": describe_receives(listed.side.side.trace),
-        "launches": _launches(listed.launches),
+        "launches": _report_launches(listed.launches),
     }
 
 
-def _delays(delays: Delays | None) -> dict[str, Any] | None:
+def _report_delays(delays: Delays | None) -> dict[str, Any] | None:
     if delays is None:
         return None
     return {
@@ -98,18 +100,18 @@ def _delays(delays: Delays | None) -> dict[str, Any] | None:
     }
 
 
-def _launches(launched: Launches | None) -> dict[str, Any] | None:
+def _report_launches(launched: Launches | None) -> dict[str, Any] | None:
     if launched is None:
         return None
     figures = {"call_median_ns": launched.call_ns, "unknown": launched.unknown}
     return {
-        **(_delays(launched.all) or {}),
+        **(_report_delays(launched.all) or {}),
         **figures,
-        "queues": [_queue(queue) for queue in launched.queues],
+        "queues": [_report_queue(queue) for queue in launched.queues],
     }
 
 
-def _queue(queue: Queue) -> dict[str, Any]:
+def _report_queue(queue: Queue) -> dict[str, Any]:
     return {
         "rank": queue.rank,
         "device": queue.device,
@@ -133,24 +135,24 @@ def text(listed: Listed) -> str:
     lines = [f"{listed.side.name}: {len(listed.kernels):,} names", head]
     if words := describe_receives(listed.side.side.trace):
         lines.insert(1, f"  {words}")
-    names = distinct_names([kernel.name for kernel in listed.kernels], _NAME_WIDTH - 1)
+    names = shorten_distinctly([kernel.name for kernel in listed.kernels], _NAME_WIDTH - 1)
     for name, kernel in zip(names, listed.kernels, strict=True):
         rate = kernel.bytes_per_ns
         lines.append(
             f"{name:{_NAME_WIDTH}}{kernel.kind:>14}{format_count(kernel.count):>12}"
             f"{format_ns(kernel.total_ns):>12}{100 * kernel.share:>6.1f} %{format_ns(kernel.median_ns):>12}"
             f"{format_ns(kernel.most_ns):>12}{format_rate(rate) if rate else '-':>14}"
-            f"{_median(listed.launches, kernel.name) if listed.launches else '':>{12 * has}}"
+            f"{_format_median(listed.launches, kernel.name) if listed.launches else '':>{12 * has}}"
         )
     if listed.launches:
-        lines += ["", *launch_words(listed.launches)]
-        lines += [queue_words(queue, listed.launches.queues) for queue in listed.launches.queues[:_QUEUES]]
+        lines += ["", *describe_launches(listed.launches)]
+        lines += [describe_queue(queue, listed.launches.queues) for queue in listed.launches.queues[:_QUEUES]]
         more = len(listed.launches.queues) - _QUEUES
         lines += [f"… and {more:,} more queues" if more > 1 else "… and 1 more queue"] if more > 0 else []
-    return "\n".join(printable(line) for line in lines)
+    return "\n".join(escape_controls(line) for line in lines)
 
 
-def _median(launched: Launches, name: str) -> str:
+def _format_median(launched: Launches, name: str) -> str:
     delays = launched.by_name.get(name)
     return "-" if delays is None else format_ns(delays.median_ns)
 
@@ -159,7 +161,7 @@ def _median(launched: Launches, name: str) -> str:
 @run_options
 @click.pass_context
 def command(ctx: click.Context, /, as_json: bool, allow_damaged: bool, **given: Any) -> None:
-    """Carry out `kernels`."""
-    listed = run(Request(**given), progress=progress_line())
+    """Carry out `list_kernels`."""
+    listed = run(Request(**given), progress=build_progress_line())
     show(listed, as_json, report, text)
-    end_with_losses(ctx, findings_of([listed.side]), allow_damaged, warned=False)
+    end_with_losses(ctx, list_findings([listed.side]), allow_damaged, warned=False)

@@ -15,7 +15,7 @@ from typing import Any
 
 import click
 
-from studio.commands.base.for_astra_sim import Reader, for_reader
+from studio.commands.base.for_astra_sim import Reader, adapt_for_reader
 from studio.commands.base.options import (
     PathOption,
     allow_damaged,
@@ -26,12 +26,12 @@ from studio.commands.base.options import (
     refuse_own_input,
     scheduler_option,
 )
-from studio.commands.base.output import end_with_losses, progress_line, show
-from studio.commands.base.terminal import printable, written_line
+from studio.commands.base.output import build_progress_line, end_with_losses, show
+from studio.commands.base.terminal import describe_written, escape_controls
 from studio.et import LinkOptions, link, write
-from studio.et.executors import executor_at
+from studio.et.executors import open_executor
 from studio.et.reading_meter import Progress
-from studio.trace import Graph, NodeType, Rank, Trace, collective_name, int_column
+from studio.trace import Graph, NodeType, Rank, Trace, label_collective, read_int_column
 from studio.units import format_bytes, format_count, format_counted, format_ns
 
 FIGURES = ("host_operations", "linked", "host_events", "device_operations", "attributed")
@@ -77,22 +77,22 @@ def run(request: Request, *, progress: Progress | None = None) -> Linked:
     """
     paths = request.paths
     refuse_own_input(paths, request.target)
-    with executor_at(request.scheduler) as executor:
+    with open_executor(request.scheduler) as executor:
         linked = link(
             paths, options=request.options, ranks=request.ranks, progress=progress, executor=executor
         )
-    trace = for_reader(linked, request.reader)
+    trace = adapt_for_reader(linked, request.reader)
     name = paths[0].resolve().name.split(".")[0] or "job"
     files = write(trace, request.target, name, compress=request.compress, progress=progress)
     return Linked(trace, tuple(files))
 
 
-def rank_figures(trace: Trace, rank: Rank) -> dict[str, Any]:
+def report_rank(trace: Trace, rank: Rank) -> dict[str, Any]:
     """Return the linking figures and the communication of a rank as plain data."""
     metadata = {attr.name: attr.value for attr in rank.metadata}
     figures: dict[str, Any] = {"rank": rank.number}
     figures |= {key: metadata.get(f"link_{key}", 0) for key in FIGURES}
-    figures["collectives"] = communication(trace, rank)
+    figures["collectives"] = count_communication(trace, rank)
     if "clock_residual_ns" in metadata:
         figures["clock"] = {
             key: metadata.get(f"clock_{key}") for key in ("offset_ns", "drift_ppb", "residual_ns", "matched")
@@ -100,16 +100,16 @@ def rank_figures(trace: Trace, rank: Rank) -> dict[str, Any]:
     return figures
 
 
-def communication(trace: Trace, rank: Rank) -> dict[str, dict[str, int]]:
+def count_communication(trace: Trace, rank: Rank) -> dict[str, dict[str, int]]:
     """Return count and bytes of a rank's communication by kind of collective, send and receive."""
     graph = trace.graph_of(rank)
-    kinds, sizes = (_numbers_of_rows(graph, key) for key in _KEYS)
+    kinds, sizes = (_index_numbers(graph, key) for key in _KEYS)
     totals: dict[str, dict[str, int]] = {}
     for row, kind in enumerate(graph.type.tolist()):
         if kind in (NodeType.COMM_SEND, NodeType.COMM_RECV):
             name = "SEND" if kind == NodeType.COMM_SEND else "RECV"
         elif kind == NodeType.COMM_COLL:
-            name = collective_name(kinds.get(row, -1))
+            name = label_collective(kinds.get(row, -1))
         else:
             continue
         share = totals.setdefault(name, {"count": 0, "bytes": 0})
@@ -121,9 +121,9 @@ def communication(trace: Trace, rank: Rank) -> dict[str, dict[str, int]]:
 _KEYS = ("comm_type", "comm_size")
 
 
-def _numbers_of_rows(graph: Graph, key: str) -> dict[int, int]:
+def _index_numbers(graph: Graph, key: str) -> dict[int, int]:
     """Return an attribute of the nodes that have it, by row."""
-    rows, numbers = int_column(graph, key)
+    rows, numbers = read_int_column(graph, key)
     return dict(zip(rows.tolist(), numbers.tolist(), strict=True))
 
 
@@ -134,7 +134,7 @@ def report(linked: Linked) -> dict[str, Any]:
     trace = linked.trace
     return {
         "files": [str(path) for path in linked.files],
-        "ranks": [rank_figures(trace, rank) for rank in trace.ranks],
+        "ranks": [report_rank(trace, rank) for rank in trace.ranks],
         "groups": [
             {"name": group.name, "ranks": list(group.ranks), "inferred": group.inferred}
             for group in trace.groups
@@ -147,7 +147,7 @@ def text(linked: Linked) -> str:
     """Format the result for a terminal."""
     lines = ["rank  host operations  linked  host events  device operations  attributed  communication"]
     for rank in linked.trace.ranks:
-        figures = rank_figures(linked.trace, rank)
+        figures = report_rank(linked.trace, rank)
         shares = ", ".join(
             f"{name} {format_count(share['count'])} ({format_bytes(share['bytes'])})"
             for name, share in figures["collectives"].items()
@@ -156,22 +156,22 @@ def text(linked: Linked) -> str:
         lines.append(
             f"{rank.number:>4}  {host:>15}  {joined:>6}  {events:>11}  {device:>17}  {given:>10}  {shares or 'none'}"
         )
-    lines += _clock_lines(linked.trace)
+    lines += _format_clocks(linked.trace)
     for finding in linked.trace.findings:
         where = "" if finding.rank is None else f" rank {finding.rank}:"
         lines.append(f"{finding.level} {finding.code}:{where} {finding.message}")
         if finding.hint and finding.level != "info":
             lines.append(f"  {finding.hint}")
-    lines.append(written_line(linked.files))
-    return "\n".join(printable(line) for line in lines)
+    lines.append(describe_written(linked.files))
+    return "\n".join(escape_controls(line) for line in lines)
 
 
 _CLOCKS_TOLD = 32
 
 
-def _clock_lines(trace: Trace) -> list[str]:
+def _format_clocks(trace: Trace) -> list[str]:
     """Format clock offset, drift and residual of every rank whose clock was compared."""
-    clocks = [(rank.number, rank_figures(trace, rank).get("clock")) for rank in trace.ranks]
+    clocks = [(rank.number, report_rank(trace, rank).get("clock")) for rank in trace.ranks]
     compared = [(number, clock) for number, clock in clocks if clock and clock["matched"]]
     if not compared:
         return []
@@ -186,7 +186,7 @@ def _clock_lines(trace: Trace) -> list[str]:
     return lines
 
 
-def options_without(kinds: Sequence[str], error: Callable[[str], Exception]) -> LinkOptions:
+def disable_kinds(kinds: Sequence[str], error: Callable[[str], Exception]) -> LinkOptions:
     """Return link options with these kinds of dependencies, or host gaps, switched off.
 
     Args:
@@ -240,8 +240,8 @@ def command(
     scheduler: str | None,
 ) -> None:
     """Carry out `link`."""
-    options = options_without(without, lambda message: click.BadParameter(message, param_hint="--without"))
+    options = disable_kinds(without, lambda message: click.BadParameter(message, param_hint="--without"))
     request = Request(paths, target, options, compress, reader, ranks, scheduler)
-    linked = run(request, progress=progress_line())
+    linked = run(request, progress=build_progress_line())
     show(linked, as_json, report, text)
     end_with_losses(ctx, linked.trace.findings, allow_damaged)

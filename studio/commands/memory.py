@@ -14,15 +14,15 @@ from typing import Any
 
 import click
 
-from studio.analysis.job.memory import HOST_MEMORY, Holder, MemoryUse, holder_words, memory_use
-from studio.analysis.job.rank_rows import ranks_label
+from studio.analysis.job.memory import HOST_MEMORY, Holder, MemoryUse, compute_memory_use, describe_holder
+from studio.analysis.job.rank_rows import label_ranks
 from studio.commands.base.names import find_runs
 from studio.commands.base.options import allow_damaged, json_option, rank_option, workspace_option
-from studio.commands.base.output import end_with_losses, findings_of, progress_line, show
-from studio.commands.base.terminal import printable, shorten
+from studio.commands.base.output import build_progress_line, end_with_losses, list_findings, show
+from studio.commands.base.terminal import escape_controls, shorten
 from studio.comparing import Compared
 from studio.et import Progress
-from studio.sim.doubted_memory import unfit_words
+from studio.sim.doubted_memory import describe_unfit
 from studio.sim.systems.gpus import SYSTEM_OF, find_gpu
 from studio.units import format_bytes, format_count, format_counted, format_ns
 
@@ -72,8 +72,8 @@ def run(request: Request, *, progress: Progress | None = None) -> Listed:
     """
     gpu = find_gpu(request.gpu) if request.gpu is not None else None
     [side] = find_runs((request.side,), request.workspace, ranks=request.ranks, progress=progress, least=1)
-    uses = memory_use(side.side.trace, side.side.times)
-    return Listed(side, uses, "" if gpu is None else unfit_words(uses, gpu))
+    uses = compute_memory_use(side.side.trace, side.side.times)
+    return Listed(side, uses, "" if gpu is None else describe_unfit(uses, gpu))
 
 
 def report(listed: Listed) -> dict[str, Any]:
@@ -107,13 +107,13 @@ def text(listed: Listed) -> str:
     for index, use in enumerate(listed.uses):
         # Of few ranks each is shown, of many those together that read the same.
         key = (use.rank, index) if len(listed.uses) <= _RANKS else ()
-        blocks.setdefault((use.device, _peak(use), *_holders(use), *key), []).append(use)
+        blocks.setdefault((use.device, _describe_peak(use), *_format_holders(use), *key), []).append(use)
     by_peak = sorted(blocks.values(), key=lambda uses: -uses[0].peak_bytes)
     lines = [f"{listed.side.name}: memory at the peak"]
     for uses in blocks.values() if len(listed.uses) <= _RANKS else by_peak[:_RANKS]:
         place = "processor" if uses[0].device == HOST_MEMORY else f"device {uses[0].device}"
-        lines.append(f"{ranks_label(tuple(use.rank for use in uses))}, {place}: {_peak(uses[0])}")
-        lines += _holders(uses[0])
+        lines.append(f"{label_ranks(tuple(use.rank for use in uses))}, {place}: {_describe_peak(uses[0])}")
+        lines += _format_holders(uses[0])
     if left := [use for uses in by_peak[_RANKS:] for use in uses]:
         peaks = {format_bytes(left[-1].peak_bytes): None, format_bytes(left[0].peak_bytes): None}
         lines.append(
@@ -124,19 +124,19 @@ def text(listed: Listed) -> str:
     elif not all(use.noted or use.counted for use in listed.uses):
         lines.append(ESTIMATE)
     lines += [f"warning: {listed.unfit}"] if listed.unfit else []
-    return "\n".join(printable(line) for line in lines)
+    return "\n".join(escape_controls(line) for line in lines)
 
 
-def _peak(use: MemoryUse) -> str:
+def _describe_peak(use: MemoryUse) -> str:
     """Return in words how high a peak is, when it was, and how that is known."""
     reserved = f", {format_bytes(use.reserved_bytes)} reserved" if use.reserved_bytes >= 0 else ""
     how = "" if use.noted else ", counted by formulas" if use.counted else ", estimated"
     return f"{format_bytes(use.peak_bytes)} at {format_ns(use.peak_ns)}{reserved}{how}"
 
 
-def _holders(use: MemoryUse) -> list[str]:
+def _format_holders(use: MemoryUse) -> list[str]:
     """Return the lines of who held most at the peak."""
-    lines, rest = [_holder(use, holder) for holder in use.holders[:_SHOWN]], use.holders[_SHOWN:]
+    lines, rest = [_format_holder(use, holder) for holder in use.holders[:_SHOWN]], use.holders[_SHOWN:]
     if rest:
         more, held = (
             f"and {format_count(len(rest))} more; --json lists them all",
@@ -146,9 +146,9 @@ def _holders(use: MemoryUse) -> list[str]:
     return lines
 
 
-def _holder(use: MemoryUse, holder: Holder) -> str:
+def _format_holder(use: MemoryUse, holder: Holder) -> str:
     if holder.was_there:
-        name = holder_words(use, holder) if use.counted else f"allocated {holder_words(use, holder)}"
+        name = describe_holder(use, holder) if use.counted else f"allocated {describe_holder(use, holder)}"
         return f"  {name:{_NAME_WIDTH}}{format_bytes(holder.bytes):>12}"
     return f"  {shorten(holder.name, _NAME_WIDTH - 1):{_NAME_WIDTH}}{format_bytes(holder.bytes):>12}{format_count(holder.count):>9}"
 
@@ -177,6 +177,6 @@ def command(
     ranks: dict[str, int],
 ) -> None:
     """Carry out `memory`."""
-    listed = run(Request(side, gpu, workspace, ranks), progress=progress_line())
+    listed = run(Request(side, gpu, workspace, ranks), progress=build_progress_line())
     show(listed, as_json, report, text)
-    end_with_losses(ctx, findings_of([listed.side]), allow_damaged)
+    end_with_losses(ctx, list_findings([listed.side]), allow_damaged)

@@ -26,14 +26,14 @@ from studio.commands.base.options import (
     quiet_option,
     rank_option,
 )
-from studio.commands.base.output import end_with_losses, progress_line, show, warn
-from studio.commands.base.terminal import printable, written_line
+from studio.commands.base.output import build_progress_line, end_with_losses, show, warn
+from studio.commands.base.terminal import describe_written, escape_controls
 from studio.errors import TraceError
 from studio.et import Progress, discover
 from studio.et.merged.merge import Merged, merge
-from studio.et.ranks import ranks_by_file
+from studio.et.ranks import index_ranks_by_file
 from studio.et.source import open_sources
-from studio.et.write import packed, written_together
+from studio.et.write import pack_pieces, write_together
 from studio.units import format_counted
 
 _SUFFIXES = (".et", ".et.gz")
@@ -74,13 +74,13 @@ def run(request: Request, *, progress: Progress | None = None) -> Merged:
         if len(jobs) > 1:
             names = ", ".join(job.name for job in jobs[:6])
             raise TraceError(f"{len(jobs)} jobs found, not one: {names}.", hint="Merge them one by one.")
-        merged = merge(jobs[0], ranks=ranks_by_file(files, request.ranks), progress=progress)
+        merged = merge(jobs[0], ranks=index_ranks_by_file(files, request.ranks), progress=progress)
         if path == _STANDARD:
             sys.stdout.buffer.writelines(merged.pieces)
             sys.stdout.buffer.flush()
         else:
-            with written_together() as put:
-                put(path, packed(merged.pieces, path.suffix == ".gz"))
+            with write_together() as put:
+                put(path, pack_pieces(merged.pieces, path.suffix == ".gz"))
     return merged
 
 
@@ -116,7 +116,7 @@ def text(merged: Merged) -> str:
         )
     if merged.converted:
         lines.append("the job is of another format: split writes the Chakra files that convert would")
-    return "\n".join(printable(line) for line in lines)
+    return "\n".join(escape_controls(line) for line in lines)
 
 
 @click.command(help=__doc__, epilog="Example: chakra-studio merge traces/ -o master.et")
@@ -141,11 +141,16 @@ def command(
     """Carry out `merge`."""
     if target == _STANDARD and as_json:
         raise click.UsageError("--json prints to the standard output, where the master trace goes.")
-    merged = run(Request(paths, target, ranks), progress=progress_line())
+    merged = run(Request(paths, target, ranks), progress=build_progress_line())
     for finding in merged.findings:
         warn(finding)
     if target == _STANDARD:
         click.echo("" if quiet else text(merged) + "\n", nl=False, err=True)
     elif as_json or not quiet:
-        show(merged, as_json, report, lambda done: f"{text(done)}\n{printable(written_line([target]))}")
+        show(
+            merged,
+            as_json,
+            report,
+            lambda done: f"{text(done)}\n{escape_controls(describe_written([target]))}",
+        )
     end_with_losses(ctx, merged.findings, allow_damaged)

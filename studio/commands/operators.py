@@ -15,7 +15,7 @@ from typing import Any
 
 import click
 
-from studio.analysis.job.function_names import distinct_names
+from studio.analysis.job.function_names import shorten_distinctly
 from studio.commands.base.one_job import read_one_job
 from studio.commands.base.options import (
     allow_damaged,
@@ -24,13 +24,13 @@ from studio.commands.base.options import (
     rank_option,
     workspace_option,
 )
-from studio.commands.base.output import end_with_losses, progress_line, show
-from studio.commands.base.terminal import printable
+from studio.commands.base.output import build_progress_line, end_with_losses, show
+from studio.commands.base.terminal import escape_controls
 from studio.errors import ConfigError
 from studio.et import Progress
 from studio.operators import OperatorReport, list_operators
-from studio.operators.roofline import Gpu, memory_words
-from studio.sim.systems.gpus import gpu_of_recording
+from studio.operators.roofline import Gpu, describe_memory_excess
+from studio.sim.systems.gpus import find_recorded_gpu
 from studio.trace import Trace
 from studio.units import format_count, format_ns, format_percent, format_si
 
@@ -72,7 +72,7 @@ class Listed:
         if not self.operators.on_device:
             return None
         try:
-            return gpu_of_recording(self.trace)
+            return find_recorded_gpu(self.trace)
         except ConfigError:
             return None
 
@@ -109,7 +109,9 @@ def report(listed: Listed) -> dict[str, Any]:
                 "flop_per_s": row.flop_per_s,
                 "bytes_per_s": row.bytes_per_s,
                 "intensity": row.intensity,
-                "doubt": memory_words(listed.gpu, row.bytes_per_s) if listed.gpu is not None else "",
+                "doubt": describe_memory_excess(listed.gpu, row.bytes_per_s)
+                if listed.gpu is not None
+                else "",
             }
             for row in operators.rows
         ],
@@ -117,7 +119,7 @@ def report(listed: Listed) -> dict[str, Any]:
     }
 
 
-def _between(operators: OperatorReport) -> str:
+def _format_peer_copies(operators: OperatorReport) -> str:
     return f", copies between GPUs {format_ns(operators.peer_link_ns)}" if operators.peer_link_ns else ""
 
 
@@ -127,23 +129,23 @@ def text(listed: Listed) -> str:
     where = f"on {operators.device}" if operators.device else "on a device that the trace does not name"
     lines = [f"{listed.name}: {where if operators.on_device else 'operators on the processor'}"]
     if operators.coverage is None:
-        return "\n".join([*map(printable, lines), "no recorded compute time"])
+        return "\n".join([*map(escape_controls, lines), "no recorded compute time"])
     lines += [
         (
             f"compute time {format_ns(operators.time_ns)}, {format_percent(operators.coverage)} of it by formula"
-            f"{_by_name(operators)}; besides communication {format_ns(operators.communication_ns)}, copies from and to "
-            f"the host {format_ns(operators.host_link_ns)}{_between(operators)}"
+            f"{_format_name_share(operators)}; besides communication {format_ns(operators.communication_ns)}, copies from and to "
+            f"the host {format_ns(operators.host_link_ns)}{_format_peer_copies(operators)}"
         ),
         "",
         f"  {'operator':<{_LONGEST}} {'calls':>8} {'time':>10} {'type':>5} {'operations':>13} {'achieved':>14} {'bytes':>10} {'achieved':>11}",
     ]
     rows = operators.rows[:_SHOWN]
-    for name, row in zip(_names(row.operator for row in rows), rows, strict=True):
+    for name, row in zip(_shorten_names(row.operator for row in rows), rows, strict=True):
         called = (row.called_ns, row.called_flop, row.called_bytes)
-        lines.append(_line(name, row.count, row.type, *called, listed.gpu))
+        lines.append(_format_line(name, row.count, row.type, *called, listed.gpu))
         if row.by_name_count:
             alone = (row.by_name_ns, row.by_name_flop, row.by_name_bytes)
-            lines.append(_line(_ALONE, row.by_name_count, row.type, *alone, listed.gpu))
+            lines.append(_format_line(_ALONE, row.by_name_count, row.type, *alone, listed.gpu))
     if len(operators.rows) > _SHOWN:
         lines.append(f"  and {format_count(len(operators.rows) - _SHOWN)} more; --json lists them all")
     if any(row.by_name_count for row in operators.rows[:_SHOWN]):
@@ -154,17 +156,19 @@ def text(listed: Listed) -> str:
         lacking = operators.uncovered[:_SHOWN]
         lines += [
             f"  {name:<{_LONGEST}} {format_count(row.count):>8} {format_ns(row.time_ns):>10}  {row.why}"
-            for name, row in zip(_names(row.name for row in lacking), lacking, strict=True)
+            for name, row in zip(_shorten_names(row.name for row in lacking), lacking, strict=True)
         ]
     if len(operators.uncovered) > _SHOWN:
         lines.append(f"  and {format_count(len(operators.uncovered) - _SHOWN)} more; --json lists them all")
-    return "\n".join(printable(line) for line in lines)
+    return "\n".join(escape_controls(line) for line in lines)
 
 
-def _line(name: str, count: int, kind: str, time_ns: int, flop: float, moved: float, gpu: Gpu | None) -> str:
+def _format_line(
+    name: str, count: int, kind: str, time_ns: int, flop: float, moved: float, gpu: Gpu | None
+) -> str:
     """Format what was done in a time, and what is not to be believed of it on a GPU."""
     per_s = 1e9 / time_ns if time_ns else 0.0
-    doubt = memory_words(gpu, moved * per_s) if gpu is not None else ""
+    doubt = describe_memory_excess(gpu, moved * per_s) if gpu is not None else ""
     return (
         f"  {name:<{_LONGEST}} {format_count(count):>8} {format_ns(time_ns):>10} {kind:>5} "
         f"{format_si(flop, 'FLOP'):>13} {format_si(flop * per_s, 'FLOP/s'):>14} "
@@ -178,7 +182,7 @@ def _compare_counts(operators: OperatorReport) -> list[str]:
     if not counted_rows:
         return []
     lines = ["", "  counted by the recorder itself:"]
-    names = _names(row.operator for row in counted_rows[:_SHOWN])
+    names = _shorten_names(row.operator for row in counted_rows[:_SHOWN])
     for name, row in zip(names, counted_rows[:_SHOWN], strict=True):
         counted = row.told_flop or 0.0
         lines.append(
@@ -187,14 +191,14 @@ def _compare_counts(operators: OperatorReport) -> list[str]:
     return lines
 
 
-def _by_name(operators: OperatorReport) -> str:
+def _format_name_share(operators: OperatorReport) -> str:
     if not operators.by_name_ns:
         return ""
     return f" ({format_percent(operators.by_name_ns / operators.time_ns)} known by the kernel's name alone)"
 
 
-def _names(names: Iterable[str]) -> list[str]:
-    return distinct_names([*names], _LONGEST + 1)
+def _shorten_names(names: Iterable[str]) -> list[str]:
+    return shorten_distinctly([*names], _LONGEST + 1)
 
 
 @click.command(help=__doc__, epilog="Example: chakra-studio operators rank0.json.gz --json")
@@ -214,6 +218,6 @@ def command(
     ranks: dict[str, int],
 ) -> None:
     """Carry out `operators`."""
-    listed = run(Request(paths, ranks, workspace), progress=progress_line())
+    listed = run(Request(paths, ranks, workspace), progress=build_progress_line())
     show(listed, as_json, report, text)
     end_with_losses(ctx, listed.trace.findings, allow_damaged, warned=False)

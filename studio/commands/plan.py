@@ -17,24 +17,29 @@ from typing import Any
 
 import click
 
-from studio.commands.base.given_system import parts_for
+from studio.commands.base.given_system import combine_parts
 from studio.commands.base.options import PathOption, json_option
-from studio.commands.base.output import progress_line, show
+from studio.commands.base.output import build_progress_line, show
 from studio.commands.base.simulation_request import SimulationRequest, with_system_file
-from studio.commands.base.terminal import printable, shorten, written_line
-from studio.commands.base.workload_options import COUNT, chosen_model, given_options, workload_options
+from studio.commands.base.terminal import describe_written, escape_controls, shorten
+from studio.commands.base.workload_options import (
+    COUNT,
+    add_workload_options,
+    choose_model,
+    collect_given_options,
+)
 from studio.et.write import write_with_copies
 from studio.generation.models import Model
 from studio.generation.options import OPTIONS
 from studio.layout_search.layout_plan import MFU, LayoutPlan
 from studio.layout_search.layout_plan import plan as find_layouts
 from studio.layout_search.memory import OFFLOAD_WORDS
-from studio.layout_search.running import job_of
+from studio.layout_search.running import generate_layout
 from studio.layout_search.search import Item, Progress
-from studio.layout_search.space import Candidate, degrees
+from studio.layout_search.space import Candidate, list_degrees
 from studio.layout_search.tables import write_layouts
-from studio.layout_search.unfit import describe
-from studio.layout_search.why import account, reasons
+from studio.layout_search.unfit import describe_layout
+from studio.layout_search.why import list_part_times, list_reasons
 from studio.units import format_bytes, format_counted, format_ns, format_si
 
 _WIDE = 110
@@ -104,7 +109,7 @@ def run(request: Request, *, progress: Progress | None = None) -> Outcome:
     files = simulated.system is not None or simulated.network is not None
     preset = simulated.preset
     given = dict(request.given)
-    system = parts_for(simulated, ranks=request.ranks) if files else None
+    system = combine_parts(simulated, ranks=request.ranks) if files else None
     layouts = find_layouts(
         request.model, ranks=request.ranks, preset=preset, system=system, settings=request.settings if not files else (),
         top=request.top, progress=progress, **given,
@@ -117,7 +122,9 @@ def run(request: Request, *, progress: Progress | None = None) -> Outcome:
         folder = (
             request.folder / f"{place + 1}-{item.candidate.layout.name.replace('=', '').replace(',', '-')}"
         )
-        write_with_copies(job_of(layouts.setting, item.candidate.options), folder, layouts.frame.model.name)
+        write_with_copies(
+            generate_layout(layouts.setting, item.candidate.options), folder, layouts.frame.model.name
+        )
         jobs.append(folder)
     return Outcome(request, layouts, tuple(jobs))
 
@@ -139,7 +146,7 @@ def report(outcome: Outcome) -> dict[str, Any]:
             key: value for key, value in layouts.frame.given.items() if key not in ("batch", "sequence")
         },
         "without_host": layouts.without_host or None,
-        "tried": {**{degree.key: degree.words for degree in degrees()}, "offload": OFFLOAD_WORDS},
+        "tried": {**{degree.key: degree.words for degree in list_degrees()}, "offload": OFFLOAD_WORDS},
         "divide": len(layouts.items) + layouts.unfit,
         "refused": sum(layouts.refused.values()),
         "fit": len(layouts.items),
@@ -147,7 +154,7 @@ def report(outcome: Outcome) -> dict[str, Any]:
         "mfu_definition": MFU,
         "compute_times": layouts.compute_times,
         "layouts": rows,
-        "why": reasons(layouts),
+        "why": list_reasons(layouts),
         "files": [
             str(path)
             for path in (*([outcome.request.output] if outcome.request.output else []), *outcome.jobs)
@@ -157,36 +164,36 @@ def report(outcome: Outcome) -> dict[str, Any]:
 
 def text(outcome: Outcome) -> str:
     """Format a search for a terminal."""
-    return "\n".join(printable(line) for line in _lines(outcome))
+    return "\n".join(escape_controls(line) for line in _format_lines(outcome))
 
 
-def _lines(outcome: Outcome) -> Iterator[str]:
+def _format_lines(outcome: Outcome) -> Iterator[str]:
     layouts = outcome.found
     frame = layouts.frame
     yield f"{frame.model.name} on {frame.ranks:,} × {layouts.gpu.name}, system {layouts.system_name}"
     yield f"  batch of {frame.batch:,} × {frame.sequence:,} tokens ({frame.batch_from}); {layouts.compute_times}"
-    yield from _counted(layouts)
+    yield from _describe_counts(layouts)
     yield ""
     yield "fastest"
-    yield from _table(layouts, layouts.ranked)
+    yield from _format_table(layouts, layouts.ranked)
     yield ""
     yield "front of step time against memory: no layout takes less of both"
-    yield from _table(layouts, layouts.front)
+    yield from _format_table(layouts, layouts.front)
     yield ""
-    yield from _account(layouts)
-    yield from (f"  {line}" for line in reasons(layouts))
+    yield from _format_account(layouts)
+    yield from (f"  {line}" for line in list_reasons(layouts))
     yield ""
     if outcome.jobs:
         for folder in outcome.jobs:
-            yield written_line((folder,))
-            yield f"  chakra-studio simulate {shlex.quote(str(folder))}{_system_words(outcome)}"
+            yield describe_written((folder,))
+            yield f"  chakra-studio simulate {shlex.quote(str(folder))}{_format_system_options(outcome)}"
     else:
         yield f"the job of the best: {generate_command(outcome.request, layouts.best.candidate)} -o JOB"
     if outcome.request.output is not None:
-        yield written_line((outcome.request.output,))
+        yield describe_written((outcome.request.output,))
 
 
-def _counted(layouts: LayoutPlan) -> Iterator[str]:
+def _describe_counts(layouts: LayoutPlan) -> Iterator[str]:
     divide = len(layouts.items) + layouts.unfit
     yield (
         f"  {format_counted(divide, 'layout divides', 'layouts divide')}, {len(layouts.items):,} of them fit in {layouts.gpu.memory_gbytes:g} GB; "
@@ -197,34 +204,32 @@ def _counted(layouts: LayoutPlan) -> Iterator[str]:
         yield f"  {layouts.without_host}"
     if layouts.nearest_unfit is not None:
         near = layouts.nearest_unfit
-        yield f"  the nearest that does not fit: {describe(near.candidate)}, {format_si(near.held.total, 'B')}"
+        yield f"  the nearest that does not fit: {describe_layout(near.candidate)}, {format_si(near.held.total, 'B')}"
     left = layouts.left_out
     words = f"  simulated {len(layouts.simulated):,} of the {len(layouts.items):,} layouts that fit"
     if left:
-        words += (
-            f"; the others take at least {_seconds(layouts.step_ns(left[0]))} and change none of these tables"
-        )
+        words += f"; the others take at least {_format_step(layouts.step_ns(left[0]))} and change none of these tables"
     yield words
     failed = [item for item in layouts.items if item.error]
     if failed:
         yield f"  {format_counted(len(failed), 'layout')} cannot be simulated: {shorten(failed[0].error.splitlines()[0], _WIDE)}"
 
 
-def _seconds(ns: float) -> str:
+def _format_step(ns: float) -> str:
     return format_ns(round(ns))
 
 
-def _table(layouts: LayoutPlan, items: list[Item]) -> Iterator[str]:
+def _format_table(layouts: LayoutPlan, items: list[Item]) -> Iterator[str]:
     yield f"  {'step':>9} {'tokens/s/GPU':>12} {'MFU':>6} {'memory':>9}  layout"
     for item in items:
         yield (
-            f"  {_seconds(layouts.step_ns(item)):>9} {layouts.tokens_per_s(item):>12,.0f} {100 * layouts.mfu(item):>4.1f} % "
-            f"{format_bytes(item.held.total):>9}  {describe(item.candidate)}"
+            f"  {_format_step(layouts.step_ns(item)):>9} {layouts.tokens_per_s(item):>12,.0f} {100 * layouts.mfu(item):>4.1f} % "
+            f"{format_bytes(item.held.total):>9}  {describe_layout(item.candidate)}"
         )
 
 
-def _account(layouts: LayoutPlan) -> Iterator[str]:
-    names, rows = account(layouts)
+def _format_account(layouts: LayoutPlan) -> Iterator[str]:
+    names, rows = list_part_times(layouts)
     unit, scale = next(
         (unit, scale) for unit, scale in _UNITS if rows[0][1] * scale >= 1 or scale == _UNITS[-1][1]
     )
@@ -234,11 +239,13 @@ def _account(layouts: LayoutPlan) -> Iterator[str]:
         cells = zip(("step", *names), (step, *parts), strict=True)
         words = [f"{value * scale:>{max(8, len(name))}.3f}" for name, value in cells]
         least = layouts.least_of_kind_ns(item.candidate.kind)
-        more = f" (others of its kind at least {_seconds(least)})" if least < layouts.step_ns(item) else ""
+        more = (
+            f" (others of its kind at least {_format_step(least)})" if least < layouts.step_ns(item) else ""
+        )
         yield f"  {' '.join(words)}  {item.candidate.kind}: {item.candidate.layout.name}{more}"
 
 
-def _system_words(outcome: Outcome) -> str:
+def _format_system_options(outcome: Outcome) -> str:
     request = outcome.request
     words = []
     for option, value in (
@@ -304,7 +311,7 @@ _existing = click.Path(exists=True, dir_okay=False, path_type=Path)
     metavar="KEY=VALUE",
     help="Change a setting of the system; may be repeated.",
 )
-@workload_options
+@add_workload_options
 @click.option(
     "-o",
     "--out",
@@ -326,12 +333,12 @@ _existing = click.Path(exists=True, dir_okay=False, path_type=Path)
 @json_option
 def command(as_json: bool, **values: Any) -> None:
     """Carry out `plan`."""
-    given = given_options(values)
+    given = collect_given_options(values)
     shape = [option.names[0] for option in OPTIONS if option.part == "shape" and given[option.key]]
-    model = chosen_model(values["model"], values["config"], shape)
+    model = choose_model(values["model"], values["config"], shape)
     more = {
         key: values[key]
         for key in ("preset", "system", "network", "settings", "top", "output", "folder", "keep")
     }
-    outcome = run(Request(model, values["ranks"], given, **more), progress=progress_line())
+    outcome = run(Request(model, values["ranks"], given, **more), progress=build_progress_line())
     show(outcome, as_json, report, text)

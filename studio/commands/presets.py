@@ -13,10 +13,10 @@ import click
 
 from studio.commands.base.options import json_option
 from studio.commands.base.output import show
-from studio.commands.base.terminal import printable
+from studio.commands.base.terminal import escape_controls
 from studio.errors import ConfigError
 from studio.sim.presets import PRESETS, Preset, preset
-from studio.sim.systems.errors import classes_of, percent_words
+from studio.sim.systems.errors import format_percent, get_error_classes
 from studio.units import format_bytes
 
 _INDENT = 18
@@ -59,10 +59,10 @@ def run(request: Request) -> Sequence[Preset]:
 
 def report(presets: Sequence[Preset]) -> list[dict[str, Any]]:
     """Return the presets as plain data."""
-    return [_about(item) for item in presets]
+    return [_report_preset(item) for item in presets]
 
 
-def _about(item: Preset) -> dict[str, Any]:
+def _report_preset(item: Preset) -> dict[str, Any]:
     system, parts = item.system, item.under("full")
     return {
         "name": item.name,
@@ -77,48 +77,55 @@ def _about(item: Preset) -> dict[str, Any]:
         "congestion": parts.congestion,
         "gpu": None if system.gpu is None else asdict(system.gpu),
         "costs": system.costs,
-        "astra_sim": _under_astra_sim(item),
+        "astra_sim": _report_astra_sim(item),
         "sources": dict(system.sources),
         "measured_error": item.measured_error,
         "calibration": dict(system.calibration),
     }
 
 
-def _under_astra_sim(item: Preset) -> dict[str, Any]:
+def _report_astra_sim(item: Preset) -> dict[str, Any]:
     parts = item.under("astra-sim")
     return {"network": parts.network, "system": parts.system, "congestion": parts.congestion}
 
 
 def text(presets: Sequence[Preset]) -> str:
     """Format the presets for a terminal."""
-    return "\n\n".join("\n".join(_lines(item)) for item in presets)
+    return "\n\n".join("\n".join(_format_lines(item)) for item in presets)
 
 
-def _lines(item: Preset) -> Iterator[str]:
+def _format_lines(item: Preset) -> Iterator[str]:
     yield f"{item.name:{_INDENT}}{item.title}"
-    yield _line("sizes", item.system.sizes_words)
-    yield _line("rates", _rates(item))
+    yield _format_line("sizes", item.system.sizes_words)
+    yield _format_line("rates", _format_rates(item))
     if item.system.gpu is not None:
-        yield _line("NPU", _gpu(item))
-    yield _line("source", item.source)
-    yield _line("error", item.measured_error)
+        yield _format_line("NPU", _format_gpu(item))
+    yield _format_line("source", item.source)
+    yield _format_line("error", item.measured_error)
 
 
-def text_of_one(presets: Sequence[Preset]) -> str:
+def format_preset(presets: Sequence[Preset]) -> str:
     """Format all about one preset for a terminal."""
     [item] = presets
-    lines = [*_lines(item), "", "  measured error", *_errors(item), "", "  where each number is from"]
+    lines = [
+        *_format_lines(item),
+        "",
+        "  measured error",
+        *_format_errors(item),
+        "",
+        "  where each number is from",
+    ]
     lines += [f"    {key}: {source}" for key, source in item.system.sources.items()]
     if item.system.costs:
-        lines += ["", "  costs of collectives", *_tree(item.system.costs, 4)]
-    return "\n".join(printable(line) for line in lines)
+        lines += ["", "  costs of collectives", *_format_tree(item.system.costs, 4)]
+    return "\n".join(escape_controls(line) for line in lines)
 
 
-def _line(what: str, words: str) -> str:
+def _format_line(what: str, words: str) -> str:
     return f"{'':{_INDENT}}{what:7}{words}"
 
 
-def _rates(item: Preset) -> str:
+def _format_rates(item: Preset) -> str:
     """Return the rates of each dimension that the system can have, as its file has them."""
     network = item.system.network
     columns = (network["topology"], network["bandwidth"], network["latency"])
@@ -129,27 +136,27 @@ def _rates(item: Preset) -> str:
     )
 
 
-def _gpu(item: Preset) -> str:
+def _format_gpu(item: Preset) -> str:
     gpu = item.system.gpu
     assert gpu is not None
     rates = ", ".join(f"{rate:g} {name}" for name, rate in gpu.tera_flops.items())
     return f"{gpu.name}: {rates} TFLOP/s dense, {gpu.memory_gbytes:g} GB of memory at {gpu.memory_bytes_per_ns:g} GB/s"
 
 
-def _errors(item: Preset) -> Iterator[str]:
-    classes = classes_of(item.system)
+def _format_errors(item: Preset) -> Iterator[str]:
+    classes = get_error_classes(item.system)
     if not classes:
         yield f"    {item.measured_error}"
     for name, error in classes.items():
-        yield f"    {name}: {_figures(error)}"
+        yield f"    {name}: {_format_figures(error)}"
 
 
-def _figures(error: object) -> str:
+def _format_figures(error: object) -> str:
     """Return what is known of a class: GMF, gm|e| and what they were found on."""
     if not isinstance(error, Mapping):
         return "?"
     named = (("gmf", "GMF"), ("gm_error", "gm|e|"), ("gmf-nine-of-ten", "GMF of nine tables in ten at most"))
-    figures = [f"{words} {percent_words(error[key])}" for key, words in named if key in error]
+    figures = [f"{words} {format_percent(error[key])}" for key, words in named if key in error]
     tables, sizes, ranks = (error.get(key) for key in ("tables", "sizes", "ranks"))
     figures += [f"{tables} {'table' if tables == 1 else 'tables'}"] if tables is not None else []
     if isinstance(sizes, list | tuple) and isinstance(ranks, list | tuple):
@@ -160,11 +167,11 @@ def _figures(error: object) -> str:
     return ", ".join(figures)
 
 
-def _tree(table: Mapping[str, Any], indent: int) -> Iterator[str]:
+def _format_tree(table: Mapping[str, Any], indent: int) -> Iterator[str]:
     for key, value in table.items():
         if isinstance(value, Mapping):
             yield f"{'':{indent}}{key}:"
-            yield from _tree(value, indent + 2)
+            yield from _format_tree(value, indent + 2)
         else:
             yield f"{'':{indent}}{key}: {value}"
 
@@ -175,4 +182,4 @@ def _tree(table: Mapping[str, Any], indent: int) -> Iterator[str]:
 @json_option
 def command(name: str | None, npus: int | None, as_json: bool) -> None:
     """Carry out `presets`."""
-    show(run(Request(name, npus)), as_json, report, text if name is None else text_of_one)
+    show(run(Request(name, npus)), as_json, report, text if name is None else format_preset)

@@ -15,11 +15,11 @@ import click
 from studio.commands.base.checked import warn_of_check, with_stored_check
 from studio.commands.base.names import find_runs
 from studio.commands.base.options import PathOption, allow_damaged, json_option, rank_option, workspace_option
-from studio.commands.base.output import end_with_losses, findings_of, progress_line, show
-from studio.commands.base.terminal import printable, written_line
+from studio.commands.base.output import build_progress_line, end_with_losses, list_findings, show
+from studio.commands.base.terminal import describe_written, escape_controls
 from studio.comparing import Compared
 from studio.et import Progress
-from studio.store.arrays import appearing
+from studio.store.arrays import write_atomically
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,10 +59,10 @@ def run(request: Request, *, progress: Progress | None = None) -> Reported:
     if progress:
         # Imported late: drawing figures is slow to import.
         progress("drawing", 0, len(sides) + 1)
-    from studio.reporting import report as write_html
+    from studio.reporting import build_report as write_html
 
     html = write_html(sides, progress)
-    with appearing(request.out, "--out") as stream:
+    with write_atomically(request.out, "--out") as stream:
         stream.write(html)
     return Reported(request.out, tuple(sides))
 
@@ -75,7 +75,7 @@ def report(reported: Reported) -> dict[str, Any]:
 
 def text(reported: Reported) -> str:
     """Say which files were written."""
-    return printable(written_line([reported.file]))
+    return escape_controls(describe_written([reported.file]))
 
 
 @click.command(help=__doc__, epilog="Example: chakra-studio report fast slow -o report.html")
@@ -103,7 +103,7 @@ def command(
     ranks: dict[str, int],
 ) -> None:
     """Carry out `report`."""
-    written = run(Request(sides, out, workspace, ranks), progress=progress_line())
+    written = run(Request(sides, out, workspace, ranks), progress=build_progress_line())
     warn_of_check(written.sides)
     show(written, as_json, report, text)
-    end_with_losses(ctx, findings_of(written.sides), allow_damaged, warned=False)
+    end_with_losses(ctx, list_findings(written.sides), allow_damaged, warned=False)

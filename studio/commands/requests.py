@@ -19,25 +19,25 @@ import click
 
 from studio import __version__
 from studio.commands.base.options import PathOption, json_option
-from studio.commands.base.output import progress_line, show
-from studio.commands.base.terminal import printable
+from studio.commands.base.output import build_progress_line, show
+from studio.commands.base.terminal import escape_controls
 from studio.commands.base.workload_options import COUNT, declare
 from studio.errors import ConfigError
 from studio.et import Progress
 from studio.generation.configs import read_config
-from studio.generation.inference.options import INFERENCE, asked_of
+from studio.generation.inference.options import INFERENCE, build_asked_steps
 from studio.generation.inference.requests import read_requests
 from studio.generation.inference.serving import (
     BUDGET,
     MEMORY_SHARE,
     SEQUENCES,
+    build_server,
+    compute_longest_request,
     describe_serving,
-    longest_request,
     serve_requests,
-    server_of,
 )
 from studio.generation.models import Model
-from studio.store.arrays import appearing
+from studio.store.arrays import write_atomically
 from studio.units import format_bytes, format_counted, format_ns
 
 _OPTIONS = (
@@ -94,8 +94,8 @@ def run(request: Request, *, progress: Progress | None = None) -> dict[str, Any]
         ConfigError: The file or an option is wrong, the model does not fit, requests are longer than the cache, or the report
             cannot be written.
     """
-    asked = asked_of(request.model, request.ranks, {**request.given, "gpu": request.gpu})
-    server = server_of(
+    asked = build_asked_steps(request.model, request.ranks, {**request.given, "gpu": request.gpu})
+    server = build_server(
         asked,
         request.gpu,
         budget=request.budget,
@@ -104,7 +104,7 @@ def run(request: Request, *, progress: Progress | None = None) -> dict[str, Any]
         acceptance=request.acceptance,
     )
     read = read_requests(request.path)
-    most = longest_request(server) if request.skip_long else None
+    most = compute_longest_request(server) if request.skip_long else None
     requests = tuple(each for each in read if most is None or each.tokens <= most)
     if not requests:
         raise ConfigError(
@@ -121,10 +121,10 @@ def run(request: Request, *, progress: Progress | None = None) -> dict[str, Any]
     figures = {"requests": request.path.name, **describe_serving(server, outcomes, len(read) - len(requests))}
     if request.out is not None:
         # Imported late: drawing figures is slow to import.
-        from studio.reporting.serving import serving_html
+        from studio.reporting.serving import build_serving_html
 
-        with appearing(request.out, "--out") as stream:
-            stream.write(serving_html(figures, f"Chakra Studio {__version__}"))
+        with write_atomically(request.out, "--out") as stream:
+            stream.write(build_serving_html(figures, f"Chakra Studio {__version__}"))
     return figures
 
 
@@ -162,16 +162,16 @@ def text(figures: Mapping[str, Any]) -> str:
             f"{format_counted(figures['left_out'], 'request')} {verb} left out: longer than the context or the KV cache"
         )
     for load in figures["loads"]:
-        lines += ["", *_load_lines(load, policy["kv_cache_blocks"])]
+        lines += ["", *_format_load(load, policy["kv_cache_blocks"])]
     error = f"{100 * figures['step_time_error']:.1f} %"
     lines += [
         "",
         f"{format_counted(figures['step_simulations'], 'step')} simulated; times of others differ by at most {error} where checked",
     ]
-    return "\n".join(printable(line) for line in lines)
+    return "\n".join(escape_controls(line) for line in lines)
 
 
-def _load_lines(load: Mapping[str, Any], blocks: int) -> list[str]:
+def _format_load(load: Mapping[str, Any], blocks: int) -> list[str]:
     rate = "" if load["offered_per_s"] is None else f", {load['offered_per_s']:.3g} requests/s"
     done = f"{load['prompt_tokens_per_s']:,.0f} of prompts read, {load['requests_per_s']:.3g} requests/s done"
     lines = [
@@ -201,14 +201,14 @@ def _load_lines(load: Mapping[str, Any], blocks: int) -> list[str]:
     return [*lines, f"  {format_counted(load['steps'], 'step')}, {busy}; {most}, {cache}"]
 
 
-def _loads(_ctx: click.Context, _param: click.Parameter, value: str) -> tuple[float, ...]:
+def _parse_loads(_ctx: click.Context, _param: click.Parameter, value: str) -> tuple[float, ...]:
     try:
         return tuple(float(part) for part in value.split(","))
     except ValueError:
         raise click.BadParameter(f"{value!r} is no list of numbers such as 0.5,1,2.") from None
 
 
-def _workload(function: Any) -> Any:
+def _add_workload_options(function: Any) -> Any:
     for key in reversed(_OPTIONS):
         function = declare(INFERENCE[key])(function)
     return function
@@ -228,7 +228,7 @@ def _workload(function: Any) -> Any:
 @click.option(
     "--ranks", type=COUNT, required=True, metavar="N", help="Ranks; replicas are ranks / (tp × pp)."
 )
-@_workload
+@_add_workload_options
 @click.option(
     "--token-budget", "budget", type=COUNT, default=BUDGET, show_default=True, metavar="N",
     help="New tokens of a step at most.",
@@ -242,7 +242,7 @@ def _workload(function: Any) -> Any:
     help="Share of the GPU's memory that may be used.",
 )  # fmt: skip
 @click.option(
-    "--load", "loads", default="1", show_default=True, metavar="FACTOR,...", callback=_loads,
+    "--load", "loads", default="1", show_default=True, metavar="FACTOR,...", callback=_parse_loads,
     help="How many times as fast requests come.",
 )  # fmt: skip
 @click.option(
@@ -271,4 +271,4 @@ def command(as_json: bool, **values: Any) -> None:
         values["budget"], values["sequences"], values["memory_share"], values["loads"], values["out"],
         values["skip_long"], values["acceptance"],
     )  # fmt: skip
-    show(run(request, progress=progress_line()), as_json, report, text)
+    show(run(request, progress=build_progress_line()), as_json, report, text)

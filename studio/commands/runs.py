@@ -15,7 +15,7 @@ from studio.commands.base.names import find_job
 from studio.commands.base.options import json_option, workspace_option
 from studio.commands.base.output import show
 from studio.commands.base.replay import NO_NETWORK
-from studio.commands.base.terminal import printable, shorten
+from studio.commands.base.terminal import escape_controls, shorten
 from studio.sim.parts import EXTENDED
 from studio.store.run_infos import RunInfo
 from studio.store.workspace import JobInfo, Workspace
@@ -64,17 +64,21 @@ def text(jobs: Sequence[JobRuns]) -> str:
     """Format runs for a terminal."""
     lines: list[str] = []
     for job, runs in jobs:
-        lines += [printable(f"{job.name} ({job.id})"), *(f"  {line}" for line in _run_lines(runs)), ""]
+        lines += [
+            escape_controls(f"{job.name} ({job.id})"),
+            *(f"  {line}" for line in _format_runs(runs)),
+            "",
+        ]
     return (
         "\n".join(lines).rstrip() or "No runs yet. `chakra-studio simulate WORKLOAD … --out NAME` keeps one."
     )
 
 
-def _run_lines(runs: Sequence[RunInfo]) -> Iterator[str]:
+def _format_runs(runs: Sequence[RunInfo]) -> Iterator[str]:
     if not runs:
         yield "no runs"
         return
-    systems = [_topology(run) for run in runs]
+    systems = [_format_topology(run) for run in runs]
     wide = max(map(len, [*systems, "system"]))
     yield (
         f"{'run':24}{'finish':>12}{'exposed':>12}{'NPUs':>9}  {'system':{wide}}  {'model':20}"
@@ -87,17 +91,17 @@ def _run_lines(runs: Sequence[RunInfo]) -> Iterator[str]:
         created = time.strftime("%Y-%m-%d %H:%M", time.localtime(run.created))
         yield (
             f"{run.id:24}{cells}{run.npus:>9,}  {system:{wide}}  {run.model:20}"
-            f"{created:18}{size:>10}  {printable(run.name)}{_mark(run)}"
+            f"{created:18}{size:>10}  {escape_controls(run.name)}{_format_mark(run)}"
         )
 
 
-def _mark(run: RunInfo) -> str:
+def _format_mark(run: RunInfo) -> str:
     """Return the mark of a run that is not to be believed as it stands."""
     worst = max(run.doubts, key=lambda doubt: doubt.impossible, default=None)
     return f"  {worst.mark}" if worst is not None else ""
 
 
-def _topology(run: RunInfo) -> str:
+def _format_topology(run: RunInfo) -> str:
     """Format the topology of a run, `Switch 8 × Ring 2`; a replay has none."""
     extended = run.tables.system.get(EXTENDED)
     if isinstance(extended, Mapping) and extended.get("communication-times") == "recorded":
@@ -105,7 +109,7 @@ def _topology(run: RunInfo) -> str:
     columns = [run.tables.network.get(key) for key in ("topology", "npus_count")]
     kinds, sizes = (column if isinstance(column, list | tuple) else [column] for column in columns)
     text = " × ".join(f"{kind} {size}" for kind, size in zip(kinds, sizes, strict=False))
-    return shorten(printable(text), _SYSTEM_WIDTH)
+    return shorten(escape_controls(text), _SYSTEM_WIDTH)
 
 
 @click.command(help=__doc__, epilog="Example: chakra-studio runs")

@@ -26,14 +26,21 @@ from studio.commands.base.options import (
     refuse_own_input,
     workspace_option,
 )
-from studio.commands.base.output import end_with_losses, progress_line, show, warn
-from studio.commands.base.terminal import printable, written_line
+from studio.commands.base.output import build_progress_line, end_with_losses, show, warn
+from studio.commands.base.terminal import describe_written, escape_controls
 from studio.completion.mesh import NAMES, Mesh
-from studio.completion.rules import SCALABLE, Layers, Rule, applying, excuse, refuse_dimension
+from studio.completion.rules import (
+    SCALABLE,
+    Layers,
+    Rule,
+    build_refusal,
+    explain_refusal,
+    select_applying_rules,
+)
 from studio.completion.scale import refuse_missing
 from studio.et import Progress
 from studio.et.write import write_with_copies
-from studio.generation.recipe import Growth, mesh_of, scale_job
+from studio.generation.recipe import Growth, infer_mesh, scale_job
 from studio.trace import Trace
 from studio.units import format_count, format_counted
 
@@ -104,14 +111,16 @@ def run(request: Request, *, progress: Progress | None = None) -> Scaled:
     name, known = read_one_job(
         request.paths, request.numbers, progress, verb="Scale", workspace=request.workspace
     )
-    before = mesh_of(known, request.layout)
+    before = infer_mesh(known, request.layout)
     refuse_missing(known, before)
     wanted = Growth(
         request.dp, request.ranks, request.pp, request.ep, request.tp, request.strong, request.layers
     )
     scaled, after, rules = scale_job(known, before, wanted)
     written = write_with_copies(scaled, request.target, name, progress=progress)
-    return Scaled(name, known, scaled, before, after, applying(rules, known, before), tuple(written))
+    return Scaled(
+        name, known, scaled, before, after, select_applying_rules(rules, known, before), tuple(written)
+    )
 
 
 def report(done: Scaled) -> dict[str, Any]:
@@ -132,17 +141,17 @@ def text(done: Scaled) -> str:
     ranks = f"{format_count(done.before.world)} → {format_counted(done.after.world, 'rank')}"
     lines = [f"{done.name}: {ranks}, {done.before.layout} → {done.after.layout}"]
     lines += [f"  {rule.about}: {rule.change} ({rule.why})" for rule in done.rules]
-    lines.append(written_line(done.files))
-    return "\n".join(printable(line) for line in lines)
+    lines.append(describe_written(done.files))
+    return "\n".join(escape_controls(line) for line in lines)
 
 
 def _refuse(_ctx: click.Context, param: click.Parameter, given: int | None) -> None:
     """Refuse to scale a dimension of which a trace does not tell how."""
     if given is not None:
-        raise refuse_dimension(str(param.name))
+        raise build_refusal(str(param.name))
 
 
-def _others(command: Any) -> Any:
+def _add_refused_options(command: Any) -> Any:
     """Add an option for each dimension that cannot be scaled, which says why."""
     for name, meaning in reversed(list(NAMES.items())):
         if name not in SCALABLE:
@@ -152,7 +161,7 @@ def _others(command: Any) -> Any:
                 metavar="N",
                 expose_value=False,
                 callback=_refuse,
-                help=f"Refused, {meaning} parallel: {excuse(name)}.",
+                help=f"Refused, {meaning} parallel: {explain_refusal(name)}.",
             )
             command = option(command)
     return command
@@ -192,7 +201,7 @@ def _others(command: Any) -> Any:
     metavar="DIM=SIZE,...",
     help="The mesh of the job as it is, or a file with it, where it cannot be inferred.",
 )
-@_others
+@_add_refused_options
 @json_option
 @workspace_option
 @allow_damaged
@@ -215,7 +224,8 @@ def command(
         raise click.UsageError("Give one of --dp and --ranks, or --pp, --ep or --tp.")
     kept = {name: given[name] for name in ("layout", "pp", "ep", "tp", "strong", "layers", "workspace")}
     done = run(
-        Request(paths, target, given["dp"], given["world"], numbers=ranks, **kept), progress=progress_line()
+        Request(paths, target, given["dp"], given["world"], numbers=ranks, **kept),
+        progress=build_progress_line(),
     )
     for finding in done.trace.findings:
         warn(finding)

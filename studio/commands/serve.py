@@ -14,7 +14,7 @@ import click
 from studio.commands.base.compiled import KERNELS
 from studio.commands.base.logs import log_problems
 from studio.commands.base.options import PathOption, rank_option, size_options
-from studio.commands.base.output import progress_line, say
+from studio.commands.base.output import build_progress_line, say
 from studio.errors import ConfigError
 from studio.et import Progress
 from studio.et.format import UNSAID, JobSize
@@ -27,8 +27,8 @@ from studio.server.guard import Policy, protect
 from studio.server.serve import (
     DEFAULT_PORT,
     Listener,
-    app_browser,
-    browser_available,
+    can_open_browser,
+    find_app_browser,
     is_loopback,
     listen,
     open_app,
@@ -37,7 +37,7 @@ from studio.server.serve import (
 )
 from studio.server.ticket import Ticket
 from studio.session import Session
-from studio.store.access import workspace_token
+from studio.store.access import ensure_workspace_token
 from studio.store.drafts import tidy_drafts
 from studio.store.imports import open_registry
 from studio.store.tasks import close_tasks, open_tasks
@@ -112,7 +112,7 @@ def _serve(
 ) -> None:
     log_problems(workspace.root)
     load_components()
-    from studio.app import create_app, script_hashes
+    from studio.app import compute_script_hashes, create_app
 
     session = Session(workspace)
     tasks = open_tasks(workspace.root)
@@ -121,13 +121,13 @@ def _serve(
         start_check(tasks, session, job)
     tidy_drafts(workspace.root)
     app = create_app(session, registry, Simulations(tasks, simulate_jobs(session)))
-    token = workspace_token(workspace.root) if request.ask_token else None
+    token = ensure_workspace_token(workspace.root) if request.ask_token else None
     ticket = Ticket(listener.port)
     policy = Policy(listener.host, listener.port, token, tuple(request.allow_host), ticket)
-    protect(app.server, policy, script_hashes=script_hashes(app))
+    protect(app.server, policy, script_hashes=compute_script_hashes(app))
     view = f"overview?job={jobs[0]}" if len(jobs) == 1 else ""
 
-    def ready(url: str) -> None:
+    def announce_address(url: str) -> None:
         address = url.rstrip("/") + "/" + view
         joint = "&" if "?" in address else "?"
         if request.port is None and listener.port != DEFAULT_PORT:
@@ -143,14 +143,14 @@ def _serve(
             kernel.warm_up()
 
     try:
-        serve(app.server, listener, ready=ready)
+        serve(app.server, listener, ready=announce_address)
     finally:
         close_tasks(tasks)
 
 
 def _show(address: str, request: Request, announce: Callable[[str], None]) -> None:
     """Open the studio in a browser, unless disabled."""
-    browser = app_browser() if request.app else None
+    browser = find_app_browser() if request.app else None
     if browser is not None:
         try:
             open_app(browser, address)
@@ -159,7 +159,7 @@ def _show(address: str, request: Request, announce: Callable[[str], None]) -> No
         return
     if request.app:
         announce("--app needs a Chromium-based browser, and none was found.")
-    if request.browser and browser_available():
+    if request.browser and can_open_browser():
         open_browser(address)
 
 
@@ -213,4 +213,4 @@ def command(
     """Carry out `serve`."""
     size = JobSize(npus, passes)
     request = Request(paths, host, port, allow_host, workspace, browser, sample, ranks, size, app, ask_token)
-    run(request, announce=say, progress=progress_line())
+    run(request, announce=say, progress=build_progress_line())

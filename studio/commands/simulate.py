@@ -14,17 +14,17 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from studio.analysis.job.completeness import completeness
-from studio.analysis.job.memory import memory_use
+from studio.analysis.job.completeness import infer_completeness
+from studio.analysis.job.memory import compute_memory_use
 from studio.commands.base.backends import BACKEND_NAMES, DEFAULT_TIMEOUT_S
 from studio.commands.base.given_job import import_job, is_soon_read, open_workspace, read_job
 from studio.commands.base.given_system import (
-    parts_for,
+    apply_model,
+    assume_system,
+    combine_parts,
     read_parts,
     refuse_conflict,
     size_hint,
-    system_without_network,
-    under_model,
     with_recorded_system,
 )
 from studio.commands.base.losses import STATUS
@@ -32,14 +32,14 @@ from studio.commands.base.options import (
     EXISTING_FILE,
     PathOption,
     Seconds,
+    add_gpu_options,
+    add_system_size_options,
     allow_damaged,
-    gpu_options,
     rank_option,
-    system_size_options,
     workspace_option,
 )
 from studio.commands.base.outcome import Outcome, report, text
-from studio.commands.base.output import end_with_losses, progress_line, say_wait, show
+from studio.commands.base.output import build_progress_line, end_with_losses, say_wait, show
 from studio.commands.base.simulation_request import SimulationRequest, is_size_open, with_system_file
 from studio.commands.base.time_limit import SIMULATING, TimeLimit
 from studio.errors import ConfigError, TraceError
@@ -48,17 +48,17 @@ from studio.sim import astra, remote_memory, simulate
 from studio.sim.check import check
 from studio.sim.config import SystemConfig
 from studio.sim.doubt import Cured
-from studio.sim.doubted_memory import unfit_words
-from studio.sim.doubts import FORESEEN, cured, doubts_of, options_of
-from studio.sim.idle_settings import idle_settings
+from studio.sim.doubted_memory import describe_unfit
+from studio.sim.doubts import FORESEEN, apply_cures, doubts_of, format_cure_options
+from studio.sim.idle_settings import find_idle_settings
 from studio.sim.models import MODELS
 from studio.sim.parts import Parts
 from studio.sim.presets import preset
 from studio.sim.remote_memory import with_memory_for
 from studio.sim.result import SimResult
-from studio.sim.retargeting import kept_durations
-from studio.sim.unrecorded import missing_fact
-from studio.trace import Finding, Trace, trace_digest
+from studio.sim.retargeting import check_kept_durations
+from studio.sim.unrecorded import check_missing_facts
+from studio.trace import Finding, Trace, compute_trace_digest
 
 if TYPE_CHECKING:
     from studio.commands.base.astra_folder import Prepared
@@ -89,15 +89,15 @@ def run(request: Request, *, progress: Progress | None = None, notice: Notice | 
 
         refuse_unwritable(request.events)
     if request.engine is not None:
-        request = _for_engine(request)
-    outcome, parts = _outcome(request, progress, notice)
+        request = _set_engine_model(request)
+    outcome, parts = _simulate_job(request, progress, notice)
     if outcome.job is not None and request.out is not None:
         from studio.store.runs import Run
 
         kept = Run(request.out, outcome.result, parts, outcome.spent_s, outcome.doubts, outcome.cures)
         outcome = replace(outcome, run=open_workspace(request.workspace).save_run(outcome.job, kept))
         if outcome.engine is not None and outcome.engine.result is not None:
-            outcome = replace(outcome, engine=_kept_engine(request, outcome, parts))
+            outcome = replace(outcome, engine=_keep_engine_run(request, outcome, parts))
     if request.events is not None:
         from studio.commands.base.timelines import write_events
 
@@ -105,7 +105,9 @@ def run(request: Request, *, progress: Progress | None = None, notice: Notice | 
     return outcome
 
 
-def _outcome(request: Request, progress: Progress | None, notice: Notice | None) -> tuple[Outcome, Parts]:
+def _simulate_job(
+    request: Request, progress: Progress | None, notice: Notice | None
+) -> tuple[Outcome, Parts]:
     """Simulate a job and return the outcome with the system's tables; with `--out`, import the job first."""
     refuse_conflict(request)
     limit = TimeLimit(time.monotonic(), request.time_limit_s)
@@ -114,7 +116,7 @@ def _outcome(request: Request, progress: Progress | None, notice: Notice | None)
     request = with_system_file(request)
     left_out = not (request.preset or request.system or request.network)
     is_open = (left_out and (request.replay or is_soon_read(request))) or is_size_open(request)
-    parts = None if is_open else parts_for(request)
+    parts = None if is_open else combine_parts(request)
     read_config = None if parts is None else read_parts(parts, request)
     job = None if request.out is None else import_job(request, reading)
     trace = read_job(request, reading) if job is None else open_workspace(request.workspace).load(job)
@@ -122,10 +124,10 @@ def _outcome(request: Request, progress: Progress | None, notice: Notice | None)
     if left_out and not request.replay:
         request, chosen = with_recorded_system(request, trace)
     if parts is None or read_config is None:
-        parts = parts_for(
+        parts = combine_parts(
             request,
-            under_model(system_without_network(request, trace), request),
-            ranks=completeness(trace).world,
+            apply_model(assume_system(request, trace), request),
+            ranks=infer_completeness(trace).world,
         )
         read_config = read_parts(parts, request)
     if request.preset and (known := with_memory_for(parts, trace)) is not parts:
@@ -141,9 +143,9 @@ def _outcome(request: Request, progress: Progress | None, notice: Notice | None)
         rest = (finding for finding in prepared.findings if finding.message not in told_before)
         chosen = (*chosen, *rest)
     # The order of events across ranks needs every rank simulated.
-    every_rank = request.events is not None and _in_order(request.events)
+    every_rank = request.events is not None and _needs_event_order(request.events)
 
-    def simulated(system: astra.Imported) -> Outcome:
+    def simulate_on(system: astra.Imported) -> Outcome:
         findings = (*system.findings, *check(trace, system.config))
         _refuse(findings, size_hint(request.preset, len(trace.ranks)) if request.preset else "", trace)
         begun = time.monotonic()
@@ -155,28 +157,28 @@ def _outcome(request: Request, progress: Progress | None, notice: Notice | None)
             *chosen,
             *rest,
             *(doubt.finding for doubt in doubts),
-            *_other_gpu(request, result),
-            *_idle(request, result),
+            *_warn_of_gpu(request, result),
+            *_warn_of_idle_settings(request, result),
         )
         return Outcome(
             ", ".join(request.workload), result, all_findings, spent_s, every_rank, job, doubts=doubts
         )
 
-    outcome = simulated(read_config)
+    outcome = simulate_on(read_config)
     if prepared is not None and request.engine is not None:
         from studio.commands.base.engine import run_engine
 
         return replace(outcome, engine=run_engine(request.engine, prepared, outcome.result, progress)), parts
-    options = options_of(outcome.doubts)
+    options = format_cure_options(outcome.doubts)
     if not (request.cure and options):
         return outcome, parts
-    parts = cured(parts, outcome.doubts)
-    again = simulated(read_parts(parts, request))
+    parts = apply_cures(parts, outcome.doubts)
+    again = simulate_on(read_parts(parts, request))
     cures = Cured(options, outcome.result.makespan_ns)
     return replace(again, cures=cures, cured_doubts=outcome.doubts), parts
 
 
-def _for_engine(request: Request) -> Request:
+def _set_engine_model(request: Request) -> Request:
     """Return a request for ASTRA-sim's model, which is that of its program.
 
     Raises:
@@ -203,12 +205,12 @@ def _prepare_for_astra(
     """Return job and system as ASTRA-sim takes them, and the stored job that runs of them belong to."""
     from studio.commands.base.astra_folder import prepare
 
-    prepared = prepare(trace, parts, astra.custom_algorithms(parts.system, request.system))
+    prepared = prepare(trace, parts, astra.read_custom_algorithms(parts.system, request.system))
     if job is None or not prepared.changed:
         return prepared, job
     store = open_workspace(request.workspace)
     known = store.info(job)
-    mark = f"for-astra-sim {trace_digest(prepared.trace)}"
+    mark = f"for-astra-sim {compute_trace_digest(prepared.trace)}"
     stored = store.find(mark)
     words = f"{known.name}, as ASTRA-sim takes it"
     stored_id = (
@@ -217,7 +219,7 @@ def _prepare_for_astra(
     return prepared, stored_id
 
 
-def _kept_engine(request: Request, outcome: Outcome, parts: Parts) -> EngineRun:
+def _keep_engine_run(request: Request, outcome: Outcome, parts: Parts) -> EngineRun:
     """Keep what an engine found as a run of its own, beside ours; where its log is not whole there is none."""
     from studio.store.runs import Run
 
@@ -231,7 +233,7 @@ def _kept_engine(request: Request, outcome: Outcome, parts: Parts) -> EngineRun:
     return replace(engine_run, run=run_id)
 
 
-def _other_gpu(request: Request, result: SimResult) -> Iterator[Finding]:
+def _warn_of_gpu(request: Request, result: SimResult) -> Iterator[Finding]:
     """Warn where the job held more memory than a GPU of the preset has, or keeps the durations of another GPU.
 
     With `--gpu` a doubt tells of that GPU.
@@ -239,17 +241,17 @@ def _other_gpu(request: Request, result: SimResult) -> Iterator[Finding]:
     gpu = preset(request.preset).system.gpu if request.preset and not request.gpu else None
     if gpu is None:
         return
-    words = unfit_words(memory_use(result.trace, result.node_times(), estimated=False), gpu)
+    words = describe_unfit(compute_memory_use(result.trace, result.node_times(), estimated=False), gpu)
     if words:
         yield Finding("warning", "does-not-fit", words)
-    kept = kept_durations(result.trace, result.config, gpu)
+    kept = check_kept_durations(result.trace, result.config, gpu)
     if kept is not None:
         yield kept
 
 
-def _idle(request: Request, result: SimResult) -> Iterator[Finding]:
+def _warn_of_idle_settings(request: Request, result: SimResult) -> Iterator[Finding]:
     """Warn of settings on the command line that change nothing."""
-    finding = idle_settings(
+    finding = find_idle_settings(
         [setting.partition("=")[0].strip() for setting in request.settings], result.config
     )
     if finding is not None:
@@ -274,7 +276,7 @@ def _refuse(findings: Sequence[Finding], size_hint: str, trace: Trace) -> None:
     hint = errors[0].hint
     if errors[0].code in ("ranks-missing", "ranks-beyond"):
         hint = f"{hint} {size_hint}".rstrip()
-    if errors[0].code in _ACROSS_RANKS and (fact := missing_fact(trace)) is not None:
+    if errors[0].code in _ACROSS_RANKS and (fact := check_missing_facts(trace)) is not None:
         rest, hint = f". {fact.message}{rest}", fact.hint
     raise TraceError(f"The job cannot be simulated: {errors[0].message}{rest}", hint=hint)
 
@@ -308,10 +310,10 @@ def _simulate(
         raise limit.error() from None
 
 
-def _in_order(path: Path) -> bool:
-    from studio.commands.base.timelines import in_order
+def _needs_event_order(path: Path) -> bool:
+    from studio.commands.base.timelines import holds_order
 
-    return in_order(path)
+    return holds_order(path)
 
 
 # ---------------------------------------------------------------------------------------------------
@@ -376,7 +378,7 @@ def _in_order(path: Path) -> bool:
     type=click.Choice(["recorded", "roofline"]),
     help="Whether compute keeps its recorded times, or all is computed for this GPU.  [default: recorded]",
 )
-@gpu_options
+@add_gpu_options
 @click.option("--num-queues-per-dim", metavar="N", help="Queues per dimension  [default: 1]")
 @click.option("--injection-scale", metavar="X", help="Factor on the endpoint delay  [default: 1]")
 @click.option(
@@ -445,7 +447,7 @@ def _in_order(path: Path) -> bool:
 @click.option("--json", "as_json", is_flag=True, help="Print JSON: everything, per rank and per link.")
 @allow_damaged
 @rank_option
-@system_size_options
+@add_system_size_options
 @click.pass_context
 def command(
     ctx: click.Context,
@@ -460,7 +462,7 @@ def command(
     """Carry out `simulate`."""
     words = ("num_queues_per_dim", "injection_scale", "rendezvous_protocol", "comm_scale", "compute_scale")
     options = {word.replace("_", "-"): given.pop(word) for word in words}
-    engine = _engine(*(given.pop(f"{word}") for word in _ENGINE_WORDS))
+    engine = _build_engine(*(given.pop(f"{word}") for word in _ENGINE_WORDS))
     request = Request(
         workload,
         options={key: value for key, value in options.items() if value is not None},
@@ -470,7 +472,7 @@ def command(
         engine=engine,
         **given,
     )
-    outcome = run(request, progress=progress_line(), notice=say_wait)
+    outcome = run(request, progress=build_progress_line(), notice=say_wait)
     show(outcome, as_json, report, text)
     end_with_losses(ctx, outcome.result.trace.findings, allow_damaged, warned=False)
     if outcome.engine is not None and outcome.engine.unfinished:
@@ -481,7 +483,7 @@ def command(
 _ENGINE_WORDS = ("program", "engine_backend", "engine_timeout", "engine_arguments")
 
 
-def _engine(
+def _build_engine(
     program: str | None, backend: str | None, timeout_s: float, arguments: tuple[str, ...]
 ) -> Engine | None:
     if program is None:

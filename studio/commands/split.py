@@ -17,14 +17,14 @@ from typing import Any
 import click
 
 from studio.commands.base.options import PathOption, allow_damaged, json_option, quiet_option
-from studio.commands.base.output import end_with_losses, progress_line, show, warn
-from studio.commands.base.terminal import printable, written_line
+from studio.commands.base.output import build_progress_line, end_with_losses, show, warn
+from studio.commands.base.terminal import describe_written, escape_controls
 from studio.errors import TraceError, TraceFormatError
 from studio.et import Progress
 from studio.et.merged.reading import sniff
 from studio.et.merged.split import Master, open_master, rank_pieces
 from studio.et.source import SourceFile, load
-from studio.et.write import packed, written_together
+from studio.et.write import pack_pieces, write_together
 from studio.trace import Finding
 from studio.units import format_counted
 
@@ -60,7 +60,7 @@ def run(request: Request, *, progress: Progress | None = None) -> Split:
         TraceError: A file would be written outside of the folder, or two of one name.
         TraceFormatError: It is no master trace.
     """
-    data, findings = _content(request.source)
+    data, findings = _read_content(request.source)
     name = "standard input" if request.source == _STANDARD else request.source.name
     if not sniff(bytes(data[: 1 << 16])):
         raise TraceFormatError(
@@ -80,17 +80,17 @@ def run(request: Request, *, progress: Progress | None = None) -> Split:
             raise TraceError(f"{name}: names two files {path!r}.", hint="Merge the job again.")
         contents[path] = pieces, gzip
     written = []
-    with written_together() as put:
+    with write_together() as put:
         for index, (path, (pieces, gzip)) in enumerate(contents.items()):
             target = request.target / path
-            put(target, packed(pieces, gzip))
+            put(target, pack_pieces(pieces, gzip))
             written.append(target)
             if progress:
                 progress("writing", index + 1, len(contents))
     return Split(master, tuple(written), (*findings, *master.findings))
 
 
-def _content(source: Path) -> tuple[bytes | memoryview, tuple[Finding, ...]]:
+def _read_content(source: Path) -> tuple[bytes | memoryview, tuple[Finding, ...]]:
     """Return a master trace, not compressed."""
     if source == _STANDARD:
         raw = sys.stdin.buffer.read()
@@ -133,7 +133,7 @@ def text(done: Split) -> str:
     """Format the result for a terminal."""
     ranks, nodes = len(done.master.heads.ranks), sum(done.master.nodes.values())
     line = f"{done.master.name}: {format_counted(ranks, 'rank')}, {format_counted(nodes, 'node')}"
-    return f"{printable(line)}\n{printable(written_line(done.files))}"
+    return f"{escape_controls(line)}\n{escape_controls(describe_written(done.files))}"
 
 
 @click.command(help=__doc__, epilog="Example: chakra-studio split master.et -o traces/")
@@ -151,7 +151,7 @@ def command(
     ctx: click.Context, source: Path, target: Path, quiet: bool, as_json: bool, allow_damaged: bool
 ) -> None:
     """Carry out `split`."""
-    done = run(Request(source, target), progress=progress_line())
+    done = run(Request(source, target), progress=build_progress_line())
     for finding in done.findings:
         warn(finding)
     if as_json or not quiet:

@@ -32,11 +32,11 @@ from studio.commands.base.options import (
     size_options,
     workspace_option,
 )
-from studio.commands.base.output import end_with_losses, progress_line, show, warn
+from studio.commands.base.output import build_progress_line, end_with_losses, show, warn
 from studio.commands.base.parquet_folder import write_tables
 from studio.commands.base.queried import find_sources
-from studio.commands.base.terminal import printable
-from studio.sql.answers import plain_rows, writer_for
+from studio.commands.base.terminal import escape_controls
+from studio.sql.answers import choose_writer, iterate_plain_rows
 from studio.sql.columns import TABLES
 from studio.sql.database import (
     ANSWER_BYTES,
@@ -106,16 +106,16 @@ def run(request: Request, *, progress: Progress | None = None) -> Outcome:
         ConfigError: Nothing is called so, or the query asks for what there is not or is not allowed.
         StudioError: A job or run cannot be read, or DuckDB is not installed.
     """
-    write = writer_for(request.out) if request.out else None
+    write = choose_writer(request.out) if request.out else None
     findings: list[Finding] = []
     start_ahead()
     sources = find_sources(request.names, request.workspace, request.ranks, progress, findings, request.size)
     with Database(sources, request.memory_bytes) as database:
         answer = database.ask(request.query, request.limits)
     if write and request.out:
-        from studio.et.write import written_together
+        from studio.et.write import write_together
 
-        with written_together() as put:
+        with write_together() as put:
             put(request.out, write(answer.table))
     return Outcome(answer, tuple(findings), request.out)
 
@@ -128,7 +128,10 @@ def report(outcome: Outcome) -> dict[str, Any]:
     answered |= {"spent_s": answer.spent_s, "notes": list(answer.notes)}
     if outcome.out:
         return {**answered, "file": str(outcome.out)}
-    return {**answered, "rows": [dict(zip(names, row, strict=True)) for row in plain_rows(answer.table)]}
+    return {
+        **answered,
+        "rows": [dict(zip(names, row, strict=True)) for row in iterate_plain_rows(answer.table)],
+    }
 
 
 def text(outcome: Outcome) -> str:
@@ -138,11 +141,11 @@ def text(outcome: Outcome) -> str:
     more = ", and there are more: --limit-rows N allows more" if answer.more else ""
     foot = f"{count} in {format_ns(answer.spent_s * 1e9)}{more}"
     if outcome.out:
-        return printable(f"{outcome.out}: {foot}")
-    rows = list(plain_rows(answer.table))
+        return escape_controls(f"{outcome.out}: {foot}")
+    rows = list(iterate_plain_rows(answer.table))
     cells = [
-        list(map(printable, answer.table.column_names)),
-        *([_cell(value) for value in row] for row in rows),
+        list(map(escape_controls, answer.table.column_names)),
+        *([_format_cell(value) for value in row] for row in rows),
     ]
     is_number = [
         all(row[place] is None or isinstance(row[place], int | float) for row in rows)
@@ -159,12 +162,12 @@ def text(outcome: Outcome) -> str:
     return "\n".join([*lines, "", foot])
 
 
-def _cell(value: Any) -> str:
+def _format_cell(value: Any) -> str:
     if value is None:
         return _NOTHING
     if isinstance(value, bool):
         return str(value).lower()
-    return cut_middle(printable(str(value)), _CELL)
+    return cut_middle(escape_controls(str(value)), _CELL)
 
 
 def list_report(_nothing: object = None) -> list[dict[str, Any]]:
@@ -195,7 +198,7 @@ def _read_query(words: Sequence[str]) -> str:
     return sys.stdin.buffer.read().decode("utf-8", "surrogateescape")
 
 
-def _job_size(npus: int | None, passes: int | None) -> JobSize | None:
+def _build_job_size(npus: int | None, passes: int | None) -> JobSize | None:
     if npus is None and passes is None:
         return None
     # Lists of the workspace need no reader of files.
@@ -206,7 +209,7 @@ def _job_size(npus: int | None, passes: int | None) -> JobSize | None:
 
 def _say_notes(notes: Sequence[str], quiet: bool) -> None:
     for note in () if quiet else notes:
-        click.secho(printable(f"Note: {note}"), fg="yellow", err=True)
+        click.secho(escape_controls(f"Note: {note}"), fg="yellow", err=True)
 
 
 @click.command(
@@ -276,12 +279,12 @@ def command(
     **given: Any,
 ) -> None:
     """Carry out `sql`."""
-    size = _job_size(given.pop("npus"), given.pop("passes"))
+    size = _build_job_size(given.pop("npus"), given.pop("passes"))
     if list_tables:
         show(None, as_json, list_report, list_text)
         return
     if folder is not None:
-        progress = progress_line()
+        progress = build_progress_line()
         exported = write_tables(
             words, folder, chosen, given["workspace"], given["ranks"], progress, size, limit_memory
         )
@@ -297,7 +300,7 @@ def command(
     request = Request(
         _read_query(words), words[1:], out=out, limits=limits, memory_bytes=limit_memory, size=size, **given
     )
-    outcome = run(request, progress=progress_line())
+    outcome = run(request, progress=build_progress_line())
     if as_json or not (quiet and out):
         show(outcome, as_json, report, text)
     sys.stdout.flush()

@@ -29,12 +29,12 @@ from studio.commands.base.options import (
     json_option,
     workspace_option,
 )
-from studio.commands.base.output import progress_line, show
-from studio.commands.base.suite_cases import Case, Results, Score, read_results, regressions, run_suite
+from studio.commands.base.output import build_progress_line, show
+from studio.commands.base.suite_cases import Case, Results, Score, find_regressions, read_results, run_suite
 from studio.commands.base.suite_file import read_suite
-from studio.commands.base.terminal import align_columns, printable, shorten
+from studio.commands.base.terminal import align_columns, escape_controls, shorten
 from studio.et import Progress
-from studio.store.arrays import appearing
+from studio.store.arrays import write_atomically
 from studio.units import format_counted, format_ns
 
 _WIDE = 100
@@ -89,9 +89,11 @@ def run(request: Request, *, progress: Progress | None = None) -> Outcome:
         suite, request.out, workspace=request.workspace, again=request.again, progress=progress
     )
     if before is not None:
-        results = replace(results, regressions=regressions(results, before, request.slower_percent / 100))
+        results = replace(
+            results, regressions=find_regressions(results, before, request.slower_percent / 100)
+        )
     path = request.out / "suite.json"
-    with appearing(path, "--out") as stream:
+    with write_atomically(path, "--out") as stream:
         stream.write(msgspec.json.format(msgspec.json.encode(results), indent=2).decode() + "\n")
     return Outcome(results, path)
 
@@ -104,16 +106,16 @@ def report(outcome: Outcome) -> dict[str, Any]:
 
 def text(outcome: Outcome) -> str:
     """Format results for a terminal."""
-    return "\n".join(printable(line) for line in _lines(outcome))
+    return "\n".join(escape_controls(line) for line in _format_lines(outcome))
 
 
-def _lines(outcome: Outcome) -> Iterator[str]:
+def _format_lines(outcome: Outcome) -> Iterator[str]:
     results = outcome.results
     kept = sum(case.kept for case in results.cases)
     resumed = f", {kept} of them from an earlier run" if kept else ""
     yield f"{results.name}: {format_counted(len(results.cases), 'case')}{resumed}; speeds are relative to {results.reference}"
     head = ("job", "system", "finish", "speed", "exposed", "limits")
-    rows = [head, *(_cells(case) for case in results.cases)]
+    rows = [head, *(_format_cells(case) for case in results.cases)]
     wide = [max(len(row[place]) for row in rows) for place in (0, 1)]
     named = [(f"{row[0]:{wide[0]}}  {row[1]:{wide[1]}}", *row[2:]) for row in rows]
     yield from (f"  {line}".rstrip() for line in align_columns(named, (24, 11, 9, 10, 12)))
@@ -132,7 +134,7 @@ def _lines(outcome: Outcome) -> Iterator[str]:
     yield ""
     yield f"  {'score':24}{'speed':>11}{'jobs':>9}"
     for score in results.scores:
-        yield f"  {cut_middle(score.system, 24):24}{'–' if score.speed is None else f'{score.speed:.3f}':>11}{score.jobs:>9}{_mark(score)}"
+        yield f"  {cut_middle(score.system, 24):24}{'–' if score.speed is None else f'{score.speed:.3f}':>11}{score.jobs:>9}{_format_mark(score)}"
     for slower in results.regressions:
         now = "failed or is gone"
         if slower.now_ns is not None:
@@ -141,12 +143,12 @@ def _lines(outcome: Outcome) -> Iterator[str]:
     yield f"written: {outcome.output}"
 
 
-def _mark(score: Score) -> str:
+def _format_mark(score: Score) -> str:
     """Say of how many jobs a score has a finish that no such network could have."""
     return f"  IMPOSSIBLE in {score.impossible} of them" if score.impossible else ""
 
 
-def _cells(case: Case) -> tuple[str, ...]:
+def _format_cells(case: Case) -> tuple[str, ...]:
     result = case.result
     if result.finish_ns is None:
         return cut_middle(result.job, _NAME), cut_middle(result.system, _NAME), "failed", "–", "–", "–"
@@ -186,7 +188,7 @@ def _cells(case: Case) -> tuple[str, ...]:
 @click.pass_context
 def command(ctx: click.Context, /, as_json: bool, allow_damaged: bool, **given: Any) -> None:
     """Carry out `suite`."""
-    outcome = run(Request(**given), progress=progress_line())
+    outcome = run(Request(**given), progress=build_progress_line())
     show(outcome, as_json, report, text)
     results = outcome.results
     if results.failed:

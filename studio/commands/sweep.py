@@ -19,20 +19,20 @@ from typing import Any
 import click
 
 from studio.commands.base.given_job import read_job
-from studio.commands.base.given_system import parts_for
+from studio.commands.base.given_system import combine_parts
 from studio.commands.base.options import (
     EXISTING_FILE,
     PathOption,
+    add_system_size_options,
     allow_damaged,
     json_option,
     rank_option,
     scheduler_option,
-    system_size_options,
     workspace_option,
 )
-from studio.commands.base.output import end_with_losses, progress_line, show, warn
+from studio.commands.base.output import build_progress_line, end_with_losses, show, warn
 from studio.commands.base.simulation_request import SimulationRequest, with_system_file
-from studio.commands.base.terminal import printable, shorten
+from studio.commands.base.terminal import escape_controls, shorten
 from studio.errors import ConfigError, StudioError
 from studio.et.format import UNSAID, JobSize, NpusNeededError
 from studio.sim import remote_memory
@@ -42,24 +42,24 @@ from studio.sim.retargeting import OTHER_GPU
 from studio.sweep.analysis import (
     IMPORTANCE,
     NOTHING_MATTERS,
-    best,
+    compute_importance,
+    count_reasons,
     describe_little,
-    doubted,
     finish_varies,
-    importance,
-    models,
-    pareto,
-    possible,
-    reasons,
+    list_models,
+    select_best,
+    select_doubted,
+    select_front,
+    select_possible,
 )
 from studio.sweep.costs import load_costs
-from studio.sweep.durations import durations_kept
-from studio.sweep.idle import settings_without_effect
+from studio.sweep.durations import check_preset_durations
+from studio.sweep.idle import check_idle_settings
 from studio.sweep.running import Row
-from studio.sweep.search import Plan, Progress, Target, cheapest
+from studio.sweep.search import Plan, Progress, Target, choose_cheapest
 from studio.sweep.space import NPUS, PRESET, Space, parse_space
-from studio.sweep.sweep import Sweep, Swept, run_sweep, values_of
-from studio.sweep.systems import Base, counts_of
+from studio.sweep.sweep import Sweep, Swept, index_values, run_sweep
+from studio.sweep.systems import Base, list_npu_counts
 from studio.trace import Finding, Trace
 from studio.units import format_count, format_counted, format_ns, format_si, parse_ns
 
@@ -164,9 +164,9 @@ def run(request: Request, *, progress: Progress | None = None) -> Outcome:
         )
     if simulated.preset is None and PRESET not in space.keys:
         # Says what is missing before a large job is read.
-        parts_for(simulated)
+        combine_parts(simulated)
     trace, read = _read_job(simulated, space, progress)
-    tables = parts_for(simulated, ranks=len(trace.ranks)) if given else None
+    tables = combine_parts(simulated, ranks=len(trace.ranks)) if given else None
     base = Base(None if given else simulated.preset, tables, request.size.npus, request.model)
     findings = trace.findings
     if not given and "memory-type" not in space.keys and remote_memory.needs_memory(trace):
@@ -174,10 +174,10 @@ def run(request: Request, *, progress: Progress | None = None) -> Outcome:
         base = replace(base, settings=tuple(f"{key}={value}" for key, value in remote_memory.ASSUMED.items()))
         findings = (*findings, remote_memory.FINDING)
     sweep = Sweep(space, base, Plan(request.random, request.seed, target), costs, read)
-    kept = durations_kept(trace, sweep)
+    kept = check_preset_durations(trace, sweep)
     if kept is not None:
         findings = (*findings, kept)
-    idle = settings_without_effect(sweep, len(trace.ranks))
+    idle = check_idle_settings(sweep, len(trace.ranks))
     if idle is not None:
         findings = (*findings, idle)
     swept = run_sweep(trace, sweep, request.output, scheduler=request.scheduler, progress=progress)
@@ -193,7 +193,7 @@ def _read_job(
         ConfigError: The number of NPUs of such a workload is varied and given.
         StudioError: The job cannot be read.
     """
-    counts = counts_of(next((axis.values for axis in space.axes if axis.key == NPUS), ()))
+    counts = list_npu_counts(next((axis.values for axis in space.axes if axis.key == NPUS), ()))
     try:
         trace = read_job(request, progress)
     except NpusNeededError:
@@ -235,33 +235,33 @@ def report(outcome: Outcome) -> dict[str, Any]:
         "keys": {axis.key: list(axis.values) for axis in space.axes},
         "grid": space.size,
         "points": len(rows),
-        "impossible": len(rows) - len(possible(rows)),
-        "reasons": [{"error": error, "points": count} for error, count in reasons(rows)],
-        "doubted": len(doubted(rows)),
-        "models": models(rows),
-        "best": [_point(swept, row) for row in best(rows, _BEST)],
-        "pareto": [_point(swept, row) for row in pareto(rows)],
-        "importance": [asdict(share) for share in importance(space, rows)],
+        "impossible": len(rows) - len(select_possible(rows)),
+        "reasons": [{"error": error, "points": count} for error, count in count_reasons(rows)],
+        "doubted": len(select_doubted(rows)),
+        "models": list_models(rows),
+        "best": [_report_point(swept, row) for row in select_best(rows, _BEST)],
+        "pareto": [_report_point(swept, row) for row in select_front(rows)],
+        "importance": [asdict(share) for share in compute_importance(space, rows)],
         "importance_method": IMPORTANCE,
         "target": None
         if swept.sweep.plan.target is None
         else {
             "key": swept.sweep.plan.target.key,
             "under_ns": swept.sweep.plan.target.under_ns,
-            "cheapest": _found(swept),
+            "cheapest": _report_cheapest(swept),
         },
     }
 
 
-def _found(swept: Swept) -> dict[str, Any] | None:
+def _report_cheapest(swept: Swept) -> dict[str, Any] | None:
     target = swept.sweep.plan.target
     if target is None:
         return None
-    row = cheapest(swept.rows, values_of(swept.sweep.space, target.key, swept.rows), target)
-    return None if row is None else _point(swept, row)
+    row = choose_cheapest(swept.rows, index_values(swept.sweep.space, target.key, swept.rows), target)
+    return None if row is None else _report_point(swept, row)
 
 
-def _point(swept: Swept, row: Row) -> dict[str, Any]:
+def _report_point(swept: Swept, row: Row) -> dict[str, Any]:
     return {
         "index": row.index,
         "settings": swept.sweep.space.point(row.index),
@@ -273,43 +273,43 @@ def _point(swept: Swept, row: Row) -> dict[str, Any]:
 
 def text(outcome: Outcome) -> str:
     """Format a sweep for a terminal."""
-    return "\n".join(printable(line) for line in _lines(outcome))
+    return "\n".join(escape_controls(line) for line in _format_lines(outcome))
 
 
-def _lines(outcome: Outcome) -> Iterator[str]:
+def _format_lines(outcome: Outcome) -> Iterator[str]:
     swept, space = outcome.swept, outcome.swept.sweep.space
-    rows, bad = swept.rows, len(swept.rows) - len(possible(swept.rows))
+    rows, bad = swept.rows, len(swept.rows) - len(select_possible(swept.rows))
     resumed = f", {format_count(swept.resumed)} of them from an interrupted run" if swept.resumed else ""
     yield f"{outcome.job}: {format_counted(len(rows), 'point')} of a grid of {format_count(space.size)}{resumed}"
     if bad:
         yield f"  {format_counted(bad, 'point')} cannot be simulated:"
-        listed = reasons(rows)
+        listed = count_reasons(rows)
         for error, count in listed[:_REASONS]:
             yield f"    {format_count(count)} × {shorten(error.splitlines()[0], _WIDE)}"
         if len(listed) > _REASONS:
             yield f"    and {format_counted(len(listed) - _REASONS, 'other reason')}"
-    if len(models(rows)) > 1:
-        yield f"  of several models ({', '.join(models(rows))}), whose times do not compare"
-    yield from _doubt_lines(rows)
-    yield from _search_lines(swept)
-    top = best(rows, _BEST)
+    if len(list_models(rows)) > 1:
+        yield f"  of several models ({', '.join(list_models(rows))}), whose times do not compare"
+    yield from _format_doubts(rows)
+    yield from _format_search(swept)
+    top = select_best(rows, _BEST)
     if top:
         yield "  least finish"
     for row in top:
-        yield f"    {_point_words(swept, row)}"
-    front = pareto(rows)
+        yield f"    {_format_point(swept, row)}"
+    front = select_front(rows)
     if front:
-        yield f"  {format_counted(len(front), 'point')} on the front of cost and finish, from {_point_words(swept, front[0])}"
-    yield from _importance_lines(outcome)
+        yield f"  {format_counted(len(front), 'point')} on the front of cost and finish, from {_format_point(swept, front[0])}"
+    yield from _format_importance(outcome)
     yield f"written: {outcome.output}"
 
 
-def _doubt_lines(rows: Sequence[Row]) -> Iterator[str]:
+def _format_doubts(rows: Sequence[Row]) -> Iterator[str]:
     """Say how many points no such network could have, and what becomes of them."""
-    marked = doubted(rows)
+    marked = select_doubted(rows)
     if not marked:
         return
-    some = len(marked) < len(possible(rows))
+    some = len(marked) < len(select_possible(rows))
     which = (
         "every point is"
         if not some
@@ -322,9 +322,9 @@ def _doubt_lines(rows: Sequence[Row]) -> Iterator[str]:
         yield "    with --model full messages wait for ports"
 
 
-def _importance_lines(outcome: Outcome) -> Iterator[str]:
+def _format_importance(outcome: Outcome) -> Iterator[str]:
     rows = outcome.swept.rows
-    shares = importance(outcome.swept.sweep.space, rows)
+    shares = compute_importance(outcome.swept.sweep.space, rows)
     if shares and not finish_varies(rows):
         yield f"  {NOTHING_MATTERS}"
     elif shares:
@@ -338,9 +338,9 @@ def _importance_lines(outcome: Outcome) -> Iterator[str]:
 def refuse_nothing(outcome: Outcome) -> None:
     """Raise a ConfigError that names the commonest reason where no point at all could be simulated."""
     rows = outcome.swept.rows
-    if not rows or possible(rows):
+    if not rows or select_possible(rows):
         return
-    (error, count), *others = reasons(rows)
+    (error, count), *others = count_reasons(rows)
     none = "the only point cannot" if len(rows) == 1 else f"none of the {format_count(len(rows))} points can"
     most = f", of {format_count(count)} of them" if others else ""
     raise ConfigError(
@@ -349,20 +349,20 @@ def refuse_nothing(outcome: Outcome) -> None:
     )
 
 
-def _search_lines(swept: Swept) -> Iterator[str]:
+def _format_search(swept: Swept) -> Iterator[str]:
     target = swept.sweep.plan.target
     if target is None:
         return
-    row = cheapest(swept.rows, values_of(swept.sweep.space, target.key, swept.rows), target)
+    row = choose_cheapest(swept.rows, index_values(swept.sweep.space, target.key, swept.rows), target)
     under = format_ns(target.under_ns)
     if row is None:
         yield f"  no value of {target.key} comes under {under}"
     else:
         by = "of the least cost" if row.cost is not None else f"of the least {target.key}"
-        yield f"  under {under}, {by}: {_point_words(swept, row)}"
+        yield f"  under {under}, {by}: {_format_point(swept, row)}"
 
 
-def _point_words(swept: Swept, row: Row) -> str:
+def _format_point(swept: Swept, row: Row) -> str:
     settings = ", ".join(f"{key}={value}" for key, value in swept.sweep.space.point(row.index).items())
     currency = swept.sweep.costs.currency if swept.sweep.costs else ""
     cost = "" if row.cost is None else f"  cost {format_si(row.cost)} {currency}".rstrip()
@@ -370,7 +370,7 @@ def _point_words(swept: Swept, row: Row) -> str:
     return f"{format_ns(row.finish_ns or 0):>9}{cost}{mark}  {shorten(settings, _WIDE)}"
 
 
-def _under(_ctx: click.Context, _param: click.Parameter, given: str | None) -> int | None:
+def _parse_under(_ctx: click.Context, _param: click.Parameter, given: str | None) -> int | None:
     """Parse `--under`."""
     return None if given is None else parse_ns(given)
 
@@ -411,14 +411,14 @@ def _under(_ctx: click.Context, _param: click.Parameter, given: str | None) -> i
     "--bisect", metavar="KEY", help="Look for the cheapest value of a key that comes under --under."
 )
 @click.option(
-    "--under", "under_ns", callback=_under, metavar="TIME", help="Finish to come under, such as 20ms."
+    "--under", "under_ns", callback=_parse_under, metavar="TIME", help="Finish to come under, such as 20ms."
 )
 @scheduler_option
 @workspace_option
 @json_option
 @allow_damaged
 @rank_option
-@system_size_options
+@add_system_size_options
 @click.pass_context
 def command(
     ctx: click.Context,
@@ -430,7 +430,7 @@ def command(
     **given: Any,
 ) -> None:
     """Carry out `sweep`."""
-    outcome = run(Request(size=JobSize(npus, passes), **given), progress=progress_line())
+    outcome = run(Request(size=JobSize(npus, passes), **given), progress=build_progress_line())
     for finding in outcome.findings:
         if finding.code in (remote_memory.FINDING.code, OTHER_GPU, WITHOUT_EFFECT):
             warn(replace(finding, message=f"{finding.message} {finding.hint}".rstrip()))

@@ -33,25 +33,25 @@ from studio.commands.base.options import (
     rank_option,
     workspace_option,
 )
-from studio.commands.base.output import end_with_losses, progress_line, show, warn
-from studio.commands.base.streams import DASH, path_or_stdin
-from studio.commands.base.terminal import printable
+from studio.commands.base.output import build_progress_line, end_with_losses, show, warn
+from studio.commands.base.streams import DASH, open_path_or_stdin
+from studio.commands.base.terminal import escape_controls
 from studio.commands.base.timelines import (
     FORMS,
     TimelineForm,
-    form_of,
+    find_timeline_form,
     is_timeline,
+    iterate_timeline,
     refuse_unwritable,
-    timeline_pieces,
     write_timeline,
 )
 from studio.comparing import RECORDED
 from studio.errors import StudioError, TraceError
 from studio.et import Progress
 from studio.et.events import LOST_LINES, UNFINISHED, count_of
-from studio.sim.timed import timed_trace
+from studio.sim.timed import build_timed_trace
 from studio.store.workspace import Workspace
-from studio.trace import Finding, Int64, Trace, dense_column
+from studio.trace import Finding, Int64, Trace, read_dense_column
 from studio.units import format_count, format_counted, format_ns
 
 _CYCLES = "timeline-only"
@@ -131,19 +131,19 @@ def run(
         StudioError: No form is named, or the form cannot be written.
         TraceError: The input is no timeline, or nothing in it has a time.
     """
-    form = _form(request)
+    form = _choose_form(request)
     refuse_unwritable(Path(f"{request.target}{form.suffix}") if request.target == DASH else request.target)
     _refuse_other_file(request, form)
     trace = _read(request, progress)
     for finding in trace.findings if notice else ():
         notice(finding)  # type: ignore[misc]
     counted = any(finding.code == _CYCLES for finding in trace.findings)
-    converted, rounded = _in_unit(trace, request, form, counted=counted)
+    converted, rounded = _convert_unit(trace, request, form, counted=counted)
     if request.target == DASH:
-        (put or sys.stdout.buffer.writelines)(timeline_pieces(converted, form.suffix, str(request.source)))
+        (put or sys.stdout.buffer.writelines)(iterate_timeline(converted, form.suffix, str(request.source)))
     else:
         write_timeline(converted, request.target)
-    return _written(request, form, trace, rounded, counted=counted)
+    return _count_written(request, form, trace, rounded, counted=counted)
 
 
 def _read(request: Request, progress: Progress | None) -> Trace:
@@ -151,14 +151,14 @@ def _read(request: Request, progress: Progress | None) -> Trace:
     if request.source != DASH and not request.source.exists() and root.is_dir():
         store = Workspace(root)
         job, name = find_stored_run(store, str(request.source))
-        return store.load(job) if name == RECORDED else timed_trace(store.load_run(job, name).result)
-    with path_or_stdin(request.source) as path:
+        return store.load(job) if name == RECORDED else build_timed_trace(store.load_run(job, name).result)
+    with open_path_or_stdin(request.source) as path:
         return read_one_job([path], request.ranks, progress, verb="Write")[1]
 
 
-def _form(request: Request) -> TimelineForm:
+def _choose_form(request: Request) -> TimelineForm:
     named = next((form for form in FORMS if form.name == request.to), None)
-    by_suffix = None if request.target == DASH else form_of(request.target)
+    by_suffix = None if request.target == DASH else find_timeline_form(request.target)
     if named and by_suffix and named != by_suffix:
         raise StudioError(
             f"--to is {named.name!r} and the output {request.target} ends in {by_suffix.suffix}, which is "
@@ -201,7 +201,7 @@ def _refuse_other_file(request: Request, form: TimelineForm) -> None:
         )
 
 
-def _in_unit(trace: Trace, request: Request, form: TimelineForm, *, counted: bool) -> tuple[Trace, int]:
+def _convert_unit(trace: Trace, request: Request, form: TimelineForm, *, counted: bool) -> tuple[Trace, int]:
     """Return the trace with times in the unit of the form, and how many times were rounded."""
     if request.frequency_hz is None or (counted and form.in_cycles):
         return trace, 0
@@ -215,12 +215,14 @@ def _in_unit(trace: Trace, request: Request, form: TimelineForm, *, counted: boo
     )
 
 
-def _written(request: Request, form: TimelineForm, trace: Trace, rounded: int, *, counted: bool) -> Written:
+def _count_written(
+    request: Request, form: TimelineForm, trace: Trace, rounded: int, *, counted: bool
+) -> Written:
     nodes: dict[int, int] = {}
     unfinished: dict[int, int] = {}
     without_issue = untimed = finish = 0
     of_graph = [
-        _counts(graph.start_ns, graph.duration_ns, dense_column(graph, UNFINISHED, 0))
+        _count_nodes(graph.start_ns, graph.duration_ns, read_dense_column(graph, UNFINISHED, 0))
         for graph in trace.graphs
     ]
     lone = [len(graph.rows_with("callback_ns")[0]) for graph in trace.graphs]
@@ -248,7 +250,7 @@ def _written(request: Request, form: TimelineForm, trace: Trace, rounded: int, *
     )
 
 
-def _counts(start: Int64, duration: Int64, never: Int64) -> tuple[int, int, int, int]:
+def _count_nodes(start: Int64, duration: Int64, never: Int64) -> tuple[int, int, int, int]:
     """Return of a graph: nodes with a start, those that never ended, the last end, nodes without a start."""
     timed = start >= 0
     last = int((start + duration)[timed].max(initial=0))
@@ -299,7 +301,7 @@ def text(written: Written) -> str:
     ):
         if count:
             lines.append(f"  {name:14} {format_count(count)} {words}")
-    return "\n".join(printable(line) for line in lines)
+    return "\n".join(escape_controls(line) for line in lines)
 
 
 @click.command(
@@ -344,7 +346,7 @@ def command(
     """Carry out `timeline`."""
     written = run(
         Request(source, target, to, frequency, ranks, workspace),
-        progress=progress_line(),
+        progress=build_progress_line(),
         notice=warn,
     )
     if as_json or not quiet:

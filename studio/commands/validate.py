@@ -25,13 +25,13 @@ from studio.calibration.reading.files import read_tables
 from studio.calibration.reading.given import UNSAID, Given
 from studio.calibration.splits import SPLITS, judge_split
 from studio.calibration.tables import MeasuredTable
-from studio.calibration.validation import report_of, summarise, worst
+from studio.calibration.validation import find_worst, report_of, summarise
 from studio.commands.base.options import PathOption, json_option
-from studio.commands.base.output import progress_line, show
-from studio.commands.base.tables import given_options, percent, tables_argument, warn_notes
-from studio.commands.base.terminal import printable, written_line
+from studio.commands.base.output import build_progress_line, show
+from studio.commands.base.tables import add_given_options, format_share, tables_argument, warn_notes
+from studio.commands.base.terminal import describe_written, escape_controls
 from studio.et import Progress
-from studio.store.arrays import appearing
+from studio.store.arrays import write_atomically
 from studio.units import format_bytes, format_counted, format_ns
 
 
@@ -92,17 +92,17 @@ def write_report(request: Request, target: Path, *, progress: Progress | None = 
     Raises:
         StudioError: The tables cannot be read or judged, or the file cannot be written.
     """
-    from studio.calibration.accuracy import accuracy_report
+    from studio.calibration.accuracy import build_accuracy_report
 
     tables: Sequence[MeasuredTable] = read_tables(request.paths, request.given, progress=progress).tables
     if request.machine is not None:
         tables = pick_machine(tables, request.machine)
     # The folder says nothing to a reader of the report.
     names = " ".join(path.name for path in request.paths)
-    words = accuracy_report(
+    words = build_accuracy_report(
         tables, command=f"chakra-studio validate {names} --report {target.name}", progress=progress
     )
-    with appearing(target, "--report") as stream:
+    with write_atomically(target, "--report") as stream:
         stream.write(words)
     return target
 
@@ -117,9 +117,9 @@ def report(done: Validated) -> dict[str, Any]:
                 "class": summary.relation,
                 "tables": summary.tables,
                 "reported": summary.reported,
-                "median_gm_error": _finite(summary.gm_error),
-                "median_gmf": _finite(summary.gmf),
-                "gmf_of_nine_in_ten": _finite(summary.gmf_nine),
+                "median_gm_error": _convert_nan(summary.gm_error),
+                "median_gmf": _convert_nan(summary.gmf),
+                "gmf_of_nine_in_ten": _convert_nan(summary.gmf_nine),
             }
             for summary in summarise(done.judged)
         ],
@@ -127,23 +127,23 @@ def report(done: Validated) -> dict[str, Any]:
     }
 
 
-def _finite(value: float) -> float | None:
+def _convert_nan(value: float) -> float | None:
     return value if value == value else None
 
 
 def text(done: Validated) -> str:
     """Format the errors for a terminal."""
-    width = max(len(printable(judgement.table.table_id)) for judgement in done.judged)
+    width = max(len(escape_controls(judgement.table.table_id)) for judgement in done.judged)
     lines = [
         f"{'table':{width}}  {'system':16}  {'class':25} {'gm|e|':>8} {'GMF':>8}  "
         + " ".join(f"{name:>8}" for name, _ in RANGES)
         + "   signed bias by size",
     ]
     for judgement in done.judged:
-        lines.append(_line(judgement, width))
+        lines.append(_format_line(judgement, width))
         if done.per_size:
-            lines += _sizes(judgement)
-    lines += ["", *_summary_lines(done.judged)]
+            lines += _format_sizes(judgement)
+    lines += ["", *_format_summary(done.judged)]
     reported = [judgement for judgement in done.judged if judgement.reported]
     if reported:
         lines.append(f"* {format_counted(len(reported), 'table')} reported and not counted:")
@@ -152,23 +152,24 @@ def text(done: Validated) -> str:
     return "\n".join(lines)
 
 
-def _line(judgement: Judgement, width: int) -> str:
+def _format_line(judgement: Judgement, width: int) -> str:
     errors = judgement.errors
     bias = " ".join(
-        f"{percent(errors.bias[name], signed=True) if name in errors.bias else '':>8}" for name, _ in RANGES
+        f"{format_share(errors.bias[name], signed=True) if name in errors.bias else '':>8}"
+        for name, _ in RANGES
     )
     outside = "  extrapolated" if judgement.extrapolated.any() else ""
     star = "*" if judgement.reported else " "
     curve = ""
     if judgement.uncorrected != errors:
-        curve = f"  without curve gm|e| {percent(judgement.uncorrected.gm_error)} GMF {percent(judgement.uncorrected.gmf)}"
+        curve = f"  without curve gm|e| {format_share(judgement.uncorrected.gm_error)} GMF {format_share(judgement.uncorrected.gmf)}"
     return (
-        f"{printable(judgement.table.table_id):{width}}{star} {judgement.system:16}  {judgement.relation:25} "
-        f"{percent(errors.gm_error):>8} {percent(errors.gmf):>8}  {bias}{outside}{curve}"
+        f"{escape_controls(judgement.table.table_id):{width}}{star} {judgement.system:16}  {judgement.relation:25} "
+        f"{format_share(errors.gm_error):>8} {format_share(errors.gmf):>8}  {bias}{outside}{curve}"
     ).rstrip()
 
 
-def _sizes(judgement: Judgement) -> list[str]:
+def _format_sizes(judgement: Judgement) -> list[str]:
     rows = zip(
         judgement.table.size_bytes,
         judgement.table.time_us,
@@ -179,16 +180,16 @@ def _sizes(judgement: Judgement) -> list[str]:
     )
     return [
         f"    {format_bytes(size):>10}  measured {format_ns(measured * 1e3):>9}  simulated {format_ns(simulated * 1e3):>9} "
-        f"{percent(simulated / measured - 1, signed=True):>9}  {choice}{'  extrapolated' if outside else ''}"
+        f"{format_share(simulated / measured - 1, signed=True):>9}  {choice}{'  extrapolated' if outside else ''}"
         for size, measured, simulated, choice, outside in rows
     ]
 
 
-def _summary_lines(judged: Sequence[Judgement]) -> list[str]:
+def _format_summary(judged: Sequence[Judgement]) -> list[str]:
     lines = [f"{'class':27} {'tables':>7} {'median gm|e|':>13} {'median GMF':>11} {'9 of 10 GMF':>12}"]
     for summary in summarise(judged):
         figures = (summary.gm_error, summary.gmf, summary.gmf_nine)
-        shown = [percent(value) if summary.tables else "–" for value in figures]
+        shown = [format_share(value) if summary.tables else "–" for value in figures]
         count = f"{summary.tables}" + (f"+{summary.reported}*" if summary.reported else "")
         lines.append(f"{summary.relation:27} {count:>7} {shown[0]:>13} {shown[1]:>11} {shown[2]:>12}")
     return lines
@@ -223,7 +224,7 @@ def _summary_lines(judged: Sequence[Judgement]) -> list[str]:
     help="Write a report of accuracy as Markdown instead: every table by every split.",
 )
 @click.option("--sizes", "per_size", is_flag=True, help="Show every size; one table alone always does.")
-@given_options
+@add_given_options
 @json_option
 @click.pass_context
 def command(
@@ -245,24 +246,28 @@ def command(
                 "--report judges by every split: leave out --system, --split, --max-error and --json."
             )
         click.echo(
-            printable(
-                written_line(
-                    [write_report(Request(paths, None, machine, "", given), target, progress=progress_line())]
+            escape_controls(
+                describe_written(
+                    [
+                        write_report(
+                            Request(paths, None, machine, "", given), target, progress=build_progress_line()
+                        )
+                    ]
                 )
             )
         )
         return
-    done = run(Request(paths, system, machine, split or "", given), progress=progress_line())
+    done = run(Request(paths, system, machine, split or "", given), progress=build_progress_line())
     done = Validated(done.judged, done.notes, done.split, per_size or len(done.judged) == 1)
     warn_notes(done.notes)
     show(done, as_json, report, text)
     if max_error is not None and done.judged:
-        judgement = worst(done.judged)
+        judgement = find_worst(done.judged)
         if 100 * judgement.gate_gmf > max_error:
-            name = printable(judgement.table.table_id)
+            name = escape_controls(judgement.table.table_id)
             of_fitted = " without its residual curve" if judgement.relation == "fitted" else ""
             click.echo(
-                f"GMF of {name}{of_fitted} is {percent(judgement.gate_gmf)}, above --max-error {max_error:g} %.",
+                f"GMF of {name}{of_fitted} is {format_share(judgement.gate_gmf)}, above --max-error {max_error:g} %.",
                 err=True,
             )
             ctx.exit(1)

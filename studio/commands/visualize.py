@@ -24,11 +24,11 @@ import numpy as np
 
 from studio.analysis.compare.sides import Side
 from studio.analysis.graph.levels import LevelName
-from studio.analysis.graph.neighbours import adjacency
-from studio.analysis.job.nodes import find_node, node_ref
-from studio.analysis.path.critical import critical_path
+from studio.analysis.graph.neighbours import build_adjacency
+from studio.analysis.job.nodes import find_node, format_node_ref
+from studio.analysis.path.critical import find_critical_path
 from studio.analysis.path.of_rank import Crossing, rank_path
-from studio.commands.base.forms import FORMS, Form, form_of
+from studio.commands.base.forms import FORMS, Form, find_form
 from studio.commands.base.names import find_stored_run
 from studio.commands.base.one_job import read_one_job
 from studio.commands.base.options import (
@@ -39,19 +39,19 @@ from studio.commands.base.options import (
     size_options,
     workspace_option,
 )
-from studio.commands.base.output import end_with_losses, progress_line, show, warn
-from studio.commands.base.prefix import find_by_prefix, no_such_job
-from studio.commands.base.terminal import printable
-from studio.comparing import RECORDED, recording
+from studio.commands.base.output import build_progress_line, end_with_losses, show, warn
+from studio.commands.base.prefix import build_missing_job_error, find_by_prefix
+from studio.commands.base.terminal import escape_controls
+from studio.comparing import RECORDED, build_compared_recording
 from studio.errors import StudioError, TraceError
 from studio.et import Progress
 from studio.et.format import UNSAID, JobSize
-from studio.et.write import written_together
+from studio.et.write import write_together
 from studio.figures import svg_pictures
 from studio.figures.graph_exchange import write_dot, write_graphml
-from studio.figures.graph_files import Caption, dot, graphml, svg
-from studio.figures.graph_page import graph_page
-from studio.figures.rank_graph import Asked, PathHere, RankGraph, draw_rank, rank_part
+from studio.figures.graph_files import Caption, render_dot, render_graphml, render_svg
+from studio.figures.graph_page import render_graph_page
+from studio.figures.rank_graph import Asked, PathHere, RankGraph, draw_rank, select_rank_part
 from studio.session import Session
 from studio.store.workspace import Workspace
 from studio.trace import NONE, Finding, Int64, NodeType, Rank, Trace
@@ -129,24 +129,24 @@ def run(request: Request, *, progress: Progress | None = None) -> Visualized:
         ConfigError: Nothing is called so.
         StudioError: PDF and PNG cannot be made here.
     """
-    kind = _kind(request)
-    if kind in _PICTURES and (problem := svg_pictures.cannot_draw()):
+    kind = _choose_kind(request)
+    if kind in _PICTURES and (problem := svg_pictures.explain_no_pictures()):
         raise StudioError(
             f"{request.target}: {problem}",
             hint="pip install 'chakra-studio[pictures]', or name a file ending in .svg or .html.",
         )
     job = _find(request, progress)
     name, trace, spans = job.name, job.trace, job.spans
-    rank = _rank(trace, request.rank)
+    rank = _choose_rank(trace, request.rank)
     graph = trace.graph_of(rank)
     around = find_node(graph, request.around) if request.around else NONE
-    path = _path_here(job, rank) if request.critical else None
+    path = _find_path_here(job, rank) if request.critical else None
     asked = Asked(around, request.depth, request.fold, request.critical, path)
     title = f"{name} · rank {rank.number}"
     if around != NONE:
         title += f" · around node {request.around}"
     if kind in _EXCHANGED and not request.fold:
-        part = rank_part(adjacency(graph), asked)
+        part = select_rank_part(build_adjacency(graph), asked)
         pieces = (write_graphml if kind == "graphml" else write_dot)(graph, rank, part)
         _put(request.target, pieces)
         words = f"{format_counted(len(part.rows), 'node')}, {format_counted(len(part.edges), 'dependency', 'dependencies')}."
@@ -154,8 +154,8 @@ def run(request: Request, *, progress: Progress | None = None) -> Visualized:
             request.target, kind, title, words, len(part.rows), len(part.edges), None, trace.findings
         )
     drawn = draw_rank(graph, rank, asked, spans(rank) if spans else None)
-    caption = Caption(printable(title), drawn.caption, drawn.kinds, request.critical)
-    _put(request.target, [_drawing(kind, drawn, trace, rank, caption, dark=request.dark)])
+    caption = Caption(escape_controls(title), drawn.caption, drawn.kinds, request.critical)
+    _put(request.target, [_draw_picture(kind, drawn, trace, rank, caption, dark=request.dark)])
     lines = sum(element["group"] == "edges" for element in drawn.elements)
     critical = drawn.critical if request.critical else None
     return Visualized(
@@ -167,11 +167,11 @@ def run(request: Request, *, progress: Progress | None = None) -> Visualized:
         lines,
         critical,
         trace.findings,
-        _crossings(trace, rank, path),
+        _report_crossings(trace, rank, path),
     )
 
 
-def _kind(request: Request) -> str:
+def _choose_kind(request: Request) -> str:
     """Return what is to be written, by the suffix of the target."""
     if request.target == STANDARD:
         if not request.kind:
@@ -180,7 +180,7 @@ def _kind(request: Request) -> str:
                 hint="--as svg",
             )
         return request.kind
-    form: Form | None = form_of(request.target, "visualize")
+    form: Form | None = find_form(request.target, "visualize")
     if form is None:
         problem = "this is a folder" if request.target.is_dir() else "the name has no suffix"
         allowed = ", ".join(f".{kind}" for kind in _KINDS)
@@ -200,7 +200,7 @@ class _Found:
     side: Side | None = None
 
 
-def _path_here(job: _Found, rank: Rank) -> PathHere | None:
+def _find_path_here(job: _Found, rank: Rank) -> PathHere | None:
     """Return what is on a rank of the critical path through all ranks; None for jobs of one rank or without times."""
     if len(job.trace.ranks) < 2:
         return None
@@ -208,31 +208,35 @@ def _path_here(job: _Found, rank: Rank) -> PathHere | None:
     if side is None:
         if not any((graph.start_ns >= 0).any() for graph in job.trace.graphs):
             return None
-        side = recording(job.trace, job.name).side
-    path = critical_path(side.trace, side.times, side.ledger())
+        side = build_compared_recording(job.trace, job.name).side
+    path = find_critical_path(side.trace, side.times, side.ledger())
     place = next(index for index, each in enumerate(side.trace.ranks) if each.number == rank.number)
     part = rank_path(path, place)
-    by = tuple(_crossed_by(side.trace, rank, crossing) for crossing in part.crossings)
+    by = tuple(_name_crossing(side.trace, rank, crossing) for crossing in part.crossings)
     return PathHere(part, by, tuple(each.number for each in side.trace.ranks))
 
 
-def _crossed_by(trace: Trace, rank: Rank, crossing: Crossing) -> str:
+def _name_crossing(trace: Trace, rank: Rank, crossing: Crossing) -> str:
     """Return the name of the collective or message by which the path changes the rank."""
     sides = [(rank, crossing.row), (trace.ranks[crossing.other], crossing.other_row)]
     nodes = [(trace.graph_of(of), row) for of, row in sides if row != NONE]
     communicate = [each for each in nodes if int(each[0].type[each[1]]) in _COMMUNICATION]
     graph, row = (communicate or nodes)[0]
-    return graph.strings[int(graph.name[row])] or f"node {node_ref(graph, row)}"
+    return graph.strings[int(graph.name[row])] or f"node {format_node_ref(graph, row)}"
 
 
-def _crossings(trace: Trace, rank: Rank, path: PathHere | None) -> tuple[dict[str, Any], ...]:
+def _report_crossings(trace: Trace, rank: Rank, path: PathHere | None) -> tuple[dict[str, Any], ...]:
     """Return where the path comes and goes, as plain values."""
 
-    def node(of: Rank, row: int) -> dict[str, Any] | None:
+    def report_node(of: Rank, row: int) -> dict[str, Any] | None:
         if row == NONE:
             return None
         graph = trace.graph_of(of)
-        return {"rank": of.number, "id": node_ref(graph, row), "name": graph.strings[int(graph.name[row])]}
+        return {
+            "rank": of.number,
+            "id": format_node_ref(graph, row),
+            "name": graph.strings[int(graph.name[row])],
+        }
 
     return (
         tuple(
@@ -240,9 +244,9 @@ def _crossings(trace: Trace, rank: Rank, path: PathHere | None) -> tuple[dict[st
                 "way": "enters" if crossing.enters else "leaves",
                 "at_ns": crossing.at_ns,
                 "by": by,
-                "node": node(rank, crossing.row),
+                "node": report_node(rank, crossing.row),
                 "rank": path.numbers[crossing.other],
-                "other_node": node(trace.ranks[crossing.other], crossing.other_row),
+                "other_node": report_node(trace.ranks[crossing.other], crossing.other_row),
             }
             for crossing, by in zip(path.found.crossings, path.by, strict=True)
         )
@@ -258,7 +262,7 @@ def _find(request: Request, progress: Progress | None) -> _Found:
         return _Found(*read_one_job(paths, {}, progress, verb="Draw", size=request.size))
     root = request.workspace or Workspace.default_root()
     if not root.is_dir():
-        raise no_such_job(request.name, "jobs")
+        raise build_missing_job_error(request.name, "jobs")
     session = Session(Workspace(root))
     job, run_id = find_stored_run(session.workspace, request.name)
     if run_id == RECORDED:
@@ -266,7 +270,7 @@ def _find(request: Request, progress: Progress | None) -> _Found:
     side = session.load_side(job, run_id)
     trace, times = side.side.trace, side.side.times
 
-    def spans(rank: Rank) -> tuple[Int64, Int64]:
+    def get_spans(rank: Rank) -> tuple[Int64, Int64]:
         first = int(times.first[trace.ranks.index(rank)])
         count = len(trace.graph_of(rank))
         if first < 0:
@@ -274,27 +278,29 @@ def _find(request: Request, progress: Progress | None) -> _Found:
             return nothing, nothing
         return times.start_ns[first : first + count], times.end_ns[first : first + count]
 
-    return _Found(side.name, trace, spans, side.side)
+    return _Found(side.name, trace, get_spans, side.side)
 
 
-def _rank(trace: Trace, number: int | None) -> Rank:
+def _choose_rank(trace: Trace, number: int | None) -> Rank:
     if not trace.ranks:
         raise TraceError("This job has no ranks.", hint="Name a folder with at least one trace file.")
     return trace.ranks[0] if number is None else trace.known_rank(number)
 
 
-def _drawing(kind: str, drawn: RankGraph, trace: Trace, rank: Rank, caption: Caption, *, dark: bool) -> bytes:
+def _draw_picture(
+    kind: str, drawn: RankGraph, trace: Trace, rank: Rank, caption: Caption, *, dark: bool
+) -> bytes:
     if kind == "html":
-        return graph_page(drawn, trace.graph_of(rank), rank, caption).encode()
+        return render_graph_page(drawn, trace.graph_of(rank), rank, caption).encode()
     if kind in _EXCHANGED:
-        return (graphml if kind == "graphml" else dot)(drawn.elements).encode()
-    text = svg(drawn.elements, dark=dark, caption=caption)
+        return (render_graphml if kind == "graphml" else render_dot)(drawn.elements).encode()
+    text = render_svg(drawn.elements, dark=dark, caption=caption)
     if kind == "svg":
         return text.encode()
     dimensions = re.search(r'width="([0-9.]+)" height="([0-9.]+)"', text)
     assert dimensions is not None
     size = float(dimensions[1]), float(dimensions[2])
-    return (svg_pictures.pdf if kind == "pdf" else svg_pictures.png)(text, size)
+    return (svg_pictures.render_pdf if kind == "pdf" else svg_pictures.render_png)(text, size)
 
 
 def _put(target: Path, pieces: Iterable[bytes]) -> None:
@@ -303,7 +309,7 @@ def _put(target: Path, pieces: Iterable[bytes]) -> None:
             sys.stdout.buffer.write(piece)
         sys.stdout.buffer.flush()
         return
-    with written_together() as put:
+    with write_together() as put:
         put(target, pieces)
 
 
@@ -324,7 +330,11 @@ def report(done: Visualized) -> dict[str, Any]:
 
 def text(done: Visualized) -> str:
     """Say what was written."""
-    return printable(f"{done.title}: {done.words}") + "\n" + printable(f"1 file written: {done.target}")
+    return (
+        escape_controls(f"{done.title}: {done.words}")
+        + "\n"
+        + escape_controls(f"1 file written: {done.target}")
+    )
 
 
 @click.command(help=__doc__, epilog="Example: chakra-studio visualize traces/ -o rank0.html --critical-path")
@@ -377,7 +387,7 @@ def command(
     """Carry out `visualize`."""
     _refuse_contradictions(given, depth, as_json)
     request = Request(size=JobSize(npus, passes), depth=depth or 2, dark=theme == "dark", **given)
-    done = run(request, progress=progress_line())
+    done = run(request, progress=build_progress_line())
     for finding in done.findings:
         warn(finding)
     if request.target == STANDARD:

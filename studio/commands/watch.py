@@ -21,28 +21,28 @@ from typing import Any
 import click
 
 from studio.analysis.job.function_names import cut_middle
-from studio.analysis.trends.changes import difference
+from studio.analysis.trends.changes import describe_difference
 from studio.commands.base.losses import STATUS
 from studio.commands.base.options import PathOption, allow_damaged, json_option, quiet_option, size_options
-from studio.commands.base.output import progress_line
-from studio.commands.base.terminal import printable
+from studio.commands.base.output import build_progress_line
+from studio.commands.base.terminal import escape_controls
 from studio.errors import ConfigError, StudioError
 from studio.et import Progress
 from studio.et.format import UNSAID, JobSize
 from studio.jobs.places import open_place
-from studio.jobs.watching import Arrived, Refused, Watch, watching
+from studio.jobs.watching import Arrived, Refused, Watch, watch_folder
 from studio.session import Session
 from studio.store.workspace import Workspace
 from studio.units import format_count, format_counted, format_ns, parse_ns
 from studio.views.trends import (
     Point,
-    by_series,
-    measured_run,
+    choose_measured_run,
+    describe_verdict,
+    group_by_series,
+    list_points,
+    list_previous,
     point_before,
     point_of,
-    points,
-    verdict_words,
-    with_previous,
 )
 
 _SHOWN = 20
@@ -119,7 +119,7 @@ def run(
     place.stamps()
     workspace = Workspace(root)
     session = Session(workspace)
-    with watching(workspace, place, request.settle_s, request.size) as watch:
+    with watch_folder(workspace, place, request.settle_s, request.size) as watch:
         yield from _find_known(session, watch)
         yield from _look(session, watch, progress)
         if request.once:
@@ -145,8 +145,8 @@ def run(
 def _find_known(session: Session, watch: Watch) -> Iterator[Line]:
     """Yield the jobs of the folder that came in earlier watches and are still there, the earliest first."""
     own, lines = set(watch.jobs), list[Line]()
-    for series in by_series(points(session)).values():
-        pairs = zip(series, with_previous(series), strict=True)
+    for series in group_by_series(list_points(session)).values():
+        pairs = zip(series, list_previous(series), strict=True)
         lines += [Line(point, before, is_new=False) for point, before in pairs if point.job in own]
     yield from sorted(lines, key=lambda line: (line.point.when, line.point.job))
 
@@ -164,7 +164,7 @@ def _measure_job(session: Session, event: Arrived) -> Iterator[Line | Refused]:
     info = session.workspace.info(event.job)
     try:
         session.examination(event.job)
-        run = measured_run(session, info)
+        run = choose_measured_run(session, info)
         if run is not None:
             session.measures(event.job, run)
     except (StudioError, MemoryError) as error:
@@ -198,15 +198,15 @@ def report(event: Line | Refused | Waiting) -> dict[str, Any]:
         "verdict": None if point.levels is None else dict(point.levels),
         "damaged": point.damaged,
         "before": None if event.before is None else event.before.job,
-        "difference": _difference(event) or None,
+        "difference": _describe_difference(event) or None,
     }
 
 
-def _difference(event: Line) -> str:
+def _describe_difference(event: Line) -> str:
     measures, before = event.point.measures, event.before
     if measures is None or measures.finish_ns is None or before is None or before.measures is None:
         return ""
-    return difference(before.measures, measures)
+    return describe_difference(before.measures, measures)
 
 
 def text(event: Line) -> str:
@@ -222,17 +222,21 @@ def text(event: Line) -> str:
             f"{100 * (measures.exposed or 0):.1f} %",
             f"{measures.imbalance:.2f}" if measures.imbalance else "–",
         ]
-    against = _difference(event) or ("first of its series" if event.before is None else "holds no times")
+    against = _describe_difference(event) or (
+        "first of its series" if event.before is None else "holds no times"
+    )
     if measures is None or measures.finish_ns is None:
         against = "holds no times"
-    damaged = f"damaged, {verdict_words(point.levels)}" if point.damaged else verdict_words(point.levels)
-    return printable(
+    damaged = (
+        f"damaged, {describe_verdict(point.levels)}" if point.damaged else describe_verdict(point.levels)
+    )
+    return escape_controls(
         f"{written:18}{cut_middle(name, _NAME):{_NAME}}{format_count(point.ranks):>7}"
         f"{cells[0]:>12}{cells[1]:>10}{cells[2]:>11}  {damaged:22}{against}"
     )
 
 
-def _seconds(_ctx: click.Context, param: click.Parameter, given: str) -> float:
+def _parse_seconds(_ctx: click.Context, param: click.Parameter, given: str) -> float:
     """Parse a time, such as 5s or 500ms."""
     try:
         ns = parse_ns(given)
@@ -248,11 +252,11 @@ def _seconds(_ctx: click.Context, param: click.Parameter, given: str) -> float:
 @click.option("--workspace", type=PathOption(file_okay=False), help="Folder of imported jobs.")
 @click.option("--once", is_flag=True, help="Look once, and end.")
 @click.option(
-    "--interval", "interval_s", callback=_seconds, default="5s", show_default=True, metavar="TIME",
+    "--interval", "interval_s", callback=_parse_seconds, default="5s", show_default=True, metavar="TIME",
     help="Time between two looks.",
 )  # fmt: skip
 @click.option(
-    "--settle", "settle_s", callback=_seconds, default="10s", show_default=True, metavar="TIME",
+    "--settle", "settle_s", callback=_parse_seconds, default="10s", show_default=True, metavar="TIME",
     help="Time for which the files of a job must not have changed.",
 )  # fmt: skip
 @quiet_option
@@ -275,11 +279,12 @@ def command(
     if not folder:
         raise click.BadParameter("it is empty; allowed: a folder, or an address such as s3://bucket/traces.")
     request = Request(folder, size=JobSize(npus, passes), **given)
-    events = run(request, progress=progress_line())
+    events = run(request, progress=build_progress_line())
     shown = _Shown(as_json=as_json)
     if not (request.once or quiet):
         click.echo(
-            printable(f"Watching {folder} every {request.interval_s:g} s. Press Ctrl+C to end."), err=True
+            escape_controls(f"Watching {folder} every {request.interval_s:g} s. Press Ctrl+C to end."),
+            err=True,
         )
     try:
         for event in events:
@@ -316,11 +321,13 @@ class _Shown:
             return
         self._flush()
         if isinstance(event, Line):
-            self._row(event)
+            self._print_row(event)
         elif isinstance(event, Waiting):
             count = format_counted(event.files, "file")
             click.secho(
-                printable(f"{count} still being written, such as {event.first}: left for the next look."),
+                escape_controls(
+                    f"{count} still being written, such as {event.first}: left for the next look."
+                ),
                 fg="yellow",
                 err=True,
             )
@@ -328,7 +335,7 @@ class _Shown:
             word = "Warning" if event.is_lost else "Note"
             # The list of all formats is longer than everything else that is said; --json has it.
             hint = event.hint if len(event.hint) <= _LONGEST_HINT else ""
-            click.secho(printable(f"{word}: {event.message} {hint}".rstrip()), fg="yellow", err=True)
+            click.secho(escape_controls(f"{word}: {event.message} {hint}".rstrip()), fg="yellow", err=True)
 
     def end(self, how: str) -> None:
         """Print what is left, and how many jobs came."""
@@ -345,10 +352,10 @@ class _Shown:
                 err=True,
             )
         for line in self._earlier[-_SHOWN:]:
-            self._row(line)
+            self._print_row(line)
         self._earlier = []
 
-    def _row(self, line: Line) -> None:
+    def _print_row(self, line: Line) -> None:
         if not self._headed:
             click.echo(_HEAD)
             self._headed = True

@@ -7,11 +7,16 @@ from dataclasses import replace
 
 import numpy as np
 
-from studio.analysis.collectives.matching import Collectives, GroupMatching, disagreement, match_collectives
+from studio.analysis.collectives.matching import (
+    Collectives,
+    GroupMatching,
+    find_disagreement,
+    match_collectives,
+)
 from studio.analysis.collectives.messages import match_messages
 from studio.completion.measured import UNEVEN
 from studio.errors import TraceError
-from studio.trace import NONE, Trace, assumed_from, collective_name
+from studio.trace import NONE, Trace, get_assumed_source, label_collective
 from studio.units import format_count
 
 
@@ -46,20 +51,22 @@ def _refuse_disagreement(trace: Trace, matching: GroupMatching) -> None:
     label = f"Comm group {matching.name!r} of {len(matching.members):,} ranks would wait for ever"
     if absent:
         raise TraceError(
-            f"{label}: {len(absent)} of its members take part in none, the first of them {_who(trace, absent[0])}.",
+            f"{label}: {len(absent)} of its members take part in none, the first of them {_describe_rank(trace, absent[0])}.",
             hint=_HINT,
         )
-    disputed = disagreement(replace(matching, sequences=tuple(map(_comparable, matching.sequences))))
+    disputed = find_disagreement(
+        replace(matching, sequences=tuple(map(_drop_uneven_sizes, matching.sequences)))
+    )
     if disputed is None:
         return
     first, second = (matching.find_sequence(rank) for rank in (disputed.rank, disputed.other_rank))
-    if _content(first) == _content(second):
+    if _count_content(first) == _count_content(second):
         return
     issue = f"its members issue {min(counts):,} to {max(counts):,}; " if len(counts) > 1 else ""
     at = disputed.position
     raise TraceError(
-        f"{label}: {issue}{_who(trace, disputed.rank)} has {_what(first, at)} as collective {at} of the group, where "
-        f"{_who(trace, disputed.other_rank)} has {_what(second, at)}.",
+        f"{label}: {issue}{_describe_rank(trace, disputed.rank)} has {_describe_collective(first, at)} as collective {at} of the group, where "
+        f"{_describe_rank(trace, disputed.other_rank)} has {_describe_collective(second, at)}.",
         hint=_HINT,
     )
 
@@ -67,26 +74,26 @@ def _refuse_disagreement(trace: Trace, matching: GroupMatching) -> None:
 _HINT = "Another layout may fit; leave --layout out to see which do. Ranks that ran different programs cannot be completed together."
 
 
-def _comparable(sequence: Collectives) -> Collectives:
+def _drop_uneven_sizes(sequence: Collectives) -> Collectives:
     """Return collectives without the sizes that members may bring different ones of."""
     return replace(sequence, bytes=np.where(np.isin(sequence.type, UNEVEN), 0, sequence.bytes))
 
 
-def _content(sequence: Collectives) -> Counter[tuple[int, int]]:
-    comparable = _comparable(sequence)
+def _count_content(sequence: Collectives) -> Counter[tuple[int, int]]:
+    comparable = _drop_uneven_sizes(sequence)
     return Counter(zip(comparable.type.tolist(), comparable.bytes.tolist(), strict=True))
 
 
-def _who(trace: Trace, number: int) -> str:
+def _describe_rank(trace: Trace, number: int) -> str:
     """Name a rank, and the one that it copies."""
     rank = trace.rank(number)
-    source = assumed_from(rank) if rank else None
+    source = get_assumed_source(rank) if rank else None
     return f"rank {number}" + (f" (like rank {source})" if source not in (None, number) else "")
 
 
-def _what(sequence: Collectives, at: int) -> str:
+def _describe_collective(sequence: Collectives, at: int) -> str:
     """Name a collective with its bytes."""
     if at >= len(sequence) or sequence.rows[at] == NONE:
         return "none"
-    name = collective_name(int(sequence.type[at])).replace("_", "-").lower()
+    name = label_collective(int(sequence.type[at])).replace("_", "-").lower()
     return f"{name} of {format_count(int(sequence.bytes[at]))} bytes"

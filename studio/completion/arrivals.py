@@ -35,8 +35,8 @@ from studio.trace import (
     Rank,
     Strings,
     ValueKind,
-    dense_column,
     group_slots,
+    read_dense_column,
 )
 from studio.units import format_counted, format_ns
 
@@ -61,9 +61,9 @@ class Waited:
     ns: Int64
 
 
-def waited(known: Known) -> dict[int, Waited]:
+def estimate_waits(known: Known) -> dict[int, Waited]:
     """Return for how long known ranks waited inside their collectives for ranks that are not known, by rank; only those that did."""
-    own = {rank.number: _of_rank(known, rank) for rank in known.trace.ranks}
+    own = {rank.number: _estimate_rank_waits(known, rank) for rank in known.trace.ranks}
     by_group: dict[str, list[int]] = defaultdict(list)
     for number, groups in own.items():
         for name in groups:
@@ -90,7 +90,7 @@ def waited(known: Known) -> dict[int, Waited]:
     return waits
 
 
-def _of_rank(known: Known, rank: Rank) -> dict[str, tuple[Int64, Int64]]:
+def _estimate_rank_waits(known: Known, rank: Rank) -> dict[str, tuple[Int64, Int64]]:
     """Return rows, in order, of a rank's collectives and how long it waited in each, by the name of their group."""
     graph = known.trace.graph_of(rank)
     timed = (graph.type == NodeType.COMM_COLL) & (graph.duration_ns > 0) & (graph.start_ns >= 0)
@@ -99,15 +99,15 @@ def _of_rank(known: Known, rank: Rank) -> dict[str, tuple[Int64, Int64]]:
         return {}
     rows = rows[np.argsort(graph.start_ns[rows], kind="stable")]
     slots = group_slots(graph)[rows]
-    sizes = np.maximum(dense_column(graph, "comm_size", 0)[rows], 1).astype(np.float64)
+    sizes = np.maximum(read_dense_column(graph, "comm_size", 0)[rows], 1).astype(np.float64)
     waits = np.zeros(len(rows), np.int64)
-    kinds = np.column_stack((slots, dense_column(graph, "comm_type", NONE)[rows], graph.name[rows]))
+    kinds = np.column_stack((slots, read_dense_column(graph, "comm_type", NONE)[rows], graph.name[rows]))
     _, kind = np.unique(kinds, axis=0, return_inverse=True)
     for number in range(int(kind.max()) + 1):
         chosen = np.flatnonzero(kind.reshape(-1) == number)
         if len(chosen) >= _LEAST:
             times = graph.duration_ns[rows[chosen]]
-            usual = _usual_ns(sizes[chosen], times)
+            usual = _estimate_usual_ns(sizes[chosen], times)
             waits[chosen] = np.where(times > usual * (1 + _NOISE), times - usual, 0)
     return {
         str(rank.slots[slot]) if slot != NONE else "": (rows[slots == slot], waits[slots == slot])
@@ -115,11 +115,11 @@ def _of_rank(known: Known, rank: Rank) -> dict[str, tuple[Int64, Int64]]:
     }
 
 
-def _usual_ns(sizes: Float64, times: Int64) -> Int64:
+def _estimate_usual_ns(sizes: Float64, times: Int64) -> Int64:
     """Return how long collectives (C,) of one kind usually take, by their bytes and times.
 
     Example:
-        >>> _usual_ns(np.array([100.0, 100.0, 100.0, 200.0]), np.array([30, 32, 90, 40])).tolist()
+        >>> _estimate_usual_ns(np.array([100.0, 100.0, 100.0, 200.0]), np.array([30, 32, 90, 40])).tolist()
         [32, 32, 32, 60]
     """
     usual = np.empty(len(sizes), np.int64)
@@ -129,11 +129,11 @@ def _usual_ns(sizes: Float64, times: Int64) -> Int64:
     return usual
 
 
-def words(waits: Mapping[int, Waited]) -> str:
+def describe_waits(waits: Mapping[int, Waited]) -> str:
     """Say for how long ranks may have waited: from their recordings alone it cannot be known.
 
     Example:
-        >>> words({0: Waited(np.array([3, 7]), np.array([1_500_000, 500_000]))})
+        >>> describe_waits({0: Waited(np.array([3, 7]), np.array([1_500_000, 500_000]))})
         'rank 0 may have waited 2.00 ms inside 2 collectives'
     """
     each = [
@@ -143,11 +143,11 @@ def words(waits: Mapping[int, Waited]) -> str:
     return "; ".join(each[:_NAMED]) + (f"; and {len(each) - _NAMED:,} more" if len(each) > _NAMED else "")
 
 
-def coming_late(graph: Graph, waits: Waited) -> Graph:
+def delay_arrivals(graph: Graph, waits: Waited) -> Graph:
     """Return the graph of a rank that comes to collectives when the rank that recorded it no longer waited for others."""
     rows, count, more = waits.rows, len(graph), len(waits.rows)
     first = np.arange(count, count + more)
-    strings, codes = _codes(graph.strings, _texts(graph, waits))
+    strings, codes = _intern_texts(graph.strings, _list_texts(graph, waits))
     start, duration = (
         np.concatenate((column, np.zeros(more, np.int64))) for column in (graph.start_ns, graph.duration_ns)
     )
@@ -165,12 +165,12 @@ def coming_late(graph: Graph, waits: Waited) -> Graph:
         ctrl=_repeat_dependencies(graph.ctrl, rows),
         data=_repeat_dependencies(_join_dependencies(graph.data, rows, first), rows, graph.data),
         io=np.concatenate((graph.io, np.full((more, 6), NONE, np.int32))) if len(graph.io) else graph.io,
-        attrs=_attributes(graph.attrs, codes, more),
+        attrs=_append_attributes(graph.attrs, codes, more),
         strings=strings,
     )
 
 
-def _texts(graph: Graph, waits: Waited) -> list[str]:
+def _list_texts(graph: Graph, waits: Waited) -> list[str]:
     """Return the texts of added nodes: name, names and values of attributes, then the thread of each."""
     start = graph.start_ns[waits.rows]
     free: list[int] = []
@@ -191,7 +191,7 @@ def _texts(graph: Graph, waits: Waited) -> list[str]:
     ]
 
 
-def _codes(strings: Strings, texts: Sequence[str]) -> tuple[Strings, list[int]]:
+def _intern_texts(strings: Strings, texts: Sequence[str]) -> tuple[Strings, list[int]]:
     """Return a pool that has some texts, and their indices."""
     codes = {text: strings.find(text) for text in texts}
     new = [text for text, code in codes.items() if code == NONE]
@@ -221,7 +221,7 @@ def _repeat_dependencies(before: Dependencies, rows: Int64, of: Dependencies | N
     )
 
 
-def _attributes(before: Attributes, codes: Sequence[int], more: int) -> Attributes:
+def _append_attributes(before: Attributes, codes: Sequence[int], more: int) -> Attributes:
     _, is_cpu, gap, why, thread, *threads = codes
     key = np.tile([is_cpu, gap, thread], more)
     value = np.column_stack((np.ones(more), np.full(more, why), threads)).reshape(-1)

@@ -11,12 +11,12 @@ from functools import lru_cache
 
 import numpy as np
 
-from studio.analysis.job.completeness import completeness, size_by_groups
+from studio.analysis.job.completeness import infer_completeness, infer_size_by_groups
 from studio.analysis.job.renumbered import share_graphs
-from studio.analysis.job.spans import spans_of
+from studio.analysis.job.spans import find_spans
 from studio.completion.layout import Layout, with_members
 from studio.completion.mesh import NAMES, Clue
-from studio.completion.messages import Exchange, Told, message_clues
+from studio.completion.messages import Exchange, Told, find_message_clues
 from studio.errors import ConfigError
 from studio.trace import (
     GROUP_KEYS,
@@ -30,9 +30,9 @@ from studio.trace import (
     NodeType,
     Rank,
     Trace,
-    dense_column,
     group_slots,
-    int_column,
+    read_dense_column,
+    read_int_column,
 )
 
 _BY_TEXT = (
@@ -110,7 +110,7 @@ class Known:
         return by_rank
 
 
-def known_facts(trace: Trace, given: Layout | None = None) -> Known:
+def collect_facts(trace: Trace, given: Layout | None = None) -> Known:
     """Return what a job tells about its mesh.
 
     Args:
@@ -121,7 +121,7 @@ def known_facts(trace: Trace, given: Layout | None = None) -> Known:
         ConfigError: A group's members fit no mesh, or the layout contradicts the job's list; names them.
     """
     # Groups that a layout adds are few of the job's: they do not tell how many ranks there are.
-    world = _world(trace, {group.name: group for group in trace.groups if not group.inferred})
+    world = _infer_world(trace, {group.name: group for group in trace.groups if not group.inferred})
     trace = with_members(trace, given) if given else trace
     groups = {group.name: group for group in trace.groups if not group.inferred}
     shared = share_graphs(trace)
@@ -131,22 +131,22 @@ def known_facts(trace: Trace, given: Layout | None = None) -> Known:
     exchanges = tuple(exchange for rank in shared.ranks for exchange in graphs[rank.graph].exchanges(rank))
     trains = any(_BACKWARD.search(text) for graph in shared.graphs for text in graph.strings)
     clues = (
-        *_group_clues(uses, world, trains=trains),
-        *message_clues(exchanges, _read_dimensions(exchanges, trace, groups)),
+        *_iterate_group_clues(uses, world, trains=trains),
+        *find_message_clues(exchanges, _read_dimensions(exchanges, trace, groups)),
     )
     return Known(trace, groups, uses, steps, world, clues)
 
 
-def _world(trace: Trace, groups: Mapping[str, CommGroup]) -> int:
+def _infer_world(trace: Trace, groups: Mapping[str, CommGroup]) -> int:
     """Return the number of ranks of the job, from its files, else from its groups and known ranks; 0 where unknown."""
-    job = completeness(trace)
+    job = infer_completeness(trace)
     if job.told > 0:
         return job.told
-    count = size_by_groups(groups.values(), job.known)
+    count = infer_size_by_groups(groups.values(), job.known)
     return 0 if count == len(job.known) else count
 
 
-def slot_rows(graph: Graph) -> Iterator[tuple[int, str, Int64]]:
+def iterate_slots(graph: Graph) -> Iterator[tuple[int, str, Int64]]:
     """Yield every slot of a graph with its attribute's name and the rows that use it."""
     where = np.flatnonzero(graph.attrs.slot)
     rows = np.searchsorted(graph.attrs.offsets, where, side="right") - 1
@@ -155,7 +155,7 @@ def slot_rows(graph: Graph) -> Iterator[tuple[int, str, Int64]]:
         yield slot, graph.strings[int(graph.slot_key[slot])], rows[numbers == slot]
 
 
-def slot_keys(trace: Trace) -> list[tuple[str, ...]]:
+def list_slot_keys(trace: Trace) -> list[tuple[str, ...]]:
     """Return for each graph of a job the attribute that each of its slots belongs to."""
     return [tuple(graph.strings[code] for code in graph.slot_key.tolist()) for graph in trace.graphs]
 
@@ -165,7 +165,7 @@ class _Slots:
 
     def __init__(self, graph: Graph) -> None:
         self._graph = graph
-        every = list(slot_rows(graph))
+        every = list(iterate_slots(graph))
         collectives = graph.type == NodeType.COMM_COLL
         self._groups = [
             (slot, rows[collectives[rows]])
@@ -173,8 +173,8 @@ class _Slots:
             if key in GROUP_KEYS and collectives[rows].any()
         ]
         self._peers = [slot for slot, key, rows in every if key in PEER_KEYS and len(rows)]
-        self._messages = list(_messages(graph, every))
-        nodes, kinds = int_column(graph, "comm_type")
+        self._messages = list(_iterate_messages(graph, every))
+        nodes, kinds = read_int_column(graph, "comm_type")
         self._kinds: dict[int, int] = dict(zip(nodes.tolist(), kinds.tolist(), strict=True))
         self._rows = dict(self._groups)
         self._carried: dict[tuple[int, ...], tuple[int, tuple[str, float, str]]] = {}
@@ -184,14 +184,14 @@ class _Slots:
         slots_of: dict[str, list[int]] = {}
         for slot, _ in self._groups:
             slots_of.setdefault(str(rank.slots[slot]), []).append(slot)
-        described = _descriptions(rank)
+        described = _read_descriptions(rank)
         for name, slots in slots_of.items():
             listed = groups.get(name)
             if (listed is None and name in WORLD_NAMES) or (listed is not None and len(listed.ranks) < 2):
                 continue
             members = listed.ranks if listed else ()
-            count, carried = self._content(tuple(slots))
-            likely, weight, why = _by_text(name, described.get(name, "")) or carried
+            count, carried = self._measure_content(tuple(slots))
+            likely, weight, why = _infer_from_text(name, described.get(name, "")) or carried
             yield GroupUse(rank.number, name, tuple(slots), members, count, likely, weight, why)
 
     def steps(self, rank: Rank) -> Iterator[tuple[int, int]]:
@@ -209,19 +209,19 @@ class _Slots:
                 name = str(rank.slots[group]) if group != NONE else ""
                 yield Exchange(rank.number, value, is_sent, name, count, size)
 
-    def _content(self, slots: tuple[int, ...]) -> tuple[int, tuple[str, float, str]]:
+    def _measure_content(self, slots: tuple[int, ...]) -> tuple[int, tuple[str, float, str]]:
         """Return how many collectives the slots' group has, and the dimension it seems to belong to by what they carry."""
         if slots not in self._carried:
             rows = np.concatenate([self._rows[slot] for slot in slots])
-            self._carried[slots] = len(rows), _by_content(self._graph, rows, self._kinds)
+            self._carried[slots] = len(rows), _infer_from_content(self._graph, rows, self._kinds)
         return self._carried[slots]
 
 
-def _messages(
+def _iterate_messages(
     graph: Graph, slots: Sequence[tuple[int, str, Int64]]
 ) -> Iterator[tuple[int, bool, int, int, int]]:
     """Yield of the messages of a graph: slot of the peer, whether they are sent, slot of the group (-1 for none), count, bytes."""
-    group, size = group_slots(graph), dense_column(graph, "comm_size", 0)
+    group, size = group_slots(graph), read_dense_column(graph, "comm_size", 0)
     for slot, key, rows in slots:
         sent, received = graph.type[rows] == NodeType.COMM_SEND, graph.type[rows] == NodeType.COMM_RECV
         for is_sent, side_rows in ((True, rows[sent]), (False, rows[received])):
@@ -231,14 +231,14 @@ def _messages(
                     yield slot, is_sent, number, len(group_rows), int(size[group_rows].sum())
 
 
-def _descriptions(rank: Rank) -> Mapping[str, str]:
+def _read_descriptions(rank: Rank) -> Mapping[str, str]:
     """Return what a recording says each process group is for, by name: PyTorch's `pg_desc`."""
     text = rank.metadata_value("process_groups")
-    return _described(text) if isinstance(text, str) else {}
+    return _parse_descriptions(text) if isinstance(text, str) else {}
 
 
 @lru_cache(maxsize=4)
-def _described(text: str) -> Mapping[str, str]:
+def _parse_descriptions(text: str) -> Mapping[str, str]:
     try:
         entries = json.loads(text)
     except (ValueError, RecursionError):
@@ -248,7 +248,7 @@ def _described(text: str) -> Mapping[str, str]:
 
 
 @lru_cache(maxsize=1 << 12)
-def _by_text(name: str, description: str) -> tuple[str, float, str] | None:
+def _infer_from_text(name: str, description: str) -> tuple[str, float, str] | None:
     """Return the dimension that a group's name or description tells, how sure that is, and why; None where neither does."""
     for text, how in ((name, "named"), (description, "described as")):
         for short, pattern in _TEXTS:
@@ -257,10 +257,10 @@ def _by_text(name: str, description: str) -> tuple[str, float, str] | None:
     return None
 
 
-def _by_content(graph: Graph, rows: Int64, kinds: Mapping[int, int]) -> tuple[str, float, str]:
+def _infer_from_content(graph: Graph, rows: Int64, kinds: Mapping[int, int]) -> tuple[str, float, str]:
     """Return the dimension that a group seems to belong to by what its collectives carry, how sure that is, and why."""
     kind_counts = Counter(kinds.get(row, -1) for row in rows.tolist())
-    words = ", ".join(f"{count:,} {_kind_words(kind)}" for kind, count in kind_counts.most_common(3))
+    words = ", ".join(f"{count:,} {_format_kind(kind)}" for kind, count in kind_counts.most_common(3))
     if kind_counts[int(CollectiveType.ALL_TO_ALL)] * 2 > len(rows):
         return "ep", 3.0, words
     named = [graph.strings[code] for code in graph.name[rows].tolist()]
@@ -270,14 +270,14 @@ def _by_content(graph: Graph, rows: Int64, kinds: Mapping[int, int]) -> tuple[st
     return "tp", 1.0 + len(rows) * 1e-9, words
 
 
-def _kind_words(kind: int) -> str:
+def _format_kind(kind: int) -> str:
     try:
         return CollectiveType(kind).name.replace("_", "-").lower()
     except ValueError:
         return "collectives"
 
 
-def _group_clues(uses: tuple[GroupUse, ...], world: int, *, trains: bool) -> Iterator[Clue]:
+def _iterate_group_clues(uses: tuple[GroupUse, ...], world: int, *, trains: bool) -> Iterator[Clue]:
     """Yield what groups tell about the mesh: each once, though all its members say it."""
     seen = set[tuple[str, str, str, float]]()
     for use in uses:
@@ -285,8 +285,8 @@ def _group_clues(uses: tuple[GroupUse, ...], world: int, *, trains: bool) -> Ite
         if not use.members or what in seen:
             continue
         seen.add(what)
-        spans = spans_of(use.members)
-        words = f"group {use.name} of ranks {_listed(use.members)} ({use.why})"
+        spans = find_spans(use.members)
+        words = f"group {use.name} of ranks {_format_members(use.members)} ({use.why})"
         if spans is None or (world and max(use.members) >= world):
             raise ConfigError(
                 f"{words}: its ranks fit no mesh{f' of {world:,} ranks' if world else ''}",
@@ -307,22 +307,24 @@ def _read_dimensions(
     """Return what the groups of messages say of the dimension they lie along, by name; only those that say something."""
     described: dict[str, str] = {}
     for rank in trace.ranks:
-        described.update(_descriptions(rank))
+        described.update(_read_descriptions(rank))
     dimensions = {}
     for name in dict.fromkeys(exchange.group for exchange in exchanges):
         members = groups[name].ranks if name in groups else ()
-        text = _by_text(name, described.get(name, "")) if len(members) > 1 else None
-        if text is not None and (spans := spans_of(members)) is not None:
-            dimensions[name] = Told(text[0], text[2], f"group {name} of ranks {_listed(members)}", spans)
+        text = _infer_from_text(name, described.get(name, "")) if len(members) > 1 else None
+        if text is not None and (spans := find_spans(members)) is not None:
+            dimensions[name] = Told(
+                text[0], text[2], f"group {name} of ranks {_format_members(members)}", spans
+            )
     return dimensions
 
 
-def _listed(members: tuple[int, ...]) -> str:
+def _format_members(members: tuple[int, ...]) -> str:
     text = ", ".join(map(str, members[:4]))
     return text if len(members) <= 4 else f"{text}, … {members[-1]}"
 
 
-def axes_of_unlisted(known: Known, names: list[str], given: Mapping[str, str]) -> dict[str, str]:
+def assign_unlisted_axes(known: Known, names: list[str], given: Mapping[str, str]) -> dict[str, str]:
     """Return which dimension each group without members belongs to, by what its collectives carry.
 
     Args:
@@ -358,11 +360,11 @@ def axes_of_unlisted(known: Known, names: list[str], given: Mapping[str, str]) -
     return axis_of
 
 
-def dimension_words(name: str) -> str:
+def describe_dimension(name: str) -> str:
     """Return a dimension's name in words, with the short one.
 
     Example:
-        >>> dimension_words("tp")
+        >>> describe_dimension("tp")
         'tensor (tp)'
     """
     return f"{NAMES[name]} ({name})"

@@ -13,17 +13,17 @@ from types import MappingProxyType
 
 import numpy as np
 
-from studio.analysis.job.completeness import range_words
+from studio.analysis.job.completeness import format_ranges
 from studio.completion.agreement import refuse_unmatched
-from studio.completion.arrivals import Waited, coming_late, waited
-from studio.completion.arrivals import words as waiting_words
-from studio.completion.clues import Known, axes_of_unlisted, known_facts, slot_keys, slot_rows
-from studio.completion.guesses import guessed_meshes
-from studio.completion.layout import Layout, given_layout
-from studio.completion.measured import Measured, measured_imbalance, measured_jitter
-from studio.completion.mesh import PIPELINE, Axis, Mesh, fitting_meshes, mesh_of, with_evidence
+from studio.completion.arrivals import Waited, delay_arrivals, estimate_waits
+from studio.completion.arrivals import describe_waits as waiting_words
+from studio.completion.clues import Known, assign_unlisted_axes, collect_facts, iterate_slots, list_slot_keys
+from studio.completion.guesses import guess_meshes
+from studio.completion.layout import Layout, read_layout
+from studio.completion.measured import Measured, measure_imbalance, measure_jitter
+from studio.completion.mesh import PIPELINE, Axis, Mesh, find_fitting_meshes, infer_mesh, with_evidence
 from studio.completion.spread import MEASURED, NO_SPREAD, NOT_MEASURED, Spread, spread_durations
-from studio.completion.stages import Stage, all_stages
+from studio.completion.stages import Stage, build_stages
 from studio.errors import ConfigError
 from studio.trace import (
     ASSUMED_STAGE,
@@ -37,7 +37,7 @@ from studio.trace import (
     Rank,
     Trace,
     ValueKind,
-    copied_metadata,
+    copy_metadata,
 )
 
 _ROOT_KEYS = ("root_rank", "comm_root", "root")
@@ -61,7 +61,7 @@ class LayoutNeededError(ConfigError):
         self.meshes = meshes
 
 
-def layouts(trace: Trace, *, ranks: int | None = None) -> tuple[Mesh, ...]:
+def list_layouts(trace: Trace, *, ranks: int | None = None) -> tuple[Mesh, ...]:
     """Return the meshes that fit what is known of a job, the likeliest first.
 
     Args:
@@ -74,14 +74,14 @@ def layouts(trace: Trace, *, ranks: int | None = None) -> tuple[Mesh, ...]:
     Example:
         >>> import studio
         >>> whole = studio.read(studio.sample_path("transformer_8r"))
-        >>> [mesh.layout for mesh in layouts(whole)]
+        >>> [mesh.layout for mesh in list_layouts(whole)]
         ['tp=2,dp=2,pp=2']
     """
-    known = known_facts(trace)
-    return _layouts(known, ranks)
+    known = collect_facts(trace)
+    return _list_meshes(known, ranks)
 
 
-def _layouts(known: Known, ranks: int | None) -> tuple[Mesh, ...]:
+def _list_meshes(known: Known, ranks: int | None) -> tuple[Mesh, ...]:
     # Readers write a world of one rank where nothing says how many there are.
     if ranks is not None and known.world > 1 and ranks != known.world:
         raise ConfigError(
@@ -89,7 +89,7 @@ def _layouts(known: Known, ranks: int | None) -> tuple[Mesh, ...]:
         )
     world = ranks or known.world
     if world:
-        return guessed_meshes(known, world) if known.unlisted else (mesh_of(known.clues, world),)
+        return guess_meshes(known, world) if known.unlisted else (infer_mesh(known.clues, world),)
     if known.unlisted or not known.clues:
         return ()
     # The least job that holds all that is named; messages go at least to one other stage.
@@ -97,7 +97,7 @@ def _layouts(known: Known, ranks: int | None) -> tuple[Mesh, ...]:
     named += [member for use in known.uses for member in use.members]
     period = max(stride * max(size, 2) for clue in known.clues for stride, size in clue.spans)
     least = -(-(max(named) + 1) // period) * period
-    return tuple(mesh_of(known.clues, least * times) for times in (1, 2, 4, 8))
+    return tuple(infer_mesh(known.clues, least * times) for times in (1, 2, 4, 8))
 
 
 def complete(
@@ -130,13 +130,13 @@ def complete(
         >>> len(complete(one_per_stage).ranks)
         8
     """
-    given = given_layout(layout) if layout is not None else None
-    known = known_facts(trace, given)
-    mesh = chosen_mesh(known, given, ranks, first=first)
+    given = read_layout(layout) if layout is not None else None
+    known = collect_facts(trace, given)
+    mesh = choose_mesh(known, given, ranks, first=first)
     return complete_on(known, mesh, spread, axes=given.axes if given else {})
 
 
-def chosen_mesh(known: Known, layout: str | Path | Layout | None, ranks: int | None, *, first: bool) -> Mesh:
+def choose_mesh(known: Known, layout: str | Path | Layout | None, ranks: int | None, *, first: bool) -> Mesh:
     """Return the mesh that was given, or the one that fits.
 
     Raises:
@@ -144,8 +144,8 @@ def chosen_mesh(known: Known, layout: str | Path | Layout | None, ranks: int | N
         ConfigError: The given one contradicts what is known.
     """
     if layout is not None:
-        return _given_mesh(known, given_layout(layout).sizes, ranks)
-    fitting = _layouts(known, ranks)
+        return _build_given_mesh(known, read_layout(layout).sizes, ranks)
+    fitting = _list_meshes(known, ranks)
     if fitting and (first or (len(fitting) == 1 and not known.unlisted)):
         return fitting[0]
     groups = ", ".join(dict.fromkeys(use.name for use in known.unlisted))
@@ -158,7 +158,7 @@ def chosen_mesh(known: Known, layout: str | Path | Layout | None, ranks: int | N
     raise LayoutNeededError(why, fitting)
 
 
-def _given_mesh(known: Known, sizes: Sequence[tuple[str, int]], ranks: int | None) -> Mesh:
+def _build_given_mesh(known: Known, sizes: Sequence[tuple[str, int]], ranks: int | None) -> Mesh:
     given = Mesh.of(sizes)
     world = ranks or known.world
     if world and given.world != world:
@@ -172,7 +172,7 @@ def _given_mesh(known: Known, sizes: Sequence[tuple[str, int]], ranks: int | Non
             f"layout {given.layout} has {given.world:,} ranks; the job has a rank {largest}",
             hint=f"Give a layout of at least {largest + 1:,} ranks, or leave it out.",
         )
-    mesh = next(iter(fitting_meshes(sizes, known.clues)), None)
+    mesh = next(iter(find_fitting_meshes(sizes, known.clues)), None)
     if mesh is None:
         shown = "; ".join(clue.words for clue in known.clues)
         raise ConfigError(
@@ -216,20 +216,20 @@ class _Groups:
         """Return the group that is to `target` what a group is to `source`."""
         key: tuple[str, int | tuple[int, ...]]
         if name not in self.listed:
-            axis = self._along(name)
+            axis = self._get_axis(name)
             key = name, -1 if axis is None else target - axis.place(target) * axis.stride
         else:
-            apart = self._shifts(name)
+            apart = self._find_shifts(name)
             key = name, tuple((axis.place(target) - axis.place(source)) % axis.size for axis in apart)
         if key not in self.found:
-            self.found[key] = self._moved(name, source, target)
+            self.found[key] = self._move_group(name, source, target)
         return self.found[key]
 
-    def _moved(self, name: str, source: int, target: int) -> str:
+    def _move_group(self, name: str, source: int, target: int) -> str:
         listed = self.listed.get(name)
         if listed is None:
-            members = self._line(name, target)
-            return self._group(members, self.axis_of[name], name).name if members else name
+            members = self._list_line(name, target)
+            return self._make_group(members, self.axis_of[name], name).name if members else name
         members = tuple(self.mesh.moved(member, source, target) for member in listed.ranks)
         # Several groups may have the same members: the second of one rank stays the second of the others.
         number = self.by_members[listed.ranks].index(name)
@@ -237,10 +237,12 @@ class _Groups:
             return name
         alike = self.by_members.get(members) or self.by_members.get(tuple(sorted(members))) or []
         return (
-            alike[number] if number < len(alike) else self._group(tuple(sorted(members)), number, name).name
+            alike[number]
+            if number < len(alike)
+            else self._make_group(tuple(sorted(members)), number, name).name
         )
 
-    def _shifts(self, name: str) -> tuple[Axis, ...]:
+    def _find_shifts(self, name: str) -> tuple[Axis, ...]:
         """Return the dimensions along which a listed group becomes another one: not those that its members hold whole."""
         if name not in self.shifts:
             ranks = self.listed[name].ranks
@@ -251,7 +253,7 @@ class _Groups:
                 # The order of the members tells which of several groups is meant, where one is listed out of order.
                 if tuple(sorted(ranks)) != ranks
                 or len(every) % axis.size
-                or any(_next(rank, axis) not in every for rank in ranks)
+                or any(_get_next_rank(rank, axis) not in every for rank in ranks)
             )
         return self.shifts[name]
 
@@ -259,29 +261,29 @@ class _Groups:
         """Return the rank that has the place in a moved group that `member` has in the group."""
         listed = self.listed.get(name)
         if listed is None:
-            before, after = self._line(name, source), self._line(name, target)
+            before, after = self._list_line(name, source), self._list_line(name, target)
         else:
             before = tuple(sorted(listed.ranks))
             after = tuple(sorted(self.mesh.moved(rank, source, target) for rank in before))
         return after[before.index(member)] if member in before else member
 
-    def _line(self, name: str, rank: int) -> tuple[int, ...]:
+    def _list_line(self, name: str, rank: int) -> tuple[int, ...]:
         """Return the ranks of a group whose members are not listed: those along its dimension; none of other groups."""
-        axis = self._along(name)
+        axis = self._get_axis(name)
         if axis is None:
             return ()
         first = rank - axis.place(rank) * axis.stride
         return tuple(range(first, first + axis.stride * axis.size, axis.stride))
 
-    def _along(self, name: str) -> Axis | None:
+    def _get_axis(self, name: str) -> Axis | None:
         return self.mesh.axis(self.axis_of[name]) if name in self.axis_of else None
 
-    def _group(self, members: tuple[int, ...], which: int | str, source: str) -> CommGroup:
+    def _make_group(self, members: tuple[int, ...], which: int | str, source: str) -> CommGroup:
         if (members, which) not in self.made:
-            self.made[members, which] = CommGroup(self._new_name(source, members), members)
+            self.made[members, which] = CommGroup(self._make_name(source, members), members)
         return self.made[members, which]
 
-    def _new_name(self, source: str, members: tuple[int, ...]) -> str:
+    def _make_name(self, source: str, members: tuple[int, ...]) -> str:
         if source.isdecimal():
             # Simulators take numbers only; 0 stands for all ranks.
             self.highest += 1
@@ -298,7 +300,7 @@ class _Groups:
         return (*self.listed.values(), *self.made.values())
 
 
-def _next(rank: int, axis: Axis) -> int:
+def _get_next_rank(rank: int, axis: Axis) -> int:
     """Return the next rank along a dimension, the first one after the last."""
     place = axis.place(rank)
     return rank + ((place + 1) % axis.size - place) * axis.stride
@@ -307,7 +309,7 @@ def _next(rank: int, axis: Axis) -> int:
 def complete_on(
     known: Known, mesh: Mesh, spread: Spread = NO_SPREAD, *, axes: Mapping[str, str] = MappingProxyType({})
 ) -> Trace:
-    """Return the job with every missing rank, on a mesh that was chosen (`chosen_mesh`).
+    """Return the job with every missing rank, on a mesh that was chosen (`choose_mesh`).
 
     Args:
         known: What is known of the job.
@@ -321,14 +323,14 @@ def complete_on(
     trace = known.trace
     _refuse_beyond(known, mesh)
     names = [axis.name for axis in mesh.axes if axis.size > 1 and axis.name != PIPELINE]
-    groups = _Groups(mesh, known.groups, axes_of_unlisted(known, names, axes))
+    groups = _Groups(mesh, known.groups, assign_unlisted_axes(known, names, axes))
     recorded = {rank.number: rank for rank in trace.ranks}
-    stages = all_stages(trace, mesh)
+    stages = build_stages(trace, mesh)
     sources, trace = _with_graphs(trace, stages)
     graphs = _Graphs(list(trace.graphs))
-    keys = slot_keys(trace)
+    keys = list_slot_keys(trace)
     measured, spread_findings, spread = _measure_spread(known, mesh, sources, spread)
-    waits = waited(known) if spread.as_late and mesh.world > len(recorded) else {}
+    waits = estimate_waits(known) if spread.as_late and mesh.world > len(recorded) else {}
     ranks = []
     for number in range(mesh.world):
         stage = mesh.stage(number)
@@ -341,8 +343,8 @@ def complete_on(
             source,
             number=number,
             graph=graph,
-            slots=_slots(keys[source.graph], source, number, mesh, groups),
-            metadata=_metadata(source, number, mesh.world, stages[stage].words if copied else ""),
+            slots=_map_slots(keys[source.graph], source, number, mesh, groups),
+            metadata=_build_metadata(source, number, mesh.world, stages[stage].words if copied else ""),
         )
         ranks.append(rank)
     used = list(dict.fromkeys(rank.graph for rank in ranks))
@@ -352,7 +354,12 @@ def complete_on(
         graphs=tuple(graphs.graphs[graph] for graph in used),
         ranks=tuple(replace(rank, graph=place[rank.graph]) for rank in ranks),
         groups=groups.all(),
-        findings=(*trace.findings, *_findings(trace, mesh, stages), *spread_findings, *_waiting(waits)),
+        findings=(
+            *trace.findings,
+            *_report_completion(trace, mesh, stages),
+            *spread_findings,
+            *_report_waits(waits),
+        ),
     )
     refuse_unmatched(done)
     return spread_durations(done, spread, frozenset(recorded), measured)
@@ -385,10 +392,10 @@ def _measure_spread(
     measured, words = NOT_MEASURED, []
     if mesh.world > len(known.trace.ranks):
         if spread.imbalance == MEASURED:
-            measured = measured_imbalance(known, mesh, sources, spread.seed)
+            measured = measure_imbalance(known, mesh, sources, spread.seed)
             words.append(measured.words)
         if spread.jitter == MEASURED:
-            spread = replace(spread, jitter=measured_jitter(known, mesh))
+            spread = replace(spread, jitter=measure_jitter(known, mesh))
             words.append(
                 f"spread of nodes measured between known ranks: a standard deviation of {spread.jitter:.3f} of the logarithm"
             )
@@ -396,7 +403,7 @@ def _measure_spread(
     return measured, findings, spread
 
 
-def _slots(
+def _map_slots(
     keys: Sequence[str], source: Rank, number: int, mesh: Mesh, groups: _Groups
 ) -> tuple[int | str, ...]:
     """Return the values of a copy's slots: its own groups and peers."""
@@ -424,14 +431,14 @@ def _with_graphs(trace: Trace, stages: Mapping[int, Stage]) -> tuple[dict[int, R
     return sources, replace(trace, graphs=tuple(graphs))
 
 
-def _metadata(source: Rank, number: int, world: int, built: str) -> tuple[Attribute, ...]:
+def _build_metadata(source: Rank, number: int, world: int, built: str) -> tuple[Attribute, ...]:
     kept = tuple(item for item in source.metadata if item.name not in ("world_size", "world_size_unknown"))
     described = replace(source, metadata=(*kept, Attribute("world_size", ValueKind.INT64, world)))
     if built:
         described = replace(
             described, metadata=(*described.metadata, Attribute(ASSUMED_STAGE, ValueKind.STRING, built))
         )
-    return copied_metadata(described, number, source.number if number != source.number else None)
+    return copy_metadata(described, number, source.number if number != source.number else None)
 
 
 @dataclass(slots=True)
@@ -441,7 +448,7 @@ class _Graphs:
     Attributes:
         graphs: All of them.
         made: Those with other roots, by graph and roots.
-        roots: Where the roots of a graph stand (`_roots`), by graph.
+        roots: Where the roots of a graph stand (`_find_roots`), by graph.
         delayed: Those of ranks that come late to collectives, by graph and the rank that waited in them.
     """
 
@@ -453,7 +460,7 @@ class _Graphs:
     def late(self, graph: int, source: int, waits: Waited) -> int:
         """Return the graph of a copied rank that reaches collectives as late as its source saw other ranks do."""
         if (graph, source) not in self.delayed:
-            self.graphs.append(coming_late(self.graphs[graph], waits))
+            self.graphs.append(delay_arrivals(self.graphs[graph], waits))
             self.delayed[graph, source] = len(self.graphs) - 1
         return self.delayed[graph, source]
 
@@ -461,7 +468,7 @@ class _Graphs:
         """Return the graph of a copy: a root keeps its place among the members of its group."""
         graph = self.graphs[source.graph]
         if source.graph not in self.roots:
-            self.roots[source.graph] = _roots(graph)
+            self.roots[source.graph] = _find_roots(graph)
         rows, where, slot_of = self.roots[source.graph]
         if not len(where):
             return source.graph
@@ -482,18 +489,18 @@ class _Graphs:
         return self.made[key]
 
 
-def _roots(graph: Graph) -> tuple[Int64, Int64, dict[int, int]]:
+def _find_roots(graph: Graph) -> tuple[Int64, Int64, dict[int, int]]:
     """Return the rows of a graph that name a root, where their attributes stand, and the slot of each row's group."""
     rows, where = (np.concatenate(parts) for parts in zip(*map(graph.rows_with, _ROOT_KEYS), strict=True))
     is_plain = (graph.attrs.length[where] == 0) & ~graph.attrs.slot[where]
     slot_of: dict[int, int] = {}
-    for slot, key, using in slot_rows(graph) if is_plain.any() else ():
+    for slot, key, using in iterate_slots(graph) if is_plain.any() else ():
         if key in GROUP_KEYS:
             slot_of.update(dict.fromkeys(using.tolist(), slot))
     return rows[is_plain], where[is_plain], slot_of
 
 
-def _waiting(waits: Mapping[int, Waited]) -> list[Finding]:
+def _report_waits(waits: Mapping[int, Waited]) -> list[Finding]:
     """Say what was made of the waiting that known ranks recorded."""
     if not waits:
         return []
@@ -508,12 +515,12 @@ def _waiting(waits: Mapping[int, Waited]) -> list[Finding]:
     return [Finding("info", "late-arrivals", message, hint)]
 
 
-def _findings(trace: Trace, mesh: Mesh, stages: Mapping[int, Stage]) -> list[Finding]:
+def _report_completion(trace: Trace, mesh: Mesh, stages: Mapping[int, Stage]) -> list[Finding]:
     copies = mesh.world - len(trace.ranks)
     if not copies:
         return []
     numbers = sorted({stage.rank.number for stage in stages.values()})
-    from_ = range_words([range(number, number + 1) for number in numbers])
+    from_ = format_ranges([range(number, number + 1) for number in numbers])
     built = [stage for number, stage in stages.items() if stage.of != number]
     lacking = [stage.lacks for stage in built if stage.lacks]
     message = f"{copies:,} of {mesh.world:,} ranks were not recorded; they are assumed equal to {from_}, in the layout {mesh.layout}."

@@ -15,7 +15,7 @@ import numpy as np
 
 from studio.completion.factors import Factors, Size
 from studio.et.link.literals import is_tensor, parse_literal
-from studio.trace import NONE, Graph, NodeType, dense_column
+from studio.trace import NONE, Graph, NodeType, read_dense_column
 
 Place = tuple[int, ...]
 """Where a tensor stands: 0 for inputs and 3 for outputs, then its place in these lists."""
@@ -98,21 +98,21 @@ class Inputs:
         codes = (column, int(self._graph.io[row, column]), int(self._graph.io[row, column + 1]))
         if codes not in self._tensors:
             both = self.lists(row, column), self.lists(row, column + 1)
-            self._tensors[codes] = tuple(_listed((column,), *both))
+            self._tensors[codes] = tuple(_iterate_tensors((column,), *both))
         return self._tensors[codes]
 
 
-def _listed(place: Place, value: Any, shape: Any) -> Iterator[tuple[Place, _Key, tuple[int, ...]]]:
+def _iterate_tensors(place: Place, value: Any, shape: Any) -> Iterator[tuple[Place, _Key, tuple[int, ...]]]:
     """Yield place, key and shape of a tensor or of those in lists."""
     if is_tensor(value):
         if isinstance(shape, list) and all(isinstance(number, int) for number in shape) and 0 not in shape:
             yield place, (value[0], value[1], value[2], tuple(shape)), tuple(shape)
     elif isinstance(value, list) and isinstance(shape, list) and len(value) == len(shape):
         for index, both in enumerate(zip(value, shape, strict=True)):
-            yield from _listed((*place, index), *both)
+            yield from _iterate_tensors((*place, index), *both)
 
 
-def callers(graph: Graph, row: int) -> Iterator[int]:
+def iterate_callers(graph: Graph, row: int) -> Iterator[int]:
     """Yield the rows of what called an operator, the innermost first."""
     for _ in range(_DEEPEST):
         above = graph.ctrl.of(row)
@@ -130,7 +130,7 @@ def follow_dimensions(graph: Graph, inputs: Inputs) -> Dimensions:
         inputs: The recorded inputs of its operators.
     """
     walk = _Walk(graph, inputs)
-    for visit in _in_order(graph, inputs):
+    for visit in _order_visits(graph, inputs):
         walk.take(visit)
     return walk.found
 
@@ -152,14 +152,14 @@ class _Visit:
     caller_begin: int
 
 
-def _in_order(graph: Graph, inputs: Inputs) -> list[_Visit]:
+def _order_visits(graph: Graph, inputs: Inputs) -> list[_Visit]:
     """Return operators of the host with recorded tensors, those that one calls before it.
 
     Calls of one operator, and operators that no other one calls, come by their starts. Recorded ends do not tell what called what.
     """
     if not len(graph.io):
         return []
-    host = (dense_column(graph, "is_cpu_op", 1) != 0) | (graph.type == NodeType.COMM_COLL)
+    host = (read_dense_column(graph, "is_cpu_op", 1) != 0) | (graph.type == NodeType.COMM_COLL)
     rows = np.flatnonzero(host & ((graph.io[:, 1] >= 0) | (graph.io[:, 4] >= 0)))
     rows = rows[np.argsort(graph.start_ns[rows], kind="stable")]
     wanted = {row for row in rows.tolist() if inputs.tensors(row, 0) or inputs.tensors(row, 3)}
@@ -167,7 +167,7 @@ def _in_order(graph: Graph, inputs: Inputs) -> list[_Visit]:
     caller_of: dict[int, int] = {}
     for row in rows.tolist():
         if row in wanted:
-            caller = next(callers(graph, row), NONE)
+            caller = next(iterate_callers(graph, row), NONE)
             caller_of[row] = caller if caller in wanted else NONE
             called.setdefault(caller_of[row], []).append(row)
     order: list[_Visit] = []
@@ -203,24 +203,24 @@ class _Walk:
         inputs, outputs = self._take_inputs(visit), self._take_outputs(visit)
         dimensions.tensors[row] = [*inputs.values(), *outputs.values()]
         if graph.type[row] == NodeType.COMM_COLL:
-            dimensions.partial[row] = self._terms(inputs)
+            dimensions.partial[row] = self._collect_terms(inputs)
         else:
-            rule = _rule_of(self._name(row))
+            rule = _find_rule(self._get_name(row))
             if rule or row not in self._calls:
-                if rule is None and _rule_of(self._name(visit.caller)) is None:
+                if rule is None and _find_rule(self._get_name(visit.caller)) is None:
                     dimensions.unknown.append(row)
                 call = Call(row, self._inputs.lists(row, 0), inputs, outputs, dimensions)
                 (rule or _relate_equal_shapes)(call)
                 self._pass_on(row, inputs, outputs)
         self._place += 1
 
-    def _name(self, row: int) -> str:
+    def _get_name(self, row: int) -> str:
         return self._graph.strings[int(self._graph.name[row])] if row >= 0 else ""
 
     def _take_inputs(self, visit: _Visit) -> dict[Place, Tensor]:
         """Return the inputs of an operator with the sizes that they had when they were made."""
         # What an operator did not get it made itself: what had the same id or storage before is gone.
-        inside = visit.caller >= 0 and self._name(visit.caller).startswith("aten::")
+        inside = visit.caller >= 0 and self._get_name(visit.caller).startswith("aten::")
         storages = {key[1] for _, key, _ in self._inputs.tensors(visit.caller, 0)} if inside else set[Any]()
         taken: dict[Place, Tensor] = {}
         for place, key, shape in self._inputs.tensors(visit.row, 0):
@@ -254,17 +254,19 @@ class _Walk:
             if is_new:
                 self._made_at[alias] = self._place
 
-    def _terms(self, tensors: Mapping[Place, Tensor]) -> frozenset[int]:
+    def _collect_terms(self, tensors: Mapping[Place, Tensor]) -> frozenset[int]:
         """Return the products that some tensors are sums of."""
         return frozenset().union(*(self._partial.get(tensor.key, frozenset()) for tensor in tensors.values()))
 
     def _pass_on(self, row: int, inputs: Mapping[Place, Tensor], outputs: Mapping[Place, Tensor]) -> None:
         """Note of which products the outputs of an operator are sums."""
-        name, own = self._name(row), self.found.products
+        name, own = self._get_name(row), self.found.products
         if own and own[-1].row == row:
             terms = frozenset((row,))
         else:
-            terms = self._terms(inputs) if name.removeprefix("aten::") in _LINEAR else frozenset[int]()
+            terms = (
+                self._collect_terms(inputs) if name.removeprefix("aten::") in _LINEAR else frozenset[int]()
+            )
         given = {tensor.key for tensor in inputs.values()}
         for tensor in outputs.values():
             if terms or tensor.key not in given or name.startswith("aten::"):
@@ -335,7 +337,7 @@ def _relate_equal_shapes(call: Call) -> None:
         call.equate_all(first.sizes, tensor.sizes)
 
 
-def _broadcast(call: Call) -> None:
+def _relate_broadcast(call: Call) -> None:
     """Sizes are compared from the last one on, and equal ones are the same."""
     _relate_equal_shapes(call)
     tensors = [*call.inputs.values(), *call.outputs.values()]
@@ -345,10 +347,10 @@ def _broadcast(call: Call) -> None:
             call.equate_all(reversed(largest.sizes), reversed(tensor.sizes))
 
 
-def _multiply(first: int) -> _Rule:
+def _build_product_rule(first: int) -> _Rule:
     """Return the rule of a product of two matrices, or of as many as a third size says: M × K by K × N."""
 
-    def rule(call: Call) -> None:
+    def relate_product(call: Call) -> None:
         left, right = call.tensor(first), call.tensor(first + 1)
         if (
             not left
@@ -366,17 +368,17 @@ def _multiply(first: int) -> _Rule:
         call.equate_all(reversed(bias.sizes if bias else ()), reversed(product))
         call.found.products.append(Product(call.row, (left.shape, right.shape), left.sizes[-1]))
 
-    return rule
+    return relate_product
 
 
-def _view(call: Call) -> None:
+def _relate_view(call: Call) -> None:
     """Lay out the output of a reshape: its elements are those of the input, in the same order."""
     source, result = call.tensor(0), call.output
     if source and result:
         call.lay_out(call.found.factors.regroup(source.sizes, result.shape))
 
 
-def _transpose(call: Call) -> None:
+def _relate_transpose(call: Call) -> None:
     source = call.tensor(0)
     if source and source.sizes:
         order = list(range(len(source.sizes)))
@@ -385,21 +387,21 @@ def _transpose(call: Call) -> None:
         call.lay_out([source.sizes[index] for index in order])
 
 
-def _permute(call: Call) -> None:
+def _relate_permutation(call: Call) -> None:
     source = call.tensor(0)
     order = call.arguments[1] if len(call.arguments) > 1 else None
     if source and isinstance(order, list) and len(order) == len(source.sizes):
         call.lay_out([source.sizes[index] for index in order])
 
 
-def _expand(call: Call) -> None:
+def _relate_expansion(call: Call) -> None:
     """Sizes of 1 become larger; the others stay."""
     source, result = call.tensor(0), call.output
     if source and result:
         call.equate_all(reversed(source.sizes), reversed(result.sizes))
 
 
-def _select(call: Call) -> None:
+def _relate_selection(call: Call) -> None:
     """One dimension goes: one index of it is taken."""
     source = call.tensor(0)
     if source and source.sizes:
@@ -408,7 +410,7 @@ def _select(call: Call) -> None:
         call.lay_out([size for index, size in enumerate(source.sizes) if index != dim])
 
 
-def _slice(call: Call) -> None:
+def _relate_slice(call: Call) -> None:
     """A part of one dimension is taken: one of several equal parts where it can be."""
     source, result = call.tensor(0), call.output
     if source and result and source.sizes and len(source.shape) == len(result.shape):
@@ -419,7 +421,7 @@ def _slice(call: Call) -> None:
             _equate_parts(call, source.sizes[dim], [result.sizes[dim]], whole // part, part)
 
 
-def _concatenate(call: Call) -> None:
+def _relate_concatenation(call: Call) -> None:
     """Parts are put together along one dimension, which is so many times one of them where they are equal."""
     result = call.output
     parts = [part for part in call.inputs.values() if len(part.place) == 3]
@@ -442,7 +444,7 @@ def _equate_parts(call: Call, whole: Size, parts: Sequence[Size], count: int, nu
             call.equate(part, inner[1])
 
 
-def _sum(call: Call) -> None:
+def _relate_sum(call: Call) -> None:
     """Some dimensions are summed over: all where none are named."""
     source, result = call.tensor(0), call.output
     if not source:
@@ -462,7 +464,7 @@ def _sum(call: Call) -> None:
     call.lay_out(kept)
 
 
-def _normalize(call: Call) -> None:
+def _relate_normalization(call: Call) -> None:
     """Every element depends on all of one dimension: a softmax; the argument after the last tensor says which."""
     _relate_equal_shapes(call)
     source = call.tensor(0)
@@ -471,15 +473,15 @@ def _normalize(call: Call) -> None:
         call.found.summed.append((source.sizes[call.number(last + 1, -1) % len(source.sizes)], call.row))
 
 
-def _normalize_layer(call: Call) -> None:
+def _relate_layer_norm(call: Call) -> None:
     """Every element depends on all of the last dimension."""
-    _broadcast(call)
+    _relate_broadcast(call)
     source = call.tensor(0)
     if source and source.sizes:
         call.found.summed.append((source.sizes[-1], call.row))
 
 
-def _look_up(call: Call) -> None:
+def _relate_lookup(call: Call) -> None:
     """Rows of a table, by numbers of rows: an embedding."""
     table, index = call.tensor(0), call.tensor(1)
     if table and index and table.sizes:
@@ -487,7 +489,7 @@ def _look_up(call: Call) -> None:
         call.lay_out([*index.sizes, *table.sizes[1:]])
 
 
-def _look_up_along(call: Call) -> None:
+def _relate_lookup_along(call: Call) -> None:
     """Entries of one dimension, by their numbers."""
     table, index = call.tensor(0), call.tensor(2)
     if table and index and table.sizes:
@@ -496,20 +498,20 @@ def _look_up_along(call: Call) -> None:
         call.lay_out([*table.sizes[:dim], *index.sizes, *table.sizes[dim + 1 :]])
 
 
-def _add_to_table(call: Call) -> None:
+def _relate_table_sum(call: Call) -> None:
     """What was looked up is added to the rows of a table: the gradient of an embedding."""
     source, result = call.tensor(0), call.output
     if source and result and source.sizes and len(result.sizes) == 2:
         call.equate(source.sizes[-1], result.sizes[-1])
 
 
-def _attend(heads: int) -> _Rule:
+def _build_attention_rule(heads: int) -> _Rule:
     """Return the rule of attention whose tensors have heads in a given dimension, counted from the end.
 
     Keys and values may have fewer heads, each of which serves several of the queries (grouped-query attention).
     """
 
-    def rule(call: Call) -> None:
+    def relate_attention(call: Call) -> None:
         queries = call.tensor(0)
         rank = len(queries.shape) if queries else 0
         if not queries or rank < 3:
@@ -524,7 +526,7 @@ def _attend(heads: int) -> _Rule:
             if rank == 4 and len(tensor.shape) >= 3:
                 call.equate(queries.sizes[0], tensor.sizes[0])
 
-    return rule
+    return relate_attention
 
 
 def _share_heads(call: Call, queries: Size, others: Size) -> None:
@@ -538,32 +540,32 @@ def _share_heads(call: Call, queries: Size, others: Size) -> None:
             call.equate(cut[0], few)
 
 
-_BY_HEAD, _BY_TOKEN = _attend(-3), _attend(-2)
+_BY_HEAD, _BY_TOKEN = _build_attention_rule(-3), _build_attention_rule(-2)
 """Attention on heads × tokens × width, and on tokens × heads × width."""
 _RULES: dict[str, _Rule] = {
-    **dict.fromkeys(("mm", "bmm"), _multiply(0)),
-    **dict.fromkeys(("addmm", "baddbmm"), _multiply(1)),
+    **dict.fromkeys(("mm", "bmm"), _build_product_rule(0)),
+    **dict.fromkeys(("addmm", "baddbmm"), _build_product_rule(1)),
     **dict.fromkeys(
-        ("view", "_unsafe_view", "_reshape_alias", "reshape", "squeeze", "unsqueeze", "flatten", "unflatten"), _view
+        ("view", "_unsafe_view", "_reshape_alias", "reshape", "squeeze", "unsqueeze", "flatten", "unflatten"), _relate_view
     ),
-    **dict.fromkeys(("t", "transpose"), _transpose),
-    "permute": _permute,
-    "expand": _expand,
-    "select": _select,
-    **dict.fromkeys(("slice", "narrow"), _slice),
-    "cat": _concatenate,
-    **dict.fromkeys(("sum", "mean"), _sum),
-    **dict.fromkeys(("_softmax", "_log_softmax", "_softmax_backward_data", "_log_softmax_backward_data"), _normalize),
-    **dict.fromkeys(("native_layer_norm", "native_layer_norm_backward", "_fused_rms_norm"), _normalize_layer),
-    "embedding": _look_up,
-    "index_select": _look_up_along,
-    "embedding_dense_backward": _add_to_table,
+    **dict.fromkeys(("t", "transpose"), _relate_transpose),
+    "permute": _relate_permutation,
+    "expand": _relate_expansion,
+    "select": _relate_selection,
+    **dict.fromkeys(("slice", "narrow"), _relate_slice),
+    "cat": _relate_concatenation,
+    **dict.fromkeys(("sum", "mean"), _relate_sum),
+    **dict.fromkeys(("_softmax", "_log_softmax", "_softmax_backward_data", "_log_softmax_backward_data"), _relate_normalization),
+    **dict.fromkeys(("native_layer_norm", "native_layer_norm_backward", "_fused_rms_norm"), _relate_layer_norm),
+    "embedding": _relate_lookup,
+    "index_select": _relate_lookup_along,
+    "embedding_dense_backward": _relate_table_sum,
     **dict.fromkeys(
         (
             "add", "add_", "sub", "sub_", "mul", "mul_", "div", "div_", "copy_", "where", "masked_fill", "masked_fill_", "addcmul",
             "addcmul_", "addcdiv", "addcdiv_", "lerp", "lerp_", "pow", "maximum", "minimum",
         ),
-        _broadcast,
+        _relate_broadcast,
     ),
 }  # fmt: skip
 """How operators relate the sizes of their tensors."""
@@ -576,7 +578,7 @@ _LINEAR = frozenset(
 """Operators whose output is a sum of the same products as their inputs."""
 
 
-def _rule_of(name: str) -> _Rule | None:
+def _find_rule(name: str) -> _Rule | None:
     """Return the rule of an operator; those of attention have names that differ by library and device."""
     if name.removeprefix("aten::") in _RULES:
         return _RULES[name.removeprefix("aten::")]

@@ -22,8 +22,8 @@ from studio.trace import (
     NodeType,
     Rank,
     Trace,
-    dense_column,
     group_slots,
+    read_dense_column,
 )
 
 _EXPERT = re.compile(r"expert|(?:^|[^a-z0-9])moe(?![a-z0-9])", re.IGNORECASE)
@@ -42,9 +42,9 @@ def with_balanced_experts(trace: Trace, mesh: Mesh, factor: int) -> Trace:
         ConfigError: Ranks of a stage do not work alike for the experts, nothing is exchanged along the expert dimension by
             all-to-all, or sizes of weights of experts do not divide.
     """
-    along = _along_experts(trace, mesh)
+    along = _find_expert_groups(trace, mesh)
     sent = {
-        rank.number: _exchanges(trace.graph_of(rank), rank, along, CollectiveType.ALL_TO_ALL)
+        rank.number: _match_exchanges(trace.graph_of(rank), rank, along, CollectiveType.ALL_TO_ALL)
         for rank in trace.ranks
     }
     if not any(rows.any() for rows in sent.values()):
@@ -58,7 +58,7 @@ def with_balanced_experts(trace: Trace, mesh: Mesh, factor: int) -> Trace:
     stages = sorted({mesh.stage(rank.number) for rank in trace.ranks})
     for stage in stages:
         ranks = [rank for rank in trace.ranks if mesh.stage(rank.number) == stage]
-        tables = [_numbers(trace.graph_of(rank), sent[rank.number]) for rank in ranks]
+        tables = [_collect_numbers(trace.graph_of(rank), sent[rank.number]) for rank in ranks]
         if any(
             len(column) != len(first_column)
             for table in tables
@@ -78,7 +78,7 @@ def with_balanced_experts(trace: Trace, mesh: Mesh, factor: int) -> Trace:
     return replace(trace, graphs=tuple(graphs), ranks=tuple(new_ranks[rank.number] for rank in trace.ranks))
 
 
-def _along_experts(trace: Trace, mesh: Mesh) -> frozenset[str]:
+def _find_expert_groups(trace: Trace, mesh: Mesh) -> frozenset[str]:
     """Return the comm groups whose members differ along the expert dimension."""
     axis = mesh.axis(EXPERT)
     if axis is None:
@@ -88,12 +88,12 @@ def _along_experts(trace: Trace, mesh: Mesh) -> frozenset[str]:
     )
 
 
-def _exchanges(graph: Graph, rank: Rank, along: frozenset[str], *kinds: CollectiveType) -> Bool:
+def _match_exchanges(graph: Graph, rank: Rank, along: frozenset[str], *kinds: CollectiveType) -> Bool:
     """Return (N,) which nodes are collectives of some kinds in groups along the expert dimension."""
     slots = group_slots(graph)
     inside = np.array([str(value) in along for value in rank.slots] + [False], np.bool_)
     chosen: Bool = (graph.type == NodeType.COMM_COLL) & inside[slots]
-    chosen &= np.isin(dense_column(graph, "comm_type", NONE), kinds)
+    chosen &= np.isin(read_dense_column(graph, "comm_type", NONE), kinds)
     return chosen
 
 
@@ -101,7 +101,7 @@ def _refuse_parts(trace: Trace, along: frozenset[str]) -> None:
     """Refuse gathered or scattered parts along the expert dimension, of which it is not known what they are parts of."""
     for rank in trace.ranks:
         graph = trace.graph_of(rank)
-        parts = _exchanges(graph, rank, along, CollectiveType.ALL_GATHER, CollectiveType.REDUCE_SCATTER)
+        parts = _match_exchanges(graph, rank, along, CollectiveType.ALL_GATHER, CollectiveType.REDUCE_SCATTER)
         if parts.any():
             row = int(np.flatnonzero(parts)[0])
             raise ConfigError(
@@ -111,7 +111,7 @@ def _refuse_parts(trace: Trace, along: frozenset[str]) -> None:
             )
 
 
-def _work(graph: Graph) -> Bool:
+def _match_expert_work(graph: Graph) -> Bool:
     """Return (N,) which compute nodes work on tokens for the experts, by their names."""
     chosen: Bool = (
         (graph.type == NodeType.COMP) & match_names(graph, _EXPERT) & ~match_names(graph, _OPTIMIZER)
@@ -119,20 +119,20 @@ def _work(graph: Graph) -> Bool:
     return chosen
 
 
-def _numbers(graph: Graph, sent: Bool) -> tuple[Int64, Int64, Int64, Int64]:
+def _collect_numbers(graph: Graph, sent: Bool) -> tuple[Int64, Int64, Int64, Int64]:
     """Return the bytes of a rank's all-to-alls, and durations, operations and tensor bytes of its work for the experts."""
-    work = _work(graph)
+    work = _match_expert_work(graph)
     return (
-        dense_column(graph, "comm_size", 0)[sent],
+        read_dense_column(graph, "comm_size", 0)[sent],
         graph.duration_ns[work],
-        dense_column(graph, "num_ops", 0)[work],
-        dense_column(graph, "tensor_size", 0)[work],
+        read_dense_column(graph, "num_ops", 0)[work],
+        read_dense_column(graph, "tensor_size", 0)[work],
     )
 
 
 def _balance_work(graph: Graph, sent: Bool, means: Sequence[Int64], factor: int) -> Graph:
     """Return a graph with the mean of what ranks do for the experts, and a share of the weights of experts."""
-    work = _work(graph)
+    work = _match_expert_work(graph)
     duration = graph.duration_ns.copy()
     duration[work] = means[1]
     done = with_values(graph, "comm_size", np.flatnonzero(sent).tolist(), means[0].tolist())
@@ -141,8 +141,8 @@ def _balance_work(graph: Graph, sent: Bool, means: Sequence[Int64], factor: int)
     weights = match_names(graph, _EXPERT) & ~sent & ~work
     weights &= (graph.type == NodeType.COMM_COLL) | match_names(graph, _OPTIMIZER)
     for key in ("comm_size", "num_ops", "tensor_size"):
-        rows = np.flatnonzero(weights & (dense_column(graph, key, NONE) > 0))
-        values = dense_column(graph, key, NONE)[rows]
+        rows = np.flatnonzero(weights & (read_dense_column(graph, key, NONE) > 0))
+        values = read_dense_column(graph, key, NONE)[rows]
         bad = np.flatnonzero(values % factor)
         if len(bad):
             row = int(rows[bad[0]])

@@ -64,7 +64,7 @@ class Factors:
             if self.value(large) % self.value(small):
                 return False
             if self.value(large) > self.value(small):
-                outer, inner = self._cut(large, self.value(small))
+                outer, inner = self._split_factor(large, self.value(small))
                 (left_factors if large != other_inner else right_factors).append(outer)
                 large = inner
             if small != large:
@@ -86,7 +86,7 @@ class Factors:
                 if common != min(number, self.value(inner)):
                     return None
                 if common < self.value(inner):
-                    outer, inner = self._cut(inner, common)
+                    outer, inner = self._split_factor(inner, common)
                     left.append(outer)
                 taken.append(inner)
                 number //= common
@@ -99,7 +99,7 @@ class Factors:
             factor = self._same[factor]
         return factor
 
-    def _cut(self, factor: int, inner: int) -> tuple[int, int]:
+    def _split_factor(self, factor: int, inner: int) -> tuple[int, int]:
         """Split a factor in two, the inner one of a given size."""
         (outer_part,), (inner_part,) = self.new(self._size[factor] // inner), self.new(inner)
         self._parts[factor] = (outer_part, inner_part)

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from studio.completion.layers import layer_of, micro_batch_of
-from studio.completion.surgery import edited
+from studio.completion.layers import parse_layers, parse_micro_batches
+from studio.completion.surgery import edit_graph
 from studio.distinct import find_distinct
 from studio.errors import ConfigError
 from studio.trace import NONE, Bool, Graph, Int64, NodeType
@@ -17,13 +17,13 @@ def with_fewer_micro_batches(graph: Graph, factor: int) -> Graph:
     Raises:
         ConfigError: No node names a micro-batch, or their number does not divide.
     """
-    numbers = micro_batch_of(graph)
+    numbers = parse_micro_batches(graph)
     if not (numbers != NONE).any():
         raise ConfigError(
             "replicas cannot share the batch: no node of the job names a micro-batch",
             hint="Names such as mb3 or micro_batch_3 tell them. Without --strong each replica has a batch of its own.",
         )
-    return _first(graph, numbers, np.ones(len(graph), np.bool_), factor, "micro-batches of a replica")
+    return _keep_first(graph, numbers, np.ones(len(graph), np.bool_), factor, "micro-batches of a replica")
 
 
 def with_fewer_layers(graph: Graph, factor: int) -> Graph:
@@ -32,17 +32,17 @@ def with_fewer_layers(graph: Graph, factor: int) -> Graph:
     Raises:
         ConfigError: No node names the number of a layer, or their number does not divide.
     """
-    numbers = layer_of(graph)
+    numbers = parse_layers(graph)
     if not (numbers != NONE).any():
         raise ConfigError(
             "pipeline stages cannot share the layers: no node of the job names the number of a layer",
             hint="Names such as layer3 or transformer.3 tell them. --layers kept gives each stage as many as before.",
         )
     inside = ~np.isin(graph.type, (NodeType.COMM_SEND, NodeType.COMM_RECV))
-    return _first(graph, numbers, inside, factor, "layers of a pipeline stage")
+    return _keep_first(graph, numbers, inside, factor, "layers of a pipeline stage")
 
 
-def _first(graph: Graph, numbers: Int64, among: Bool, factor: int, what: str) -> Graph:
+def _keep_first(graph: Graph, numbers: Int64, among: Bool, factor: int, what: str) -> Graph:
     """Return a graph without the nodes of all but the first share of what is numbered."""
     present = find_distinct(numbers[(numbers != NONE) & among])
     if len(present) % factor:
@@ -51,4 +51,4 @@ def _first(graph: Graph, numbers: Int64, among: Bool, factor: int, what: str) ->
             hint="Choose a number that divides them.",
         )
     gone = np.isin(numbers, present[len(present) // factor :]) & among
-    return edited(graph, np.flatnonzero(gone).tolist(), ())
+    return edit_graph(graph, np.flatnonzero(gone).tolist(), ())

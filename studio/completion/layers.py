@@ -23,32 +23,32 @@ _BEGIN = re.compile(
 )
 
 
-def layer_of(graph: Graph) -> Int64:
+def parse_layers(graph: Graph) -> Int64:
     """Return (N,) the number of the layer that each node's name gives, -1 where it gives none.
 
     Names count as `layer3`, `transformer.3`, `blocks[3]`, `h.3` or the like.
     """
-    return _numbers(graph, _LAYER)
+    return _parse_numbers(graph, _LAYER)
 
 
-def micro_batch_of(graph: Graph) -> Int64:
+def parse_micro_batches(graph: Graph) -> Int64:
     """Return (N,) the number of the micro-batch that each node's name gives (`mb3`, `micro_batch_3`), -1 where it gives none."""
-    return _numbers(graph, MICRO_BATCH)
+    return _parse_numbers(graph, MICRO_BATCH)
 
 
-def begins(graph: Graph) -> Bool:
+def match_embedding(graph: Graph) -> Bool:
     """Return (N,) which nodes belong to the embedding by their names, and to no layer."""
-    chosen: Bool = match_names(graph, _BEGIN) & ~match_names(graph, _END) & (layer_of(graph) == NONE)
+    chosen: Bool = match_names(graph, _BEGIN) & ~match_names(graph, _END) & (parse_layers(graph) == NONE)
     return chosen
 
 
-def ends(graph: Graph) -> Bool:
+def match_output(graph: Graph) -> Bool:
     """Return (N,) which nodes belong to the output layer or the loss by their names, and to no layer."""
-    chosen: Bool = match_names(graph, _END) & (layer_of(graph) == NONE)
+    chosen: Bool = match_names(graph, _END) & (parse_layers(graph) == NONE)
     return chosen
 
 
-def _numbers(graph: Graph, pattern: re.Pattern[str]) -> Int64:
+def _parse_numbers(graph: Graph, pattern: re.Pattern[str]) -> Int64:
     by_name = np.full(len(graph.strings), NONE, np.int64)
     for code in find_distinct(graph.name).tolist():
         match = pattern.search(graph.strings[code])

@@ -15,7 +15,7 @@ import yaml
 
 from studio.completion.mesh import NAMES, Mesh, parse_layout
 from studio.errors import ConfigError
-from studio.files import read_start, what_to_do
+from studio.files import read_start, suggest_remedy
 from studio.trace import CommGroup, Trace
 
 ENDINGS = (".yml", ".yaml", ".json")
@@ -43,14 +43,14 @@ class Layout:
     axes: Mapping[str, str] = field(default_factory=dict)
 
 
-def given_layout(given: str | Path | Layout) -> Layout:
+def read_layout(given: str | Path | Layout) -> Layout:
     """Return the layout that an option gives: `tp=4,dp=2`, or the path of a file.
 
     Raises:
         ConfigError: It is none; names file, key, value and what is allowed.
 
     Example:
-        >>> given_layout("tp=4,dp=2").sizes
+        >>> read_layout("tp=4,dp=2").sizes
         (('tp', 4), ('dp', 2))
     """
     if isinstance(given, Layout):
@@ -74,7 +74,7 @@ def with_members(trace: Trace, layout: Layout) -> Trace:
         group = listed.get(name)
         if group is not None and set(group.ranks) != set(members):
             raise ConfigError(
-                f"layout: group {name} has the ranks {_shown(members)}; the job's list has {_shown(group.ranks)}",
+                f"layout: group {name} has the ranks {_format_members(members)}; the job's list has {_format_members(group.ranks)}",
                 hint="Leave the group out of the layout.",
             )
         if max(members) >= world:
@@ -88,7 +88,7 @@ def with_members(trace: Trace, layout: Layout) -> Trace:
     return replace(trace, groups=(*kept, *added)) if added else trace
 
 
-def _shown(members: tuple[int, ...]) -> str:
+def _format_members(members: tuple[int, ...]) -> str:
     return ", ".join(map(str, members[:8])) + (", …" if len(members) > 8 else "")
 
 
@@ -100,16 +100,16 @@ def _read(path: Path) -> Layout:
                 f"{path}: {path.stat().st_size:,} bytes; allowed for a layout: {MOST_BYTES:,}",
                 hint="Is this the right file?",
             )
-        return layout_of_text(path, content.decode("utf-8"))
+        return parse_layout_file(path, content.decode("utf-8"))
     except OSError as error:
-        raise ConfigError(f"{path}: cannot be read: {error.strerror}", hint=what_to_do(error)) from error
+        raise ConfigError(f"{path}: cannot be read: {error.strerror}", hint=suggest_remedy(error)) from error
     except UnicodeDecodeError as error:
         raise ConfigError(
             f"{path}: neither YAML nor JSON: {' '.join(str(error).split())}", hint=_EXAMPLE
         ) from error
 
 
-def layout_of_text(path: Path | str, text: str) -> Layout:
+def parse_layout_file(path: Path | str, text: str) -> Layout:
     """Return the layout of a file.
 
     Args:
@@ -119,14 +119,14 @@ def layout_of_text(path: Path | str, text: str) -> Layout:
     Raises:
         ConfigError: It is none; names file, key, value and what is allowed.
     """
-    table = _table(path, text)
+    table = _parse_table(path, text)
     _refuse_unknown(path, "", table, _KEYS)
     listed = table.get("dimensions")
     if not isinstance(listed, list) or not listed:
         raise ConfigError(
-            f"{path}: dimensions is {_short(listed)}; allowed: a list of dimensions", hint=_EXAMPLE
+            f"{path}: dimensions is {_shorten_value(listed)}; allowed: a list of dimensions", hint=_EXAMPLE
         )
-    axes = [_axis(path, place, item) for place, item in enumerate(listed)]
+    axes = [_parse_axis(path, place, item) for place, item in enumerate(listed)]
     names = [name for name, _, _ in axes]
     twice = next((name for name in names if names.count(name) > 1), None)
     if twice:
@@ -134,7 +134,9 @@ def layout_of_text(path: Path | str, text: str) -> Layout:
     sizes = _order_dimensions(path, axes)
     groups = table.get("groups") or {}
     if not isinstance(groups, dict):
-        raise ConfigError(f"{path}: groups is {_short(groups)}; allowed: names with ranks", hint=_EXAMPLE)
+        raise ConfigError(
+            f"{path}: groups is {_shorten_value(groups)}; allowed: names with ranks", hint=_EXAMPLE
+        )
     members: dict[str, tuple[int, ...]] = {}
     along: dict[str, str] = {}
     for name, value in groups.items():
@@ -146,13 +148,13 @@ def layout_of_text(path: Path | str, text: str) -> Layout:
             members[str(name)] = tuple(value)
         else:
             raise ConfigError(
-                f"{path}: groups.{name} is {_short(value)}; allowed: a list of ranks, or one of {', '.join(names)}",
+                f"{path}: groups.{name} is {_shorten_value(value)}; allowed: a list of ranks, or one of {', '.join(names)}",
                 hint=_EXAMPLE,
             )
     return Layout(sizes, members, along)
 
 
-def _table(path: Path | str, text: str) -> dict[str, Any]:
+def _parse_table(path: Path | str, text: str) -> dict[str, Any]:
     try:
         # JSON is YAML. The loader is a safe one.
         table = yaml.safe_load(text)
@@ -161,27 +163,31 @@ def _table(path: Path | str, text: str) -> dict[str, Any]:
             f"{path}: neither YAML nor JSON: {' '.join(str(error).split())}", hint=_EXAMPLE
         ) from error
     if not isinstance(table, dict):
-        raise ConfigError(f"{path}: {_short(table)} is no table; allowed: keys and values", hint=_EXAMPLE)
+        raise ConfigError(
+            f"{path}: {_shorten_value(table)} is no table; allowed: keys and values", hint=_EXAMPLE
+        )
     return table
 
 
-def _axis(path: Path | str, place: int, item: object) -> tuple[str, int, int | None]:
+def _parse_axis(path: Path | str, place: int, item: object) -> tuple[str, int, int | None]:
     """Return name, size and stride of a dimension of a file."""
     where = f"dimensions[{place}]"
     if not isinstance(item, dict):
-        raise ConfigError(f"{path}: {where} is {_short(item)}; allowed: name, size, stride", hint=_EXAMPLE)
+        raise ConfigError(
+            f"{path}: {where} is {_shorten_value(item)}; allowed: name, size, stride", hint=_EXAMPLE
+        )
     _refuse_unknown(path, f"{where}.", item, _AXIS_KEYS)
     name, size, stride = item.get("name"), item.get("size"), item.get("stride")
     if not isinstance(name, str) or name not in NAMES:
         known = ", ".join(f"{short} ({meaning})" for short, meaning in NAMES.items())
-        raise ConfigError(f"{path}: {where}.name is {_short(name)}; allowed: {known}")
+        raise ConfigError(f"{path}: {where}.name is {_shorten_value(name)}; allowed: {known}")
     if not _is_whole(size, 1, _LARGEST + 1):
         raise ConfigError(
-            f"{path}: {where}.size is {_short(size)}; allowed: a whole number from 1 to {_LARGEST + 1:,}"
+            f"{path}: {where}.size is {_shorten_value(size)}; allowed: a whole number from 1 to {_LARGEST + 1:,}"
         )
     if stride is not None and not _is_whole(stride, 1, _LARGEST + 1):
         raise ConfigError(
-            f"{path}: {where}.stride is {_short(stride)}; allowed: a whole number from 1 to {_LARGEST + 1:,}"
+            f"{path}: {where}.stride is {_shorten_value(stride)}; allowed: a whole number from 1 to {_LARGEST + 1:,}"
         )
     return name, int(str(size)), stride
 
@@ -218,7 +224,7 @@ def _refuse_unknown(path: Path | str, where: str, table: Mapping[Any, Any], know
     other = next((key for key in table if key not in known), None)
     if other is not None:
         raise ConfigError(
-            f"{path}: {where}{_short(other)} is not known; allowed: {', '.join(known)}", hint=_EXAMPLE
+            f"{path}: {where}{_shorten_value(other)} is not known; allowed: {', '.join(known)}", hint=_EXAMPLE
         )
 
 
@@ -226,7 +232,7 @@ def _is_whole(value: object, least: int, most: int) -> bool:
     return isinstance(value, int) and not isinstance(value, bool) and least <= value <= most
 
 
-def _short(value: object) -> str:
+def _shorten_value(value: object) -> str:
     if value is None:
         return "not there"
     text = value if isinstance(value, str) else repr(value)

@@ -27,8 +27,8 @@ from studio.trace import (
     NodeType,
     Rank,
     Trace,
-    dense_column,
     group_slots,
+    read_dense_column,
 )
 
 UNEVEN = (
@@ -73,7 +73,7 @@ class Measured:
     words: str = ""
 
 
-def compute_ns(graph: Graph) -> int:
+def measure_compute_ns(graph: Graph) -> int:
     """Return how long compute nodes of a graph are under way: the union of their recorded times, else the sum of their durations.
 
     Threads and streams that compute at once count once, since the slowest decides.
@@ -89,7 +89,7 @@ def compute_ns(graph: Graph) -> int:
     return int((latest - np.maximum(start, before)).clip(min=0).sum())
 
 
-def measured_imbalance(known: Known, mesh: Mesh, sources: Mapping[int, Rank], seed: int) -> Measured:
+def measure_imbalance(known: Known, mesh: Mesh, sources: Mapping[int, Rank], seed: int) -> Measured:
     """Return how the missing ranks differ from those they copy, as the known ranks differ from each other.
 
     Args:
@@ -104,7 +104,7 @@ def measured_imbalance(known: Known, mesh: Mesh, sources: Mapping[int, Rank], se
     stages: dict[int, list[Rank]] = defaultdict(list)
     for rank in known.trace.ranks:
         stages[mesh.stage(rank.number)].append(rank)
-    work = {rank.number: compute_ns(known.trace.graph_of(rank)) for rank in known.trace.ranks}
+    work = {rank.number: measure_compute_ns(known.trace.graph_of(rank)) for rank in known.trace.ranks}
     several = {stage: ranks for stage, ranks in stages.items() if len(ranks) > 1}
     if not several or not all(work.values()):
         why = (
@@ -125,12 +125,12 @@ def measured_imbalance(known: Known, mesh: Mesh, sources: Mapping[int, Rank], se
         missing = [n for n in range(mesh.world) if mesh.stage(n) == stage and n not in work]
         places = (np.random.default_rng([seed, stage]).permutation(len(missing)) + 0.5) / max(len(missing), 1)
         ordered = sorted(several.get(stage, ()), key=lambda rank: (work[rank.number], rank.number))
-        uneven = _uneven_sizes(known, mesh, ordered)
+        uneven = _find_uneven_sizes(known, mesh, ordered)
         for number, place in zip(missing, places.tolist(), strict=True):
             nearest = round(place * (len(ordered) - 1)) if ordered else 0
             copied[number] = ordered[nearest] if ordered else source
             base = float(np.log(work[copied[number].number]))
-            factors[number] = float(np.exp(_between(logs.get(stage, pooled + base), place) - base))
+            factors[number] = float(np.exp(_interpolate(logs.get(stage, pooled + base), place) - base))
             if ordered and len(uneven.sizes.T):
                 sizes[number] = Sizes(uneven.rows[nearest], uneven.at(place))
     measured = list(logs.values())
@@ -142,7 +142,7 @@ def measured_imbalance(known: Known, mesh: Mesh, sources: Mapping[int, Rank], se
     return Measured(factors, copied, sizes, words)
 
 
-def _between(values: Float64, place: float) -> float:
+def _interpolate(values: Float64, place: float) -> float:
     """Return the value at a place from 0 (the first) to 1 (the last) of rising values."""
     return float(np.interp(place, np.linspace(0, 1, len(values)), values))
 
@@ -167,10 +167,10 @@ class _Uneven:
         return np.asarray(np.maximum(np.rint(drawn / step), 1) * step, np.int64)
 
 
-def _uneven_sizes(known: Known, mesh: Mesh, ordered: Sequence[Rank]) -> _Uneven:
+def _find_uneven_sizes(known: Known, mesh: Mesh, ordered: Sequence[Rank]) -> _Uneven:
     """Return the collectives whose sizes differ between known ranks of a stage; none where they issue different ones."""
     rows, sizes = (np.zeros((len(ordered), 0), np.int64) for _ in range(2))
-    listed = [_collectives(known.trace, rank, mesh, known.groups) for rank in ordered]
+    listed = [_group_collectives(known.trace, rank, mesh, known.groups) for rank in ordered]
     for role in listed[0] if listed else ():
         kinds = [own[role].kinds if role in own else np.zeros(0, np.int64) for own in listed]
         if all(np.array_equal(other, kinds[0]) for other in kinds):
@@ -194,14 +194,14 @@ class _Issued:
     sizes: Int64
 
 
-def _collectives(
+def _group_collectives(
     trace: Trace, rank: Rank, mesh: Mesh, groups: Mapping[str, CommGroup]
 ) -> dict[tuple[object, ...], _Issued]:
     """Return a rank's collectives by the dimensions along which their group lies, and which of several such groups it is."""
     graph = trace.graph_of(rank)
     rows = np.flatnonzero(graph.type == NodeType.COMM_COLL)
-    kinds = dense_column(graph, "comm_type", NONE)[rows]
-    sizes = dense_column(graph, "comm_size", NONE)[rows]
+    kinds = read_dense_column(graph, "comm_type", NONE)[rows]
+    sizes = read_dense_column(graph, "comm_size", NONE)[rows]
     slots = group_slots(graph)[rows]
     by_role: dict[tuple[object, ...], _Issued] = {}
     for slot in dict.fromkeys(slots.tolist()):
@@ -214,7 +214,7 @@ def _collectives(
     return by_role
 
 
-def measured_jitter(known: Known, mesh: Mesh) -> float:
+def measure_jitter(known: Known, mesh: Mesh) -> float:
     """Return the standard deviation of the logarithm of a compute node's duration, between known ranks of a pipeline stage.
 
     Nodes of two ranks correspond where both graphs have the same names in the same order. What a whole rank is slower is taken
@@ -224,9 +224,9 @@ def measured_jitter(known: Known, mesh: Mesh) -> float:
         ConfigError: No two known ranks of a stage have corresponding nodes.
     """
     deviations, weights = [], []
-    for first, second in _pairs(known.trace, mesh):
+    for first, second in _iterate_pairs(known.trace, mesh):
         left, right = known.trace.graph_of(first), known.trace.graph_of(second)
-        if len(left) != len(right) or _names(left) != _names(right):
+        if len(left) != len(right) or _list_names(left) != _list_names(right):
             continue
         both = (left.type == NodeType.COMP) & (left.duration_ns > 0) & (right.duration_ns > 0)
         if both.any():
@@ -244,7 +244,7 @@ def measured_jitter(known: Known, mesh: Mesh) -> float:
     return min(spread, 1.0)
 
 
-def _pairs(trace: Trace, mesh: Mesh) -> Iterable[tuple[Rank, Rank]]:
+def _iterate_pairs(trace: Trace, mesh: Mesh) -> Iterable[tuple[Rank, Rank]]:
     """Yield the ranks of each stage with the next known of it."""
     last: dict[int, Rank] = {}
     for rank in sorted(trace.ranks, key=lambda rank: rank.number):
@@ -254,5 +254,5 @@ def _pairs(trace: Trace, mesh: Mesh) -> Iterable[tuple[Rank, Rank]]:
         last[stage] = rank
 
 
-def _names(graph: Graph) -> list[bytes]:
+def _list_names(graph: Graph) -> list[bytes]:
     return [graph.strings.raw(code) for code in graph.name.tolist()]

@@ -156,7 +156,7 @@ class Clue:
         return any(stride <= low and (not size or high <= stride * size) for stride, size in self.spans)
 
 
-def bounds_of(clues: Sequence[Clue], world: int) -> list[int]:
+def find_bounds(clues: Sequence[Clue], world: int) -> list[int]:
     """Return the strides at which dimensions begin, and the world size.
 
     Raises:
@@ -179,13 +179,13 @@ def bounds_of(clues: Sequence[Clue], world: int) -> list[int]:
     return bounds
 
 
-def mesh_of(clues: Sequence[Clue], world: int) -> Mesh:
+def infer_mesh(clues: Sequence[Clue], world: int) -> Mesh:
     """Return the mesh that clues show; what nothing tells about is data parallel.
 
     Raises:
         ConfigError: The clues contradict each other.
     """
-    bounds = bounds_of(clues, world)
+    bounds = find_bounds(clues, world)
     axes, taken = [], set[str]()
     for low, high in itertools.pairwise(bounds):
         about = [clue for clue in clues if clue.covers(low, high)]
@@ -204,38 +204,38 @@ def mesh_of(clues: Sequence[Clue], world: int) -> Mesh:
             )
         taken.add(name)
         evidence = (
-            _listed(clue.words for clue in (own or about))
+            _join_words(clue.words for clue in (own or about))
             or "nothing recorded tells; its ranks exchange nothing that is known"
         )
         axes.append(Axis(name, high // low, low, evidence))
     return Mesh(tuple(axes) or (Axis("dp", 1, 1, "one rank"),))
 
 
-def fitting_meshes(sizes: Sequence[tuple[str, int]], clues: Sequence[Clue]) -> Iterator[Mesh]:
+def find_fitting_meshes(sizes: Sequence[tuple[str, int]], clues: Sequence[Clue]) -> Iterator[Mesh]:
     """Yield the meshes of given sizes that contradict no clue: in the order given, then in others."""
     # Many groups tell the same.
     spans = {span for clue in clues for span in clue.spans}
     messages = [clue for clue in clues if clue.name == PIPELINE]
-    for order in _orders(list(sizes)):
+    for order in _iterate_orders(list(sizes)):
         mesh = Mesh.of(order)
         starts = {axis.stride for axis in mesh.axes} | {mesh.world}
         if all(stride in starts and (not size or stride * size in starts) for stride, size in spans) and all(
-            _agrees(mesh, clue) for clue in messages
+            _agrees_on_pipeline(mesh, clue) for clue in messages
         ):
             yield mesh
 
 
-def _orders(sizes: list[tuple[str, int]]) -> Iterator[list[tuple[str, int]]]:
+def _iterate_orders(sizes: list[tuple[str, int]]) -> Iterator[list[tuple[str, int]]]:
     """Yield the permutations, the given one first."""
     if len(sizes) < 2:
         yield sizes
         return
     for index, first in enumerate(sizes):
-        for rest in _orders(sizes[:index] + sizes[index + 1 :]):
+        for rest in _iterate_orders(sizes[:index] + sizes[index + 1 :]):
             yield [first, *rest]
 
 
-def _agrees(mesh: Mesh, clue: Clue) -> bool:
+def _agrees_on_pipeline(mesh: Mesh, clue: Clue) -> bool:
     """Whether what belongs to the pipeline goes along that of the mesh."""
     pipeline = mesh.axis(PIPELINE)
     return pipeline is not None and clue.spans[0][0] == pipeline.stride
@@ -245,12 +245,12 @@ def with_evidence(mesh: Mesh, clues: Sequence[Clue]) -> Mesh:
     """Return a mesh that was given, with what supports each dimension."""
     axes = []
     for axis in mesh.axes:
-        about = _listed(clue.words for clue in clues if clue.covers(axis.stride, axis.stride * axis.size))
+        about = _join_words(clue.words for clue in clues if clue.covers(axis.stride, axis.stride * axis.size))
         axes.append(replace(axis, evidence=f"given; {about}" if about else "given"))
     return Mesh(tuple(axes))
 
 
-def _listed(words: Iterable[str]) -> str:
+def _join_words(words: Iterable[str]) -> str:
     """Join what clues say, each once; the first of many."""
     each = list(dict.fromkeys(words))
     more = len(each) - _MOST_TOLD

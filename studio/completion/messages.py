@@ -49,7 +49,7 @@ class Told:
     spans: tuple[tuple[int, int], ...]
 
 
-def message_clues(exchanges: Iterable[Exchange], described: Mapping[str, Told]) -> Iterator[Clue]:
+def find_message_clues(exchanges: Iterable[Exchange], described: Mapping[str, Told]) -> Iterator[Clue]:
     """Yield what messages tell: of groups that say which dimension they are, of a ring, else of a pipeline.
 
     Args:
@@ -69,7 +69,7 @@ def message_clues(exchanges: Iterable[Exchange], described: Mapping[str, Told]) 
     for group in named:
         about = described[group]
         yield Clue(f"messages in {about.words} ({about.why})", about.spans, about.name, 5.0)
-    ring = _ring(rest)
+    ring = _find_ring(rest)
     if ring is not None:
         yield ring
     elif rest:
@@ -80,7 +80,7 @@ def message_clues(exchanges: Iterable[Exchange], described: Mapping[str, Told]) 
         yield Clue(words, ((abs(near.peer - near.rank), 0),), PIPELINE, 5.0)
 
 
-def _ring(exchanges: Sequence[Exchange]) -> Clue | None:
+def _find_ring(exchanges: Sequence[Exchange]) -> Clue | None:
     """Return the ring round which messages go, None where they go to and fro, or end somewhere.
 
     Each rank sends to the one behind it as much as it receives from the one before, and the last one to the first: a pipeline has

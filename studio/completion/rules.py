@@ -8,11 +8,11 @@ from typing import Literal
 
 import numpy as np
 
-from studio.analysis.collectives.groups import comm_nodes
-from studio.completion.clues import known_facts
+from studio.analysis.collectives.groups import collect_comm_nodes
+from studio.completion.clues import collect_facts
 from studio.completion.mesh import NAMES, PIPELINE, Mesh
 from studio.errors import ConfigError
-from studio.trace import NONE, NodeType, Trace, collective_name
+from studio.trace import NONE, NodeType, Trace, label_collective
 
 DATA = "dp"
 EXPERT = "ep"
@@ -79,7 +79,7 @@ _EXCUSES: Mapping[str, str] = {
 }
 
 
-def rules_for(
+def select_rules(
     before: Mesh, after: Mesh, *, strong: bool = False, layers: Layers = "divided", generated: bool = False
 ) -> tuple[Rule, ...]:
     """Return the rules that hold between two meshes, in the order of the table.
@@ -91,7 +91,7 @@ def rules_for(
         layers: Whether more stages share the layers of the model.
         generated: Whether the job was generated, and is made anew.
     """
-    cases = {axis.name for axis in after.axes if axis.size != size_of(before, axis.name)}
+    cases = {axis.name for axis in after.axes if axis.size != get_size(before, axis.name)}
     if DATA in cases:
         cases.add("strong" if strong else "weak")
     if PIPELINE in cases:
@@ -101,7 +101,7 @@ def rules_for(
     return tuple(rule for rule in RULES if rule.case in cases)
 
 
-def applying(rules: Sequence[Rule], trace: Trace, mesh: Mesh) -> tuple[Rule, ...]:
+def select_applying_rules(rules: Sequence[Rule], trace: Trace, mesh: Mesh) -> tuple[Rule, ...]:
     """Return the rules but for those about a collective that a job has none of, or none of along their dimension.
 
     Args:
@@ -109,35 +109,35 @@ def applying(rules: Sequence[Rule], trace: Trace, mesh: Mesh) -> tuple[Rule, ...
         trace: The job before it is scaled.
         mesh: Its mesh.
     """
-    present = _present(trace, mesh)
+    present = _collect_present(trace, mesh)
     return tuple(
         rule
         for rule in rules
-        if not _collective_of(rule) or any(_is_about(rule, *collective) for collective in present)
+        if not _get_collective(rule) or any(_is_about(rule, *collective) for collective in present)
     )
 
 
-def _present(trace: Trace, mesh: Mesh) -> set[tuple[str, str]]:
+def _collect_present(trace: Trace, mesh: Mesh) -> set[tuple[str, str]]:
     """Return which collectives a job has along which dimensions."""
     first = {rank.graph: rank for rank in reversed(trace.ranks)}
-    exchanging = groups_of_gradients(trace) if mesh.axis(DATA) is None else frozenset()
+    exchanging = find_gradient_groups(trace) if mesh.axis(DATA) is None else frozenset()
     members = {group.name: group.ranks for group in trace.groups}
     along: dict[str, list[str]] = {}
     pairs_present: set[tuple[str, str]] = set()
     for index, rank in first.items():
-        nodes = comm_nodes(trace.graphs[index])
+        nodes = collect_comm_nodes(trace.graphs[index])
         pairs = np.column_stack((nodes.collective, nodes.group_slot))[nodes.type == NodeType.COMM_COLL]
         for kind, slot in np.unique(pairs, axis=0).tolist():
             name = str(rank.slots[slot]) if slot != NONE else ""
             if name not in along:
-                along[name] = _along(members.get(name), mesh)
+                along[name] = _list_dimensions(members.get(name), mesh)
                 # Replicas that are added join the groups of gradients.
                 along[name] += [DATA] if name in exchanging else []
-            pairs_present.update((collective_name(kind), dimension) for dimension in along[name])
+            pairs_present.update((label_collective(kind), dimension) for dimension in along[name])
     return pairs_present
 
 
-def _along(members: Sequence[int] | None, mesh: Mesh) -> list[str]:
+def _list_dimensions(members: Sequence[int] | None, mesh: Mesh) -> list[str]:
     """Return the dimensions along which the members of a group differ; None is all ranks."""
     if members is None:
         return [axis.name for axis in mesh.axes if axis.size > 1]
@@ -147,37 +147,37 @@ def _along(members: Sequence[int] | None, mesh: Mesh) -> list[str]:
 def _is_about(rule: Rule, collective: str, dimension: str) -> bool:
     """Return whether a rule about a collective is about one of a kind along a dimension."""
     # A reduce-scatter has two spellings, of which one begins with the other.
-    is_of_kind = collective.startswith(_collective_of(rule))
+    is_of_kind = collective.startswith(_get_collective(rule))
     return is_of_kind and (
         dimension == rule.case or f"of the {NAMES.get(rule.case)} dimension" not in rule.about
     )
 
 
-def groups_of_gradients(trace: Trace) -> frozenset[str]:
+def find_gradient_groups(trace: Trace) -> frozenset[str]:
     """Return the comm groups that exchange gradients or weights, by their names or those of their nodes."""
     uses: dict[str, set[str]] = {}
-    for use in known_facts(trace).uses:
+    for use in collect_facts(trace).uses:
         uses.setdefault(use.name, set()).add(use.likely)
     return frozenset(name for name, likely in uses.items() if likely == {DATA})
 
 
-def _collective_of(rule: Rule) -> str:
+def _get_collective(rule: Rule) -> str:
     """Return the collective without which a rule has nothing to apply to; "" for none."""
     return next((kind for word, kind in _COLLECTIVES.items() if word in rule.about), "")
 
 
-def size_of(mesh: Mesh, name: str) -> int:
+def get_size(mesh: Mesh, name: str) -> int:
     """Return the size of a dimension, 1 where there is none of this name."""
     axis = mesh.axis(name)
     return axis.size if axis else 1
 
 
-def excuse(name: str) -> str:
+def explain_refusal(name: str) -> str:
     """Return why a dimension cannot be scaled."""
     return _EXCUSES.get(name, "")
 
 
-def refuse_dimension(name: str) -> ConfigError:
+def build_refusal(name: str) -> ConfigError:
     """Return the error for a dimension that cannot be scaled."""
     return ConfigError(
         f"the {NAMES[name]} dimension ({name}) cannot be scaled: {_EXCUSES[name]}; allowed: {', '.join(SCALABLE)}",

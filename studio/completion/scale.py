@@ -14,8 +14,8 @@ from pathlib import Path
 import numpy as np
 
 from studio.completion.agreement import refuse_unmatched
-from studio.completion.clues import known_facts, slot_keys, slot_rows
-from studio.completion.complete import chosen_mesh, complete_on
+from studio.completion.clues import collect_facts, iterate_slots, list_slot_keys
+from studio.completion.complete import choose_mesh, complete_on
 from studio.completion.experts import with_balanced_experts
 from studio.completion.fewer import with_fewer_layers, with_fewer_micro_batches
 from studio.completion.layout import Layout
@@ -27,14 +27,14 @@ from studio.completion.rules import (
     TENSOR,
     Layers,
     Rule,
-    excuse,
-    groups_of_gradients,
-    refuse_dimension,
-    rules_for,
-    size_of,
+    build_refusal,
+    explain_refusal,
+    find_gradient_groups,
+    get_size,
+    select_rules,
 )
 from studio.completion.surgery import compact_trace
-from studio.completion.tensor import divided_operators
+from studio.completion.tensor import divide_operators
 from studio.errors import ConfigError, TraceError
 from studio.trace import (
     ASSUMED,
@@ -52,9 +52,9 @@ from studio.trace import (
     Rank,
     Trace,
     ValueKind,
-    assumed_from,
-    copied_metadata,
-    int_column,
+    copy_metadata,
+    get_assumed_source,
+    read_int_column,
     without_starts,
 )
 
@@ -63,13 +63,13 @@ __all__ = [
     "RULES",
     "SCALED",
     "Rule",
-    "excuse",
-    "refuse_dimension",
+    "build_refusal",
+    "explain_refusal",
     "refuse_missing",
-    "rules_for",
     "scale",
+    "scale_mesh",
     "scale_to",
-    "scaled_mesh",
+    "select_rules",
 ]
 
 SCALED = "scaled_from"
@@ -112,10 +112,10 @@ def scale(  # noqa: PLR0913  # one keyword for each option of the command
         >>> len(scale(whole, dp=8).ranks), len(scale(whole, pp=4).ranks)
         (32, 16)
     """
-    known = known_facts(trace)
-    mesh = chosen_mesh(known, layout, None, first=True)
+    known = collect_facts(trace)
+    mesh = choose_mesh(known, layout, None, first=True)
     refuse_missing(trace, mesh)
-    larger = scaled_mesh(mesh, dp=dp, ranks=ranks, pp=pp, ep=ep, tp=tp)
+    larger = scale_mesh(mesh, dp=dp, ranks=ranks, pp=pp, ep=ep, tp=tp)
     return scale_to(trace, mesh, larger, strong=strong, layers=layers)
 
 
@@ -132,7 +132,7 @@ def refuse_missing(trace: Trace, mesh: Mesh) -> None:
         )
 
 
-def scaled_mesh(
+def scale_mesh(
     mesh: Mesh,
     *,
     dp: int | None = None,
@@ -147,17 +147,17 @@ def scaled_mesh(
         ConfigError: A number is no multiple of what there is, makes too many ranks, or the job has no such dimension.
 
     Example:
-        >>> scaled_mesh(Mesh.of([("dp", 2), ("tp", 4)]), ranks=64).layout
+        >>> scale_mesh(Mesh.of([("dp", 2), ("tp", 4)]), ranks=64).layout
         'dp=16,tp=4'
-        >>> scaled_mesh(Mesh.of([("dp", 2), ("pp", 2)]), pp=4).layout
+        >>> scale_mesh(Mesh.of([("dp", 2), ("pp", 2)]), pp=4).layout
         'dp=2,pp=4'
     """
     if (dp is not None and ranks is not None) or (dp, ranks, pp, ep, tp) == (None,) * 5:
         raise ConfigError("both or none of dp and ranks are given; allowed: one of them")
     for name, wanted in ((TENSOR, tp), (PIPELINE, pp), (EXPERT, ep)):
         if wanted is not None:
-            mesh = _grown(mesh, name, wanted)
-    data = size_of(mesh, DATA)
+            mesh = _grow_axis(mesh, name, wanted)
+    data = get_size(mesh, DATA)
     rest = mesh.world // data
     if ranks is not None:
         if ranks % rest:
@@ -176,9 +176,9 @@ def scaled_mesh(
     return Mesh.of(sizes if mesh.axis(DATA) else [*sizes, (DATA, dp)])
 
 
-def _grown(mesh: Mesh, name: str, wanted: int) -> Mesh:
+def _grow_axis(mesh: Mesh, name: str, wanted: int) -> Mesh:
     """Return a mesh with more ranks along a dimension that it has."""
-    size = size_of(mesh, name)
+    size = get_size(mesh, name)
     if wanted == size:
         return mesh
     if size < 2:
@@ -260,11 +260,11 @@ class _Scaling:
             while fresh in self.names:
                 fresh += "'"
             self.names.add(fresh)
-            self.made[key] = CommGroup(fresh, _ranks_along(moving, first))
+            self.made[key] = CommGroup(fresh, _list_ranks_along(moving, first))
         return self.made[key].name
 
 
-def _ranks_along(axes: Sequence[Axis], first: int) -> tuple[int, ...]:
+def _list_ranks_along(axes: Sequence[Axis], first: int) -> tuple[int, ...]:
     """Return the ranks that differ from the first in some dimensions only."""
     ranks = np.array([first])
     for axis in axes:
@@ -275,7 +275,7 @@ def _ranks_along(axes: Sequence[Axis], first: int) -> tuple[int, ...]:
 def scale_to(
     trace: Trace, before: Mesh, after: Mesh, *, strong: bool = False, layers: Layers = "divided"
 ) -> Trace:
-    """Return a whole job, of one mesh, on a larger one (`scaled_mesh`).
+    """Return a whole job, of one mesh, on a larger one (`scale_mesh`).
 
     Args:
         trace: The job.
@@ -290,13 +290,13 @@ def scale_to(
         TraceError: The larger job would hang.
     """
     made_of = f"{before.layout} → {after.layout}"
-    findings = _findings(trace, before, after, strong=strong, layers=layers)
-    replicas = size_of(after, DATA) // size_of(before, DATA)
-    stages = size_of(after, PIPELINE) // size_of(before, PIPELINE)
-    experts = size_of(after, EXPERT) // size_of(before, EXPERT)
-    tensors = size_of(after, TENSOR) // size_of(before, TENSOR)
+    findings = _report_scaling(trace, before, after, strong=strong, layers=layers)
+    replicas = get_size(after, DATA) // get_size(before, DATA)
+    stages = get_size(after, PIPELINE) // get_size(before, PIPELINE)
+    experts = get_size(after, EXPERT) // get_size(before, EXPERT)
+    tensors = get_size(after, TENSOR) // get_size(before, TENSOR)
     if tensors > 1:
-        trace = divided_operators(trace, before, tensors)
+        trace = divide_operators(trace, before, tensors)
     graphs = list(trace.graphs)
     if strong and replicas > 1:
         graphs = [with_fewer_micro_batches(graph, replicas) for graph in graphs]
@@ -306,7 +306,7 @@ def scale_to(
     if experts > 1:
         trace = with_balanced_experts(trace, before, experts)
     if stages > 1:
-        deeper = _grown(before, PIPELINE, size_of(after, PIPELINE))
+        deeper = _grow_axis(before, PIPELINE, get_size(after, PIPELINE))
         trace, before = _with_stages(trace, before, deeper), deeper
     whole = stages == experts == tensors == 1 and not (strong and replicas > 1)
     done = _with_replicas(trace, before, after, replicas, made_of, whole=whole)
@@ -319,8 +319,8 @@ def scale_to(
 def _with_stages(trace: Trace, before: Mesh, after: Mesh) -> Trace:
     """Return a job with more pipeline stages: the first and the last stay so, those between are built (`stages.py`)."""
     scaling = _Scaling(before, after, {group.name: group for group in trace.groups})
-    last = size_of(before, PIPELINE) - 1
-    keys = slot_keys(trace)
+    last = get_size(before, PIPELINE) - 1
+    keys = list_slot_keys(trace)
     ranks = []
     for rank in trace.ranks:
         number = 0
@@ -329,14 +329,14 @@ def _with_stages(trace: Trace, before: Mesh, after: Mesh) -> Trace:
             place = old.place(rank.number) if old else 0
             at_end = axis.name == PIPELINE and place == last
             number += (axis.size - 1 if at_end else place) * axis.stride
-        slots = _slots(keys[rank.graph], rank, number, scaling)
+        slots = _map_slots(keys[rank.graph], rank, number, scaling)
         kept = tuple(item for item in rank.metadata if item.name not in ("world_size", ASSUMED))
         metadata_items = (*kept, Attribute("world_size", ValueKind.INT64, after.world))
-        metadata = copied_metadata(replace(rank, metadata=metadata_items), number, None)
+        metadata = copy_metadata(replace(rank, metadata=metadata_items), number, None)
         ranks.append(replace(rank, number=number, slots=slots, metadata=metadata))
     ordered = tuple(sorted(ranks, key=lambda rank: rank.number))
     listed = tuple(scaling.made.values())
-    completed = complete_on(known_facts(replace(trace, ranks=ordered, groups=listed)), after)
+    completed = complete_on(collect_facts(replace(trace, ranks=ordered, groups=listed)), after)
     return replace(completed, findings=trace.findings)
 
 
@@ -354,30 +354,30 @@ def _with_replicas(
         whole: Whether graphs are still as recorded, so that a rank of the first replicas whose sizes stay is a recorded one.
     """
     by_number = {rank.number: rank for rank in trace.ranks}
-    gradients = groups_of_gradients(trace) if before.axis(DATA) is None else frozenset()
+    gradients = find_gradient_groups(trace) if before.axis(DATA) is None else frozenset()
     scaling = _Scaling(before, after, {group.name: group for group in trace.groups}, gradients)
     graphs: dict[int, Graph] = {}
-    keys = slot_keys(trace)
+    keys = list_slot_keys(trace)
     ranks = []
     for number in range(after.world):
-        source = by_number[_source(scaling, number)]
+        source = by_number[_find_source(scaling, number)]
         if source.graph not in graphs:
-            graphs[source.graph] = _scaled_graph(trace.graph_of(source), source, scaling, replicas)
-        repeated = assumed_from(source)
+            graphs[source.graph] = _scale_graph(trace.graph_of(source), source, scaling, replicas)
+        repeated = get_assumed_source(source)
         if repeated is None:
             stays = whole and graphs[source.graph] is trace.graph_of(source)
-            repeated = None if stays and number == _home(scaling, source.number) else source.number
+            repeated = None if stays and number == _find_home(scaling, source.number) else source.number
         ranks.append(
             replace(
                 source,
                 number=number,
-                slots=_slots(keys[source.graph], source, number, scaling),
-                metadata=_metadata(
+                slots=_map_slots(keys[source.graph], source, number, scaling),
+                metadata=_build_metadata(
                     source,
                     number,
                     after.world,
                     made_of,
-                    None if repeated is None else _home(scaling, repeated),
+                    None if repeated is None else _find_home(scaling, repeated),
                 ),
             )
         )
@@ -391,17 +391,17 @@ def _with_replicas(
     )
 
 
-def _source(scaling: _Scaling, number: int) -> int:
+def _find_source(scaling: _Scaling, number: int) -> int:
     """Return the rank of the smaller job that has a rank's place in all dimensions, replicas in turn."""
     return sum(larger.place(number) % axis.size * axis.stride for larger, axis in scaling.pairs)
 
 
-def _home(scaling: _Scaling, number: int) -> int:
+def _find_home(scaling: _Scaling, number: int) -> int:
     """Return the number that a rank of the smaller job has in the larger one, where it is of the first replicas."""
     return sum(axis.place(number) * larger.stride for larger, axis in scaling.pairs)
 
 
-def _slots(keys: Sequence[str], source: Rank, number: int, scaling: _Scaling) -> tuple[int | str, ...]:
+def _map_slots(keys: Sequence[str], source: Rank, number: int, scaling: _Scaling) -> tuple[int | str, ...]:
     values: list[int | str] = []
     world = scaling.before.world
     for key, value in zip(keys, source.slots, strict=False):
@@ -409,13 +409,13 @@ def _slots(keys: Sequence[str], source: Rank, number: int, scaling: _Scaling) ->
             name = scaling.group(str(value), number)
             values.append(int(name) if isinstance(value, int) and name.isdecimal() else name)
         elif key in PEER_KEYS and isinstance(value, int) and 0 <= value < world:
-            values.append(_peer(scaling, source.number, value, number))
+            values.append(_map_peer(scaling, source.number, value, number))
         else:
             values.append(value)
     return tuple(values)
 
 
-def _peer(scaling: _Scaling, source: int, peer: int, number: int) -> int:
+def _map_peer(scaling: _Scaling, source: int, peer: int, number: int) -> int:
     """Return who is to a rank what the peer was to its source."""
     target = 0
     for larger, axis in scaling.pairs:
@@ -425,7 +425,7 @@ def _peer(scaling: _Scaling, source: int, peer: int, number: int) -> int:
     return target
 
 
-def _metadata(
+def _build_metadata(
     source: Rank, number: int, world: int, made_of: str, repeated: int | None
 ) -> tuple[Attribute, ...]:
     kept = tuple(item for item in source.metadata if item.name not in ("world_size", SCALED))
@@ -434,10 +434,10 @@ def _metadata(
         Attribute("world_size", ValueKind.INT64, world),
         Attribute(SCALED, ValueKind.STRING, made_of),
     )
-    return copied_metadata(replace(source, metadata=metadata), number, repeated)
+    return copy_metadata(replace(source, metadata=metadata), number, repeated)
 
 
-def _scaled_graph(graph: Graph, source: Rank, scaling: _Scaling, factor: int) -> Graph:
+def _scale_graph(graph: Graph, source: Rank, scaling: _Scaling, factor: int) -> Graph:
     """Return a graph with the sizes it has on more replicas.
 
     Raises:
@@ -472,17 +472,17 @@ def _scaled_graph(graph: Graph, source: Rank, scaling: _Scaling, factor: int) ->
 def _find_sharded(graph: Graph, source: Rank, scaling: _Scaling) -> tuple[Int64, Bool]:
     """Return the all-gathers of the data dimension, and (N,) which compute nodes work on a part of a reduce-scatter of it."""
     in_data = np.zeros(len(graph), np.bool_)
-    for slot, key, rows in slot_rows(graph):
+    for slot, key, rows in iterate_slots(graph):
         name = str(source.slots[slot])
         if key in GROUP_KEYS and name in scaling.listed and name not in WORLD_NAMES:
             in_data[rows] |= scaling.axes_of(name) == (DATA,)
-    kinds, sizes = _column(graph, "comm_type"), _column(graph, "comm_size")
+    kinds, sizes = _read_column(graph, "comm_type"), _read_column(graph, "comm_size")
     collective = (graph.type == NodeType.COMM_COLL) & in_data
     gathers = np.flatnonzero(collective & (kinds == CollectiveType.ALL_GATHER))
     scatters = collective & (kinds == CollectiveType.REDUCE_SCATTER)
     data = scaling.before.axis(DATA)
     part = sizes // (data.size if data else 1)
-    ops, tensor = _column(graph, "num_ops"), _column(graph, "tensor_size")
+    ops, tensor = _read_column(graph, "num_ops"), _read_column(graph, "tensor_size")
     # The size of a rank's part: what a reduce-scatter leaves, and what follows works on.
     size = np.where(scatters, part, np.where(np.isin(tensor, part[scatters]), tensor, ops))
     shards = np.zeros(len(graph), np.bool_)
@@ -496,43 +496,45 @@ def _find_sharded(graph: Graph, source: Rank, scaling: _Scaling) -> tuple[Int64,
     return gathers, shards
 
 
-def _column(graph: Graph, key: str) -> Int64:
+def _read_column(graph: Graph, key: str) -> Int64:
     """Return (N,) a whole-number attribute, -1 where a node has none."""
-    rows, values = int_column(graph, key)
+    rows, values = read_int_column(graph, key)
     column = np.full(len(graph), -1, np.int64)
     column[rows] = values
     return column
 
 
-def _findings(trace: Trace, before: Mesh, after: Mesh, *, strong: bool, layers: Layers) -> Sequence[Finding]:
+def _report_scaling(
+    trace: Trace, before: Mesh, after: Mesh, *, strong: bool, layers: Layers
+) -> Sequence[Finding]:
     """Return findings about a scaled job: what was scaled, and what remains unknown."""
     changes = []
-    replicas = size_of(after, DATA) > size_of(before, DATA)
+    replicas = get_size(after, DATA) > get_size(before, DATA)
     if replicas and strong:
         changes.append("replicas share the batch: each has fewer micro-batches, as large as before")
     elif replicas:
         changes.append("every replica does the work of a recorded one on samples of its own")
-    if size_of(after, PIPELINE) > size_of(before, PIPELINE):
+    if get_size(after, PIPELINE) > get_size(before, PIPELINE):
         model = (
             "share the layers of the model" if layers == "divided" else "have as many layers as before each"
         )
         changes.append(f"more pipeline stages {model}; those added are copies")
-    if size_of(after, EXPERT) > size_of(before, EXPERT):
+    if get_size(after, EXPERT) > get_size(before, EXPERT):
         changes.append("more ranks share the experts, and tokens are taken to be routed evenly")
-    if size_of(after, TENSOR) > size_of(before, TENSOR):
+    if get_size(after, TENSOR) > get_size(before, TENSOR):
         changes.append("more ranks share the operators whose shapes say how they are divided")
     message = f"Scaled from {before.layout} to {after.layout}: {'; '.join(changes) or 'nothing changes'}."
-    silent = replicas and not _talks(trace, before)
+    silent = replicas and not _has_data_collectives(trace, before)
     if silent:
         message += " Nothing that replicas exchange is in the job, so that they do not communicate: gradients are missing."
     return [Finding("warning" if silent else "info", "scaled", message)]
 
 
-def _talks(trace: Trace, mesh: Mesh) -> bool:
+def _has_data_collectives(trace: Trace, mesh: Mesh) -> bool:
     """Whether some collective goes along the data dimension."""
     data = mesh.axis(DATA)
     if data is None:
-        return bool(groups_of_gradients(trace))
+        return bool(find_gradient_groups(trace))
     named = {str(value) for rank in trace.ranks for value in rank.slots}
     return any(
         len({data.place(rank) for rank in group.ranks}) > 1 for group in trace.groups if group.name in named

@@ -9,7 +9,7 @@ import numpy as np
 
 from studio.completion.measured import Measured, Sizes
 from studio.errors import ConfigError
-from studio.trace import Graph, NodeType, Trace, assumed_arrivals
+from studio.trace import Graph, NodeType, Trace, are_assumed_arrivals
 
 MEASURED: Literal["measured"] = "measured"
 Share = float | Literal["measured"]
@@ -82,7 +82,7 @@ def spread_durations(
         recorded: Ranks that stay as they are.
         measured: Factors and sizes of collectives that were measured.
     """
-    imbalance, jitter = _number(spread.imbalance), _number(spread.jitter)
+    imbalance, jitter = _get_number(spread.imbalance), _get_number(spread.jitter)
     if not (jitter or imbalance or measured.factors):
         return trace
     _refuse_without_durations(trace)
@@ -96,7 +96,7 @@ def spread_durations(
         factor = np.exp(imbalance * draw.standard_normal() - imbalance**2 / 2)
         factor *= measured.factors.get(rank.number, 1.0)
         each = np.exp(jitter * draw.standard_normal(len(graph)) - jitter**2 / 2)
-        computes = (graph.type == NodeType.COMP) & (graph.duration_ns > 0) & ~assumed_arrivals(graph)
+        computes = (graph.type == NodeType.COMP) & (graph.duration_ns > 0) & ~are_assumed_arrivals(graph)
         times = np.where(
             computes, np.maximum(np.rint(graph.duration_ns * factor * each), 1), graph.duration_ns
         )
@@ -112,7 +112,7 @@ def spread_durations(
     )
 
 
-def _number(share: Share) -> float:
+def _get_number(share: Share) -> float:
     return 0.0 if isinstance(share, str) else share
 
 

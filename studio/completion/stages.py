@@ -20,21 +20,21 @@ from typing import Literal
 
 import numpy as np
 
-from studio.completion.clues import slot_rows
-from studio.completion.layers import begins, ends, layer_of
+from studio.completion.clues import iterate_slots
+from studio.completion.layers import match_embedding, match_output, parse_layers
 from studio.completion.mesh import PIPELINE, Axis, Mesh
 from studio.completion.surgery import (
     Added,
-    compact,
-    earliest_of,
-    edited,
-    latest_of,
-    parents_of,
+    compact_graph,
+    edit_graph,
+    find_earliest,
+    find_latest,
+    list_parents,
     with_slot,
     with_values,
 )
 from studio.errors import TraceError
-from studio.trace import NONE, PEER_KEYS, Bool, Graph, Int64, NodeType, Rank, Trace, dense_column
+from studio.trace import NONE, PEER_KEYS, Bool, Graph, Int64, NodeType, Rank, Trace, read_dense_column
 
 Kind = Literal["first", "middle", "last"]
 Side = Literal["before", "after"]
@@ -80,17 +80,17 @@ class _Sides:
     slot: int
 
 
-def kind_of(stage: int, stages: int) -> Kind:
+def classify_stage(stage: int, stages: int) -> Kind:
     """Return which kind of stage one is.
 
     Example:
-        >>> [kind_of(stage, 3) for stage in range(3)]
+        >>> [classify_stage(stage, 3) for stage in range(3)]
         ['first', 'middle', 'last']
     """
     return "first" if stage == 0 else "last" if stage == stages - 1 else "middle"
 
 
-def all_stages(trace: Trace, mesh: Mesh) -> dict[int, Stage]:
+def build_stages(trace: Trace, mesh: Mesh) -> dict[int, Stage]:
     """Return every pipeline stage: those of which a rank is known, the others built from them.
 
     Raises:
@@ -104,32 +104,32 @@ def all_stages(trace: Trace, mesh: Mesh) -> dict[int, Stage]:
     stages = dict(known)
     for stage in range(pipeline.size):
         if stage not in known:
-            stages[stage] = _built(stage, known, pipeline)
+            stages[stage] = _build_stage(stage, known, pipeline)
     if len(stages) > len(known):
         _agree_on_tags(stages, known, pipeline)
         _refuse_circles(stages, known, pipeline)
     return dict(sorted(stages.items()))
 
 
-def _built(stage: int, known: Mapping[int, Stage], pipeline: Axis) -> Stage:
+def _build_stage(stage: int, known: Mapping[int, Stage], pipeline: Axis) -> Stage:
     """Return a stage made of a known one: of its own kind if there is one, else the next that takes the fewest steps."""
-    kind = kind_of(stage, pipeline.size)
+    kind = classify_stage(stage, pipeline.size)
     preference: Mapping[Kind, Sequence[Kind]] = {
         "first": ("middle", "last"),
         "middle": ("middle", "first", "last"),
         "last": ("middle", "first"),
     }
     for wanted in preference[kind]:
-        near = [candidate for candidate in known if kind_of(candidate, pipeline.size) == wanted]
+        near = [candidate for candidate in known if classify_stage(candidate, pipeline.size) == wanted]
         if near:
             of = min(near, key=lambda candidate: (abs(candidate - stage), candidate))
             break
     source = known[of]
     built = source
     try:
-        if kind_of(of, pipeline.size) == "first":
+        if classify_stage(of, pipeline.size) == "first":
             built = _open_end(built, pipeline, "before")
-        elif kind_of(of, pipeline.size) == "last":
+        elif classify_stage(of, pipeline.size) == "last":
             built = _open_end(built, pipeline, "after")
         if kind != "middle":
             built = _close_end(built, pipeline, "before" if kind == "first" else "after")
@@ -141,16 +141,16 @@ def _built(stage: int, known: Mapping[int, Stage], pipeline: Axis) -> Stage:
             f"stage {of}: {unclear}.",
             hint=f"Record one of its ranks too, such as rank {example}.",
         ) from None
-    lacks = "" if kind_of(of, pipeline.size) == kind else _WITHOUT[kind]
-    graph, slots = compact(built.graph, built.rank.slots)
+    lacks = "" if classify_stage(of, pipeline.size) == kind else _WITHOUT[kind]
+    graph, slots = compact_graph(built.graph, built.rank.slots)
     built = replace(built, graph=graph, rank=replace(built.rank, slots=slots))
-    return replace(built, of=of, lacks=lacks, words=_words(stage, of, pipeline.size, lacks))
+    return replace(built, of=of, lacks=lacks, words=_describe_stage(stage, of, pipeline.size, lacks))
 
 
-def _words(stage: int, of: int, stages: int, lacks: str) -> str:
+def _describe_stage(stage: int, of: int, stages: int, lacks: str) -> str:
     """Say how a stage was built."""
-    kind = kind_of(of, stages)
-    without = f" without {_WITHOUT[kind]}" if kind != kind_of(stage, stages) and _WITHOUT[kind] else ""
+    kind = classify_stage(of, stages)
+    without = f" without {_WITHOUT[kind]}" if kind != classify_stage(stage, stages) and _WITHOUT[kind] else ""
     return f"stage {stage} is built from stage {of}{without}" + (f", and lacks {lacks}" if lacks else "")
 
 
@@ -158,7 +158,7 @@ class _UnclearError(Exception):
     """What a graph does not tell."""
 
 
-def _sides(stage: Stage, pipeline: Axis) -> dict[Side, _Sides]:
+def _collect_sides(stage: Stage, pipeline: Axis) -> dict[Side, _Sides]:
     """Return the messages of a stage with the stages before and after.
 
     Raises:
@@ -170,7 +170,7 @@ def _sides(stage: Stage, pipeline: Axis) -> dict[Side, _Sides]:
         "after": ([], [], []),
     }
     own = pipeline.place(rank.number)
-    for slot, key, using in slot_rows(graph):
+    for slot, key, using in iterate_slots(graph):
         value = rank.slots[slot]
         if key not in PEER_KEYS or not isinstance(value, int) or value == rank.number:
             continue
@@ -196,18 +196,20 @@ def _sides(stage: Stage, pipeline: Axis) -> dict[Side, _Sides]:
                 raise _UnclearError(
                     f"rank {rank.number} sends {len(sent):,} messages to the stage {side} it and receives {len(received):,}"
                 )
-            by_side[side] = _Sides(tuple(_in_order(graph, sent)), tuple(_in_order(graph, received)), slots[0])
+            by_side[side] = _Sides(
+                tuple(_order_rows(graph, sent)), tuple(_order_rows(graph, received)), slots[0]
+            )
     return by_side
 
 
-def _in_order(graph: Graph, rows: Sequence[int]) -> list[int]:
+def _order_rows(graph: Graph, rows: Sequence[int]) -> list[int]:
     return sorted(rows, key=lambda row: (int(graph.start_ns[row]), row))
 
 
-def _peer_slots(stage: Stage, side: _Sides) -> list[int]:
+def _list_peer_slots(stage: Stage, side: _Sides) -> list[int]:
     """Return the slots that hold the neighbour of a side: senders and receivers may use one each."""
     peer = stage.rank.slots[side.slot]
-    keys = ((slot, key) for slot, key, _ in slot_rows(stage.graph))
+    keys = ((slot, key) for slot, key, _ in iterate_slots(stage.graph))
     return [slot for slot, key in keys if key in PEER_KEYS and stage.rank.slots[slot] == peer]
 
 
@@ -218,32 +220,32 @@ def _open_end(stage: Stage, pipeline: Axis, new: Side) -> Stage:
         _UnclearError: The graph does not tell what to take out.
     """
     graph, rank = stage.graph, stage.rank
-    sides = _sides(stage, pipeline)
+    sides = _collect_sides(stage, pipeline)
     neighbour_side = sides.get("after" if new == "before" else "before")
     what = "the embedding" if new == "before" else "the output layer and the loss"
     if neighbour_side is None:
         raise _UnclearError(f"rank {rank.number} exchanges no messages with the next stage")
-    part = begins(graph) if new == "before" else ends(graph)
-    layers = layer_of(graph) != NONE
+    part = match_embedding(graph) if new == "before" else match_output(graph)
+    layers = parse_layers(graph) != NONE
     if not part.any() or not layers.any():
         raise _UnclearError(
             f"names of rank {rank.number} do not tell {what} from the layers"
             + ("" if layers.any() else " (no node names the number of a layer)")
         )
     # What comes in from the neighbour that is there, and what goes out to it.
-    came, goes = latest_of(graph, neighbour_side.receives), earliest_of(graph, neighbour_side.sends)
+    came, goes = find_latest(graph, neighbour_side.receives), find_earliest(graph, neighbour_side.sends)
     into: list[set[int]] = [set() for _ in neighbour_side.sends]
     out: list[set[int]] = [set() for _ in neighbour_side.sends]
-    _boundary(graph, part, layers, (came, goes), new, (into, out))
+    _collect_boundary(graph, part, layers, (came, goes), new, (into, out))
     if not all(into) or not all(out):
         lacking = next(k for k in range(len(into)) if not into[k] or not out[k])
         raise _UnclearError(f"micro-batch {lacking} of rank {rank.number} does not pass {what}")
-    neighbour = _neighbour(rank.number, pipeline, -1 if new == "before" else 1)
+    neighbour = _get_neighbour(rank.number, pipeline, -1 if new == "before" else 1)
     slots, remap, widened = list(rank.slots), dict[int, int](), graph
-    for slot in _peer_slots(stage, neighbour_side):
+    for slot in _list_peer_slots(stage, neighbour_side):
         widened, remap[slot] = with_slot(widened, slot)
         slots.append(neighbour)
-    sizes = dense_column(graph, "comm_size", NONE)
+    sizes = read_dense_column(graph, "comm_size", NONE)
     added = []
     for k, (begin, end) in enumerate(zip(neighbour_side.sends, neighbour_side.receives, strict=True)):
         received, sent = tuple(sorted(into[k])), tuple(sorted(out[k]))
@@ -256,7 +258,7 @@ def _open_end(stage: Stage, pipeline: Axis, new: Side) -> Stage:
                 children=received,
                 slots=remap,
                 size=int(sizes[begin]),
-                start_ns=_start(graph, received),
+                start_ns=_find_start(graph, received),
                 before=new == "before",
             )
         )
@@ -267,16 +269,16 @@ def _open_end(stage: Stage, pipeline: Axis, new: Side) -> Stage:
                 parents=sent,
                 slots=remap,
                 size=int(sizes[end]),
-                start_ns=_end(graph, sent),
+                start_ns=_find_end(graph, sent),
                 before=new == "after",
             )
         )
-    opened_graph = edited(widened, np.flatnonzero(part).tolist(), added)
+    opened_graph = edit_graph(widened, np.flatnonzero(part).tolist(), added)
     opened: dict[int, Side] = dict.fromkeys(remap.values(), new)
     return replace(stage, graph=opened_graph, rank=replace(rank, slots=tuple(slots)), opened=opened)
 
 
-def _boundary(
+def _collect_boundary(
     graph: Graph,
     part: Bool,
     layers: Bool,
@@ -324,43 +326,43 @@ def _close_end(stage: Stage, pipeline: Axis, side: Side) -> Stage:
     Raises:
         _UnclearError: It exchanges no messages on that side.
     """
-    neighbour_side = _sides(stage, pipeline).get(side)
+    neighbour_side = _collect_sides(stage, pipeline).get(side)
     if neighbour_side is None:
         raise _UnclearError(f"rank {stage.rank.number} exchanges no messages with the stage {side} it")
     links = list(zip(neighbour_side.sends, neighbour_side.receives, strict=True)) if side == "after" else []
-    closed_graph = edited(stage.graph, (*neighbour_side.sends, *neighbour_side.receives), (), links)
+    closed_graph = edit_graph(stage.graph, (*neighbour_side.sends, *neighbour_side.receives), (), links)
     return replace(stage, graph=closed_graph)
 
 
-def _neighbour(rank: int, pipeline: Axis, step: int) -> int:
+def _get_neighbour(rank: int, pipeline: Axis, step: int) -> int:
     """Return the rank in the stage before or after, going round at the ends."""
     place = pipeline.place(rank)
     return rank + ((place + step) % pipeline.size - place) * pipeline.stride
 
 
-def _start(graph: Graph, rows: Sequence[int]) -> int:
+def _find_start(graph: Graph, rows: Sequence[int]) -> int:
     starts = graph.start_ns[list(rows)]
     return int(starts.min()) if len(starts) and (starts >= 0).all() else NONE
 
 
-def _end(graph: Graph, rows: Sequence[int]) -> int:
+def _find_end(graph: Graph, rows: Sequence[int]) -> int:
     starts = graph.start_ns[list(rows)]
     return (
         int((starts + graph.duration_ns[list(rows)]).max()) if len(starts) and (starts >= 0).all() else NONE
     )
 
 
-def _between(stage: Stage, step: int, pipeline: Axis) -> tuple[list[int], list[int]]:
+def _list_messages(stage: Stage, step: int, pipeline: Axis) -> tuple[list[int], list[int]]:
     """Return the rows, in order, by which a stage sends to the stage so many steps further, and receives from it."""
-    peer = _neighbour(stage.rank.number, pipeline, step)
+    peer = _get_neighbour(stage.rank.number, pipeline, step)
     rows: dict[int, None] = {}
-    for slot, key, using in slot_rows(stage.graph):
+    for slot, key, using in iterate_slots(stage.graph):
         if key in PEER_KEYS and stage.rank.slots[slot] == peer:
             rows.update(dict.fromkeys(using.tolist()))
     kinds = stage.graph.type
     sends = [row for row in rows if kinds[row] == NodeType.COMM_SEND]
     receives = [row for row in rows if kinds[row] == NodeType.COMM_RECV]
-    return _in_order(stage.graph, sends), _in_order(stage.graph, receives)
+    return _order_rows(stage.graph, sends), _order_rows(stage.graph, receives)
 
 
 def _agree_on_tags(stages: dict[int, Stage], known: Mapping[int, Stage], pipeline: Axis) -> None:
@@ -373,8 +375,8 @@ def _agree_on_tags(stages: dict[int, Stage], known: Mapping[int, Stage], pipelin
         if stage in known and stage + 1 in known:
             continue
         for sender, receiver in ((stage, stage + 1), (stage + 1, stage)):
-            sends, _ = _between(stages[sender], receiver - sender, pipeline)
-            _, receives = _between(stages[receiver], sender - receiver, pipeline)
+            sends, _ = _list_messages(stages[sender], receiver - sender, pipeline)
+            _, receives = _list_messages(stages[receiver], sender - receiver, pipeline)
             if len(sends) != len(receives):
                 raise TraceError(
                     f"Pipeline stage {sender} sends {len(sends):,} messages to stage {receiver}, which receives {len(receives):,}: "
@@ -384,8 +386,8 @@ def _agree_on_tags(stages: dict[int, Stage], known: Mapping[int, Stage], pipelin
             # A stage that was recorded keeps its tags.
             ends = [(sender, sends), (receiver, receives)]
             (giver, given), (taker, taken) = ends[::-1] if receiver in known else ends
-            tags = dense_column(stages[giver].graph, "comm_tag", 0)[given].tolist()
-            if tags != dense_column(stages[taker].graph, "comm_tag", 0)[taken].tolist():
+            tags = read_dense_column(stages[giver].graph, "comm_tag", 0)[given].tolist()
+            if tags != read_dense_column(stages[taker].graph, "comm_tag", 0)[taken].tolist():
                 graph = with_values(stages[taker].graph, "comm_tag", taken, tags)
                 stages[taker] = replace(stages[taker], graph=graph)
 
@@ -399,7 +401,7 @@ def _refuse_circles(stages: Mapping[int, Stage], known: Mapping[int, Stage], pip
         TraceError: They would; names a stage.
     """
     first = np.cumsum([0, *(len(stages[stage].graph) for stage in range(pipeline.size))])
-    stuck = _stuck(int(first[-1]), _waits(stages, first, pipeline))
+    stuck = _find_stuck(int(first[-1]), _iterate_waits(stages, first, pipeline))
     if stuck == NONE:
         return
     stage = int(np.searchsorted(first, stuck, side="right")) - 1
@@ -413,21 +415,21 @@ def _refuse_circles(stages: Mapping[int, Stage], known: Mapping[int, Stage], pip
     )
 
 
-def _waits(stages: Mapping[int, Stage], first: Int64, pipeline: Axis) -> Iterator[tuple[int, int]]:
+def _iterate_waits(stages: Mapping[int, Stage], first: Int64, pipeline: Axis) -> Iterator[tuple[int, int]]:
     """Yield who waits for whom over one rank of every stage, whose nodes are numbered one stage after the other."""
     for stage in range(pipeline.size):
         for row in range(len(stages[stage].graph)):
-            for parent in parents_of(stages[stage].graph, row):
+            for parent in list_parents(stages[stage].graph, row):
                 yield int(first[stage] + row), int(first[stage] + parent)
     for stage in range(pipeline.size - 1):
         for sender, receiver in ((stage, stage + 1), (stage + 1, stage)):
-            sends, _ = _between(stages[sender], receiver - sender, pipeline)
-            _, receives = _between(stages[receiver], sender - receiver, pipeline)
+            sends, _ = _list_messages(stages[sender], receiver - sender, pipeline)
+            _, receives = _list_messages(stages[receiver], sender - receiver, pipeline)
             for send, receive in zip(sends, receives, strict=False):
                 yield int(first[receiver] + receive), int(first[sender] + send)
 
 
-def _stuck(count: int, waits: Iterable[tuple[int, int]]) -> int:
+def _find_stuck(count: int, waits: Iterable[tuple[int, int]]) -> int:
     """Return the first of `count` nodes that can never begin, -1 where all can."""
     children: list[list[int]] = [[] for _ in range(count)]
     waiting = np.zeros(count, np.int64)

@@ -37,12 +37,12 @@ class Added:
     before: bool = False
 
 
-def parents_of(graph: Graph, row: int) -> list[int]:
+def list_parents(graph: Graph, row: int) -> list[int]:
     """Return the rows that a node waits for, over both kinds of dependencies, without those that are not there."""
     return [parent for parent in (*graph.data.of(row).tolist(), *graph.ctrl.of(row).tolist()) if parent >= 0]
 
 
-def data_order(graph: Graph) -> list[int]:
+def order_by_data(graph: Graph) -> list[int]:
     """Return the rows so that each comes after those it waits for by data; rows of circles are left out."""
     waiting = np.diff(graph.data.offsets).astype(np.int64)
     children: list[list[int]] = [[] for _ in range(len(graph))]
@@ -64,29 +64,29 @@ def data_order(graph: Graph) -> list[int]:
     return order
 
 
-def latest_of(graph: Graph, rows: Sequence[int]) -> Int64:
+def find_latest(graph: Graph, rows: Sequence[int]) -> Int64:
     """Return (N,) the last place in `rows` of a node that each node is or waits for by data, -1 where there is none."""
     latest = np.full(len(graph), NONE, np.int64)
     latest[list(rows)] = np.arange(len(rows))
-    for row in data_order(graph):
+    for row in order_by_data(graph):
         for parent in graph.data.of(row).tolist():
             if parent >= 0 and latest[parent] > latest[row]:
                 latest[row] = latest[parent]
     return latest
 
 
-def earliest_of(graph: Graph, rows: Sequence[int]) -> Int64:
+def find_earliest(graph: Graph, rows: Sequence[int]) -> Int64:
     """Return (N,) the first place in `rows` of a node that is each node or waits for it by data, `len(rows)` where there is none."""
     earliest = np.full(len(graph), len(rows), np.int64)
     earliest[list(rows)] = np.arange(len(rows))
-    for row in reversed(data_order(graph)):
+    for row in reversed(order_by_data(graph)):
         for parent in graph.data.of(row).tolist():
             if parent >= 0 and earliest[row] < earliest[parent]:
                 earliest[parent] = earliest[row]
     return earliest
 
 
-def edited(
+def edit_graph(
     graph: Graph, drop: Iterable[int], added: Sequence[Added], links: Iterable[tuple[int, int]] = ()
 ) -> Graph:
     """Return a graph without some nodes and with others.
@@ -138,10 +138,10 @@ def edited(
         name=name,
         start_ns=start,
         duration_ns=graph.duration_ns[order],
-        ctrl=_dependencies(ctrl, graph.ctrl),
-        data=_dependencies(data, graph.data),
+        ctrl=_build_dependencies(ctrl, graph.ctrl),
+        data=_build_dependencies(data, graph.data),
         io=graph.io[order] if len(graph.io) else graph.io,
-        attrs=_attributes(graph, order, len(kept), added),
+        attrs=_select_attributes(graph, order, len(kept), added),
         extra_row=new_row[graph.extra_row][stays].astype(np.int32),
         extra=graph.extra[stays],
         strings=strings,
@@ -157,18 +157,18 @@ class _Reach:
 
     def by_data(self, row: int) -> tuple[int, ...]:
         """Return the rows that stay and whose data it needed, over any number of rows that go."""
-        return self._of(row, any_kind=False)
+        return self._find_reached(row, any_kind=False)
 
     def by_any(self, row: int) -> tuple[int, ...]:
         """Return the rows that stay and that came before it, for data or by order."""
-        return self._of(row, any_kind=True)
+        return self._find_reached(row, any_kind=True)
 
-    def _of(self, row: int, *, any_kind: bool) -> tuple[int, ...]:
+    def _find_reached(self, row: int, *, any_kind: bool) -> tuple[int, ...]:
         if (row, any_kind) not in self.known:
             seen, reached, ahead = {row}, dict[int, None](), [row]
             while ahead:
                 at = ahead.pop()
-                parents = parents_of(self.graph, at) if any_kind else self.graph.data.of(at).tolist()
+                parents = list_parents(self.graph, at) if any_kind else self.graph.data.of(at).tolist()
                 for parent in (*parents, *self.joined.get(at, ())):
                     if parent < 0:
                         continue
@@ -196,14 +196,14 @@ def _map_parents(
     return list(mapped)
 
 
-def _dependencies(lists: Sequence[Sequence[int]], before: Dependencies) -> Dependencies:
+def _build_dependencies(lists: Sequence[Sequence[int]], before: Dependencies) -> Dependencies:
     offsets = np.zeros(len(lists) + 1, before.offsets.dtype)
     np.cumsum([len(parents) for parents in lists], out=offsets[1:])
     rows = np.array([row for parents in lists for row in parents], np.int32)
     return Dependencies(offsets, rows, (before.dangling + np.uint64(1)) * _ROOM)
 
 
-def _attributes(graph: Graph, order: Int64, kept: int, added: Sequence[Added]) -> Attributes:
+def _select_attributes(graph: Graph, order: Int64, kept: int, added: Sequence[Added]) -> Attributes:
     attrs = graph.attrs
     count = np.diff(attrs.offsets)[order]
     offsets = np.zeros(len(order) + 1, attrs.offsets.dtype)
@@ -253,15 +253,15 @@ def with_slot(graph: Graph, like: int) -> tuple[Graph, int]:
     return replace(graph, slot_key=keys), len(keys) - 1
 
 
-def compact(graph: Graph, slots: Sequence[int | str]) -> tuple[Graph, tuple[int | str, ...]]:
+def compact_graph(graph: Graph, slots: Sequence[int | str]) -> tuple[Graph, tuple[int | str, ...]]:
     """Return a graph and a rank's slots as reading its file gives them: numbered by first use, without those nobody uses."""
-    order = _slot_order(graph)
+    order = _order_slots(graph)
     return _with_slots(graph, order), tuple(slots[number] for number in order)
 
 
 def compact_trace(trace: Trace) -> Trace:
     """Return a job whose graphs have no slots that nobody uses."""
-    orders = [_slot_order(graph) for graph in trace.graphs]
+    orders = [_order_slots(graph) for graph in trace.graphs]
     ranks = tuple(
         replace(rank, slots=tuple(rank.slots[number] for number in orders[rank.graph]))
         for rank in trace.ranks
@@ -270,7 +270,7 @@ def compact_trace(trace: Trace) -> Trace:
     return replace(trace, graphs=graphs, ranks=ranks)
 
 
-def _slot_order(graph: Graph) -> list[int]:
+def _order_slots(graph: Graph) -> list[int]:
     """Return the slots by first use."""
     numbers, first = np.unique(graph.attrs.value[graph.attrs.slot], return_index=True)
     return [int(number) for number in numbers[np.argsort(first)]]

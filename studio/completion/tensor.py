@@ -23,8 +23,8 @@ from studio.completion.dimensions import (
     Place,
     Product,
     Tensor,
-    callers,
     follow_dimensions,
+    iterate_callers,
 )
 from studio.completion.factors import Size
 from studio.completion.mesh import Mesh
@@ -41,9 +41,9 @@ from studio.trace import (
     NodeType,
     Rank,
     Trace,
-    collective_name,
-    dense_column,
     group_slots,
+    label_collective,
+    read_dense_column,
 )
 from studio.units import format_count, format_counted
 
@@ -58,7 +58,7 @@ _VIEWS = frozenset(
 """Operators that touch no element, so that their time does not follow from how many there are."""
 
 
-def divided_operators(trace: Trace, mesh: Mesh, times: int) -> Trace:
+def divide_operators(trace: Trace, mesh: Mesh, times: int) -> Trace:
     """Return a job whose operators are divided among so many times as many tensor-parallel ranks.
 
     Args:
@@ -104,20 +104,22 @@ def _divide_operators(graph: Graph, rank: Rank, along: set[str], times: int) -> 
         for row in collectives.tolist()
         if (str(rank.slots[slots[row]]) if slots[row] != NONE else WORLD) in along
     ]
-    kinds = dense_column(graph, "comm_type", NONE)
+    kinds = read_dense_column(graph, "comm_type", NONE)
     other = Counter(
-        collective_name(int(kinds[row])) for row in own if kinds[row] != CollectiveType.ALL_REDUCE
+        label_collective(int(kinds[row])) for row in own if kinds[row] != CollectiveType.ALL_REDUCE
     )
     if other:
         listed = ", ".join(f"{format_count(count)} {name}" for name, count in other.most_common())
-        raise _unclear(f"rank {rank.number} exchanges {listed} along it; known is what an all-reduce means")
+        raise _build_error(
+            f"rank {rank.number} exchanges {listed} along it; known is what an all-reduce means"
+        )
     inputs = Inputs(graph)
     known = follow_dimensions(graph, inputs)
     if not own or not known.products:
-        raise _unclear(
+        raise _build_error(
             f"rank {rank.number} has {format_counted(len(own), 'collective')} along it and {format_counted(len(known.products), 'matrix product')} with recorded shapes"
         )
-    divided = _divided_factors(graph, rank, own, known)
+    divided = _find_divided_factors(graph, rank, own, known)
     for factor in sorted(divided, key=known.factors.value):
         size = known.factors.value(factor)
         if size % times:
@@ -129,7 +131,7 @@ def _divide_operators(graph: Graph, rank: Rank, along: set[str], times: int) -> 
     _refuse_unclear(graph, known, shapes)
     others = set(collectives.tolist()) - set(own)
     _refuse_buckets(graph, rank, others, known.products, inputs)
-    return _rewritten(graph, inputs, shapes, others)
+    return _rewrite_graph(graph, inputs, shapes, others)
 
 
 def _refuse_buckets(
@@ -140,34 +142,34 @@ def _refuse_buckets(
     Raises:
         ConfigError: One does; names it.
     """
-    sizes = dense_column(graph, "comm_size", 0)
+    sizes = read_dense_column(graph, "comm_size", 0)
     known = {size for product in products for shape in product.shapes for size in shape}
     for row in sorted(others):
-        shapes = _flat(inputs.lists(row, 1)) if len(graph.io) else []
+        shapes = _flatten_shapes(inputs.lists(row, 1)) if len(graph.io) else []
         if sizes[row] > 0 and (
             not shapes or any(len(shape) == 1 and shape[0] not in known for shape in shapes)
         ):
-            raise _unclear(
+            raise _build_error(
                 f"{graph.strings[int(graph.name[row])]!r} of {format_count(int(sizes[row]))} bytes (node {graph.id[row]} of rank "
                 f"{rank.number}) moves a buffer whose shape does not say which part of it belongs to divided weights"
             )
 
 
-def _flat(shapes: Any) -> list[list[int]]:
+def _flatten_shapes(shapes: Any) -> list[list[int]]:
     """Return the shapes of all tensors, those of lists of tensors too."""
     if shapes and all(isinstance(item, int) for item in shapes):
         return [shapes]
-    return [shape for item in shapes if isinstance(item, list) for shape in _flat(item)]
+    return [shape for item in shapes if isinstance(item, list) for shape in _flatten_shapes(item)]
 
 
-def _unclear(why: str) -> ConfigError:
+def _build_error(why: str) -> ConfigError:
     return ConfigError(
         f"the tensor dimension (tp) cannot be scaled: {why}",
         hint="Record the job with that layout and input shapes, or scale its replicas by --dp; a generated job is made anew for any tp.",
     )
 
 
-def _divided_factors(graph: Graph, rank: Rank, own: list[int], known: Dimensions) -> set[int]:
+def _find_divided_factors(graph: Graph, rank: Rank, own: list[int], known: Dimensions) -> set[int]:
     """Return the factors of sizes that are divided among the ranks along the tensor dimension.
 
     Args:
@@ -180,12 +182,12 @@ def _divided_factors(graph: Graph, rank: Rank, own: list[int], known: Dimensions
         ConfigError: An all-reduce sums up no product, or a product that sums over a divided size is summed up by none.
     """
     by_row = {product.row: product for product in known.products}
-    sizes = dense_column(graph, "comm_size", NONE)
+    sizes = read_dense_column(graph, "comm_size", NONE)
     reduced = set[int]()
     for row in own:
-        terms = set(_partial(graph, row, known))
+        terms = set(_find_partial(graph, row, known))
         if not terms:
-            raise _unclear(
+            raise _build_error(
                 f"no matrix product before the all-reduce at node {graph.id[row]} of rank {rank.number} makes its {format_count(int(sizes[row]))} bytes"
             )
         reduced |= terms
@@ -196,19 +198,19 @@ def _divided_factors(graph: Graph, rank: Rank, own: list[int], known: Dimensions
             divided |= set(factors[:1])
     for product in known.products:
         if product.row not in reduced and divided & set(known.factors.split(product.summed)):
-            raise _unclear(
-                f"{_words(graph, product)} sums over a divided size ({format_count(known.factors.number(product.summed))}), and no all-reduce sums its parts up"
+            raise _build_error(
+                f"{_describe_product(graph, product)} sums over a divided size ({format_count(known.factors.number(product.summed))}), and no all-reduce sums its parts up"
             )
     return divided
 
 
-def _partial(graph: Graph, row: int, known: Dimensions) -> frozenset[int]:
+def _find_partial(graph: Graph, row: int, known: Dimensions) -> frozenset[int]:
     """Return the products whose sum a collective, or the operator that calls it, exchanges."""
-    terms = (known.partial.get(node_row, frozenset()) for node_row in (row, *callers(graph, row)))
+    terms = (known.partial.get(node_row, frozenset()) for node_row in (row, *iterate_callers(graph, row)))
     return next(filter(None, terms), frozenset())
 
 
-def _words(graph: Graph, product: Product) -> str:
+def _describe_product(graph: Graph, product: Product) -> str:
     left, right = (" × ".join(map(format_count, shape)) for shape in product.shapes)
     return (
         f"{graph.strings[int(graph.name[product.row])]!r} of {left} by {right} (node {graph.id[product.row]})"
@@ -242,7 +244,7 @@ def _refuse_unclear(graph: Graph, known: Dimensions, shapes: _Shapes) -> None:
     """
     for size, row in known.summed:
         if shapes.divides(size):
-            raise _unclear(
+            raise _build_error(
                 f"{graph.strings[int(graph.name[row])]!r} (node {graph.id[row]}) needs all of a divided size ({format_count(known.factors.number(size))})"
             )
     odd = Counter[str]()
@@ -256,15 +258,17 @@ def _refuse_unclear(graph: Graph, known: Dimensions, shapes: _Shapes) -> None:
             if tensor.place[0] == 3 and math.prod(tensor.shape) > 1
         ]
         if inputs and outputs and any(inputs) != any(outputs):
-            odd[_named(graph, row)] += 1
+            odd[_name_operator(graph, row)] += 1
     if odd:
         listed = ", ".join(f"{name!r}" for name, _ in odd.most_common(3))
-        raise _unclear(f"it is not known what {listed} makes of a divided size")
+        raise _build_error(f"it is not known what {listed} makes of a divided size")
 
 
-def _named(graph: Graph, row: int) -> str:
+def _name_operator(graph: Graph, row: int) -> str:
     """Return the name of the operator that called one, which says more than that of what it is made of; else its own."""
-    names = [graph.strings[int(graph.name[node_row])] for node_row in (next(callers(graph, row), row), row)]
+    names = [
+        graph.strings[int(graph.name[node_row])] for node_row in (next(iterate_callers(graph, row), row), row)
+    ]
     return next((name for name in names if name.startswith("aten::")), names[-1])
 
 
@@ -272,15 +276,15 @@ def _named(graph: Graph, row: int) -> str:
 # New sizes
 
 
-def _rewritten(graph: Graph, inputs: Inputs, shapes: _Shapes, others: set[int]) -> Graph:
+def _rewrite_graph(graph: Graph, inputs: Inputs, shapes: _Shapes, others: set[int]) -> Graph:
     """Return a graph with the sizes and durations of divided operators; collectives of other groups move as much as is left."""
-    io, texts, share = _new_inputs(graph, inputs, shapes)
+    io, texts, share = _rewrite_inputs(graph, inputs, shapes)
     strings, _ = with_texts(graph.strings, texts)
     # A product has a divided size once, so that its operations are divided whatever its bytes are.
     products = {product.row for product in shapes.known.products}
     operations = {row: 1 / shapes.times if row in products else left for row, left in share.items()}
     duration = graph.duration_ns.copy()
-    for row in _working(graph, share):
+    for row in _select_working(graph, share):
         duration[row] = max(round(duration[row] * operations[row]), 1)
     value = graph.attrs.value.copy()
     moved = {row: left for row, left in share.items() if row in others}
@@ -298,16 +302,18 @@ def _rewritten(graph: Graph, inputs: Inputs, shapes: _Shapes, others: set[int]) 
     )
 
 
-def _new_inputs(graph: Graph, inputs: Inputs, shapes: _Shapes) -> tuple[Int32, list[str], dict[int, float]]:
+def _rewrite_inputs(
+    graph: Graph, inputs: Inputs, shapes: _Shapes
+) -> tuple[Int32, list[str], dict[int, float]]:
     """Return inputs and outputs with divided sizes, the texts to add for them, and the share of elements left by row."""
     io = graph.io.copy()
     texts: dict[str, int] = {}
     share: dict[int, float] = {}
 
-    def code(lists: Any) -> int:
+    def intern_lists(lists: Any) -> int:
         return len(graph.strings) + texts.setdefault(repr(lists).replace(", ", ","), len(texts))
 
-    for row, tensors in _tensors_by_row(graph, shapes.known):
+    for row, tensors in _iterate_tensors(graph, shapes.known):
         new = {tensor.place: shapes.of(tensor) for tensor in tensors}
         before = sum(math.prod(tensor.shape) for tensor in tensors)
         after = sum(map(math.prod, new.values()))
@@ -322,15 +328,15 @@ def _new_inputs(graph: Graph, inputs: Inputs, shapes: _Shapes) -> tuple[Int32, l
             for tensor in tensors:
                 if tensor.place[0] == column:
                     _put(listed, tensor.place[1:], new[tensor.place])
-                    value = _at(values, tensor.place[1:])
+                    value = _get_item(values, tensor.place[1:])
                     value[3] = value[3] * math.prod(new[tensor.place]) // math.prod(tensor.shape)
-            values = [_new_argument(value, changed) for value in values]
-            io[row, column] = code(values) if values else io[row, column]
-            io[row, column + 1] = code(listed) if listed else io[row, column + 1]
+            values = [_rewrite_argument(value, changed) for value in values]
+            io[row, column] = intern_lists(values) if values else io[row, column]
+            io[row, column + 1] = intern_lists(listed) if listed else io[row, column + 1]
     return io, list(texts), share
 
 
-def _tensors_by_row(graph: Graph, known: Dimensions) -> Iterator[tuple[int, list[Tensor]]]:
+def _iterate_tensors(graph: Graph, known: Dimensions) -> Iterator[tuple[int, list[Tensor]]]:
     """Yield the tensors of rows, of operations of a device those of the operator that launched them where they are the same."""
     yield from known.tensors.items()
     if not len(graph.io):
@@ -338,32 +344,32 @@ def _tensors_by_row(graph: Graph, known: Dimensions) -> Iterator[tuple[int, list
     for row in np.flatnonzero(graph.io[:, 1] >= 0).tolist():
         if row in known.tensors:
             continue
-        for above in callers(graph, row):
+        for above in iterate_callers(graph, row):
             if above in known.tensors and (graph.io[above, :2] == graph.io[row, :2]).all():
                 yield row, [tensor for tensor in known.tensors[above] if tensor.place[0] == 0]
                 break
 
 
-def _new_argument(value: Any, changed: dict[tuple[int, ...], list[int]]) -> Any:
+def _rewrite_argument(value: Any, changed: dict[tuple[int, ...], list[int]]) -> Any:
     """Return an argument that names a size of a divided tensor with the new one."""
     whole = isinstance(value, list) and not is_tensor(value) and all(type(number) is int for number in value)
     return changed.get(tuple(value), value) if whole else value
 
 
-def _at(values: Any, place: Place) -> Any:
+def _get_item(values: Any, place: Place) -> Any:
     for index in place:
         values = values[index]
     return values
 
 
 def _put(values: Any, place: Place, value: Any) -> None:
-    _at(values, place[:-1])[place[-1]] = value
+    _get_item(values, place[:-1])[place[-1]] = value
 
 
-def _working(graph: Graph, rows: Iterable[int]) -> Iterator[int]:
+def _select_working(graph: Graph, rows: Iterable[int]) -> Iterator[int]:
     """Yield those of some rows whose time follows from how many elements they have: operations of a device, else operators."""
     on_device = bool(len(graph.rows_with("stream")[0]))
-    is_cpu = dense_column(graph, "is_cpu_op", 1) != 0
+    is_cpu = read_dense_column(graph, "is_cpu_op", 1) != 0
     for row in rows:
         name = graph.strings[int(graph.name[row])]
         works = not is_cpu[row] if on_device else name.startswith("aten::") and name not in _VIEWS

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from studio.analysis.collectives.matching import issue_order
-from studio.doctor.edit import Entries, entries, with_dependencies, with_order
+from studio.analysis.collectives.matching import compute_issue_order
+from studio.doctor.edit import Entries, list_entries, with_dependencies, with_order
 from studio.trace import Bool, Graph
 
 _Rows = dict[int, None]
@@ -32,30 +32,30 @@ class Closed:
     dangling: int
 
 
-def without(graph: Graph, keep: Bool) -> Closed:
+def keep_nodes(graph: Graph, keep: Bool) -> Closed:
     """Return a graph without the nodes that (N,) `keep` does not pick.
 
     A node that waited for one that is gone waits for what that one waited for, as far as it is left; of several of those, for
     the ones that no other one waits for.
     """
-    instead = _instead(graph, keep)
+    instead = _map_replacements(graph, keep)
     satisfied = bridged = dangling = 0
     both_closed = []
     for deps in (graph.ctrl, graph.data):
-        entered = entries(graph, deps)
+        entered = list_entries(graph, deps)
         stays = keep[entered.of]
         dangling += int((stays & (entered.rows < 0)).sum())
         entered = entered.keep(stays & (entered.rows >= 0))
         gone = ~keep[entered.rows]
         satisfied += sum(not instead[row] for row in entered.rows[gone].tolist())
-        closed, added = _bridge(entered, gone, instead, len(graph))
+        closed, added = _bridge_entries(entered, gone, instead, len(graph))
         bridged += added
         both_closed.append(closed)
     left = with_order(with_dependencies(graph, *both_closed), np.flatnonzero(keep))
     return Closed(left, satisfied, bridged, dangling)
 
 
-def _bridge(
+def _bridge_entries(
     entered: Entries, gone: Bool, instead: Mapping[int, list[int]], count: int
 ) -> tuple[Entries, int]:
     """Return dependencies with those on nodes that are gone replaced, and how many took their place."""
@@ -79,7 +79,7 @@ def _bridge(
     return closed, int((new & stays).sum())
 
 
-def _instead(graph: Graph, keep: Bool) -> dict[int, list[int]]:
+def _map_replacements(graph: Graph, keep: Bool) -> dict[int, list[int]]:
     """Return for each removed node the kept nodes that it waited for, directly or through other removed nodes."""
     instead: dict[int, list[int]] = {}
     kept: list[bool] = keep.tolist()
@@ -87,7 +87,7 @@ def _instead(graph: Graph, keep: Bool) -> dict[int, list[int]]:
     """Of nodes that are left: what they wait for, over nodes that are gone."""
     ctrl, data = graph.ctrl.rows.tolist(), graph.data.rows.tolist()
     bounds = graph.ctrl.offsets.tolist(), graph.data.offsets.tolist()
-    for row in np.argsort(issue_order(graph), kind="stable").tolist():
+    for row in np.argsort(compute_issue_order(graph), kind="stable").tolist():
         kept_parents: _Rows = {}
         for rows, ends in ((ctrl, bounds[0]), (data, bounds[1])):
             for other in rows[ends[row] : ends[row + 1]]:

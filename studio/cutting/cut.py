@@ -9,9 +9,9 @@ import numpy as np
 
 from studio.analysis.collectives.matching import match_collectives
 from studio.analysis.collectives.messages import match_messages
-from studio.cutting.bridges import Closed, without
+from studio.cutting.bridges import Closed, keep_nodes
 from studio.cutting.ordering import Together, with_one_order
-from studio.cutting.selection import Choice, chosen_nodes
+from studio.cutting.selection import Choice, select_nodes
 from studio.errors import TraceError
 from studio.timeline import NodeTimes
 from studio.trace import (
@@ -26,7 +26,7 @@ from studio.trace import (
     Rank,
     Trace,
     ValueKind,
-    copied_metadata,
+    copy_metadata,
 )
 
 OF_RANK = "cut_of_rank"
@@ -100,7 +100,7 @@ def cut(trace: Trace, choice: Choice, times: NodeTimes | None = None) -> Cut:
         >>> [rank.number for rank in part.trace.ranks], part.ranks
         ([0, 1], (4, 5))
     """
-    masks = chosen_nodes(trace, choice, times)
+    masks = select_nodes(trace, choice, times)
     asked = tuple(trace.ranks[place].number for place in masks)
     before = sum(int(mask.sum()) for mask in masks.values())
     collectives, gone, left_out = _complete_collectives(trace, masks, join=choice.is_subgraph)
@@ -119,9 +119,9 @@ def cut(trace: Trace, choice: Choice, times: NodeTimes | None = None) -> Cut:
     shrunk = [
         collective
         for collective in collectives
-        if _members_before(trace, collective) > len(collective.members)
+        if _count_members_before(trace, collective) > len(collective.members)
     ]
-    built, closed = _ranks(trace, masks, number, choice.words)
+    built, closed = _build_ranks(trace, masks, number, choice.words)
     groups = _restrict_groups(trace.groups, number)
     graphs, ranks = built
     count = sum(part.satisfied for part in closed), sum(part.bridged for part in closed)
@@ -146,13 +146,13 @@ def cut(trace: Trace, choice: Choice, times: NodeTimes | None = None) -> Cut:
     )
 
 
-def _members_before(trace: Trace, together: Together) -> int:
+def _count_members_before(trace: Trace, together: Together) -> int:
     """Return how many ranks of the job have a collective; without a listed group all of them."""
     listed = trace.group(together.group.removeprefix(_GROUP))
     return len(listed.ranks) if listed is not None and listed.ranks else len(trace.ranks)
 
 
-def _part(trace: Trace, masks: Mapping[int, Bool]) -> Trace:
+def _select_ranks(trace: Trace, masks: Mapping[int, Bool]) -> Trace:
     """Return the job without the ranks that are not asked for, their numbers as they are."""
     ranks = tuple(trace.ranks[place] for place in masks)
     numbers = {rank.number: rank.number for rank in ranks}
@@ -182,7 +182,7 @@ def _complete_collectives(
     trace: Trace, masks: dict[int, Bool], *, join: bool
 ) -> tuple[list[Together], int, int]:
     """Keep collectives that all members have, or add what is missing; returns them, and collectives and nodes left out."""
-    part = _part(trace, masks)
+    part = _select_ranks(trace, masks)
     place_of = {trace.ranks[place].number: place for place in masks}
     kind = {place: trace.graph_of(trace.ranks[place]).type for place in masks}
     loose = {place: (kind[place] == NodeType.COMM_COLL) & masks[place] for place in masks}
@@ -216,7 +216,7 @@ def _complete_collectives(
 
 def _complete_messages(trace: Trace, masks: dict[int, Bool], *, join: bool) -> tuple[list[Together], int]:
     """Keep messages of which both sides are there, or add the other side; returns them, and sends and receives left out."""
-    part = _part(trace, masks)
+    part = _select_ranks(trace, masks)
     places = list(masks)
     matched = match_messages(part)
     left_out = 0
@@ -243,7 +243,7 @@ def _complete_messages(trace: Trace, masks: dict[int, Bool], *, join: bool) -> t
     return [Together("", ((places[a], b), (places[c], d))) for a, b, c, d in pairs], left_out
 
 
-def _ranks(
+def _build_ranks(
     trace: Trace, masks: Mapping[int, Bool], number: Mapping[int, int], words: str
 ) -> tuple[tuple[tuple[Graph, ...], tuple[Rank, ...]], list[Closed]]:
     """Return the graphs and ranks of the part, and what became of dependencies, a line for each rank."""
@@ -255,7 +255,7 @@ def _ranks(
         key = rank.graph, np.packbits(mask).tobytes()
         if key not in index:
             index[key] = len(parts)
-            parts.append(without(trace.graphs[rank.graph], mask))
+            parts.append(keep_nodes(trace.graphs[rank.graph], mask))
         closed.append(parts[index[key]])
         ranks.append(_renumber_rank(trace, rank, number, index[key], words))
     return (tuple(part.graph for part in parts), tuple(ranks)), closed
@@ -271,7 +271,7 @@ def _renumber_rank(trace: Trace, rank: Rank, number: Mapping[int, int], graph: i
     )
     new = number[rank.number]
     kept = []
-    for item in copied_metadata(rank, new, None):
+    for item in copy_metadata(rank, new, None):
         if item.name in (OF_RANK, WHAT):
             continue
         kept.append(replace(item, value=len(number)) if item.name in _NUMBERS_OF_WORLD else item)

@@ -13,12 +13,12 @@ from itertools import pairwise
 
 import numpy as np
 
-from studio.analysis.collectives.matching import edges, issue_order
+from studio.analysis.collectives.matching import compute_issue_order, list_edges
 from studio.distinct import find_distinct
-from studio.doctor.across import collectives
-from studio.doctor.deadlocks import deadlocks
+from studio.doctor.across import check_collectives
+from studio.doctor.deadlocks import check_deadlocks
 from studio.doctor.diagnosis import Case
-from studio.doctor.edit import rank_by_rank, with_data_dependencies
+from studio.doctor.edit import change_ranks, with_data_dependencies
 from studio.trace import Graph, Int64, Trace
 
 _Member = tuple[int, int]
@@ -46,7 +46,7 @@ def with_one_order(trace: Trace, together: Sequence[Together]) -> tuple[Trace, i
     """
     if not _hangs(trace):
         return trace, 0
-    order = _order(trace, together)
+    order = _order_together(trace, together)
     if order is None:
         return trace, 0
     for whole in (False, True):
@@ -58,7 +58,9 @@ def with_one_order(trace: Trace, together: Sequence[Together]) -> tuple[Trace, i
 
 def _hangs(trace: Trace) -> bool:
     case = Case(trace)
-    return any(finding.level == "error" for check in (collectives, deadlocks) for finding in check(case))
+    return any(
+        finding.level == "error" for check in (check_collectives, check_deadlocks) for finding in check(case)
+    )
 
 
 def _chain_communication(trace: Trace, order: Sequence[Together], *, whole: bool) -> tuple[Trace, int]:
@@ -70,15 +72,15 @@ def _chain_communication(trace: Trace, order: Sequence[Together], *, whole: bool
     wanted: dict[int, tuple[_Member, ...]] = {}
     for (place, _), rows in lines.items():
         wanted[place] = (*wanted.get(place, ()), *pairwise(rows))
-    return rank_by_rank(trace, wanted, _with_chain), sum(map(len, wanted.values()))
+    return change_ranks(trace, wanted, _add_chain), sum(map(len, wanted.values()))
 
 
-def _with_chain(graph: Graph, chain: object) -> Graph:
+def _add_chain(graph: Graph, chain: object) -> Graph:
     before, after = np.array(chain, np.int64).reshape(-1, 2).T
     return with_data_dependencies(graph, after, before, 0)
 
 
-def _order(trace: Trace, together: Sequence[Together]) -> list[Together] | None:
+def _order_together(trace: Trace, together: Sequence[Together]) -> list[Together] | None:
     """Return collectives and messages in an order that dependencies of all ranks allow, None where there is none."""
     sizes = [len(trace.graph_of(rank)) for rank in trace.ranks]
     first: list[int] = np.concatenate([[0], np.cumsum(sizes)]).tolist()
@@ -95,9 +97,9 @@ def _order(trace: Trace, together: Sequence[Together]) -> list[Together] | None:
     priority = np.zeros(first[-1], np.int64)
     for place, rank in enumerate(trace.ranks):
         graph = trace.graphs[rank.graph]
-        priority[first[place] : first[place + 1]] = issue_order(graph)
+        priority[first[place] : first[place + 1]] = compute_issue_order(graph)
         for deps in (graph.ctrl, graph.data):
-            of, waited = edges(deps)
+            of, waited = list_edges(deps)
             before.append(waited + first[place])
             after.append(of + first[place])
     number = _order_nodes(node, np.concatenate(before), np.concatenate(after), priority)

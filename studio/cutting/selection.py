@@ -7,10 +7,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from studio.analysis.collectives.matching import edges, issue_order
-from studio.analysis.job.completeness import range_words, ranges_of
+from studio.analysis.collectives.matching import compute_issue_order, list_edges
+from studio.analysis.job.completeness import format_ranges, group_ranges
 from studio.analysis.job.nodes import find_node
-from studio.analysis.job.steps import graph_steps
+from studio.analysis.job.steps import find_graph_steps
 from studio.analysis.job.windows import step_numbers
 from studio.errors import ConfigError
 from studio.timeline import NodeTimes
@@ -52,9 +52,9 @@ class Choice:
         """What is asked for, in words."""
         parts = []
         if self.ranks is not None:
-            parts.append(range_words(ranges_of(sorted(self.ranks))))
+            parts.append(format_ranges(group_ranges(sorted(self.ranks))))
         if self.steps is not None:
-            parts.append(range_words(ranges_of(sorted(self.steps))).replace("rank", "step"))
+            parts.append(format_ranges(group_ranges(sorted(self.steps))).replace("rank", "step"))
         if self.from_ns is not None or self.to_ns is not None:
             end = "the end" if self.to_ns is None else format_ns(self.to_ns)
             parts.append(f"from {format_ns(self.from_ns or 0)} to {end}")
@@ -65,7 +65,7 @@ class Choice:
         return ", ".join(parts)
 
 
-def chosen_nodes(trace: Trace, choice: Choice, times: NodeTimes | None = None) -> dict[int, Bool]:
+def select_nodes(trace: Trace, choice: Choice, times: NodeTimes | None = None) -> dict[int, Bool]:
     """Return (N,) which nodes are asked for, by place of the ranks that are.
 
     Args:
@@ -81,7 +81,7 @@ def chosen_nodes(trace: Trace, choice: Choice, times: NodeTimes | None = None) -
         raise ConfigError(
             "nothing says what to cut out", hint="Give --ranks, --steps, --from or --to, --around or --nodes."
         )
-    places = _places(trace, choice)
+    places = _find_places(trace, choice)
     masks = {place: np.ones(len(trace.graph_of(trace.ranks[place])), np.bool_) for place in places}
     if choice.steps is not None:
         _keep_steps(trace, choice.steps, masks)
@@ -95,20 +95,20 @@ def chosen_nodes(trace: Trace, choice: Choice, times: NodeTimes | None = None) -
     return masks
 
 
-def _places(trace: Trace, choice: Choice) -> list[int]:
+def _find_places(trace: Trace, choice: Choice) -> list[int]:
     """Return the places of the ranks asked for."""
     known = {rank.number: place for place, rank in enumerate(trace.ranks)}
     absent = sorted((choice.ranks or frozenset()) - known.keys())
     if absent:
         raise ConfigError(
-            f"the job has no {range_words(ranges_of(absent))}; allowed: {range_words(ranges_of(sorted(known)))}"
+            f"the job has no {format_ranges(group_ranges(absent))}; allowed: {format_ranges(group_ranges(sorted(known)))}"
         )
     return [
         place for number, place in sorted(known.items()) if choice.ranks is None or number in choice.ranks
     ]
 
 
-def _by_graph(trace: Trace, masks: Mapping[int, Bool], chosen: Callable[[Graph], Bool]) -> None:
+def _filter_by_graph(trace: Trace, masks: Mapping[int, Bool], chosen: Callable[[Graph], Bool]) -> None:
     """Take nodes out of the masks that are not chosen of their graph; each graph is looked at once."""
     mask_of: dict[int, Bool] = {}
     for place, mask in masks.items():
@@ -127,32 +127,32 @@ def _keep_steps(trace: Trace, steps: frozenset[int], masks: dict[int, Bool]) -> 
             f"no rank has a training step {absent[0]}; allowed: {listed or 'none, the job has no marked steps'}"
         )
     wanted = np.array(sorted(steps), np.int64)
-    _by_graph(trace, masks, lambda graph: np.isin(steps_of_all(graph), wanted))
+    _filter_by_graph(trace, masks, lambda graph: np.isin(assign_steps(graph), wanted))
 
 
-def steps_of_all(graph: Graph) -> Int64:
+def assign_steps(graph: Graph) -> Int64:
     """Return (N,) the training step of every node; one that nothing marks is of the latest step that it waits for.
 
     Nodes before the first step are of the first that waits for them.
     """
-    steps = graph_steps(graph)
+    steps = find_graph_steps(graph)
     if (steps != NONE).all() or (steps == NONE).all():
         return steps
-    (ctrl_of, ctrl), (data_of, data) = edges(graph.ctrl), edges(graph.data)
+    (ctrl_of, ctrl), (data_of, data) = list_edges(graph.ctrl), list_edges(graph.data)
     of, waited = np.concatenate([ctrl_of, data_of]), np.concatenate([ctrl, data])
-    place = issue_order(graph)
+    place = compute_issue_order(graph)
     known: list[int] = steps.tolist()
-    for child, parent in _sorted_edges(of, waited, place[of]):
+    for child, parent in _sort_edges(of, waited, place[of]):
         if known[child] == NONE or (steps[child] == NONE and known[parent] > known[child]):
             known[child] = known[parent]
     forward = np.array(known, np.int64)
-    for child, parent in _sorted_edges(of, waited, -place[waited]):
+    for child, parent in _sort_edges(of, waited, -place[waited]):
         if forward[parent] == NONE and known[child] != NONE:
             known[parent] = known[child] if known[parent] == NONE else min(known[parent], known[child])
     return np.array(known, np.int64)
 
 
-def _sorted_edges(of: Int64, waited: Int64, by: Int64) -> list[tuple[int, int]]:
+def _sort_edges(of: Int64, waited: Int64, by: Int64) -> list[tuple[int, int]]:
     order = np.argsort(by, kind="stable")
     return list(zip(of[order].tolist(), waited[order].tolist(), strict=True))
 
@@ -166,8 +166,8 @@ def _keep_window(trace: Trace, choice: Choice, masks: dict[int, Bool]) -> None:
         )
     origin = min(int(begin.min()) for begin in begins if len(begin))
     last = max(int(begin.max()) for begin in begins if len(begin))
-    low, high = _window(choice, last - origin, "the first start of the recording")
-    _by_graph(
+    low, high = _choose_window(choice, last - origin, "the first start of the recording")
+    _filter_by_graph(
         trace,
         masks,
         lambda graph: (
@@ -177,7 +177,7 @@ def _keep_window(trace: Trace, choice: Choice, masks: dict[int, Bool]) -> None:
 
 
 def _keep_window_of_run(choice: Choice, times: NodeTimes, masks: dict[int, Bool]) -> None:
-    low, high = _window(choice, int(times.start_ns.max(initial=0)), "the beginning of the run")
+    low, high = _choose_window(choice, int(times.start_ns.max(initial=0)), "the beginning of the run")
     for place, mask in masks.items():
         first = int(times.first[place])
         if first < 0:
@@ -187,7 +187,7 @@ def _keep_window_of_run(choice: Choice, times: NodeTimes, masks: dict[int, Bool]
         np.logical_and(mask, (start >= 0) & (start >= low) & (start < high), out=mask)
 
 
-def _window(choice: Choice, last_ns: int, counted_from: str) -> tuple[int, int]:
+def _choose_window(choice: Choice, last_ns: int, counted_from: str) -> tuple[int, int]:
     """Return the window that is asked for.
 
     Raises:
@@ -211,7 +211,7 @@ def _keep_named(trace: Trace, choice: Choice, masks: dict[int, Bool]) -> None:
     for number, ref in named:
         if number not in place_of:
             raise ConfigError(
-                f"node {ref} is of rank {number}, which is not among {range_words(ranges_of(sorted(place_of)))}",
+                f"node {ref} is of rank {number}, which is not among {format_ranges(group_ranges(sorted(place_of)))}",
                 hint="Name a node of one of these ranks.",
             )
         place = place_of[number]
@@ -219,14 +219,14 @@ def _keep_named(trace: Trace, choice: Choice, masks: dict[int, Bool]) -> None:
         row = find_node(graph, ref)
         wanted[place][row] = True
         if (number, ref) == choice.around:
-            wanted[place] |= _surroundings(graph, row, choice.depth)
+            wanted[place] |= _find_surroundings(graph, row, choice.depth)
     for place, mask in masks.items():
         np.logical_and(mask, wanted[place], out=mask)
 
 
-def _surroundings(graph: Graph, row: int, depth: int) -> Bool:
+def _find_surroundings(graph: Graph, row: int, depth: int) -> Bool:
     """Return (N,) which nodes are at most so many dependencies away from one."""
-    (ctrl_of, ctrl), (data_of, data) = edges(graph.ctrl), edges(graph.data)
+    (ctrl_of, ctrl), (data_of, data) = list_edges(graph.ctrl), list_edges(graph.data)
     of, waited = np.concatenate([ctrl_of, data_of]), np.concatenate([ctrl, data])
     near = np.zeros(len(graph), np.bool_)
     near[row] = True

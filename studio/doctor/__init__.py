@@ -1,6 +1,6 @@
 """The Trace Doctor: find the problems of a job, explain their consequences, and offer repairs."""
 
-from studio.doctor.checks import CHECKS, Check, Examination, examination, examine
+from studio.doctor.checks import CHECKS, Check, Examination, examine, run_checks
 from studio.doctor.diagnosis import Diagnosis, NodeAt
 from studio.doctor.repairs import REPAIRS, Change, Repaired, repair, repair_all
 
@@ -13,8 +13,8 @@ __all__ = [
     "Examination",
     "NodeAt",
     "Repaired",
-    "examination",
     "examine",
     "repair",
     "repair_all",
+    "run_checks",
 ]

@@ -9,23 +9,23 @@ from itertools import chain, islice
 
 import numpy as np
 
-from studio.analysis.collectives.matching import Collectives, Disagreement, GroupMatching, disagreement
+from studio.analysis.collectives.matching import Collectives, Disagreement, GroupMatching, find_disagreement
 from studio.analysis.collectives.messages import Messages
-from studio.analysis.job.completeness import completeness, is_recording, range_words
+from studio.analysis.job.completeness import format_ranges, infer_completeness, is_recording
 from studio.distinct import find_distinct
-from studio.doctor.diagnosis import NODES_NAMED, Case, Found, NodeAt, by_rank
+from studio.doctor.diagnosis import NODES_NAMED, Case, Found, NodeAt, convert_places
 from studio.doctor.hangs import is_flight
-from studio.doctor.inferred import RAN, level_of_missing
-from studio.doctor.roots import differing_root
+from studio.doctor.inferred import RAN, choose_missing_level
+from studio.doctor.roots import find_differing_root
 from studio.sim.agreement import (
-    collective_label,
-    group_label,
-    half_label,
+    describe_collective,
+    describe_half,
+    format_ranks,
     is_certain,
-    node_label,
-    rank_list,
+    label_group,
+    label_node,
 )
-from studio.sim.borders import border_words
+from studio.sim.borders import describe_borders
 from studio.trace import NONE, CollectiveType, Graph, Int64, Level
 from studio.units import format_bytes, format_count, format_count_range, format_counted, format_ns
 
@@ -43,7 +43,7 @@ _GROUPS_LISTED = 8
 # Ranks and groups
 
 
-def missing_ranks(case: Case) -> Iterator[Found]:
+def check_missing_ranks(case: Case) -> Iterator[Found]:
     """Yield ranks that rank numbers, files or comm groups mention but that are absent.
 
     Every rank of a recording is whole by itself, so there a rank that was not recorded is no error; nor is it where the
@@ -52,7 +52,7 @@ def missing_ranks(case: Case) -> Iterator[Found]:
     present = {rank.number for rank in case.trace.ranks}
     if not present:
         return
-    job = completeness(case.trace)
+    job = infer_completeness(case.trace)
     used = {group.name for group in case.groups}
     named = {rank for name, group in case.listed.items() if name in used for rank in group.ranks}
     if job.is_open:
@@ -67,7 +67,7 @@ def missing_ranks(case: Case) -> Iterator[Found]:
             (f"a world of {job.told:,} ranks in the files", job.told > len(present)),
             ("the comm groups", bool(named - present)),
         ]
-        words = range_words(gaps)
+        words = format_ranges(gaps)
         yield Found(
             "warning" if _are_whole(case, hints) else "error",
             f"{words[0].upper()}{words[1:]} {'is' if absent == 1 else 'are'} missing, "
@@ -90,7 +90,7 @@ def _are_whole(case: Case, hints: list[tuple[str, bool]]) -> bool:
     )
 
 
-def group_outsiders(case: Case) -> Iterator[Found]:
+def check_group_outsiders(case: Case) -> Iterator[Found]:
     """Yield nodes that name a comm group their rank is not in."""
     for index, group in enumerate(usage for usage in case.groups if usage.outsiders):
         if index == _GROUPS_LISTED:
@@ -99,11 +99,11 @@ def group_outsiders(case: Case) -> Iterator[Found]:
                 "error", f"{format_counted(rest, 'more group')} {'is' if rest == 1 else 'are'} like this."
             )
             return
-        members = rank_list(sorted(group.members))
+        members = format_ranks(sorted(group.members))
         copy = case.copy_words(sorted(group.outsiders))
         yield Found(
             "error",
-            f"Nodes of {rank_list(sorted(group.outsiders))} name {group_label(group)}, whose members are {members}."
+            f"Nodes of {format_ranks(sorted(group.outsiders))} name {label_group(group)}, whose members are {members}."
             + (f" {copy}" if copy else ""),
             tuple(sorted(group.outsiders)),
             (),
@@ -112,11 +112,11 @@ def group_outsiders(case: Case) -> Iterator[Found]:
         )
 
 
-def unlisted_groups(case: Case) -> Iterator[Found]:
+def check_unlisted_groups(case: Case) -> Iterator[Found]:
     """Yield comm groups without a list of members."""
     unlisted = [usage for usage in case.groups if usage.name and usage.name not in case.listed]
     if unlisted:
-        names = ", ".join(f"{usage.name} ({rank_list(sorted(usage.members))})" for usage in unlisted[:4])
+        names = ", ".join(f"{usage.name} ({format_ranks(sorted(usage.members))})" for usage in unlisted[:4])
         more = ", …" if len(unlisted) > 4 else "."
         yield Found(
             "warning",
@@ -132,7 +132,7 @@ def unlisted_groups(case: Case) -> Iterator[Found]:
 # Collectives
 
 
-def comparable(group: GroupMatching) -> GroupMatching:
+def drop_uneven_sizes(group: GroupMatching) -> GroupMatching:
     """Return a group with the sizes of its all-to-alls set to 0, since ranks may bring different ones."""
     return replace(
         group,
@@ -143,7 +143,7 @@ def comparable(group: GroupMatching) -> GroupMatching:
     )
 
 
-def collectives(case: Case) -> Iterator[Found]:
+def check_collectives(case: Case) -> Iterator[Found]:
     """Yield the first collective of each group in which its members differ, in its root alone where they agree otherwise.
 
     A flight recorder forgets the first operations, on each rank other ones; the check for hangs compares what is left. What lies
@@ -154,16 +154,16 @@ def collectives(case: Case) -> Iterator[Found]:
     listed = 0
     case = case.settled
     for group, ordered in zip(case.groups, case.ordered, strict=True):
-        plain = comparable(group)
-        difference = disagreement(plain)
+        plain = drop_uneven_sizes(group)
+        difference = find_disagreement(plain)
         ran = difference is None and group.by_number and is_recording(case.trace)
         if difference is None and group.by_number:
-            plain = comparable(ordered)
-            difference = disagreement(plain)
+            plain = drop_uneven_sizes(ordered)
+            difference = find_disagreement(plain)
         finding = (
-            differing_root(case, group)
+            find_differing_root(case, group)
             if difference is None
-            else _disagreement(case, plain, difference, ran=ran)
+            else _report_disagreement(case, plain, difference, ran=ran)
         )
         if finding is None:
             continue
@@ -177,14 +177,14 @@ def collectives(case: Case) -> Iterator[Found]:
         )
 
 
-def border_collectives(case: Case) -> Iterator[Found]:
+def check_border_collectives(case: Case) -> Iterator[Found]:
     """Yield which collectives some members were not recorded long enough to have."""
     if is_flight(case.trace) or not case.borders:
         return
     borders = case.borders
     yield Found(
         "warning",
-        border_words(borders),
+        describe_borders(borders),
         tuple(sorted({*borders.counts, *borders.lacking})),
         (),
         sum(borders.counts.values()),
@@ -196,15 +196,15 @@ def border_collectives(case: Case) -> Iterator[Found]:
     )
 
 
-def _disagreement(case: Case, group: GroupMatching, difference: Disagreement, *, ran: bool) -> Found:
+def _report_disagreement(case: Case, group: GroupMatching, difference: Disagreement, *, ran: bool) -> Found:
     """Return how two ranks differ; `ran` where the job ran with them in one order, which others may leave."""
     certain = is_certain(case.trace, group, difference)
     ran = ran and not certain
-    own = collective_label(case.trace, difference.rank, difference.row)
-    other = collective_label(case.trace, difference.other_rank, difference.other_row)
+    own = describe_collective(case.trace, difference.rank, difference.row)
+    other = describe_collective(case.trace, difference.other_rank, difference.other_row)
     will = "will hang" if certain else "may hang"
     message = (
-        f"This job {will} in a simulator at collective {difference.position} of {group_label(group)}, because "
+        f"This job {will} in a simulator at collective {difference.position} of {label_group(group)}, because "
         f"rank {difference.rank} has {own} where rank {difference.other_rank} has {other}."
     )
     if not certain:
@@ -223,8 +223,8 @@ def _disagreement(case: Case, group: GroupMatching, difference: Disagreement, *,
         tuple(NodeAt(rank, row) for rank, row in nodes if row != NONE),
         1,
         (
-            ("they differ in", _differs_in(group, difference)),
-            ("members", rank_list(sorted(group.members))),
+            ("they differ in", _describe_difference(group, difference)),
+            ("members", format_ranks(sorted(group.members))),
             ("collectives of a member", format_count_range(min(counts), max(counts))),
         ),
         advice=_SEVERAL_RUNS if several_runs else f"{copy} {_PUT_BACK}" if copy else "",
@@ -232,14 +232,14 @@ def _disagreement(case: Case, group: GroupMatching, difference: Disagreement, *,
     )
 
 
-def _differs_in(group: GroupMatching, difference: Disagreement) -> str:
+def _describe_difference(group: GroupMatching, difference: Disagreement) -> str:
     """Return how two ranks differ: number, membership, order, type or size."""
     this, other = (group.find_sequence(number) for number in (difference.rank, difference.other_rank))
     if not this.count or not other.count:
         return "membership: one of them has no collective of the group"
     if NONE in (difference.row, difference.other_row) or this.count != other.count:
         is_gap = group.by_number and NONE in (difference.row, difference.other_row)
-        missing = f"; number {_number(this, difference)} is missing" if is_gap else ""
+        missing = f"; number {_get_number(this, difference)} is missing" if is_gap else ""
         return f"number: {format_counted(this.count, 'collective')} and {format_counted(other.count, 'collective')}{missing}"
     contents = [sorted(zip(each.type.tolist(), each.bytes.tolist(), strict=True)) for each in (this, other)]
     if contents[0] == contents[1]:
@@ -247,16 +247,16 @@ def _differs_in(group: GroupMatching, difference: Disagreement) -> str:
     return "type" if this.type[difference.position] != other.type[difference.position] else "size"
 
 
-def _number(sequence: Collectives, difference: Disagreement) -> int:
+def _get_number(sequence: Collectives, difference: Disagreement) -> int:
     return int(sequence.number[difference.position])
 
 
-def uneven_sizes(case: Case) -> Iterator[Found]:
+def check_uneven_sizes(case: Case) -> Iterator[Found]:
     """Yield groups whose members bring different sizes to an all-to-all and agree otherwise."""
     worst: tuple[float, GroupMatching, int, Int64] | None = None
     uneven = []
     for group in case.groups:
-        if disagreement(group) is None or disagreement(comparable(group)) is not None:
+        if find_disagreement(group) is None or find_disagreement(drop_uneven_sizes(group)) is not None:
             continue
         uneven.append(group)
         present = group.sequence_of[group.sequence_of >= 0]
@@ -267,12 +267,12 @@ def uneven_sizes(case: Case) -> Iterator[Found]:
             worst = (float(apart[position]), group, position, sizes[:, position])
     if worst is not None:
         _, group, position, sizes = worst
-        names = ", ".join(group_label(group) for group in uneven[:4]) + (", …" if len(uneven) > 4 else "")
+        names = ", ".join(label_group(group) for group in uneven[:4]) + (", …" if len(uneven) > 4 else "")
         mean = float(sizes.astype(np.float64).mean())
         yield Found(
             "info",
             f"Members of {names} bring different sizes to the same all-to-alls: in collective {position} of "
-            f"{group_label(group)} {format_bytes(int(sizes.min()))} to {format_bytes(int(sizes.max()))}.",
+            f"{label_group(group)} {format_bytes(int(sizes.min()))} to {format_bytes(int(sizes.max()))}.",
             tuple(sorted({rank for group in uneven for rank in group.members})),
             (),
             len(uneven),
@@ -284,41 +284,43 @@ def uneven_sizes(case: Case) -> Iterator[Found]:
 # Messages
 
 
-def _pairs(case: Case, chosen: Int64, *, receives: bool) -> tuple[tuple[int, ...], tuple[NodeAt, ...]]:
+def _list_ends(case: Case, chosen: Int64, *, receives: bool) -> tuple[tuple[int, ...], tuple[NodeAt, ...]]:
     """Return the ranks and first nodes of one side of messages."""
     messages = case.messages
     rank = (messages.receive_rank if receives else messages.send_rank)[chosen]
     row = (messages.receive_row if receives else messages.send_row)[chosen]
     numbers = sorted({case.trace.ranks[index].number for index in find_distinct(rank).tolist()})
-    nodes = by_rank(case.trace, zip(rank[:NODES_NAMED].tolist(), row[:NODES_NAMED].tolist(), strict=True))
+    nodes = convert_places(
+        case.trace, zip(rank[:NODES_NAMED].tolist(), row[:NODES_NAMED].tolist(), strict=True)
+    )
     return tuple(numbers), tuple(nodes)
 
 
-def receives_unmatched(case: Case) -> Iterator[Found]:
+def check_unmatched_receives(case: Case) -> Iterator[Found]:
     """Yield receives without a send."""
-    yield from _unmatched_findings(case, case.unmatched.receives, receives=True)
+    yield from _report_unmatched(case, case.unmatched.receives, receives=True)
 
 
-def sends_unmatched(case: Case) -> Iterator[Found]:
+def check_unmatched_sends(case: Case) -> Iterator[Found]:
     """Yield sends without a receive."""
-    yield from _unmatched_findings(case, case.unmatched.sends, receives=False)
+    yield from _report_unmatched(case, case.unmatched.sends, receives=False)
 
 
-def _unmatched_findings(case: Case, chosen: Int64, *, receives: bool) -> Iterator[Found]:
+def _report_unmatched(case: Case, chosen: Int64, *, receives: bool) -> Iterator[Found]:
     if not len(chosen):
         return
-    ranks, nodes = _pairs(case, chosen, receives=receives)
-    first = half_label(case.trace, case.messages, int(chosen[0]), receives=receives)
+    ranks, nodes = _list_ends(case, chosen, receives=receives)
+    first = describe_half(case.trace, case.messages, int(chosen[0]), receives=receives)
     noun, verb = ("receive", "sent") if receives else ("send", "received")
     near = case.unmatched.nearest(case.messages, int(chosen[0]), receives=receives)
     nearest = ""
     if near is not None:
-        nearest = f"; nearest is {half_label(case.trace, case.messages, near, receives=not receives)}"
+        nearest = f"; nearest is {describe_half(case.trace, case.messages, near, receives=not receives)}"
     outside = receives and _are_cut_off(case, chosen)
     remark = " The job ran: they were sent before or after what the sender recorded." if outside else ""
     yield Found(
         "error" if receives and not outside else "warning",
-        f"{format_counted(len(chosen), noun)} of {rank_list(ranks)} {'is' if len(chosen) == 1 else 'are'} never {verb}: "
+        f"{format_counted(len(chosen), noun)} of {format_ranks(ranks)} {'is' if len(chosen) == 1 else 'are'} never {verb}: "
         f"{first}{nearest}.{remark}",
         ranks,
         nodes,
@@ -347,9 +349,9 @@ def _are_cut_off(case: Case, unsent: Int64) -> bool:
             return False
         ends = (graph.start_ns + np.maximum(graph.duration_ns, 0))[timed]
         windows[rank.number] = int(graph.start_ns[timed].min()), int(ends.max())
-    lines = {_line(messages, message) for message in unsent.tolist()}
-    sent = _spans(case, lines, messages.send_rank, messages.send_row)
-    received = _spans(case, lines, messages.receive_rank, messages.receive_row)
+    lines = {_get_line(messages, message) for message in unsent.tolist()}
+    sent = _group_spans(case, lines, messages.send_rank, messages.send_row)
+    received = _group_spans(case, lines, messages.receive_rank, messages.receive_row)
     for line in lines:
         first, last = windows[line[0]]
         sends, receives = sent.get(line, []), received[line]
@@ -366,15 +368,15 @@ def _are_cut_off(case: Case, unsent: Int64) -> bool:
     return True
 
 
-def _line(messages: Messages, message: int) -> _Line:
+def _get_line(messages: Messages, message: int) -> _Line:
     return int(messages.source[message]), int(messages.target[message]), int(messages.tag[message])
 
 
-def _spans(case: Case, lines: Collection[_Line], ranks: Int64, rows: Int64) -> _Spans:
+def _group_spans(case: Case, lines: Collection[_Line], ranks: Int64, rows: Int64) -> _Spans:
     """Return when the halves of the lines' messages began and ended."""
     spans_of: _Spans = {}
     for message in np.flatnonzero(rows != NONE).tolist():
-        line = _line(case.messages, message)
+        line = _get_line(case.messages, message)
         if line in lines:
             graph = case.trace.graph_of(case.trace.ranks[int(ranks[message])])
             begin = int(graph.start_ns[rows[message]])
@@ -382,20 +384,20 @@ def _spans(case: Case, lines: Collection[_Line], ranks: Int64, rows: Int64) -> _
     return {line: sorted(spans) for line, spans in spans_of.items()}
 
 
-def self_messages(case: Case) -> Iterator[Found]:
+def check_self_messages(case: Case) -> Iterator[Found]:
     """Yield messages a rank sends to itself."""
     messages = case.messages
     chosen = np.flatnonzero(messages.source == messages.target)
     if len(chosen):
         message = int(chosen[0])
         receives = bool(messages.send_row[message] == NONE)
-        ranks, nodes = _pairs(case, chosen[messages.send_row[chosen] != NONE], receives=False)
+        ranks, nodes = _list_ends(case, chosen[messages.send_row[chosen] != NONE], receives=False)
         if not ranks:
-            ranks, nodes = _pairs(case, chosen, receives=True)
-        first = half_label(case.trace, messages, message, receives=receives)
+            ranks, nodes = _list_ends(case, chosen, receives=True)
+        first = describe_half(case.trace, messages, message, receives=receives)
         yield Found(
             "error",
-            f"{format_counted(len(chosen), 'message')} of {rank_list(ranks)} {'goes' if len(chosen) == 1 else 'go'} to the "
+            f"{format_counted(len(chosen), 'message')} of {format_ranks(ranks)} {'goes' if len(chosen) == 1 else 'go'} to the "
             f"rank {'it comes' if len(chosen) == 1 else 'they come'} from: {first}.",
             ranks,
             nodes,
@@ -403,7 +405,7 @@ def self_messages(case: Case) -> Iterator[Found]:
         )
 
 
-def unknown_peers(case: Case) -> Iterator[Found]:
+def check_unknown_peers(case: Case) -> Iterator[Found]:
     """Yield sends without a destination and receives without a source."""
     messages = case.messages
     for receives, row, key in (
@@ -413,15 +415,15 @@ def unknown_peers(case: Case) -> Iterator[Found]:
         chosen = np.flatnonzero((row != NONE) & ~messages.known)
         if not len(chosen):
             continue
-        ranks, nodes = _pairs(case, chosen, receives=receives)
+        ranks, nodes = _list_ends(case, chosen, receives=receives)
         noun = "receive" if receives else "send"
         whom = "where they come from" if receives else "where they go"
         if len(chosen) == 1:
             whom = "where it comes from" if receives else "where it goes"
         yield Found(
-            level_of_missing(case, everywhere=len(chosen) == int((row != NONE).sum())),
-            f"{format_counted(len(chosen), noun)} of {rank_list(ranks)} {'does' if len(chosen) == 1 else 'do'} not say {whom} "
-            f"({key} is not recorded): {node_label(_graph_of(case, nodes[0]), nodes[0].row)} of rank {nodes[0].rank}.",
+            choose_missing_level(case, everywhere=len(chosen) == int((row != NONE).sum())),
+            f"{format_counted(len(chosen), noun)} of {format_ranks(ranks)} {'does' if len(chosen) == 1 else 'do'} not say {whom} "
+            f"({key} is not recorded): {label_node(_get_graph(case, nodes[0]), nodes[0].row)} of rank {nodes[0].rank}.",
             ranks,
             nodes,
             len(chosen),
@@ -429,13 +431,13 @@ def unknown_peers(case: Case) -> Iterator[Found]:
         )
 
 
-def _graph_of(case: Case, node: NodeAt) -> Graph:
+def _get_graph(case: Case, node: NodeAt) -> Graph:
     rank = case.trace.rank(node.rank)
     assert rank is not None
     return case.trace.graph_of(rank)
 
 
-def foreign_messages(case: Case) -> Iterator[Found]:
+def check_foreign_messages(case: Case) -> Iterator[Found]:
     """Yield sends with another rank as source, and receives with another rank as destination."""
     messages = case.messages
     numbers = np.array([*(rank.number for rank in case.trace.ranks), NONE], np.int64)
@@ -454,12 +456,12 @@ def foreign_messages(case: Case) -> Iterator[Found]:
     for receives, key, wrong in sides:
         chosen = np.flatnonzero(wrong())
         if len(chosen):
-            ranks, nodes = _pairs(case, chosen, receives=receives)
+            ranks, nodes = _list_ends(case, chosen, receives=receives)
             side = "receive" if receives else "send"
             named = int((messages.target if receives else messages.source)[chosen[0]])
             yield Found(
                 "error",
-                f"{format_counted(len(chosen), side)} of {rank_list(ranks)} {'names' if len(chosen) == 1 else 'name'} another "
+                f"{format_counted(len(chosen), side)} of {format_ranks(ranks)} {'names' if len(chosen) == 1 else 'name'} another "
                 f"rank in {key}, such as rank {named}; it is the own rank there, or nothing.",
                 ranks,
                 nodes,
@@ -471,9 +473,9 @@ def foreign_messages(case: Case) -> Iterator[Found]:
 # Clocks
 
 
-def clock_skew(case: Case) -> Iterator[Found]:
+def check_clock_skew(case: Case) -> Iterator[Found]:
     """Yield ranks whose clocks differ, by the ends of matched collectives, or that linking moved far."""
-    yield from _moved_clocks(case)
+    yield from _find_moved_clocks(case)
     skewed = [offset for offset in case.clocks if offset.is_skewed]
     if skewed:
         worst = max(skewed, key=lambda offset: abs(offset.offset_ns))
@@ -481,7 +483,7 @@ def clock_skew(case: Case) -> Iterator[Found]:
         base = min(offset.rank for offset in case.clocks)
         yield Found(
             "warning",
-            f"The clock{'s' if len(skewed) > 1 else ''} of {rank_list([offset.rank for offset in skewed])} "
+            f"The clock{'s' if len(skewed) > 1 else ''} of {format_ranks([offset.rank for offset in skewed])} "
             f"{'differ' if len(skewed) > 1 else 'differs'} from that of rank {base}: rank {worst.rank} is "
             f"{format_ns(abs(worst.offset_ns))} {ahead} it.",
             tuple(offset.rank for offset in skewed),
@@ -495,7 +497,7 @@ def clock_skew(case: Case) -> Iterator[Found]:
         )
 
 
-def _two_clocks_of_a_machine(case: Case, far: Mapping[int, int]) -> Iterator[Found]:
+def _find_split_machines(case: Case, far: Mapping[int, int]) -> Iterator[Found]:
     """Yield a finding where linking moved the clock of a rank against that of another on the same machine."""
     machines: dict[str, list[int]] = {}
     for rank in case.trace.ranks:
@@ -510,13 +512,13 @@ def _two_clocks_of_a_machine(case: Case, far: Mapping[int, int]) -> Iterator[Fou
             several = len(odd) > 1
             yield Found(
                 "warning",
-                f"The files of {rank_list(numbers)} name one machine, {machine}, which has one clock; but no collective took place on "
-                f"{rank_list(odd)} when it did on the others, by up to {format_ns(by)}. Linking moved "
+                f"The files of {format_ranks(numbers)} name one machine, {machine}, which has one clock; but no collective took place on "
+                f"{format_ranks(odd)} when it did on the others, by up to {format_ns(by)}. Linking moved "
                 f"{'their times' if several else 'its times'} by that, so that matched collectives end together.",
                 tuple(odd),
                 (),
                 len(odd),
-                _moved_by(case, moved, odd),
+                _format_clock_moves(case, moved, odd),
                 "Where files of several runs are mixed, ranks seem to wait for each other that never met; where times were shifted, "
                 "waits are known as far as the remaining distance allows.",
                 "Times were shifted, or files of several runs are mixed: open those of one run together.",
@@ -524,7 +526,9 @@ def _two_clocks_of_a_machine(case: Case, far: Mapping[int, int]) -> Iterator[Fou
             )
 
 
-def _moved_by(case: Case, moved: Mapping[int, int], ranks: Sequence[int]) -> tuple[tuple[str, str], ...]:
+def _format_clock_moves(
+    case: Case, moved: Mapping[int, int], ranks: Sequence[int]
+) -> tuple[tuple[str, str], ...]:
     """Return by how much linking moved the clock of each rank, and what distance of matched ends stays."""
     stays = {rank.number: max(rank.metadata_number("clock_residual_ns"), 0) for rank in case.trace.ranks}
     return tuple(
@@ -533,14 +537,14 @@ def _moved_by(case: Case, moved: Mapping[int, int], ranks: Sequence[int]) -> tup
     )
 
 
-def _moved_clocks(case: Case) -> Iterator[Found]:
+def _find_moved_clocks(case: Case) -> Iterator[Found]:
     """Yield findings of linking about clocks that differed much before it aligned them."""
     moved = {rank.number: rank.metadata_number("clock_offset_ns") for rank in case.trace.ranks}
     # -1 stands for no such number; a nanosecond is no skew either.
     far = {rank: by for rank, by in moved.items() if abs(by) >= _FAR_APART_NS}
     if not far:
         return
-    odd = list(_two_clocks_of_a_machine(case, far))
+    odd = list(_find_split_machines(case, far))
     yield from odd
     # What a warning has told is not told again as something that makes times comparable.
     warned = {rank for finding in odd for rank in finding.ranks}
@@ -550,12 +554,12 @@ def _moved_clocks(case: Case) -> Iterator[Found]:
     worst = max(rest, key=lambda rank: abs(far[rank]))
     yield Found(
         "info",
-        f"Linking moved the clock{'s' if len(rest) > 1 else ''} of {rank_list(rest)}, by up to "
+        f"Linking moved the clock{'s' if len(rest) > 1 else ''} of {format_ranks(rest)}, by up to "
         f"{format_ns(abs(far[worst]))} (rank {worst}), so that matched collectives end together.",
         tuple(rest),
         (),
         len(rest),
-        _moved_by(case, far, rest),
+        _format_clock_moves(case, far, rest),
         "Times of different ranks can be compared as far as the remaining distance allows.",
         mends=False,
     )

@@ -8,9 +8,9 @@ from dataclasses import dataclass, replace
 from studio.analysis.job.renumbered import share_graphs
 from studio.doctor import across, content, deadlocks, hangs, recordings, scale, structure
 from studio.doctor.diagnosis import LEVELS, Case, Diagnoses, Diagnosis, Found
-from studio.doctor.inferred import hedge
+from studio.doctor.inferred import hedge_finding
 from studio.doctor.repairs import MENDED, REPAIRS
-from studio.notebook import one_line
+from studio.notebook import format_record
 from studio.trace import Finding, Level, Trace
 
 Progress = Callable[[str, int, int], None]
@@ -40,7 +40,7 @@ CHECKS: tuple[Check, ...] = (
     Check(
         "mixed-runs",
         "Files of several runs",
-        recordings.mixed_runs,
+        recordings.check_mixed_runs,
         "Ranks of different runs, or of different moments of one, took part in no collective together: waits between them, "
         "what they disagree on and differences of their clocks mean nothing.",
         "Open the files of one run together.",
@@ -48,14 +48,14 @@ CHECKS: tuple[Check, ...] = (
     Check(
         "hang",
         "Operations that do not end",
-        hangs.hangs,
+        hangs.check_hangs,
         "All members of a group wait in a collective until the last one comes, so one rank that does not keeps the whole "
         "job, until the watchdog's time limit ends it.",
     ),
     Check(
         "missing-rank",
         "Missing ranks",
-        across.missing_ranks,
+        across.check_missing_ranks,
         "A simulation needs every rank of its system: collectives and messages with a missing rank never "
         "complete. Sums and means over ranks leave it out.",
         "Open the files of all ranks together; the known ranks of a recording can be replayed as they are.",
@@ -63,34 +63,34 @@ CHECKS: tuple[Check, ...] = (
     Check(
         "dangling",
         "Dependencies on missing nodes",
-        structure.dangling,
+        structure.check_dangling,
         "Simulators refuse the trace, or never start the nodes that wait for a missing one.",
         "The file is cut off, or its nodes were filtered: export it again if you can.",
     ),
     Check(
         "self-loop",
         "Nodes that wait for themselves",
-        structure.self_loops,
+        structure.check_self_loops,
         "Neither they nor the nodes that wait for them ever start: a simulation hangs, or ends without them.",
     ),
     Check(
         "cycle",
         "Dependency cycles",
-        structure.cycles,
+        structure.check_cycles,
         "None of these nodes ever starts, nor do those that wait for them: a simulation hangs, or ends without "
         "them. Converters that walk dependencies stop here.",
     ),
     Check(
         "duplicate-id",
         "Duplicate node ids",
-        structure.duplicate_ids,
+        structure.check_duplicate_ids,
         "Dependencies name nodes by id, so it is unknown which node is meant; here the first is used. Simulators "
         "keep one of the nodes and drop the others.",
     ),
     Check(
         "collectives-disagree",
         "Collectives on which ranks disagree",
-        across.collectives,
+        across.check_collectives,
         "All members of a group must issue the same collectives, of the same size, in the same order, and name the same "
         "root. Otherwise they wait for each other forever, in a simulator as on the machine.",
         "If the order is not fixed, make each collective depend on the previous one, in the same way on all "
@@ -99,7 +99,7 @@ CHECKS: tuple[Check, ...] = (
     Check(
         "border-collectives",
         "Collectives that some ranks were not recorded long enough to have",
-        across.border_collectives,
+        across.check_border_collectives,
         "The job ran. The model full and a replay give these collectives the time they were recorded with, waiting included; ASTRA-sim "
         "hangs at them. Their times and bandwidths are of the members that recorded them.",
         "Record whole steps on all ranks, with studio.collect for example.",
@@ -108,14 +108,14 @@ CHECKS: tuple[Check, ...] = (
     Check(
         "receive-unmatched",
         "Receives without a send",
-        across.receives_unmatched,
+        across.check_unmatched_receives,
         "The receiving rank waits forever.",
         "Source, target, tag and size must be equal on both sides.",
     ),
     Check(
         "deadlock",
         "Ranks that wait for each other",
-        deadlocks.deadlocks,
+        deadlocks.check_deadlocks,
         "None of these nodes ever ends, nor do those that wait for them: in a simulator as on the machine.",
         "Change one of these waits: begin the communication in the same order on all ranks, and send before "
         "receiving on one side.",
@@ -123,20 +123,20 @@ CHECKS: tuple[Check, ...] = (
     Check(
         "group-outsider",
         "Nodes that name a comm group their rank is not in",
-        across.group_outsiders,
+        across.check_group_outsiders,
         "The rank waits in a collective that the other ranks do not take part in.",
         "Correct the comm group file, or the group that the nodes name.",
     ),
     Check(
         "self-message",
         "Messages from a rank to itself",
-        across.self_messages,
+        across.check_self_messages,
         "Simulators stop at such a message.",
     ),
     Check(
         "peer-missing",
         "Messages whose other end is not recorded",
-        across.unknown_peers,
+        across.check_unknown_peers,
         "It is unknown between which ranks they go: sums of traffic leave them out, no line is drawn for them, "
         "and a simulation cannot send them.",
         "Give sends comm_dst and receives comm_src. Timelines of issue and callback events do not record them: "
@@ -145,14 +145,14 @@ CHECKS: tuple[Check, ...] = (
     Check(
         "foreign-message",
         "Messages that belong to another rank",
-        across.foreign_messages,
+        across.check_foreign_messages,
         "They have no matching other side, so their rank waits forever.",
         "Set comm_src of a send and comm_dst of a receive to the rank itself, or leave them out.",
     ),
     Check(
         "comm-untyped",
         "Collectives of unknown type",
-        content.comm_untyped,
+        content.check_untyped_collectives,
         "No simulator can run them: the reference stops at them, and nothing is drawn or summed up for them.",
         "Give them comm_type: 0 ALL_REDUCE, 1 REDUCE, 2 ALL_GATHER, 3 GATHER, 4 SCATTER, 5 BROADCAST, 6 "
         "ALL_TO_ALL, 7 REDUCE_SCATTER, 8 REDUCE_SCATTER_BLOCK, 9 BARRIER.",
@@ -160,34 +160,34 @@ CHECKS: tuple[Check, ...] = (
     Check(
         "size-missing",
         "Communication without a size",
-        content.size_missing,
+        content.check_missing_sizes,
         "A simulation cannot know how long it takes, and stops; sums of bytes are too low.",
         "Give every such node comm_size in bytes; recordings contain sizes since PyTorch 2.3.",
     ),
     Check(
         "size-negative",
         "Communication with a negative size",
-        content.size_negative,
+        content.check_negative_sizes,
         "No simulator accepts it; the number has probably overflowed a narrow integer.",
         "Write comm_size as a 64-bit integer.",
     ),
     Check(
         "comm-on-cpu",
         "Communication marked as CPU work",
-        content.comm_on_cpu,
+        content.check_comm_on_cpu,
         "It never reaches the network: the cycles are the same for every topology.",
     ),
     Check(
         "comm-call",
         "Communication calls typed as communication",
-        content.comm_calls,
+        content.check_comm_calls,
         "The collective itself is the kernel that the call launched, or was lost. Simulators stop at such a "
         "call, because it has neither a collective type nor a size.",
     ),
     Check(
         "ends-early",
         "Recordings that stop before the others",
-        recordings.early_ends,
+        recordings.check_early_ends,
         "What these ranks did from then on is not known: it counts as time after their finish, or as no time, and what the "
         "others waited for there has no cause.",
         "Record these ranks again, as long as the others: the process may have died, or its file was cut.",
@@ -195,7 +195,7 @@ CHECKS: tuple[Check, ...] = (
     Check(
         "times-contradict",
         "Collectives that end before they began elsewhere",
-        recordings.impossible_times,
+        recordings.check_impossible_times,
         "The clocks of the ranks differ or drift, times of a rank were stretched, or one began its recording with another "
         "collective than the others: waits between ranks cannot be believed.",
         "Record the job again, with clocks that are synchronised; durations within a rank can be compared.",
@@ -203,7 +203,7 @@ CHECKS: tuple[Check, ...] = (
     Check(
         "unlinked",
         "Operations that could not be linked",
-        content.unlinked,
+        content.check_unlinked,
         "Unlinked operators have no times and count as 0 in a replay; device operations without an operator keep "
         "their times and wait for what their device did before.",
         "Record both files in one profiler session: profile(execution_trace_observer=ExecutionTraceObserver(…)), "
@@ -212,7 +212,7 @@ CHECKS: tuple[Check, ...] = (
     Check(
         "duration-missing",
         "Compute nodes without a duration",
-        content.durations,
+        content.check_durations,
         "They take no time in a simulation, so the step comes out too short, and all of it seems to be "
         "communication.",
         "Link the trace with its device trace; or give the nodes num_ops and tensor_size, and the system a "
@@ -221,7 +221,7 @@ CHECKS: tuple[Check, ...] = (
     Check(
         "duration-units",
         "Durations in another unit on some ranks",
-        scale.durations_apart,
+        scale.check_duration_units,
         "These ranks seem to be late everywhere, or the others to wait for them: replays, breakdowns and critical paths "
         "tell of the unit, not of the job.",
         "Look at what wrote the files of these ranks: durations are microseconds in Chakra files (duration_micros) "
@@ -230,7 +230,7 @@ CHECKS: tuple[Check, ...] = (
     Check(
         "size-zero",
         "Communication of 0 bytes",
-        content.size_zero,
+        content.check_zero_sizes,
         "It takes only its latency, whatever the bandwidth; all-gathers of 0 bytes never complete in the "
         "reference.",
         "Check the exporter: sizes it does not know often become 0.",
@@ -238,7 +238,7 @@ CHECKS: tuple[Check, ...] = (
     Check(
         "uneven-all-to-all",
         "All-to-alls of different sizes",
-        across.uneven_sizes,
+        across.check_uneven_sizes,
         "Expert and embedding parallelism works like this, and the full model simulates it; ASTRA-sim's own program waits "
         "forever.",
         "For ASTRA-sim give all members one size.",
@@ -246,56 +246,56 @@ CHECKS: tuple[Check, ...] = (
     Check(
         "send-unmatched",
         "Sends without a receive",
-        across.sends_unmatched,
+        across.check_unmatched_sends,
         "A simulator delivers them anyway: they use the network, and no node waits for them.",
         "Source, target, tag and size must be equal on both sides.",
     ),
     Check(
         "group-unlisted",
         "Comm groups without a member list",
-        across.unlisted_groups,
+        across.check_unlisted_groups,
         "Members are taken from the nodes that name the group, which is wrong where a rank is missing or uses "
         "another name. The reference treats a group that is not in its comm group file as an error.",
     ),
     Check(
         "stream-order",
         "Kernels not ordered by their stream",
-        structure.streams,
+        structure.check_streams,
         "A simulation starts them all as soon as they are launched: kernels overlap that cannot, and "
         "communication begins before the computation that feeds it.",
     ),
     Check(
         "comm-detached",
         "Communication without dependencies",
-        content.detached,
+        content.check_detached,
         "It starts at time 0 and delays nothing, so it hardly counts in a simulation.",
         "The exporter has lost its dependencies: link the traces here instead, or convert them again.",
     ),
     Check(
         "clock-skew",
         "Clocks that differ between ranks",
-        across.clock_skew,
+        across.check_clock_skew,
         "Start times of different ranks cannot be compared: waiting is attributed to the wrong rank. A "
         "simulation is not affected, because it uses durations.",
     ),
     Check(
         "comm-trailing",
         "Communication that no computation waits for",
-        content.trailing,
+        content.check_trailing,
         "It can overlap with all computation, and affects the result only where it ends last. That is right for "
         "the gradients at the end of a step, and elsewhere a sign of lost dependencies.",
     ),
     Check(
         "duration-estimated",
         "Compute nodes timed by a roofline",
-        content.estimated,
+        content.check_estimated_durations,
         "With a roofline a simulation computes their durations; without one they take no time.",
         "Simulate on a system with a roofline (roofline-enabled, peak-perf, local-mem-bw).",
     ),
     Check(
         "forward",
         "Dependencies on later nodes",
-        structure.forward,
+        structure.check_forward,
         "They are legal, and resolved here. Tools that read a file once from start to end lose them or stop.",
     ),
 )
@@ -331,7 +331,7 @@ class Examination:
     diagnoses: tuple[Diagnosis, ...]
     passed: tuple[Check, ...]
 
-    __repr__ = one_line
+    __repr__ = format_record
 
     def count(self, level: Level) -> int:
         """Return how many diagnoses are of a level."""
@@ -342,16 +342,16 @@ def examine(trace: Trace) -> Diagnoses:
     """Return everything that is wrong with a job, the worst first.
 
     Example:
-        >>> from studio.et.build import graph_of_nodes
+        >>> from studio.et.build import build_graph
         >>> from studio.trace import Rank
-        >>> graph, slots = graph_of_nodes([{"id": 1, "type": "COMP_NODE", "duration_micros": 5, "data_deps": [1]}])
+        >>> graph, slots = build_graph([{"id": 1, "type": "COMP_NODE", "duration_micros": 5, "data_deps": [1]}])
         >>> [one.message for one in examine(Trace((graph,), (Rank(0, 0, slots),)))]
         ['1 node of rank 0 waits for itself, the first is node 1 (n1).']
     """
-    return Diagnoses(examination(trace).diagnoses)
+    return Diagnoses(run_checks(trace).diagnoses)
 
 
-def examination(trace: Trace, *, progress: Progress | None = None) -> Examination:
+def run_checks(trace: Trace, *, progress: Progress | None = None) -> Examination:
     """Examine a job.
 
     Args:
@@ -360,18 +360,18 @@ def examination(trace: Trace, *, progress: Progress | None = None) -> Examinatio
     """
     checked = 0
 
-    def tick() -> None:
+    def report_progress() -> None:
         if progress:
             progress("checking", checked, len(CHECKS))
 
     # What ranks do alike is found once, of all of them; nodes are told by their rows.
-    case = Case(share_graphs(trace), tick)
+    case = Case(share_graphs(trace), report_progress)
     diagnoses: list[Diagnosis] = []
     passed = []
     for index, check in enumerate(CHECKS):
         checked = index
-        tick()
-        here = [_diagnosis(check, hedge(case, problem)) for problem in check.find(case)]
+        report_progress()
+        here = [_build_diagnosis(check, hedge_finding(case, problem)) for problem in check.find(case)]
         diagnoses += here
         if not here:
             passed.append(check)
@@ -382,7 +382,7 @@ def examination(trace: Trace, *, progress: Progress | None = None) -> Examinatio
     known = {code for finding in read for code in _SAME_AS.get(finding.code, ())}
     passed = [check for check in passed if check.code not in known]
     # What is lost of the files comes before what may follow from it.
-    from_reader = list(_from_reader(read))
+    from_reader = list(_merge_findings(read))
     lost = [finding for finding in from_reader if finding.level == "error"]
     if lost and any(finding.level == "error" for finding in diagnoses):
         lost = [replace(finding, consequence=f"{finding.consequence} {_MAY_FOLLOW}") for finding in lost]
@@ -391,7 +391,7 @@ def examination(trace: Trace, *, progress: Progress | None = None) -> Examinatio
     return Examination(tuple(ranked), tuple(passed))
 
 
-def _diagnosis(check: Check, problem: Found) -> Diagnosis:
+def _build_diagnosis(check: Check, problem: Found) -> Diagnosis:
     return Diagnosis(
         code=check.code,
         level=problem.level,
@@ -416,7 +416,7 @@ def _is_repeated(finding: Finding, passed: Set[str]) -> bool:
     return finding.code in _COVERED_BY_CHECKS and passed.isdisjoint(_SAME_AS.get(finding.code, ()))
 
 
-def _from_reader(findings: Iterable[Finding]) -> Iterator[Diagnosis]:
+def _merge_findings(findings: Iterable[Finding]) -> Iterator[Diagnosis]:
     """Yield findings of the reader; the same finding about many files is yielded once."""
     alike: dict[tuple[str, Level, str], list[Finding]] = {}
     for finding in findings:
@@ -429,7 +429,7 @@ def _from_reader(findings: Iterable[Finding]) -> Iterator[Diagnosis]:
         yield Diagnosis(
             code=code,
             level="warning" if code in LEAVES_WHOLE else level,
-            title=_title(code),
+            title=_label_code(code),
             message=first.message,
             ranks=tuple(sorted({finding.rank for finding in same if finding.rank is not None})),
             count=len(same),
@@ -444,7 +444,7 @@ def _from_reader(findings: Iterable[Finding]) -> Iterator[Diagnosis]:
         )
 
 
-def _title(code: str) -> str:
+def _label_code(code: str) -> str:
     """Return the title of findings that readers and repairs leave in a job."""
     if code.removeprefix(MENDED) in REPAIRS:
         return "Repaired"

@@ -7,13 +7,13 @@ from dataclasses import replace
 
 import numpy as np
 
-from studio.analysis.graph.digraph import build_network, reachable
+from studio.analysis.graph.digraph import build_network, find_reachable
 from studio.analysis.job.inferred_facts import lack_size
-from studio.doctor.diagnosis import UNSIZED, Case, Found, GraphCase, Where, where
-from studio.doctor.inferred import level_of_missing
-from studio.doctor.structure import percent, worth_warning
+from studio.doctor.diagnosis import UNSIZED, Case, Found, GraphCase, Where, locate_nodes
+from studio.doctor.inferred import choose_missing_level
+from studio.doctor.structure import format_share, is_worth_warning
 from studio.et.link.process_groups import is_timeless
-from studio.sim.agreement import node_label, rank_list
+from studio.sim.agreement import format_ranks, label_node
 from studio.trace import (
     NONE,
     Bool,
@@ -23,18 +23,18 @@ from studio.trace import (
     Level,
     NodeType,
     Trace,
-    dense_column,
     is_flagged,
+    read_dense_column,
 )
 from studio.units import format_count, format_counted
 
 _FEW = 0.01
 
 
-def _first(nodes: Where) -> str:
+def _label_first(nodes: Where) -> str:
     assert nodes.first
     case, row = nodes.first
-    return f"{node_label(case.graph, row)} of rank {case.ranks[0]}"
+    return f"{label_node(case.graph, row)} of rank {case.ranks[0]}"
 
 
 # ---------------------------------------------------------------------------------------------------
@@ -61,10 +61,10 @@ _NO_HOST = (
 )
 
 
-def unlinked(case: Case) -> Iterator[Found]:
+def check_unlinked(case: Case) -> Iterator[Found]:
     """Yield operators and device operations that linking could not match."""
     # What tells process groups before the profiler starts has no event, and needs none.
-    lost = where(
+    lost = locate_nodes(
         (
             graph_case,
             np.flatnonzero(
@@ -74,7 +74,7 @@ def unlinked(case: Case) -> Iterator[Found]:
         for graph_case in case.graphs
     )
     # What was launched before the recording began has no operator in it; the linker says so.
-    loose = where(
+    loose = locate_nodes(
         (
             graph_case,
             np.flatnonzero(
@@ -84,15 +84,13 @@ def unlinked(case: Case) -> Iterator[Found]:
         )
         for graph_case in case.graphs
     )
-    none = _ranks_without_links(case.trace)
+    none = _list_unlinked_ranks(case.trace)
     host, device = (
         sum(max(rank.metadata_number(f"link_{key}_operations"), 0) for rank in case.trace.ranks)
         for key in ("host", "device")
     )
     if none:
-        message = (
-            f"No operator of the execution trace of {rank_list(none)} could be linked with its device trace."
-        )
+        message = f"No operator of the execution trace of {format_ranks(none)} could be linked with its device trace."
         yield Found("warning", message, tuple(none), (), len(none))
     if not (lost.count or loose.count):
         return
@@ -101,7 +99,7 @@ def unlinked(case: Case) -> Iterator[Found]:
     level: Level = "warning" if many and not alone else "info"
     linked = sum(max(rank.metadata_number("link_linked"), 0) for rank in case.trace.ranks)
     parts = [
-        f"{format_counted(nodes.count, noun)} {'has' if nodes.count == 1 else 'have'} no {what}, such as {_first(nodes)}"
+        f"{format_counted(nodes.count, noun)} {'has' if nodes.count == 1 else 'have'} no {what}, such as {_label_first(nodes)}"
         for nodes, noun, what in (
             (lost, "operator", "event in the device trace"),
             (loose, "device operation", "launching operator"),
@@ -115,18 +113,18 @@ def unlinked(case: Case) -> Iterator[Found]:
         (*lost.nodes, *loose.nodes)[:16],
         lost.count + loose.count,
         tuple(
-            (what, f"{percent(nodes.count, every)} of {format_count(every)}")
+            (what, f"{format_share(nodes.count, every)} of {format_count(every)}")
             for what, nodes, every in (
                 ("operators unlinked", lost, host),
                 ("device operations unattributed", loose, device),
             )
             if every
         ),
-        advice=_unlinked_advice(case, lost, linked, alone=alone),
+        advice=_choose_unlinked_advice(case, lost, linked, alone=alone),
     )
 
 
-def _ranks_without_links(trace: Trace) -> list[int]:
+def _list_unlinked_ranks(trace: Trace) -> list[int]:
     """Return the ranks of which nothing could be linked; none where the linker has just said so itself, and why."""
     if any(finding.code == "nothing-linked" for finding in trace.findings):
         return []
@@ -139,11 +137,11 @@ def _ranks_without_links(trace: Trace) -> list[int]:
     ]
 
 
-def _unlinked_advice(case: Case, lost: Where, linked: int, *, alone: bool) -> str:
+def _choose_unlinked_advice(case: Case, lost: Where, linked: int, *, alone: bool) -> str:
     """Return advice that fits the cause; "" for that of the check."""
     early = {early_end.rank for early_end in case.early}.intersection(lost.ranks)
     if early:
-        return f"The device trace of {rank_list(sorted(early))} stops before those of the others (ends-early): record it again."
+        return f"The device trace of {format_ranks(sorted(early))} stops before those of the others (ends-early): record it again."
     if alone:
         return _NO_HOST
     return _ONE_SESSION if lost.count and linked > lost.count else ""
@@ -153,58 +151,63 @@ def _unlinked_advice(case: Case, lost: Where, linked: int, *, alone: bool) -> st
 # Durations
 
 
-def _computing(case: GraphCase) -> Bool:
+def _match_computing(case: GraphCase) -> Bool:
     """Return (N,) nodes whose durations count: device nodes; processor nodes in a trace without devices."""
     kernels = (case.graph.type == NodeType.COMP) & ~case.on_cpu
     return kernels if kernels.any() else np.asarray(case.graph.type == NodeType.COMP)
 
 
-def _estimable(case: GraphCase) -> Bool:
+def _match_estimable(case: GraphCase) -> Bool:
     """Return (N,) nodes whose duration a roofline can estimate."""
     return np.asarray(
-        (dense_column(case.graph, "num_ops", 0) > 0) & (dense_column(case.graph, "tensor_size", 0) > 0)
+        (read_dense_column(case.graph, "num_ops", 0) > 0)
+        & (read_dense_column(case.graph, "tensor_size", 0) > 0)
     )
 
 
-def _timeless(graph: Graph, rows: Int64) -> Bool:
+def _match_timeless(graph: Graph, rows: Int64) -> Bool:
     """Return (M,) nodes of kinds that have no time."""
     names, place = np.unique(graph.name[rows], return_inverse=True)
     timeless = [is_timeless(graph.strings[code]) for code in names.tolist()]
     return np.array(timeless, bool)[place]
 
 
-def durations(case: Case) -> Iterator[Found]:
+def check_durations(case: Case) -> Iterator[Found]:
     """Yield compute nodes that have neither a duration nor an amount of work."""
     chosen, among, device = [], 0, False
     for graph_case in case.graphs:
-        computing = _computing(graph_case)
-        lacking = np.flatnonzero(computing & (graph_case.graph.duration_ns <= 0) & ~_estimable(graph_case))
-        lacking = lacking[~_timeless(graph_case.graph, lacking)]
+        computing = _match_computing(graph_case)
+        lacking = np.flatnonzero(
+            computing & (graph_case.graph.duration_ns <= 0) & ~_match_estimable(graph_case)
+        )
+        lacking = lacking[~_match_timeless(graph_case.graph, lacking)]
         chosen.append((graph_case, lacking))
         among += int(computing.sum()) * len(graph_case.ranks)
         device = device or bool((computing & ~graph_case.on_cpu).any())
-    nodes = where(chosen)
+    nodes = locate_nodes(chosen)
     if nodes.count:
         # Operators that only call others take no time of their own; kernels always take some.
-        warns = worth_warning(nodes.count, among) or (device and nodes.count > _FEW * among)
+        warns = is_worth_warning(nodes.count, among) or (device and nodes.count > _FEW * among)
         yield Found(
             "warning" if warns else "info",
-            f"{format_counted(nodes.count, 'compute node')} of {rank_list(nodes.ranks)} "
-            f"{'has' if nodes.count == 1 else 'have'} no duration: {_first(nodes)}.",
+            f"{format_counted(nodes.count, 'compute node')} of {format_ranks(nodes.ranks)} "
+            f"{'has' if nodes.count == 1 else 'have'} no duration: {_label_first(nodes)}.",
             nodes.ranks,
             nodes.nodes,
             nodes.count,
-            (("of compute nodes", f"{percent(nodes.count, among)} of {format_count(among)}"),),
+            (("of compute nodes", f"{format_share(nodes.count, among)} of {format_count(among)}"),),
         )
 
 
-def estimated(case: Case) -> Iterator[Found]:
+def check_estimated_durations(case: Case) -> Iterator[Found]:
     """Yield compute nodes whose durations only a roofline can estimate."""
-    nodes = where(
+    nodes = locate_nodes(
         (
             graph_case,
             np.flatnonzero(
-                _computing(graph_case) & (graph_case.graph.duration_ns <= 0) & _estimable(graph_case)
+                _match_computing(graph_case)
+                & (graph_case.graph.duration_ns <= 0)
+                & _match_estimable(graph_case)
             ),
         )
         for graph_case in case.graphs
@@ -212,8 +215,8 @@ def estimated(case: Case) -> Iterator[Found]:
     if nodes.count:
         yield Found(
             "info",
-            f"{format_counted(nodes.count, 'compute node')} of {rank_list(nodes.ranks)} "
-            f"{'has' if nodes.count == 1 else 'have'} an amount of work but no duration: {_first(nodes)}.",
+            f"{format_counted(nodes.count, 'compute node')} of {format_ranks(nodes.ranks)} "
+            f"{'has' if nodes.count == 1 else 'have'} an amount of work but no duration: {_label_first(nodes)}.",
             nodes.ranks,
             nodes.nodes,
             nodes.count,
@@ -224,11 +227,11 @@ def estimated(case: Case) -> Iterator[Found]:
 # Communication nodes
 
 
-def _nodes(
+def _report_nodes(
     case: Case, chosen: Callable[[GraphCase], Bool], level: Level, words: tuple[str, str]
 ) -> Iterator[Found]:
-    """Yield a finding about the communication nodes that `chosen` picks; `words` are singular and plural."""
-    nodes = where(
+    """Yield a finding about the communication nodes that `lacks_type` picks; `words` are singular and plural."""
+    nodes = locate_nodes(
         (graph_case, np.flatnonzero(graph_case.communicates & chosen(graph_case)))
         for graph_case in case.graphs
     )
@@ -236,64 +239,66 @@ def _nodes(
         among = sum(int(graph_case.communicates.sum()) * len(graph_case.ranks) for graph_case in case.graphs)
         yield Found(
             level,
-            f"{format_counted(nodes.count, 'communication node')} of {rank_list(nodes.ranks)} "
-            f"{words[0] if nodes.count == 1 else words[1]}: {_first(nodes)}.",
+            f"{format_counted(nodes.count, 'communication node')} of {format_ranks(nodes.ranks)} "
+            f"{words[0] if nodes.count == 1 else words[1]}: {_label_first(nodes)}.",
             nodes.ranks,
             nodes.nodes,
             nodes.count,
-            (("of communication nodes", f"{percent(nodes.count, among)} of {format_count(among)}"),),
+            (("of communication nodes", f"{format_share(nodes.count, among)} of {format_count(among)}"),),
         )
 
 
-def on_cpu_rows(case: GraphCase) -> Int64:
+def find_on_cpu_rows(case: GraphCase) -> Int64:
     """Return the rows of communication nodes marked as processor operations."""
     return np.flatnonzero(case.communicates & case.on_cpu & ~case.calls)
 
 
-def call_rows(case: GraphCase) -> Int64:
+def find_call_rows(case: GraphCase) -> Int64:
     """Return the rows of nodes that only call communication: on the processor, without size or collective type."""
     return np.flatnonzero(case.calls)
 
 
-def comm_calls(case: Case) -> Iterator[Found]:
+def check_comm_calls(case: Case) -> Iterator[Found]:
     """Yield calls of communication that have the type of communication."""
     words = (
         "is a call on the processor, without type or size",
         "are calls on the processor, without type or size",
     )
-    yield from _nodes(case, lambda graph_case: graph_case.calls, "error", words)
+    yield from _report_nodes(case, lambda graph_case: graph_case.calls, "error", words)
 
 
-def comm_on_cpu(case: Case) -> Iterator[Found]:
+def check_comm_on_cpu(case: Case) -> Iterator[Found]:
     """Yield communication nodes marked as processor operations."""
     words = ("is marked as a processor operation", "are marked as processor operations")
-    yield from _nodes(case, lambda graph_case: graph_case.on_cpu & ~graph_case.calls, "error", words)
+    yield from _report_nodes(case, lambda graph_case: graph_case.on_cpu & ~graph_case.calls, "error", words)
 
 
-def size_missing(case: Case) -> Iterator[Found]:
+def check_missing_sizes(case: Case) -> Iterator[Found]:
     """Yield communication nodes without a size."""
     words = ("has no size", "have no size")
 
-    def chosen(graph_case: GraphCase) -> Bool:
+    def lacks_size(graph_case: GraphCase) -> Bool:
         return np.asarray((graph_case.sizes == UNSIZED) & ~graph_case.calls)
 
-    everywhere = all(bool(chosen(graph_case)[graph_case.communicates].all()) for graph_case in case.graphs)
-    yield from _nodes(case, chosen, level_of_missing(case, everywhere=everywhere), words)
+    everywhere = all(
+        bool(lacks_size(graph_case)[graph_case.communicates].all()) for graph_case in case.graphs
+    )
+    yield from _report_nodes(case, lacks_size, choose_missing_level(case, everywhere=everywhere), words)
 
 
-def size_negative(case: Case) -> Iterator[Found]:
+def check_negative_sizes(case: Case) -> Iterator[Found]:
     """Yield communication nodes with a negative size."""
     words = ("has a negative size", "have negative sizes")
-    yield from _nodes(
+    yield from _report_nodes(
         case, lambda graph_case: (graph_case.sizes < 0) & (graph_case.sizes != UNSIZED), "error", words
     )
 
 
-def size_zero(case: Case) -> Iterator[Found]:
+def check_zero_sizes(case: Case) -> Iterator[Found]:
     """Yield communication nodes with a size of 0: of which it was not recorded, or as a note where their tensors were empty."""
 
     def are_empty(graph_case: GraphCase) -> Bool:
-        given, taken = (dense_column(graph_case.graph, key, NONE) for key in ("bytes_in", "bytes_out"))
+        given, taken = (read_dense_column(graph_case.graph, key, NONE) for key in ("bytes_in", "bytes_out"))
         timed = graph_case.graph.start_ns >= 0
         return np.asarray(timed & (np.maximum(given, taken) == 0))
 
@@ -305,14 +310,14 @@ def size_zero(case: Case) -> Iterator[Found]:
 
     words = ("moves 0 bytes", "move 0 bytes")
 
-    def are_told(graph_case: GraphCase) -> Bool:
+    def are_as_told(graph_case: GraphCase) -> Bool:
         return np.asarray((graph_case.sizes == 0) & ~are_empty(graph_case) & ~are_unknown(graph_case))
 
-    yield from _nodes(case, are_told, "warning", words)
-    for finding in _nodes(case, are_unknown, "warning", _UNKNOWN_SIZES):
+    yield from _report_nodes(case, are_as_told, "warning", words)
+    for finding in _report_nodes(case, are_unknown, "warning", _UNKNOWN_SIZES):
         yield replace(finding, advice=_RECORD_SHAPES)
     empty_words = tuple(f"{word}, as the recording tells: their tensors were empty" for word in words)
-    for finding in _nodes(
+    for finding in _report_nodes(
         case,
         lambda graph_case: (graph_case.sizes == 0) & are_empty(graph_case),
         "info",
@@ -321,23 +326,23 @@ def size_zero(case: Case) -> Iterator[Found]:
         yield replace(finding, advice=_EMPTY_TENSORS)
 
 
-def comm_untyped(case: Case) -> Iterator[Found]:
+def check_untyped_collectives(case: Case) -> Iterator[Found]:
     """Yield collectives without a known collective type."""
 
-    def chosen(graph_case: GraphCase) -> Bool:
+    def lacks_type(graph_case: GraphCase) -> Bool:
         known = np.isin(graph_case.collective, [int(kind) for kind in CollectiveType])
         return np.asarray((graph_case.graph.type == NodeType.COMM_COLL) & ~known & ~graph_case.calls)
 
     words = ("names an unknown collective", "name unknown collectives")
     everywhere = all(bool((graph_case.collective == NONE).all()) for graph_case in case.graphs)
-    yield from _nodes(case, chosen, level_of_missing(case, everywhere=everywhere), words)
+    yield from _report_nodes(case, lacks_type, choose_missing_level(case, everywhere=everywhere), words)
 
 
 # ---------------------------------------------------------------------------------------------------
 # The place of communication in the graph
 
 
-def detached_rows(case: GraphCase) -> Int64:
+def find_detached_rows(case: GraphCase) -> Int64:
     """Return the rows of communication nodes without any dependency, in graphs with other nodes."""
     tied = np.zeros(len(case.graph), bool)
     for ends in case.pairs:
@@ -347,62 +352,66 @@ def detached_rows(case: GraphCase) -> Int64:
     return np.flatnonzero(alone) if not case.communicates.all() else np.zeros(0, np.int64)
 
 
-def detached(case: Case) -> Iterator[Found]:
+def check_detached(case: Case) -> Iterator[Found]:
     """Yield communication nodes without any dependency."""
-    nodes = where((graph_case, detached_rows(graph_case)) for graph_case in case.graphs)
+    nodes = locate_nodes((graph_case, find_detached_rows(graph_case)) for graph_case in case.graphs)
     if nodes.count:
         among = sum(int(graph_case.communicates.sum()) * len(graph_case.ranks) for graph_case in case.graphs)
         verb = ("waits for nothing, and nothing waits for it", "wait for nothing, and nothing waits for them")
         yield Found(
             "warning",
-            f"{format_counted(nodes.count, 'communication node')} of {rank_list(nodes.ranks)} {verb[nodes.count > 1]}: "
-            f"{_first(nodes)}.",
+            f"{format_counted(nodes.count, 'communication node')} of {format_ranks(nodes.ranks)} {verb[nodes.count > 1]}: "
+            f"{_label_first(nodes)}.",
             nodes.ranks,
             nodes.nodes,
             nodes.count,
-            (("of communication nodes", f"{percent(nodes.count, among)} of {format_count(among)}"),),
+            (("of communication nodes", f"{format_share(nodes.count, among)} of {format_count(among)}"),),
         )
 
 
-def _computes(case: GraphCase) -> Bool:
+def _match_computations(case: GraphCase) -> Bool:
     return np.asarray(~case.communicates & (case.graph.type > NodeType.METADATA))
 
 
-def _feeds(case: GraphCase) -> bool:
+def _feeds_computation(case: GraphCase) -> bool:
     """Whether some computation waits for communication directly."""
     of, waited = case.pairs
-    return bool((case.communicates[waited] & _computes(case)[of]).any())
+    return bool((case.communicates[waited] & _match_computations(case)[of]).any())
 
 
-def _before_computation(case: GraphCase) -> Bool:
+def _find_before_computation(case: GraphCase) -> Bool:
     """Return (N,) which nodes compute, or are waited for by a node that computes, directly or indirectly."""
     count, (of, waited) = len(case.graph), case.pairs
-    computing = np.flatnonzero(_computes(case))
+    computing = np.flatnonzero(_match_computations(case))
     # A node behind all of them: what it is reached from, some of them waits for.
     network = build_network(
         count + 1, np.append(waited, computing), np.append(of, np.full(len(computing), count))
     )
     leads = np.zeros(count + 1, bool)
-    leads[reachable(network, count, backwards=True)] = True
+    leads[find_reachable(network, count, backwards=True)] = True
     return leads[:-1]
 
 
-def trailing(case: Case) -> Iterator[Found]:
+def check_trailing(case: Case) -> Iterator[Found]:
     """Yield ranks on which no computation follows any communication."""
     chosen, ends = [], 0
     for graph_case in case.graphs:
-        if not graph_case.communicates.any() or graph_case.communicates.all() or _feeds(graph_case):
+        if (
+            not graph_case.communicates.any()
+            or graph_case.communicates.all()
+            or _feeds_computation(graph_case)
+        ):
             continue
-        off = np.flatnonzero(graph_case.communicates & ~_before_computation(graph_case))
-        off = np.setdiff1d(off, detached_rows(graph_case))
+        off = np.flatnonzero(graph_case.communicates & ~_find_before_computation(graph_case))
+        off = np.setdiff1d(off, find_detached_rows(graph_case))
         if len(off) and len(off) == int(graph_case.communicates.sum()):
             ends += len(off) * len(graph_case.ranks)
             chosen.append((graph_case, off))
-    nodes = where(chosen)
+    nodes = locate_nodes(chosen)
     if nodes.count:
         yield Found(
             "info",
-            f"No computation of {rank_list(nodes.ranks)} waits for any communication; the first is {_first(nodes)}.",
+            f"No computation of {format_ranks(nodes.ranks)} waits for any communication; the first is {_label_first(nodes)}.",
             nodes.ranks,
             nodes.nodes,
             nodes.count,

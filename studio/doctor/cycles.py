@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from studio.analysis.graph.digraph import build_network, feedback_edges
+from studio.analysis.graph.digraph import build_network, find_feedback_edges
 from studio.doctor.diagnosis import GraphCase
 from studio.trace import NONE, Graph, Int64
 
@@ -37,53 +37,53 @@ class Removal:
     exact: bool
 
 
-def removal(case: GraphCase) -> Removal:
+def find_removal(case: GraphCase) -> Removal:
     """Return a smallest set of dependencies without which a graph has no cycles, self-loops apart.
 
     Of sets of equal size it prefers dependencies that the recorded times contradict, then such on later ids.
     """
-    of, waited, weight, circle = _inside(case)
+    of, waited, weight, circle = _list_cycle_edges(case)
     chosen = np.zeros(len(of), bool)
     exact, steps = True, _EXACT_STEPS
-    for places in _by_circle(circle):
+    for places in _split_by_cycle(circle):
         names, ends = np.unique(np.stack([of[places], waited[places]]), return_inverse=True)
         left, right = ends.reshape(2, -1)
         count = len(names)
         steps -= count << count if count <= _EXACT_NODES else 0
         if count <= _EXACT_NODES and steps >= 0:
-            violated = _smallest(count, left, right, weight[places])
+            violated = _find_lightest_removal(count, left, right, weight[places])
         else:
-            violated = _heuristic(count, left, right, weight[places])
+            violated = _find_light_removal(count, left, right, weight[places])
             # One has to go in any case.
             exact = exact and len(violated) == 1
         chosen[places[violated]] = True
     return Removal(of[chosen], waited[chosen], exact)
 
 
-def _inside(case: GraphCase) -> tuple[Int64, Int64, Int64, Int64]:
+def _list_cycle_edges(case: GraphCase) -> tuple[Int64, Int64, Int64, Int64]:
     """Return the distinct dependencies on cycles: waiting node, node waited for, weight, and cycle number."""
     of, waited = case.pairs
     number = case.circles
     is_inside = (number[of] != NONE) & (number[of] == number[waited]) & (of != waited)
     keys, entries = np.unique(of[is_inside] * len(number) + waited[is_inside], return_counts=True)
     of, waited = np.divmod(keys, max(len(number), 1))
-    return of, waited, _ONE * entries + _reluctance(case.graph, of, waited), number[of]
+    return of, waited, _ONE * entries + _weigh_edges(case.graph, of, waited), number[of]
 
 
-def _reluctance(graph: Graph, of: Int64, waited: Int64) -> Int64:
+def _weigh_edges(graph: Graph, of: Int64, waited: Int64) -> Int64:
     """Return (E,) how plausible each dependency is: 0 where recorded times contradict it."""
     start = graph.start_ns
     against = (start[of] >= 0) & (start[waited] >= 0) & (start[of] < start[waited])
     return np.where(against, 0, np.where(graph.id[waited] > graph.id[of], 1, 2)).astype(np.int64)
 
 
-def _by_circle(circle: Int64) -> Iterator[Int64]:
+def _split_by_cycle(circle: Int64) -> Iterator[Int64]:
     order = np.argsort(circle, kind="stable")
     bounds = np.flatnonzero(np.diff(circle[order])) + 1
     yield from (places for places in np.split(order, bounds) if len(places))
 
 
-def _smallest(count: int, of: Int64, waited: Int64, weight: Int64) -> Int64:
+def _find_lightest_removal(count: int, of: Int64, waited: Int64, weight: Int64) -> Int64:
     """Return the indices of a lightest set of dependencies that opens all cycles of a few nodes.
 
     The best order of every set of nodes is that of the set without its last node, which pays for whom it waits
@@ -114,11 +114,11 @@ def _smallest(count: int, of: Int64, waited: Int64, weight: Int64) -> Int64:
     return np.flatnonzero(place[of] < place[waited])
 
 
-def _heuristic(count: int, of: Int64, waited: Int64, weight: Int64) -> Int64:
+def _find_light_removal(count: int, of: Int64, waited: Int64, weight: Int64) -> Int64:
     """Return the places of a light set of dependencies that opens all circles: Eades', less what is not needed."""
     from rustworkx import has_path
 
-    removed = feedback_edges(count, of, waited, weight)
+    removed = find_feedback_edges(count, of, waited, weight)
     if len(removed) * len(of) > _TRIED:
         return removed
     kept = np.ones(len(of), bool)

@@ -7,15 +7,15 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from studio.analysis.collectives.matching import disagreement
-from studio.analysis.graph.digraph import cycle_components, shortest_cycle
+from studio.analysis.collectives.matching import find_disagreement
+from studio.analysis.graph.digraph import find_cycle_components, find_shortest_cycle
 from studio.analysis.job.completeness import is_recording
 from studio.doctor.diagnosis import NODES_NAMED, Case, Found, NodeAt
 from studio.doctor.inferred import RAN
 from studio.doctor.orders import FEW_EVENTS, count_events, is_small, try_orders
-from studio.doctor.waits import Waits, Why, parts_of, waits_of
-from studio.machine_memory import available_bytes
-from studio.sim.agreement import group_label, is_certain, node_label, rank_list
+from studio.doctor.waits import Waits, Why, build_parts, build_waits
+from studio.machine_memory import read_available_bytes
+from studio.sim.agreement import format_ranks, is_certain, label_group, label_node
 from studio.trace import NONE, Int64, Level
 from studio.units import format_bytes, format_count
 
@@ -85,19 +85,19 @@ def is_alike(case: Case) -> bool:
     )
 
 
-def deadlocks(case: Case) -> Iterator[Found]:
+def check_deadlocks(case: Case) -> Iterator[Found]:
     """Yield the first way in which ranks wait for each other for ever."""
-    for finding in _deadlocks(case.settled):
+    for finding in _search_deadlocks(case.settled):
         # All messages alike behind a lost send are paired with another than theirs.
         may_follow = finding.level == "error" and len(case.unmatched.receives)
         yield replace(finding, advice=_RECEIVES_FIRST) if may_follow else finding
 
 
-def _deadlocks(case: Case) -> Iterator[Found]:
+def _search_deadlocks(case: Case) -> Iterator[Found]:
     if not is_searched(case) or is_alike(case):
         return
     nodes = case.trace.node_count
-    free = available_bytes()
+    free = read_available_bytes()
     if free is not None and nodes * _NODE_BYTES > free // 2:
         yield Found(
             "info",
@@ -107,30 +107,30 @@ def _deadlocks(case: Case) -> Iterator[Found]:
             advice="Simulate the job, or check it on a machine with more memory.",
         )
         return
-    parts = parts_of(case, case.tick)
-    waits = waits_of(case, case.tick, parts=parts, hopeful=True)
+    parts = build_parts(case, case.tick)
+    waits = build_waits(case, case.tick, parts=parts, hopeful=True)
     # The last kind counts every wait, so what is on no cycle of it is on none.
-    is_open = not waits.apart and _circle(waits, *waits.chosen(*_KINDS[-1].waits)) is None
+    is_open = not waits.apart and _find_shortest_cycle(waits, *waits.chosen(*_KINDS[-1].waits)) is None
     if is_open and not is_small(case):
         return
-    waits = waits_of(case, case.tick, parts=parts)
+    waits = build_waits(case, case.tick, parts=parts)
     if is_open:
-        yield from _by_order(case, waits)
+        yield from _check_orders(case, waits)
         return
-    yield from _apart(case, waits)
+    yield from _find_diverging_group(case, waits)
     for kind in _KINDS:
         case.tick()
         before, after, place = waits.chosen(*kind.waits)
-        circle = _circle(waits, before, after, place)
+        circle = _find_shortest_cycle(waits, before, after, place)
         if circle is not None:
-            yield _found(case, waits, kind, *circle)
+            yield _report_deadlock(case, waits, kind, *circle)
             return
-        if kind.level == "error" and (findings := list(_by_order(case, waits))):
+        if kind.level == "error" and (findings := list(_check_orders(case, waits))):
             yield from findings
             return
 
 
-def _by_order(case: Case, waits: Waits) -> Iterator[Found]:
+def _check_orders(case: Case, waits: Waits) -> Iterator[Found]:
     """Yield whether ranks wait for each other in some order, where times decide about it; nothing where none does.
 
     What hangs in an unusual order is only worth knowing, and of larger jobs, most of which have such orders, not even that.
@@ -144,7 +144,7 @@ def _by_order(case: Case, waits: Waits) -> Iterator[Found]:
     ranks = [case.trace.ranks[place] for place, _ in tried.stuck]
     numbers = tuple(sorted(rank.number for rank in ranks))
     shown = [
-        f"rank {rank.number} in {node_label(case.trace.graph_of(rank), row)}"
+        f"rank {rank.number} in {label_node(case.trace.graph_of(rank), row)}"
         for rank, (_, row) in zip(ranks, tried.stuck, strict=True)
     ]
     more = f", … ({format_count(len(shown) - _HOPS_SHOWN)} more)" if len(shown) > _HOPS_SHOWN else ""
@@ -152,7 +152,7 @@ def _by_order(case: Case, waits: Waits) -> Iterator[Found]:
     yield Found(
         "error" if will else "warning" if tried.hangs_by_id and not ran else "info",
         f"This job {'will hang, in every order' if will else 'may hang, in some of the orders'} that dependencies leave open: "
-        f"{rank_list(numbers)} can come to wait for ever, {', '.join(shown[:_HOPS_SHOWN])}{more}."
+        f"{format_ranks(numbers)} can come to wait for ever, {', '.join(shown[:_HOPS_SHOWN])}{more}."
         + (f" {RAN}" if ran else ""),
         numbers,
         tuple(NodeAt(rank.number, row) for rank, (_, row) in zip(ranks, tried.stuck, strict=True))[
@@ -166,17 +166,17 @@ def _by_order(case: Case, waits: Waits) -> Iterator[Found]:
     )
 
 
-def _apart(case: Case, waits: Waits) -> Iterator[Found]:
+def _find_diverging_group(case: Case, waits: Waits) -> Iterator[Found]:
     """Yield the first group whose members are certain to begin different collectives, where only turns make it so."""
     for group in case.ordered:
         position = waits.apart.get(group.name, NONE)
-        difference = disagreement(group)
+        difference = find_disagreement(group)
         if position == NONE or (difference and is_certain(case.trace, group, difference)):
             continue
         numbers = tuple(sorted(set(group.members) & {rank.number for rank in case.trace.ranks}))
         yield Found(
             "error",
-            f"This job will hang: members of {group_label(group)} begin its collectives in different orders, the first "
+            f"This job will hang: members of {label_group(group)} begin its collectives in different orders, the first "
             f"that differs is collective {position}. Dependencies leave the order open; a simulated rank carries out one "
             "at a time, the lowest id first.",
             numbers,
@@ -186,12 +186,14 @@ def _apart(case: Case, waits: Waits) -> Iterator[Found]:
         return
 
 
-def _circle(waits: Waits, before: Int64, after: Int64, place: Int64) -> tuple[list[int], int, int] | None:
+def _find_shortest_cycle(
+    waits: Waits, before: Int64, after: Int64, place: Int64
+) -> tuple[list[int], int, int] | None:
     """Return the waits of a shortest cycle, in their order, and how many nodes and cycles there are; None for none."""
     itself = np.flatnonzero(before == after)
     if len(itself):
         return [int(place[itself[0]])], 1, 1
-    component = cycle_components(len(waits.rank), before, after, *waits.keys)
+    component = find_cycle_components(len(waits.rank), before, after, *waits.keys)
     large = component != NONE
     if not large.any():
         return None
@@ -200,7 +202,7 @@ def _circle(waits: Waits, before: Int64, after: Int64, place: Int64) -> tuple[li
     inside = np.flatnonzero((component[before] == first) & (component[after] == first))
     nodes = np.flatnonzero(component == first)
     start, end = np.searchsorted(nodes, before[inside]), np.searchsorted(nodes, after[inside])
-    path = [int(nodes[row]) for row in shortest_cycle(len(nodes), start, end, starts=_STARTS)]
+    path = [int(nodes[row]) for row in find_shortest_cycle(len(nodes), start, end, starts=_STARTS)]
     hops = []
     for node, following in zip(path, [*path[1:], path[0]], strict=True):
         fits = inside[(before[inside] == node) & (after[inside] == following)]
@@ -209,8 +211,10 @@ def _circle(waits: Waits, before: Int64, after: Int64, place: Int64) -> tuple[li
     return hops[::-1], int(large.sum()), circles
 
 
-def _found(case: Case, waits: Waits, kind: _Kind, hops: list[int], nodes: int, circles: int) -> Found:
-    texts = [_hop(case, waits, hop) for hop in hops]
+def _report_deadlock(
+    case: Case, waits: Waits, kind: _Kind, hops: list[int], nodes: int, circles: int
+) -> Found:
+    texts = [_describe_hop(case, waits, hop) for hop in hops]
     more = f"; … ({format_count(len(texts) - _HOPS_SHOWN)} more)" if len(texts) > _HOPS_SHOWN else ""
     places = sorted({int(rank) for hop in hops for rank in waits.rank[[waits.before[hop], waits.after[hop]]]})
     numbers = tuple(sorted(case.trace.ranks[place].number for place in places))
@@ -224,7 +228,7 @@ def _found(case: Case, waits: Waits, kind: _Kind, hops: list[int], nodes: int, c
         evidence.append(("begins after", "a simulated rank carries out one collective or send at a time"))
     return Found(
         kind.level,
-        f"{kind.ends}: {rank_list(numbers)} {'waits for itself' if len(numbers) == 1 else 'wait for each other'}. "
+        f"{kind.ends}: {format_ranks(numbers)} {'waits for itself' if len(numbers) == 1 else 'wait for each other'}. "
         f"{texts[0][0].upper()}{'; '.join(texts[:_HOPS_SHOWN])[1:]}{more}.",
         numbers,
         tuple(shown),
@@ -234,11 +238,11 @@ def _found(case: Case, waits: Waits, kind: _Kind, hops: list[int], nodes: int, c
     )
 
 
-def _hop(case: Case, waits: Waits, hop: int) -> str:
+def _describe_hop(case: Case, waits: Waits, hop: int) -> str:
     """Say who waits for whom."""
     before, after = int(waits.before[hop]), int(waits.after[hop])
     waiting_rank, awaited_rank = (case.trace.ranks[int(waits.rank[node])] for node in (after, before))
-    own = node_label(case.trace.graph_of(waiting_rank), int(waits.row[after]))
-    awaited = node_label(case.trace.graph_of(awaited_rank), int(waits.row[before]))
+    own = label_node(case.trace.graph_of(waiting_rank), int(waits.row[after]))
+    awaited = label_node(case.trace.graph_of(awaited_rank), int(waits.row[before]))
     where = "" if waiting_rank is awaited_rank else f" of rank {awaited_rank.number}"
     return f"rank {waiting_rank.number}'s {own} {_WORDS[Why(int(waits.why[hop]))]} {awaited}{where}"

@@ -9,16 +9,23 @@ from functools import cached_property
 import numpy as np
 
 from studio.analysis.collectives.borders import BorderCollectives, find_border_collectives
-from studio.analysis.collectives.clocks import ClockOffset, clock_offsets, clocks_ahead
-from studio.analysis.collectives.matching import GroupMatching, dependency_pairs, match_collectives
+from studio.analysis.collectives.clocks import ClockOffset, estimate_clock_leads, estimate_clock_offsets
+from studio.analysis.collectives.matching import GroupMatching, list_dependency_pairs, match_collectives
 from studio.analysis.collectives.messages import Messages, match_messages
 from studio.analysis.collectives.unmatched import Unmatched, find_unmatched
-from studio.analysis.graph.digraph import cycle_components
-from studio.analysis.job.nodes import node_ref
-from studio.analysis.job.recorded import EarlyEnd, Runs, Windows, find_early_ends, find_runs, recorded_windows
-from studio.doctor.streams import StreamOrder, stream_order
-from studio.notebook import line, one_line, table
-from studio.sim.check import named_roots
+from studio.analysis.graph.digraph import find_cycle_components
+from studio.analysis.job.nodes import format_node_ref
+from studio.analysis.job.recorded import (
+    EarlyEnd,
+    Runs,
+    Windows,
+    find_early_ends,
+    find_recorded_windows,
+    find_runs,
+)
+from studio.doctor.streams import StreamOrder, find_stream_order
+from studio.notebook import build_html_table, format_parts, format_record
+from studio.sim.check import read_roots
 from studio.trace import (
     NONE,
     Bool,
@@ -30,8 +37,8 @@ from studio.trace import (
     NodeType,
     Rank,
     Trace,
-    dense_column,
     is_flagged,
+    read_dense_column,
 )
 
 NODES_NAMED = 16
@@ -54,7 +61,7 @@ class NodeAt:
     rank: int
     row: int
 
-    __repr__ = one_line
+    __repr__ = format_record
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,7 +118,7 @@ class Diagnosis:
     advice: str = ""
     repair: str | None = None
 
-    __repr__ = one_line
+    __repr__ = format_record
 
     def _repr_html_(self) -> str:
         """Return it as a table."""
@@ -121,7 +128,9 @@ class Diagnosis:
             ("consequence", self.consequence),
             ("advice", self.advice),
         )
-        return table(f"{self.level}: {self.title} ({self.code})", (), [row for row in rows if row[1]])
+        return build_html_table(
+            f"{self.level}: {self.title} ({self.code})", (), [row for row in rows if row[1]]
+        )
 
 
 class Diagnoses(list[Diagnosis]):
@@ -130,12 +139,12 @@ class Diagnoses(list[Diagnosis]):
     def __repr__(self) -> str:
         """Return them in a line."""
         codes = [f"{diagnosis.level} {diagnosis.code}" for diagnosis in self]
-        return line("Diagnoses", codes or ["nothing found"])
+        return format_parts("Diagnoses", codes or ["nothing found"])
 
     def _repr_html_(self) -> str:
         """Return a row for each."""
         rows = [(diagnosis.level, diagnosis.code, diagnosis.message, diagnosis.advice) for diagnosis in self]
-        return table(repr(self), ("level", "check", "what", "advice"), rows)
+        return build_html_table(repr(self), ("level", "check", "what", "advice"), rows)
 
 
 class GraphCase:
@@ -155,7 +164,7 @@ class GraphCase:
     @cached_property
     def pairs(self) -> tuple[Int64, Int64]:
         """(D,) nodes that wait and (D,) the nodes they wait for, control dependencies first."""
-        return dependency_pairs(self.graph)
+        return list_dependency_pairs(self.graph)
 
     @cached_property
     def on_cpu(self) -> Bool:
@@ -171,19 +180,19 @@ class GraphCase:
     @cached_property
     def collective(self) -> Int64:
         """(N,) the CollectiveType of each collective, -1 where it names none, and of all other nodes."""
-        kinds = dense_column(self.graph, "comm_type", NONE)
+        kinds = read_dense_column(self.graph, "comm_type", NONE)
         kinds[self.graph.type != NodeType.COMM_COLL] = NONE
         return kinds
 
     @cached_property
     def roots(self) -> Int64:
         """(N,) the root that each node names, -1 where it names none."""
-        return named_roots(self.graph)
+        return read_roots(self.graph)
 
     @cached_property
     def sizes(self) -> Int64:
         """(N,) the recorded size of each node, `UNSIZED` where there is none; barriers, which have none, count as 1."""
-        sizes = dense_column(self.graph, "comm_size", UNSIZED)
+        sizes = read_dense_column(self.graph, "comm_size", UNSIZED)
         sizes[self.collective == CollectiveType.BARRIER] = 1
         return sizes
 
@@ -196,7 +205,7 @@ class GraphCase:
     @cached_property
     def streams(self) -> StreamOrder:
         """Consecutive operations of the graph's streams, and whether they are kept in order."""
-        return stream_order(self.graph, self.pairs, on_cpu=self.on_cpu, communicates=self.communicates)
+        return find_stream_order(self.graph, self.pairs, on_cpu=self.on_cpu, communicates=self.communicates)
 
     @cached_property
     def circles(self) -> Int64:
@@ -204,7 +213,7 @@ class GraphCase:
         of, waited = self.pairs
         graph = self.graph
         rows = np.arange(len(graph))
-        return cycle_components(len(graph), waited, of, rows, graph.id, graph.start_ns)
+        return find_cycle_components(len(graph), waited, of, rows, graph.id, graph.start_ns)
 
 
 class Case:
@@ -272,7 +281,9 @@ class Case:
     @cached_property
     def unmatched(self) -> Unmatched:
         """The sends and receives that have no other half."""
-        return find_unmatched(self.trace, self.messages, lambda: clocks_ahead(self.trace, self.groups))
+        return find_unmatched(
+            self.trace, self.messages, lambda: estimate_clock_leads(self.trace, self.groups)
+        )
 
     @cached_property
     def runs(self) -> Mapping[str, Runs]:
@@ -282,7 +293,7 @@ class Case:
     @cached_property
     def windows(self) -> Windows:
         """When the ranks were recorded, of those with times."""
-        return recorded_windows(self.trace)
+        return find_recorded_windows(self.trace)
 
     def mixes(self, numbers: Iterable[int]) -> bool:
         """Whether some of these ranks were recorded when others of them on the same machine were not: they say nothing of each other."""
@@ -302,7 +313,7 @@ class Case:
     @cached_property
     def clocks(self) -> tuple[ClockOffset, ...]:
         """How far the clocks of ranks are apart, of ranks of one run."""
-        offsets = clock_offsets(self.trace, self.groups)
+        offsets = estimate_clock_offsets(self.trace, self.groups)
         base = min((offset.rank for offset in offsets), default=NONE)
         return tuple(offset for offset in offsets if not self.mixes((offset.rank, offset.by, base)))
 
@@ -374,7 +385,7 @@ class Where:
     first: tuple[GraphCase, int] | None
 
 
-def where(cases: Iterable[tuple[GraphCase, Int64]]) -> Where:
+def locate_nodes(cases: Iterable[tuple[GraphCase, Int64]]) -> Where:
     """Return nodes, given by rows, in the form findings use."""
     some = [(case, rows) for case, rows in cases if len(rows)]
     nodes = [NodeAt(case.ranks[0], row) for case, rows in some for row in rows[:NODES_NAMED].tolist()]
@@ -384,13 +395,13 @@ def where(cases: Iterable[tuple[GraphCase, Int64]]) -> Where:
     return Where(tuple(ranks), tuple(nodes[:NODES_NAMED]), count, first)
 
 
-def by_rank(trace: Trace, nodes: Iterable[tuple[int, int]]) -> Iterator[NodeAt]:
+def convert_places(trace: Trace, nodes: Iterable[tuple[int, int]]) -> Iterator[NodeAt]:
     """Yield nodes given by their rank's place in the trace and their row."""
     for at, row in nodes:
         yield NodeAt(trace.ranks[at].number, row)
 
 
-def node_names(trace: Trace, diagnosis: Diagnosis) -> list[tuple[int, str]]:
+def list_node_names(trace: Trace, diagnosis: Diagnosis) -> list[tuple[int, str]]:
     """Return the nodes of a diagnosis as addresses name them: rank and node."""
     graphs = {rank.number: trace.graph_of(rank) for rank in trace.ranks}
-    return [(node.rank, node_ref(graphs[node.rank], node.row)) for node in diagnosis.nodes]
+    return [(node.rank, format_node_ref(graphs[node.rank], node.row)) for node in diagnosis.nodes]

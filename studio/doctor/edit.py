@@ -23,18 +23,18 @@ from studio.trace import (
     Trace,
     UInt64,
     ValueKind,
-    kind_table,
+    build_kind_table,
 )
 
 
-def _places(starts: Int64, lengths: Int64) -> Int64:
+def _concatenate_ranges(starts: Int64, lengths: Int64) -> Int64:
     """Return the concatenated ranges of `lengths[i]` numbers from `starts[i]`."""
     ends = np.cumsum(lengths)
     total = int(ends[-1]) if len(ends) else 0
     return np.asarray(np.arange(total) + np.repeat(starts - (ends - lengths), lengths), np.int64)
 
 
-def _offsets(lengths: Int64) -> Int64:
+def _compute_offsets(lengths: Int64) -> Int64:
     return np.concatenate([np.zeros(1, np.int64), np.cumsum(lengths)])
 
 
@@ -63,18 +63,20 @@ class Entries:
         return Entries(self.of[keep], self.rows[keep], self.kinds[keep])
 
 
-def entries(graph: Graph, deps: Dependencies) -> Entries:
+def list_entries(graph: Graph, deps: Dependencies) -> Entries:
     """Return the control or data dependencies of a graph."""
     of = np.repeat(np.arange(len(graph), dtype=np.int64), np.diff(deps.offsets))
     kinds = np.zeros(len(of), np.int64)
     if deps is graph.data:
-        rows, where = _labelled_nodes(graph)
+        rows, where = _find_labelled(graph)
         starts, lengths = deps.offsets[rows], graph.attrs.length[where].astype(np.int64)
-        kinds[_places(starts, lengths)] = graph.attrs.items[_places(graph.attrs.value[where], lengths)]
+        kinds[_concatenate_ranges(starts, lengths)] = graph.attrs.items[
+            _concatenate_ranges(graph.attrs.value[where], lengths)
+        ]
     return Entries(of, deps.rows, kinds)
 
 
-def _labelled_nodes(graph: Graph) -> tuple[Int64, Int64]:
+def _find_labelled(graph: Graph) -> tuple[Int64, Int64]:
     """Return the nodes whose data dependencies all have a reason, and the attribute with the reasons."""
     rows, where = graph.rows_with(DEP_KINDS)
     fits = (graph.attrs.kind[where] == ValueKind.INT32_LIST) & (
@@ -87,20 +89,20 @@ def _labelled_nodes(graph: Graph) -> tuple[Int64, Int64]:
 
 def with_dependencies(graph: Graph, ctrl: Entries, data: Entries) -> Graph:
     """Return a graph with other dependencies; attributes with their reasons are updated."""
-    rows, where = _labelled_nodes(graph)
+    rows, where = _find_labelled(graph)
     counts = np.bincount(data.of, minlength=len(graph))
     is_labelled = np.zeros(len(graph), bool)
     is_labelled[rows] = True
     attrs = _with_lists(graph.attrs, where, counts[rows], data.kinds[is_labelled[data.of]])
     return replace(
         graph,
-        ctrl=_dependencies(ctrl, graph.ctrl.dangling, len(graph)),
-        data=_dependencies(data, graph.data.dangling, len(graph)),
+        ctrl=_build_dependencies(ctrl, graph.ctrl.dangling, len(graph)),
+        data=_build_dependencies(data, graph.data.dangling, len(graph)),
         attrs=attrs,
     )
 
 
-def _dependencies(entered: Entries, dangling: UInt64, count: int) -> Dependencies:
+def _build_dependencies(entered: Entries, dangling: UInt64, count: int) -> Dependencies:
     rows = entered.rows.astype(np.int32)
     # Ids that nothing names any more are dropped, the others numbered anew by their first use.
     absent = -1 - rows[rows < 0].astype(np.int64)
@@ -109,7 +111,9 @@ def _dependencies(entered: Entries, dangling: UInt64, count: int) -> Dependencie
     place = np.empty(len(used), np.int64)
     place[order] = np.arange(len(used))
     rows[rows < 0] = -1 - place[number]
-    return Dependencies(_offsets(np.bincount(entered.of, minlength=count)), rows, dangling[used[order]])
+    return Dependencies(
+        _compute_offsets(np.bincount(entered.of, minlength=count)), rows, dangling[used[order]]
+    )
 
 
 def _with_lists(attrs: Attributes, where: Int64, lengths: Int64, items: Int64) -> Attributes:
@@ -128,17 +132,17 @@ def _with_lists(attrs: Attributes, where: Int64, lengths: Int64, items: Int64) -
     changed = np.searchsorted(listed, where)
     order = np.argsort(where, kind="stable")
     sizes[changed] = lengths
-    starts[changed[order]] = len(attrs.items) + _offsets(lengths[order])[:-1]
+    starts[changed[order]] = len(attrs.items) + _compute_offsets(lengths[order])[:-1]
     pool = np.concatenate([attrs.items, items])
     value, length = attrs.value.copy(), attrs.length.copy()
-    value[listed] = _offsets(sizes)[:-1]
+    value[listed] = _compute_offsets(sizes)[:-1]
     length[listed] = sizes
-    return replace(attrs, value=value, length=length, items=pool[_places(starts, sizes)])
+    return replace(attrs, value=value, length=length, items=pool[_concatenate_ranges(starts, sizes)])
 
 
 def without_dependencies(graph: Graph, drop: Callable[[Entries], Bool]) -> tuple[Graph, int]:
     """Return a graph without the dependencies that `drop` picks, and how many they were."""
-    ctrl, data = entries(graph, graph.ctrl), entries(graph, graph.data)
+    ctrl, data = list_entries(graph, graph.ctrl), list_entries(graph, graph.data)
     goes = [drop(kind) for kind in (ctrl, data)]
     count = int(goes[0].sum() + goes[1].sum())
     if not count:
@@ -148,7 +152,7 @@ def without_dependencies(graph: Graph, drop: Callable[[Entries], Bool]) -> tuple
 
 def with_data_dependencies(graph: Graph, of: Int64, waited: Int64, kind: int) -> Graph:
     """Return a graph with more data dependencies, of one kind."""
-    ctrl, data = entries(graph, graph.ctrl), entries(graph, graph.data)
+    ctrl, data = list_entries(graph, graph.ctrl), list_entries(graph, graph.data)
     every = np.concatenate([data.of, of])
     order = np.argsort(every, kind="stable")
     rows = np.concatenate([data.rows, waited.astype(np.int32)])[order]
@@ -170,12 +174,12 @@ def with_order(graph: Graph, order: Int64) -> Graph:
     place = np.full(len(graph), NONE, np.int32)
     place[order] = np.arange(len(order), dtype=np.int32)
     attrs = graph.attrs
-    picked = _places(attrs.offsets[order], np.diff(attrs.offsets)[order])
+    picked = _concatenate_ranges(attrs.offsets[order], np.diff(attrs.offsets)[order])
     listed = (attrs.kind[picked] % 2 == 0) & (attrs.kind[picked] > 0)
     lengths = attrs.length[picked].astype(np.int64) * listed
     value = attrs.value[picked].copy()
-    items = attrs.items[_places(value[listed], lengths[listed])]
-    value[listed] = _offsets(lengths[listed])[:-1]
+    items = attrs.items[_concatenate_ranges(value[listed], lengths[listed])]
+    value[listed] = _compute_offsets(lengths[listed])[:-1]
     extra = place[graph.extra_row]
     extra_order = np.argsort(extra, kind="stable")
     extra_order = extra_order[extra[extra_order] != NONE]
@@ -190,7 +194,7 @@ def with_order(graph: Graph, order: Int64) -> Graph:
         data=_move_dependencies(graph.data, order, place),
         io=graph.io[order] if len(graph.io) else graph.io,
         attrs=Attributes(
-            _offsets(np.diff(attrs.offsets)[order]),
+            _compute_offsets(np.diff(attrs.offsets)[order]),
             attrs.key[picked],
             attrs.doc[picked],
             attrs.kind[picked],
@@ -206,25 +210,25 @@ def with_order(graph: Graph, order: Int64) -> Graph:
 
 def _move_dependencies(deps: Dependencies, order: Int64, place: Int32) -> Dependencies:
     lengths = np.diff(deps.offsets)[order]
-    rows = deps.rows[_places(deps.offsets[order], lengths)].copy()
+    rows = deps.rows[_concatenate_ranges(deps.offsets[order], lengths)].copy()
     of = np.repeat(np.arange(len(order), dtype=np.int64), lengths)
     rows[rows >= 0] = place[rows[rows >= 0]]
     moved = Entries(of, rows, np.zeros(len(of), np.int64))
-    return _dependencies(moved, deps.dangling, len(order))
+    return _build_dependencies(moved, deps.dangling, len(order))
 
 
 def without_nodes(graph: Graph, rows: Int64) -> Graph:
     """Return a graph without some nodes; nodes that waited for them wait for their predecessors."""
     gone = np.zeros(len(graph), bool)
     gone[rows] = True
-    behind = _behind(graph, rows, gone)
-    bridged = [_bridge(entries(graph, deps), gone, behind) for deps in (graph.ctrl, graph.data)]
+    behind = _map_replacements(graph, rows, gone)
+    bridged = [_bridge_entries(list_entries(graph, deps), gone, behind) for deps in (graph.ctrl, graph.data)]
     # The nodes that go keep no dependencies: they may not be waited for by each other.
     kept = [kind.keep(~gone[kind.of]) for kind in bridged]
     return with_order(with_dependencies(graph, *kept), np.flatnonzero(~gone))
 
 
-def _behind(graph: Graph, rows: Int64, gone: Bool) -> dict[int, list[int]]:
+def _map_replacements(graph: Graph, rows: Int64, gone: Bool) -> dict[int, list[int]]:
     """Return, for each removed node, the remaining nodes it waits for, directly or through removed ones."""
     behind: dict[int, list[int]] = {}
     for row in rows.tolist():
@@ -244,7 +248,7 @@ def _behind(graph: Graph, rows: Int64, gone: Bool) -> dict[int, list[int]]:
     return behind
 
 
-def _bridge(entered: Entries, gone: Bool, behind: Mapping[int, list[int]]) -> Entries:
+def _bridge_entries(entered: Entries, gone: Bool, behind: Mapping[int, list[int]]) -> Entries:
     hit = np.zeros(len(entered.rows), bool)
     hit[entered.rows >= 0] = gone[entered.rows[entered.rows >= 0]]
     hits = np.flatnonzero(hit)
@@ -264,7 +268,7 @@ def with_zero(graph: Graph, key: str, rows: Int64) -> Graph:
     """Return a graph with an attribute of some nodes set to 0 or false wherever it is a whole number."""
     owners, where = graph.rows_with(key)
     value = graph.attrs.value.copy()
-    whole = kind_table((*INT_KINDS, ValueKind.BOOL))[graph.attrs.kind[where]]
+    whole = build_kind_table((*INT_KINDS, ValueKind.BOOL))[graph.attrs.kind[where]]
     value[where[np.isin(owners, rows) & whole]] = 0
     return replace(graph, attrs=replace(graph.attrs, value=value))
 
@@ -303,19 +307,19 @@ def _with_added(attrs: Attributes, key: int, rows: Int64, values: Int64) -> Attr
     more = np.zeros(len(attrs.offsets), np.int64)
     more[rows + 1] = 1
 
-    def added(column: NDArray[Any], new: object) -> NDArray[Any]:
+    def insert_values(column: NDArray[Any], new: object) -> NDArray[Any]:
         result: NDArray[Any] = np.insert(column, places, cast("Any", new))
         return result
 
     return replace(
         attrs,
         offsets=attrs.offsets + np.cumsum(more),
-        key=added(attrs.key, key),
-        doc=added(attrs.doc, NONE),
-        kind=added(attrs.kind, ValueKind.INT64),
-        value=added(attrs.value, values),
-        length=added(attrs.length, 0),
-        slot=added(attrs.slot, False),
+        key=insert_values(attrs.key, key),
+        doc=insert_values(attrs.doc, NONE),
+        kind=insert_values(attrs.kind, ValueKind.INT64),
+        value=insert_values(attrs.value, values),
+        length=insert_values(attrs.length, 0),
+        slot=insert_values(attrs.slot, False),
     )
 
 
@@ -328,7 +332,7 @@ def with_graphs(trace: Trace, changed: Mapping[int, Graph]) -> Trace:
     return replace(trace, graphs=tuple(changed.get(index, graph) for index, graph in enumerate(trace.graphs)))
 
 
-def rank_by_rank(
+def change_ranks(
     trace: Trace,
     wanted: Mapping[int, Hashable],
     change: Callable[[Graph, Hashable], Graph],

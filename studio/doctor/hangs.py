@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 from studio.doctor.diagnosis import NODES_NAMED, Case, Found, NodeAt
 from studio.et.flight import CALLED_AT, DTYPE, SERIAL, STATE
-from studio.sim.agreement import rank_list
+from studio.sim.agreement import format_ranks
 from studio.trace import (
     GROUP_KEYS,
     NONE,
@@ -22,8 +22,8 @@ from studio.trace import (
     NodeType,
     Rank,
     Trace,
-    dense_column,
-    node_attributes,
+    list_node_attributes,
+    read_dense_column,
 )
 from studio.units import format_bytes, format_counted, format_ns
 
@@ -84,33 +84,33 @@ def is_flight(trace: Trace) -> bool:
     return any(graph.strings.find(STATE) != NONE for graph in trace.graphs)
 
 
-def hangs(case: Case) -> Iterator[Found]:
+def check_hangs(case: Case) -> Iterator[Found]:
     """Yield the collectives and messages at which a job stood still when its dumps were taken."""
     trace = case.trace
     if not is_flight(trace):
         return
-    calls = {rank.number: _calls(trace, rank) for rank in trace.ranks}
+    calls = {rank.number: _collect_calls(trace, rank) for rank in trace.ranks}
     members = {group.name: group.ranks for group in trace.groups}
-    stands = list(_stands(calls, members))
+    stands = list(_find_stands(calls, members))
     # What nobody else's wait explains comes first: there the hang began.
     ordered = sorted(stands, key=lambda stand: not _is_origin(stand, calls))
     for stand in ordered[:_LISTED]:
-        yield _found(trace, stand, calls)
+        yield _report_stand(trace, stand, calls)
     if len(ordered) > _LISTED:
         rest = len(ordered) - _LISTED
         yield Found(
             "error", f"{format_counted(rest, 'more group')} {'stands' if rest == 1 else 'stand'} still."
         )
-    yield from _messages(trace, calls)
+    yield from _find_messages(trace, calls)
 
 
-def _calls(trace: Trace, rank: Rank) -> dict[str, list[_Call]]:
+def _collect_calls(trace: Trace, rank: Rank) -> dict[str, list[_Call]]:
     """Return the operations of a rank by comm group, in order."""
     graph = trace.graph_of(rank)
-    state, dtype = _texts(graph, STATE), _texts(graph, DTYPE)
-    serial, kind, size = (dense_column(graph, key, NONE) for key in (SERIAL, "comm_type", "comm_size"))
+    state, dtype = _index_texts(graph, STATE), _index_texts(graph, DTYPE)
+    serial, kind, size = (read_dense_column(graph, key, NONE) for key in (SERIAL, "comm_type", "comm_size"))
     by_group: dict[str, list[_Call]] = {}
-    groups = _groups(graph, rank)
+    groups = _index_groups(graph, rank)
     for row in sorted(state):
         call = _Call(
             rank.number,
@@ -127,7 +127,7 @@ def _calls(trace: Trace, rank: Rank) -> dict[str, list[_Call]]:
     return by_group
 
 
-def _texts(graph: Graph, key: str) -> dict[int, str]:
+def _index_texts(graph: Graph, key: str) -> dict[int, str]:
     rows, where = graph.rows_with(key)
     return {
         row: graph.strings[text]
@@ -135,7 +135,7 @@ def _texts(graph: Graph, key: str) -> dict[int, str]:
     }
 
 
-def _groups(graph: Graph, rank: Rank) -> dict[int, str]:
+def _index_groups(graph: Graph, rank: Rank) -> dict[int, str]:
     """Return the name of the group of each row that names one."""
     group_of: dict[int, str] = {}
     for key in reversed(GROUP_KEYS):
@@ -147,19 +147,19 @@ def _groups(graph: Graph, rank: Rank) -> dict[int, str]:
     return group_of
 
 
-def _collectives(calls: Iterable[_Call]) -> dict[int, _Call]:
+def _index_collectives(calls: Iterable[_Call]) -> dict[int, _Call]:
     """Return the collectives among operations by their number; of those that share one, the last."""
     return {call.serial: call for call in calls if call.serial >= 0}
 
 
-def _stands(calls: _Calls, members: Mapping[str, Sequence[int]]) -> Iterator[_Stand]:
+def _find_stands(calls: _Calls, members: Mapping[str, Sequence[int]]) -> Iterator[_Stand]:
     """Yield where each group stands still, if it does."""
     names = dict.fromkeys(name for of_rank in calls.values() for name in of_rank)
     for name in names:
         of_rank = {
             rank: numbered
             for rank, groups in calls.items()
-            if (numbered := _collectives(groups.get(name, ())))
+            if (numbered := _index_collectives(groups.get(name, ())))
         }
         if not of_rank:
             continue
@@ -167,7 +167,7 @@ def _stands(calls: _Calls, members: Mapping[str, Sequence[int]]) -> Iterator[_St
         open_ones = [
             call.serial for numbered in of_rank.values() for call in numbered.values() if not call.ended
         ]
-        disputed = _first_dispute(of_rank)
+        disputed = _find_first_dispute(of_rank)
         serials = [*([min(open_ones)] if open_ones else []), *([disputed] if disputed is not None else [])]
         if not serials:
             continue
@@ -180,34 +180,34 @@ def _stands(calls: _Calls, members: Mapping[str, Sequence[int]]) -> Iterator[_St
             here,
             tuple(sorted(rank for rank in present if max(of_rank.get(rank, {NONE: 0})) < serial)),
             tuple(sorted(rank for rank in listed if rank not in calls)),
-            _odd(here),
+            _find_odd_ranks(here),
         )
 
 
-def _first_dispute(of_rank: Mapping[int, Mapping[int, _Call]]) -> int | None:
+def _find_first_dispute(of_rank: Mapping[int, Mapping[int, _Call]]) -> int | None:
     """Return the first number under which ranks issued different collectives, None where they never did."""
     by_serial: dict[int, dict[int, _Call]] = {}
     for rank, numbered in of_rank.items():
         for serial, call in numbered.items():
             by_serial.setdefault(serial, {})[rank] = call
-    return min((serial for serial, here in by_serial.items() if _odd(here)), default=None)
+    return min((serial for serial, here in by_serial.items() if _find_odd_ranks(here)), default=None)
 
 
-def _odd(here: Mapping[int, _Call]) -> tuple[int, ...]:
+def _find_odd_ranks(here: Mapping[int, _Call]) -> tuple[int, ...]:
     """Return the ranks that issued something else than most did."""
-    contents = {rank: _content(call) for rank, call in here.items()}
+    contents = {rank: _get_content(call) for rank, call in here.items()}
     usual = Counter(contents.values()).most_common(1)
     return (
         tuple(sorted(rank for rank, content in contents.items() if content != usual[0][0])) if usual else ()
     )
 
 
-def _content(call: _Call) -> tuple[int, int, str]:
+def _get_content(call: _Call) -> tuple[int, int, str]:
     even = call.type not in _UNEVEN and not call.name.endswith("_v")
     return call.type, call.bytes if even else 0, call.dtype if even else ""
 
 
-def _pending(calls: Mapping[str, list[_Call]], *, but: str) -> _Call | None:
+def _find_pending(calls: Mapping[str, list[_Call]], *, but: str) -> _Call | None:
     """Return the first operation of a rank that has not ended, in another group than this."""
     waiting = [
         call for name, group_calls in calls.items() if name != but for call in group_calls if not call.ended
@@ -219,52 +219,52 @@ def _is_origin(stand: _Stand, calls: _Calls) -> bool:
     """Whether a group stands still for a reason of its own, not because a member waits in another group."""
     if stand.odd or not stand.missing:
         return True
-    return any(_pending(calls[rank], but=stand.group) is None for rank in stand.missing)
+    return any(_find_pending(calls[rank], but=stand.group) is None for rank in stand.missing)
 
 
 # ---------------------------------------------------------------------------------------------------
 # In words
 
 
-def _found(trace: Trace, stand: _Stand, calls: _Calls) -> Found:
+def _report_stand(trace: Trace, stand: _Stand, calls: _Calls) -> Found:
     """Return what is wrong at one group."""
     waiting = tuple(sorted(rank for rank, call in stand.here.items() if not call.ended))
     usual = next((call for rank, call in sorted(stand.here.items()) if rank not in stand.odd), None)
     assert usual is not None
-    what = f"{_label(usual)} (number {stand.serial} of {_group(stand.group)})"
+    what = f"{_describe_call(usual)} (number {stand.serial} of {_label_group(stand.group)})"
     culprits: tuple[int, ...] = ()
     if stand.odd:
         culprits = stand.odd
         first = stand.here[stand.odd[0]]
-        others = rank_list(sorted(set(stand.here) - set(stand.odd)))
+        others = format_ranks(sorted(set(stand.here) - set(stand.odd)))
         message = (
-            f"Ranks issued different collectives under one number: {rank_list(stand.odd)} "
-            f"{_label(first)} where {others} issued {what}; it {_cannot(stand)} end."
+            f"Ranks issued different collectives under one number: {format_ranks(stand.odd)} "
+            f"{_describe_call(first)} where {others} issued {what}; it {_choose_verb(stand)} end."
         )
     elif stand.missing:
-        held = {rank: _pending(calls[rank], but=stand.group) for rank in stand.missing}
+        held = {rank: _find_pending(calls[rank], but=stand.group) for rank in stand.missing}
         culprits = tuple(rank for rank, call in held.items() if call is None) or stand.missing
         elsewhere = tuple(rank for rank in stand.missing if rank not in culprits)
         message = (
-            f"{what} does not end: {rank_list(culprits)} never issued it; {rank_list(waiting)} "
+            f"{what} does not end: {format_ranks(culprits)} never issued it; {format_ranks(waiting)} "
             f"{'waits' if len(waiting) == 1 else 'wait'} in it."
         )
         if elsewhere:
-            message += f" Nor did {rank_list(elsewhere)}, waiting in another group."
+            message += f" Nor did {format_ranks(elsewhere)}, waiting in another group."
     elif stand.unknown:
         culprits = stand.unknown
         message = (
-            f"{what} does not end: {rank_list(waiting)} {'waits' if len(waiting) == 1 else 'wait'} in it, and "
-            f"{rank_list(stand.unknown)} left no dump."
+            f"{what} does not end: {format_ranks(waiting)} {'waits' if len(waiting) == 1 else 'wait'} in it, and "
+            f"{format_ranks(stand.unknown)} left no dump."
         )
     else:
         asleep = tuple(sorted(rank for rank, call in stand.here.items() if call.state == "scheduled"))
         begun = [rank for rank, call in stand.here.items() if call.state == "started"]
         culprits = asleep if begun else ()
-        message = f"{what} was issued by every member and had not ended on {rank_list(waiting)}."
+        message = f"{what} was issued by every member and had not ended on {format_ranks(waiting)}."
         if begun and asleep:
-            message += f" The device of {rank_list(asleep)} had not begun it."
-    evidence = list(_evidence(trace, stand, calls, culprits))
+            message += f" The device of {format_ranks(asleep)} had not begun it."
+    evidence = list(_list_evidence(trace, stand, calls, culprits))
     is_certain = bool(stand.odd or stand.missing) and bool(waiting or stand.missing)
     nodes = [stand.here[rank] for rank in sorted(stand.here, key=lambda rank: (rank not in culprits, rank))]
     return Found(
@@ -274,74 +274,78 @@ def _found(trace: Trace, stand: _Stand, calls: _Calls) -> Found:
         tuple(NodeAt(call.rank, call.row) for call in nodes[:NODES_NAMED]),
         1,
         tuple(evidence),
-        advice=_advice(stand, culprits),
+        advice=_choose_advice(stand, culprits),
     )
 
 
-def _cannot(stand: _Stand) -> str:
+def _choose_verb(stand: _Stand) -> str:
     return "did" if all(call.ended for call in stand.here.values()) else "cannot"
 
 
-def _advice(stand: _Stand, culprits: Sequence[int]) -> str:
+def _choose_advice(stand: _Stand, culprits: Sequence[int]) -> str:
     """Return what to look at."""
     if stand.odd:
         return "Look at the calls named above: all members of a group must take the same way through the program."
     if stand.missing:
         return (
-            f"Look at what {rank_list(culprits)} did after the last operation: an exception, a branch that the others "
+            f"Look at what {format_ranks(culprits)} did after the last operation: an exception, a branch that the others "
             "did not take, a slow data loader, or a wait in another group."
         )
     if stand.unknown:
-        return f"See whether {rank_list(stand.unknown)} crashed, and collect its dump if there is one."
+        return f"See whether {format_ranks(stand.unknown)} crashed, and collect its dump if there is one."
     if culprits:
-        return f"Look at what the device of {rank_list(culprits)} was busy with before it."
+        return f"Look at what the device of {format_ranks(culprits)} was busy with before it."
     return "If it was no slow moment, nothing in the program keeps it: look at network, drivers and errors of the devices."
 
 
-def _evidence(
+def _list_evidence(
     trace: Trace, stand: _Stand, calls: _Calls, culprits: Sequence[int]
 ) -> Iterator[tuple[str, str]]:
     for state in ("started", "scheduled", "completed"):
         ranks = sorted(rank for rank, call in stand.here.items() if call.state == state)
         if ranks:
-            yield state, rank_list(ranks)
+            yield state, format_ranks(ranks)
     if stand.unknown:
-        yield "no dump of", rank_list(stand.unknown)
+        yield "no dump of", format_ranks(stand.unknown)
     for rank in [*culprits, *(rank for rank in stand.missing if rank not in culprits)][:_LISTED]:
         if rank not in calls:
             continue
-        yield f"rank {rank}", _whereabouts(trace, stand, rank, calls[rank])
+        yield f"rank {rank}", _describe_whereabouts(trace, stand, rank, calls[rank])
     sample = next(
         (
             call
             for rank, call in sorted(stand.here.items())
-            if rank not in culprits and _calls_of(trace, call)
+            if rank not in culprits and _format_calls(trace, call)
         ),
         None,
     )
     if sample is not None:
-        yield f"issued by rank {sample.rank} at", _calls_of(trace, sample)
+        yield f"issued by rank {sample.rank} at", _format_calls(trace, sample)
 
 
-def _whereabouts(trace: Trace, stand: _Stand, rank: int, calls: Mapping[str, list[_Call]]) -> str:
+def _describe_whereabouts(trace: Trace, stand: _Stand, rank: int, calls: Mapping[str, list[_Call]]) -> str:
     """Return what is known of a rank that keeps others waiting."""
     if rank in stand.here:
         call, how = stand.here[rank], stand.here[rank].state
     else:
-        pending = _pending(calls, but=stand.group)
+        pending = _find_pending(calls, but=stand.group)
         every = [call for group_calls in calls.values() for call in group_calls]
         if pending is None and not every:
             return "its dump holds no operation"
         call = pending or max(every, key=lambda call: call.row)
         how = f"waits there ({call.state})" if pending else f"{call.state}, the last it issued"
     group = next(name for name, group_calls in calls.items() if call in group_calls)
-    number = f" (number {call.serial} of {_group(group)})" if call.serial >= 0 else f" of {_group(group)}"
-    behind = _behind(stand, call)
-    at = _calls_of(trace, call)
-    return f"{_label(call)}{number}: {how}{behind}" + (f"; issued at {at}" if at else "")
+    number = (
+        f" (number {call.serial} of {_label_group(group)})"
+        if call.serial >= 0
+        else f" of {_label_group(group)}"
+    )
+    behind = _describe_lead(stand, call)
+    at = _format_calls(trace, call)
+    return f"{_describe_call(call)}{number}: {how}{behind}" + (f"; issued at {at}" if at else "")
 
 
-def _behind(stand: _Stand, call: _Call) -> str:
+def _describe_lead(stand: _Stand, call: _Call) -> str:
     """Return how long before the others' collective an operation was issued."""
     began = [
         other.start_ns for other in stand.here.values() if other.start_ns > 0 and other.rank != call.rank
@@ -351,22 +355,22 @@ def _behind(stand: _Stand, call: _Call) -> str:
     return f", {format_ns(min(began) - call.start_ns)} before the others went on"
 
 
-def _calls_of(trace: Trace, call: _Call) -> str:
+def _format_calls(trace: Trace, call: _Call) -> str:
     """Return the innermost calls that issued an operation, "" where they were not recorded."""
     rank = trace.known_rank(call.rank)
-    attributes = node_attributes(trace.graph_of(rank), call.row, rank.slots)
+    attributes = list_node_attributes(trace.graph_of(rank), call.row, rank.slots)
     lines = next((str(attr.value) for attr in attributes if attr.name == CALLED_AT), "").split("\n")
     own = [line for line in lines if line and "torch/distributed/" not in line.replace("\\", "/")]
     return " ← ".join((own or lines)[:_FRAMES])
 
 
-def _label(call: _Call) -> str:
+def _describe_call(call: _Call) -> str:
     """Return an operation in words."""
     size = f" of {format_bytes(call.bytes)}" if call.bytes >= 0 else ""
     return f"{call.name}{size}{f' ({call.dtype})' if call.dtype else ''}"
 
 
-def _group(name: str) -> str:
+def _label_group(name: str) -> str:
     return f"group {name}" if name else "all ranks"
 
 
@@ -374,7 +378,7 @@ def _group(name: str) -> str:
 # Messages
 
 
-def _messages(trace: Trace, calls: _Calls) -> Iterator[Found]:
+def _find_messages(trace: Trace, calls: _Calls) -> Iterator[Found]:
     """Yield messages of which one side waits and the other has nothing under way."""
     waiting: dict[tuple[str, int, int], tuple[list[_Call], list[_Call]]] = {}
     both: tuple[list[_Call], list[_Call]]
@@ -385,7 +389,9 @@ def _messages(trace: Trace, calls: _Calls) -> Iterator[Found]:
             for call in group_calls:
                 if call.type not in (-NodeType.COMM_SEND, -NodeType.COMM_RECV) or call.ended:
                     continue
-                attributes = {attr.name: attr.value for attr in node_attributes(graph, call.row, rank.slots)}
+                attributes = {
+                    attr.name: attr.value for attr in list_node_attributes(graph, call.row, rank.slots)
+                }
                 sends = call.type == -NodeType.COMM_SEND
                 peer = attributes.get("comm_dst" if sends else "comm_src")
                 if isinstance(peer, int) and peer in calls:
@@ -399,7 +405,7 @@ def _messages(trace: Trace, calls: _Calls) -> Iterator[Found]:
         done = "sent it" if fewer == source else "received it"
         yield Found(
             "error",
-            f"{_label(call)} of rank {call.rank} in {_group(name)} does not end: rank {fewer} never {done}.",
+            f"{_describe_call(call)} of rank {call.rank} in {_label_group(name)} does not end: rank {fewer} never {done}.",
             (fewer,),
             (NodeAt(call.rank, call.row),),
             abs(len(sent) - len(received)),
@@ -409,7 +415,7 @@ def _messages(trace: Trace, calls: _Calls) -> Iterator[Found]:
                     "under way",
                     f"{format_counted(len(sent), 'send')}, {format_counted(len(received), 'receive')}",
                 ),
-                *((("issued at", at),) if (at := _calls_of(trace, call)) else ()),
+                *((("issued at", at),) if (at := _format_calls(trace, call)) else ()),
             ),
             advice=f"Look at what rank {fewer} did instead.",
         )

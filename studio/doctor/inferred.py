@@ -10,7 +10,7 @@ import numpy as np
 from studio.analysis.job.completeness import is_recording
 from studio.analysis.job.inferred_facts import is_inferred
 from studio.doctor.diagnosis import Case, Found, NodeAt
-from studio.sim.unrecorded import ranks_with_unrecorded_calls
+from studio.sim.unrecorded import find_unrecorded_ranks
 from studio.trace import NONE, CollectiveType, Int64, Level, NodeType
 
 _WORDS = {
@@ -39,7 +39,7 @@ _UNRECORDED = (
 )
 
 
-def hedge(case: Case, finding: Found) -> Found:
+def hedge_finding(case: Case, finding: Found) -> Found:
     """Return the result of a check, as a warning where it rests on groups or sizes that were inferred, or on calls without a time.
 
     Likewise where the recording of a rank lacks calls that gloo's threads made: what comes after these is matched with others.
@@ -57,19 +57,19 @@ def hedge(case: Case, finding: Found) -> Found:
     lacking = (
         set(finding.ranks) - {node.rank for node in finding.nodes} if differ and "group" in facts else set()
     )
-    alike = [row for number in lacking for node in finding.nodes for row in _rows_alike(case, node, number)]
+    alike = [row for number in lacking for node in finding.nodes for row in _find_alike(case, node, number)]
     if any(_is_inferred(case, node, "group") for node in alike):
         return replace(finding, level="warning", message=f"{finding.message} {_ELSEWHERE}")
     if any(_is_untimed(case, node) for node in finding.nodes):
         return replace(finding, level="warning", message=f"{finding.message} {_UNTIMED}")
-    if differ and not ranks_with_unrecorded_calls(case.trace).isdisjoint(
+    if differ and not find_unrecorded_ranks(case.trace).isdisjoint(
         [*finding.ranks, *(node.rank for node in finding.nodes)]
     ):
         return replace(finding, level="warning", message=f"{finding.message} {_UNRECORDED}")
     return finding
 
 
-def level_of_missing(case: Case, *, everywhere: bool) -> Level:
+def choose_missing_level(case: Case, *, everywhere: bool) -> Level:
     """Return how bad it is that nodes lack a fact: no error where a job ran and its recorder never writes that fact."""
     return "warning" if everywhere and is_recording(case.trace) else "error"
 
@@ -89,7 +89,7 @@ def may_be_of_other_groups(case: Case, nodes: Sequence[NodeAt]) -> bool:
         return True
     belongs = np.array(sorted(groups), np.float64).T
     for node in nodes:
-        alike = [_rows_alike(case, node, number) for number in numbers]
+        alike = [_find_alike(case, node, number) for number in numbers]
         if any(_is_inferred(case, each, "size") for own in alike for each in own):
             return True
         count = np.array([len(own) for own in alike], np.float64)
@@ -99,20 +99,20 @@ def may_be_of_other_groups(case: Case, nodes: Sequence[NodeAt]) -> bool:
     return True
 
 
-def _rows_alike(case: Case, node: NodeAt, number: int) -> list[NodeAt]:
+def _find_alike(case: Case, node: NodeAt, number: int) -> list[NodeAt]:
     """Return the collectives of a rank that have the kind and size of a node; of its kind alone where ranks may bring other sizes."""
-    columns = _content(case, node.rank)
+    columns = _read_content(case, node.rank)
     kind, size = (column[node.row] for column in columns)
     if kind == NONE:
         return []
-    kinds, sizes = _content(case, number)
+    kinds, sizes = _read_content(case, number)
     same = kinds == kind
     if kind not in _UNEVEN:
         same &= sizes == size
     return [NodeAt(number, row) for row in np.flatnonzero(same).tolist()]
 
 
-def _content(case: Case, number: int) -> tuple[Int64, Int64]:
+def _read_content(case: Case, number: int) -> tuple[Int64, Int64]:
     """Return the type and size (N,) of a rank's collectives."""
     own = case.by_rank[number]
     return own.collective, own.sizes

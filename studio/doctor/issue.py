@@ -14,7 +14,7 @@ import numpy as np
 
 from studio.analysis.graph.issuing import find_certain_order
 from studio.doctor.diagnosis import GraphCase
-from studio.doctor.streams import last_before
+from studio.doctor.streams import find_last_on_stream
 from studio.trace import NONE, Bool, Int64, NodeType
 
 MOST_NODES = 200_000
@@ -34,7 +34,7 @@ class IssueOrder:
     complete: bool
 
 
-def takes_turns(case: GraphCase) -> Bool:
+def match_turns(case: GraphCase) -> Bool:
     """Return (N,) which nodes a rank carries out one at a time, whatever else they wait for."""
     kind = case.graph.type
     return np.asarray(
@@ -42,27 +42,27 @@ def takes_turns(case: GraphCase) -> Bool:
     )
 
 
-def issue_order(case: GraphCase, *, native: bool) -> IssueOrder:
+def find_issue_order(case: GraphCase, *, native: bool) -> IssueOrder:
     """Return the order of the nodes that take turns, as far as it is certain.
 
     Args:
         case: The graph.
-        native: Whether to run compiled, see `issuing.worth_compiling`.
+        native: Whether to run compiled, see `issuing.is_worth_compiling`.
     """
-    turns = np.flatnonzero(takes_turns(case))
+    turns = np.flatnonzero(match_turns(case))
     # Of equal ids the first row comes first.
     rows = turns[np.argsort(case.graph.id[turns], kind="stable")]
     certain = find_certain_order(case.pairs, len(case.graph), rows, native=native)
     return IssueOrder(certain, len(certain) == len(rows))
 
 
-def chained(case: GraphCase, sequences: list[Int64]) -> list[bool]:
+def are_chained(case: GraphCase, sequences: list[Int64]) -> list[bool]:
     """Return for each sequence of rows, no row in two of them, whether each waits for the one before."""
     if len(case.graph) > MOST_NODES or not sequences:
         return [len(rows) < 2 for rows in sequences]
     rows = np.concatenate(sequences)
     lane = np.repeat(np.arange(len(sequences)), [len(sequence) for sequence in sequences])
-    last = last_before(case.graph, case.pairs, rows, lane)
+    last = find_last_on_stream(case.graph, case.pairs, rows, lane)
     starts = np.searchsorted(lane, np.arange(len(sequences)))
     expected = np.arange(len(rows)) - 1
     expected[starts[starts < len(rows)]] = NONE

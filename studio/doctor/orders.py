@@ -12,10 +12,10 @@ from typing import TypeVar
 
 import numpy as np
 
-from studio.analysis.collectives.matching import disagreement
+from studio.analysis.collectives.matching import find_disagreement
 from studio.doctor.diagnosis import Case, GraphCase
-from studio.doctor.issue import takes_turns
-from studio.trace import NONE, CollectiveType, NodeType, dense_column
+from studio.doctor.issue import match_turns
+from studio.trace import NONE, CollectiveType, NodeType, read_dense_column
 
 _Key = TypeVar("_Key", str, tuple[int, ...])
 
@@ -87,7 +87,7 @@ def try_orders(case: Case, tick: Callable[[], None] = lambda: None) -> Tried | N
     halves = (messages.send_row == NONE) | (messages.receive_row == NONE) | ~messages.known
     if halves.any() or any(group.outsiders for group in case.ordered):
         return None
-    contents = [disagreement(group) for group in case.ordered]
+    contents = [find_disagreement(group) for group in case.ordered]
     if any(item is not None and NONE in (item.row, item.other_row) for item in contents):
         return None
     return _Search(case, tick).run()
@@ -97,19 +97,20 @@ def is_small(case: Case) -> bool:
     """Whether a job has so little communication that its orders can be tried."""
     events = count_events(case)
     waits = sum(
-        _events_of(graph_case) * len(graph_case.graph) * len(graph_case.ranks) for graph_case in case.graphs
+        _count_graph_events(graph_case) * len(graph_case.graph) * len(graph_case.ranks)
+        for graph_case in case.graphs
     )
     return 0 < events <= FEW_EVENTS or (events <= MOST_EVENTS and 0 < waits <= MOST_WAITS)
 
 
 def count_events(case: Case) -> int:
     """Return how many communication nodes all ranks have."""
-    return sum(_events_of(graph_case) * len(graph_case.ranks) for graph_case in case.graphs)
+    return sum(_count_graph_events(graph_case) * len(graph_case.ranks) for graph_case in case.graphs)
 
 
-def _events_of(graph_case: GraphCase) -> int:
+def _count_graph_events(graph_case: GraphCase) -> int:
     """Return how many communication nodes a rank of a graph has."""
-    return int((graph_case.communicates | takes_turns(graph_case)).sum())
+    return int((graph_case.communicates | match_turns(graph_case)).sum())
 
 
 class _Search:
@@ -135,15 +136,18 @@ class _Search:
                 keys[rank][row] = tuple(key)
         by_graph = {item.index: item for item in case.graphs}
         self.events = [
-            _events(by_graph[rank.graph], groups[at], keys[at]) for at, rank in enumerate(case.trace.ranks)
+            _build_events(by_graph[rank.graph], groups[at], keys[at])
+            for at, rank in enumerate(case.trace.ranks)
         ]
         self.full = [(1 << len(events)) - 1 for events in self.events]
-        self.in_group = [_bits(events, lambda item: item.group) for events in self.events]
+        self.in_group = [_collect_bits(events, lambda item: item.group) for events in self.events]
         sends: dict[tuple[int, ...], tuple[int, int]] = {}
         for rank, events in enumerate(self.events):
-            own = _bits(events, lambda item: item.key if item.turn else None)
+            own = _collect_bits(events, lambda item: item.key if item.turn else None)
             sends.update({key: (rank, bits) for key, bits in own.items()})
-        receives = [_bits(events, lambda item: None if item.turn else item.key) for events in self.events]
+        receives = [
+            _collect_bits(events, lambda item: None if item.turn else item.key) for events in self.events
+        ]
         # Of each message of a rank: who sends it, and which nodes send and receive it.
         self.transfers = [
             {key: (*sends[key], bits) for key, bits in own.items() if key in sends} for own in receives
@@ -206,15 +210,15 @@ class _Search:
             own: list[_State] = []
             picks = turns if busy == NONE else ()
             if picks:
-                own = [_set(state, rank, mask, pick) for pick in picks]
+                own = [_replace_rank(state, rank, mask, pick) for pick in picks]
                 if at_once:
                     return own
             elif busy != NONE and self.can_end(state, rank, busy):
-                own = [_set(state, rank, mask | 1 << busy, NONE)]
+                own = [_replace_rank(state, rank, mask | 1 << busy, NONE)]
             alone = not receives
             if receives:
                 arriving = [receive for receive in receives if self.has_arrived(state, rank, receive)]
-                own += [_set(state, rank, mask | 1 << receive, busy) for receive in arriving]
+                own += [_replace_rank(state, rank, mask | 1 << receive, busy) for receive in arriving]
                 alone = len(receives) == len(arriving) == 1 and busy == NONE and not picks
             # What others do changes nothing about these steps, so they are made first.
             if own and alone:
@@ -226,10 +230,10 @@ class _Search:
         """Return what a rank can do next, which is worked out once."""
         following = self.known[rank].get(mask)
         if following is None:
-            following = self.known[rank][mask] = self._ready(rank, mask)
+            following = self.known[rank][mask] = self._find_ready(rank, mask)
         return following
 
-    def _ready(self, rank: int, mask: int) -> _Next:
+    def _find_ready(self, rank: int, mask: int) -> _Next:
         """Work out what a rank can do next."""
         events = self.events[rank]
         open_ones = [at for at, event in enumerate(events) if not mask >> at & 1 and event.needs & ~mask == 0]
@@ -237,12 +241,12 @@ class _Search:
         receives = tuple(at for at in open_ones if not events[at].turn)
         sure = next((index for index, (_, at) in enumerate(turns) if events[at].sure), None)
         if sure is None:
-            return tuple(self._firsts(rank, [at for _, at in turns])), receives, False
+            return tuple(self._select_firsts(rank, [at for _, at in turns])), receives, False
         # At the very beginning no other is ready yet.
         first = sure if not mask else 0
-        return tuple(self._firsts(rank, [at for _, at in turns[first : sure + 1]])), receives, True
+        return tuple(self._select_firsts(rank, [at for _, at in turns[first : sure + 1]])), receives, True
 
-    def _firsts(self, rank: int, turns: list[int]) -> Iterator[int]:
+    def _select_firsts(self, rank: int, turns: list[int]) -> Iterator[int]:
         """Yield those of these nodes, in the order of ids, that none before them is sure to precede."""
         kept: list[frozenset[int]] = []
         for at in turns:
@@ -280,11 +284,11 @@ class _Search:
         return (state[source][0] & sends).bit_count() > (state[rank][0] & receives).bit_count()
 
 
-def _set(state: _State, rank: int, mask: int, busy: int) -> _State:
+def _replace_rank(state: _State, rank: int, mask: int, busy: int) -> _State:
     return (*state[:rank], (mask, busy), *state[rank + 1 :])
 
 
-def _bits(events: list[_Event], of: Callable[[_Event], _Key | None]) -> dict[_Key, int]:
+def _collect_bits(events: list[_Event], of: Callable[[_Event], _Key | None]) -> dict[_Key, int]:
     """Return the nodes of each key, as bits."""
     bits: dict[_Key, int] = {}
     for at, event in enumerate(events):
@@ -294,10 +298,10 @@ def _bits(events: list[_Event], of: Callable[[_Event], _Key | None]) -> dict[_Ke
     return bits
 
 
-def _events(case: GraphCase, groups: dict[int, str], keys: dict[int, tuple[int, ...]]) -> list[_Event]:
+def _build_events(case: GraphCase, groups: dict[int, str], keys: dict[int, tuple[int, ...]]) -> list[_Event]:
     """Return the communication of a rank and what it waits for."""
     graph = case.graph
-    turns = takes_turns(case)
+    turns = match_turns(case)
     takes_part = turns | (case.communicates & (graph.type == NodeType.COMM_RECV) & ~case.on_cpu)
     of, waited = case.pairs
     parents: list[list[int]] = [[] for _ in range(len(graph))]
@@ -306,12 +310,12 @@ def _events(case: GraphCase, groups: dict[int, str], keys: dict[int, tuple[int, 
     rows = np.flatnonzero(takes_part).tolist()
     bit = {row: 1 << at for at, row in enumerate(rows)}
     needs: dict[int, int] = {}
-    for row in _parents_first(parents):
+    for row in _order_parents_first(parents):
         needs[row] = 0
         for parent in parents[row]:
             needs[row] |= needs[parent] | bit.get(parent, 0)
-    kinds = dense_column(graph, "comm_type", NONE).tolist()
-    sizes = dense_column(graph, "comm_size", 0).tolist()
+    kinds = read_dense_column(graph, "comm_type", NONE).tolist()
+    sizes = read_dense_column(graph, "comm_size", 0).tolist()
     events = []
     for row in rows:
         kind = kinds[row]
@@ -335,7 +339,7 @@ def _events(case: GraphCase, groups: dict[int, str], keys: dict[int, tuple[int, 
     return events
 
 
-def _parents_first(parents: list[list[int]]) -> Iterator[int]:
+def _order_parents_first(parents: list[list[int]]) -> Iterator[int]:
     """Yield all rows, each behind those that it waits for."""
     children: list[list[int]] = [[] for _ in parents]
     for row, above in enumerate(parents):

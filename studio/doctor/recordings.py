@@ -10,11 +10,11 @@ from dataclasses import dataclass
 import numpy as np
 
 from studio.analysis.collectives.clocks import tells_meetings
-from studio.analysis.collectives.matching import GroupMatching, disagreement, find_empty
+from studio.analysis.collectives.matching import GroupMatching, find_disagreement, find_empty
 from studio.distinct import find_distinct
-from studio.doctor.across import comparable
+from studio.doctor.across import drop_uneven_sizes
 from studio.doctor.diagnosis import Case, Found, NodeAt
-from studio.sim.agreement import group_label, rank_list
+from studio.sim.agreement import format_ranks, label_group
 from studio.trace import NEEDS_ALL, NONE, Graph, Int64
 from studio.units import format_count, format_counted, format_ns
 
@@ -32,7 +32,7 @@ _RUNS_LISTED = 4
 # Files of several runs
 
 
-def mixed_runs(case: Case) -> Iterator[Found]:
+def check_mixed_runs(case: Case) -> Iterator[Found]:
     """Yield machines some of whose ranks were recorded when others were not."""
     windows = case.windows
     zero = min((begin for begin, _ in windows.values()), default=0)
@@ -42,20 +42,20 @@ def mixed_runs(case: Case) -> Iterator[Found]:
             for run in runs
         ]
         words = [
-            f"{rank_list(run)} for {format_ns(end - begin)} from {format_ns(begin)} on"
+            f"{format_ranks(run)} for {format_ns(end - begin)} from {format_ns(begin)} on"
             for run, begin, end in spans[:_RUNS_LISTED]
         ]
         more = f", and {format_count(len(spans) - _RUNS_LISTED)} more" if len(spans) > _RUNS_LISTED else ""
         ranks = tuple(sorted(number for run in runs for number in run))
         yield Found(
             "error",
-            f"The files of {rank_list(ranks)} name one machine, {machine}, but were not recorded at the same time: "
+            f"The files of {format_ranks(ranks)} name one machine, {machine}, but were not recorded at the same time: "
             f"{'; '.join(words)}{more}. Files of {format_counted(len(runs), 'run')}, or moments of one, are mixed.",
             ranks,
             (),
             len(runs),
             tuple(
-                (f"before {rank_list(later)}", f"nothing recorded for {format_ns(begin - end)}")
+                (f"before {format_ranks(later)}", f"nothing recorded for {format_ns(begin - end)}")
                 for (_, _, end), (later, begin, _) in list(itertools.pairwise(spans))[:_RUNS_LISTED]
             ),
         )
@@ -65,7 +65,7 @@ def mixed_runs(case: Case) -> Iterator[Found]:
 # Recordings that stop early
 
 
-def early_ends(case: Case) -> Iterator[Found]:
+def check_early_ends(case: Case) -> Iterator[Found]:
     """Yield ranks whose recordings stop before those of the others."""
     if not case.early:
         return
@@ -156,26 +156,28 @@ class _Impossible:
     one_clock: bool
 
 
-def impossible_times(case: Case) -> Iterator[Found]:
+def check_impossible_times(case: Case) -> Iterator[Found]:
     """Yield groups whose collectives ended on one member before as many had begun on another, which cannot be.
 
     It does not matter which collective is which: when k have ended somewhere, k have begun everywhere.
     """
     listed = 0
     for group in case.groups:
-        if case.mixes(group.members) or disagreement(comparable(group)) is not None:
+        if case.mixes(group.members) or find_disagreement(drop_uneven_sizes(group)) is not None:
             continue
-        times = _times(case, group)
+        times = _collect_times(case, group)
         if times is None:
             continue
         worst = max(
-            (*_on_one_clock(times), *_on_several_clocks(times)), key=lambda place: place.by_ns, default=None
+            (*_find_on_one_clock(times), *_find_on_several_clocks(times)),
+            key=lambda place: place.by_ns,
+            default=None,
         )
         if worst is None:
             continue
         listed += 1
         if listed <= _GROUPS_LISTED:
-            yield _impossible_found(case, group, times, worst)
+            yield _build_impossible_finding(case, group, times, worst)
     if listed > _GROUPS_LISTED:
         rest = listed - _GROUPS_LISTED
         yield Found(
@@ -183,7 +185,7 @@ def impossible_times(case: Case) -> Iterator[Found]:
         )
 
 
-def _times(case: Case, group: GroupMatching) -> _Times | None:
+def _collect_times(case: Case, group: GroupMatching) -> _Times | None:
     """Return the times of a group's collectives, None where no two members have as many."""
     of_member: dict[int, tuple[Int64, ...]] = {}
     clocks: dict[int, object] = {}
@@ -220,7 +222,7 @@ def _are_calls(graph: Graph, rows: Int64) -> bool:
     return any(_CALL.match(graph.strings[code]) is not None for code in codes if code >= 0)
 
 
-def _on_one_clock(times: _Times) -> Iterator[_Impossible]:
+def _find_on_one_clock(times: _Times) -> Iterator[_Impossible]:
     """Yield the worst place of the ranks of each clock, if it is one that cannot be."""
     for clock in dict.fromkeys(times.clocks):
         places = np.array([place for place, own in enumerate(times.clocks) if own == clock])
@@ -233,7 +235,7 @@ def _on_one_clock(times: _Times) -> Iterator[_Impossible]:
             yield _Impossible(int(before[turn]), count, ended, began, turn, one_clock=True)
 
 
-def _on_several_clocks(times: _Times) -> Iterator[_Impossible]:
+def _find_on_several_clocks(times: _Times) -> Iterator[_Impossible]:
     """Yield the ranks whose times fit those of the first rank by no distance of their clocks."""
     starts, ends = times.starts, times.ends
     allowed = _CONTRADICTING_NS + _LARGEST_DRIFT * float(ends.max() - starts.min())
@@ -249,7 +251,7 @@ def _on_several_clocks(times: _Times) -> Iterator[_Impossible]:
             yield _Impossible(apart, count, 0, place, int(most.argmin()), one_clock=False)
 
 
-def _impossible_found(case: Case, group: GroupMatching, times: _Times, worst: _Impossible) -> Found:
+def _build_impossible_finding(case: Case, group: GroupMatching, times: _Times, worst: _Impossible) -> Found:
     """Return the finding about a group."""
     ended, began, turn = worst.ended, worst.began, worst.turn
     ranks = times.numbers[ended], times.numbers[began]
@@ -257,13 +259,13 @@ def _impossible_found(case: Case, group: GroupMatching, times: _Times, worst: _I
     collectives = format_counted(turn + 1, "collective")
     if worst.one_clock:
         what = (
-            f"Rank {ranks[0]} has ended {collectives} of {group_label(group)} at {format_ns(int(times.ends[ended, turn]) - zero)}, but rank "
-            f"{ranks[1]} begins its {_ordinal(turn + 1)} at {format_ns(int(times.starts[began, turn]) - zero)}: none can end before "
+            f"Rank {ranks[0]} has ended {collectives} of {label_group(group)} at {format_ns(int(times.ends[ended, turn]) - zero)}, but rank "
+            f"{ranks[1]} begins its {_format_ordinal(turn + 1)} at {format_ns(int(times.starts[began, turn]) - zero)}: none can end before "
             "all members have begun it."
         )
     else:
         what = (
-            f"However the clocks of ranks {ranks[0]} and {ranks[1]} are moved, collectives of {group_label(group)} end on one of them "
+            f"However the clocks of ranks {ranks[0]} and {ranks[1]} are moved, collectives of {label_group(group)} end on one of them "
             f"before they begin on the other, by {format_ns(worst.by_ns // 2)} at least: none can end before all members have begun it."
         )
     rows = ((ranks[0], times.end_rows[ended, turn]), (ranks[1], times.start_rows[began, turn]))
@@ -283,11 +285,11 @@ def _impossible_found(case: Case, group: GroupMatching, times: _Times, worst: _I
     )
 
 
-def _ordinal(number: int) -> str:
+def _format_ordinal(number: int) -> str:
     """Return a place in words.
 
     Example:
-        >>> [_ordinal(number) for number in (1, 2, 3, 11, 22)]
+        >>> [_format_ordinal(number) for number in (1, 2, 3, 11, 22)]
         ['1st', '2nd', '3rd', '11th', '22nd']
     """
     last = "th" if number // 10 % 10 == 1 else {1: "st", 2: "nd", 3: "rd"}.get(number % 10, "th")

@@ -9,20 +9,25 @@ from itertools import pairwise
 
 import numpy as np
 
-from studio.analysis.collectives.matching import Collectives, GroupMatching, disagreement, issue_order
+from studio.analysis.collectives.matching import (
+    Collectives,
+    GroupMatching,
+    compute_issue_order,
+    find_disagreement,
+)
 from studio.analysis.collectives.messages import Messages
 from studio.distinct import find_distinct
 from studio.doctor import edit
-from studio.doctor.across import comparable
-from studio.doctor.content import call_rows, on_cpu_rows
-from studio.doctor.cycles import removal
+from studio.doctor.across import drop_uneven_sizes
+from studio.doctor.content import find_call_rows, find_on_cpu_rows
+from studio.doctor.cycles import find_removal
 from studio.doctor.diagnosis import Case, GraphCase
 from studio.doctor.edit import Entries
-from studio.doctor.structure import edge_label, forward_rows, has_order, repeated_rows
+from studio.doctor.structure import describe_edge, find_forward_rows, find_repeated_rows, has_order
 from studio.errors import TraceError
 from studio.et.link.options import DepKind
-from studio.notebook import one_line
-from studio.sim.agreement import group_label, is_certain, node_label, rank_list
+from studio.notebook import format_record
+from studio.sim.agreement import format_ranks, is_certain, label_group, label_node
 from studio.trace import NONE, Bool, Finding, Graph, Int64, NodeType, Trace, UInt64
 from studio.units import format_counted, format_ns
 
@@ -49,7 +54,7 @@ class Change:
     count: int
     first: tuple[str, ...] = ()
 
-    __repr__ = one_line
+    __repr__ = format_record
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,7 +69,7 @@ class Repaired:
     trace: Trace
     changes: tuple[Change, ...]
 
-    __repr__ = one_line
+    __repr__ = format_record
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,9 +101,9 @@ def repair(trace: Trace, code: str, tick: Tick = lambda: None) -> Repaired:
         TraceError: There is no such repair.
 
     Example:
-        >>> from studio.et.build import graph_of_nodes
+        >>> from studio.et.build import build_graph
         >>> from studio.trace import Rank
-        >>> graph, slots = graph_of_nodes([{"id": 1, "type": "COMP_NODE", "duration_micros": 5, "data_deps": [9]}])
+        >>> graph, slots = build_graph([{"id": 1, "type": "COMP_NODE", "duration_micros": 5, "data_deps": [9]}])
         >>> done = repair(Trace((graph,), (Rank(0, 0, slots),)), "dangling")
         >>> [change.count for change in done.changes], done.trace.graph_of(0).data.rows.tolist()
         ([1], [])
@@ -152,14 +157,14 @@ def _drop_dependencies(
     drop: Callable[[GraphCase, Entries], Bool],
     word: Callable[[GraphCase, int, int], str],
 ) -> tuple[Trace, list[Change]]:
-    """Remove the dependencies that `drop` picks; `word` describes one of them."""
+    """Remove the dependencies that `drop` picks; `describe` describes one of them."""
     graphs: dict[int, Graph] = {}
     count, first = 0, []
     for case in Case(trace, tick).graphs:
         tick()
         graph = case.graph
         for deps in (graph.ctrl, graph.data):
-            dependencies = edit.entries(graph, deps)
+            dependencies = edit.list_entries(graph, deps)
             goes = np.flatnonzero(drop(case, dependencies))[:_SHOWN]
             pairs = zip(dependencies.of[goes].tolist(), dependencies.rows[goes].tolist(), strict=True)
             ids = deps.dangling
@@ -174,14 +179,16 @@ def _drop_dependencies(
 
 
 def _drop_dangling(trace: Trace, tick: Tick) -> tuple[Trace, list[Change]]:
-    def word(case: GraphCase, of: int, absent: int) -> str:
-        return f"{node_label(case.graph, of)} waited for node {-1 - absent}, which is missing"
+    def describe(case: GraphCase, of: int, absent: int) -> str:
+        return f"{label_node(case.graph, of)} waited for node {-1 - absent}, which is missing"
 
-    return _drop_dependencies(trace, tick, lambda _, dependencies: np.asarray(dependencies.rows < 0), word)
+    return _drop_dependencies(
+        trace, tick, lambda _, dependencies: np.asarray(dependencies.rows < 0), describe
+    )
 
 
-def _was_waiting_text(case: GraphCase, of: int, waited: int) -> str:
-    return edge_label(case.graph, of, waited).replace(" waits for ", " waited for ", 1)
+def _describe_removed_wait(case: GraphCase, of: int, waited: int) -> str:
+    return describe_edge(case.graph, of, waited).replace(" waits for ", " waited for ", 1)
 
 
 def _drop_self_loops(trace: Trace, tick: Tick) -> tuple[Trace, list[Change]]:
@@ -189,7 +196,7 @@ def _drop_self_loops(trace: Trace, tick: Tick) -> tuple[Trace, list[Change]]:
         trace,
         tick,
         lambda _, dependencies: np.asarray(dependencies.rows == dependencies.of),
-        _was_waiting_text,
+        _describe_removed_wait,
     )
 
 
@@ -202,13 +209,13 @@ def _open_cycles(trace: Trace, tick: Tick) -> tuple[Trace, list[Change]]:
             if (case.circles == NONE).all():
                 keys[case.index] = np.zeros(0, np.int64)
             else:
-                cut = removal(case)
+                cut = find_removal(case)
                 keys[case.index] = cut.of * size + cut.waited
         return np.asarray(
             (dependencies.rows >= 0) & np.isin(dependencies.of * size + dependencies.rows, keys[case.index])
         )
 
-    return _drop_dependencies(trace, tick, drop, _was_waiting_text)
+    return _drop_dependencies(trace, tick, drop, _describe_removed_wait)
 
 
 def _add_stream_order(trace: Trace, tick: Tick) -> tuple[Trace, list[Change]]:
@@ -219,21 +226,21 @@ def _add_stream_order(trace: Trace, tick: Tick) -> tuple[Trace, list[Change]]:
             continue
         order = case.streams
         before, after = order.before[~order.ordered], order.after[~order.ordered]
-        graph, keep = _acyclic_with(case.graph, before, after)
+        graph, keep = _add_without_cycles(case.graph, before, after)
         if not keep.any():
             continue
         graphs[case.index] = graph
         pairs = list(zip(before[keep].tolist(), after[keep].tolist(), strict=True))
         count += len(pairs) * len(case.ranks)
         first += [
-            f"rank {case.ranks[0]}: {edge_label(case.graph, before, other)}"
+            f"rank {case.ranks[0]}: {describe_edge(case.graph, before, other)}"
             for other, before in pairs[:_SHOWN]
         ]
     what = f"{format_counted(count, 'dependency', 'dependencies')} added"
     return edit.with_graphs(trace, graphs), [Change(what, count, tuple(first[:_SHOWN]))]
 
 
-def _acyclic_with(graph: Graph, before: Int64, after: Int64) -> tuple[Graph, Bool]:
+def _add_without_cycles(graph: Graph, before: Int64, after: Int64) -> tuple[Graph, Bool]:
     """Return a graph with added dependencies, without those that would close a cycle, and which were added."""
     keep = np.ones(len(before), bool)
     while True:
@@ -251,27 +258,27 @@ def _chain_collectives(trace: Trace, tick: Tick) -> tuple[Trace, list[Change]]:
     wanted: dict[int, _Pairs] = {}
     names = []
     case = Case(trace, tick)
-    for numbered, group in zip(case.groups, map(comparable, case.ordered), strict=True):
+    for numbered, group in zip(case.groups, map(drop_uneven_sizes, case.ordered), strict=True):
         tick()
-        difference = disagreement(group)
+        difference = find_disagreement(group)
         if difference is None or is_certain(trace, group, difference):
             continue
-        for members in _ways(trace, numbered, group, difference.other_rank):
+        for members in _iterate_chains(trace, numbered, group, difference.other_rank):
             chains = {place[number]: chain for number, chain in members.items()}
             more = {index: (*wanted.get(index, ()), *chain) for index, chain in chains.items()}
             apart = {(trace.ranks[index].graph, chain) for index, chain in more.items()}
-            if chains and all(_is_acyclic(_with_chain(trace.graphs[graph], chain)) for graph, chain in apart):
+            if chains and all(_is_acyclic(_add_chain(trace.graphs[graph], chain)) for graph, chain in apart):
                 wanted |= more
-                names.append(group_label(group))
+                names.append(label_group(group))
                 break
     count = sum(map(len, wanted.values()))
     first = [
-        f"rank {trace.ranks[index].number}: {edge_label(trace.graph_of(trace.ranks[index]), after, before)}"
+        f"rank {trace.ranks[index].number}: {describe_edge(trace.graph_of(trace.ranks[index]), after, before)}"
         for index, chain in wanted.items()
         for before, after in chain[:_SHOWN]
     ]
     what = f"{format_counted(count, 'dependency', 'dependencies')} added, {format_counted(len(names), 'group')} put in order"
-    repaired = edit.rank_by_rank(trace, wanted, _with_chain, tick) if wanted else trace
+    repaired = edit.change_ranks(trace, wanted, _add_chain, tick) if wanted else trace
     return repaired, [Change(what, count, tuple(first[:_SHOWN]))]
 
 
@@ -281,29 +288,29 @@ _Contents = list[tuple[int, int]]
 """Type and size of collectives, one after another."""
 
 
-def _contents(sequence: Collectives) -> _Contents:
+def _list_contents(sequence: Collectives) -> _Contents:
     return list(zip(sequence.type.tolist(), sequence.bytes.tolist(), strict=True))
 
 
-def _ways(
+def _iterate_chains(
     trace: Trace, numbered: GroupMatching, group: GroupMatching, usual: int
 ) -> Iterator[dict[int, _Pairs]]:
-    """Yield chains to try, by member: as the collectives are numbered, else in the orders of `_orders`."""
+    """Yield chains to try, by member: as the collectives are numbered, else in the orders of `_list_orders`."""
     if numbered.by_number:
-        if disagreement(comparable(numbered)) is None:
+        if find_disagreement(drop_uneven_sizes(numbered)) is None:
             rows = zip(numbered.members, numbered.sequence_of.tolist(), numbered.rows().tolist(), strict=True)
             yield {number: tuple(pairwise(chain)) for number, index, chain in rows if index != NONE}
         return
-    yield from (_chains(group, order) for order in _orders(trace, group, usual))
+    yield from (_build_chains(group, order) for order in _list_orders(trace, group, usual))
 
 
-def _orders(trace: Trace, group: GroupMatching, usual: int) -> list[_Contents]:
+def _list_orders(trace: Trace, group: GroupMatching, usual: int) -> list[_Contents]:
     """Return the orders to try: as recorded on a usual member, the most frequent, then all others."""
     usual_index = int(group.sequence_of[group.members.index(usual)])
     rank = trace.rank(usual)
     assert rank is not None
     starts = trace.graph_of(rank).start_ns[group.sequences[usual_index].rows]
-    contents = [_contents(sequence) for sequence in group.sequences]
+    contents = [_list_contents(sequence) for sequence in group.sequences]
     recorded = [contents[usual_index][place] for place in np.argsort(starts, kind="stable").tolist()]
     tried = [recorded] if (starts >= 0).all() else []
     return [*tried, contents[usual_index], *(order for order in contents if order != contents[usual_index])][
@@ -311,13 +318,13 @@ def _orders(trace: Trace, group: GroupMatching, usual: int) -> list[_Contents]:
     ]
 
 
-def _chains(group: GroupMatching, order: _Contents) -> dict[int, _Pairs]:
+def _build_chains(group: GroupMatching, order: _Contents) -> dict[int, _Pairs]:
     """Return each member's collectives in a given order; empty where members have different ones."""
     chains: dict[int, _Pairs] = {}
     for number, index in zip(group.members, group.sequence_of.tolist(), strict=True):
         if index == NONE:
             continue
-        own = _contents(group.sequences[index])
+        own = _list_contents(group.sequences[index])
         if sorted(own) != sorted(order):
             return {}
         left: dict[tuple[int, int], list[int]] = {}
@@ -327,7 +334,7 @@ def _chains(group: GroupMatching, order: _Contents) -> dict[int, _Pairs]:
     return chains
 
 
-def _with_chain(graph: Graph, chain: object) -> Graph:
+def _add_chain(graph: Graph, chain: object) -> Graph:
     """Return a graph in which the second of each pair waits for the first."""
     assert isinstance(chain, tuple)
     before, after = np.array(chain, np.int64).reshape(-1, 2).T
@@ -343,9 +350,11 @@ def _write_in_order(trace: Trace, tick: Tick) -> tuple[Trace, list[Change]]:
     count = 0
     for case in Case(trace, tick).graphs:
         # Circles have no order, and have a finding of their own.
-        if not len(forward_rows(case)) or not has_order(case):
+        if not len(find_forward_rows(case)) or not has_order(case):
             continue
-        graphs[case.index] = edit.with_order(case.graph, np.argsort(issue_order(case.graph), kind="stable"))
+        graphs[case.index] = edit.with_order(
+            case.graph, np.argsort(compute_issue_order(case.graph), kind="stable")
+        )
         count += len(case.graph) * len(case.ranks)
     return edit.with_graphs(trace, graphs), [
         Change(f"{format_counted(count, 'node')} put in another order", count)
@@ -361,7 +370,7 @@ def _renumber(trace: Trace, tick: Tick) -> tuple[Trace, list[Change]]:
     count, first = 0, []
     for case in Case(trace, tick).graphs:
         graph = case.graph
-        rows = repeated_rows(graph)
+        rows = find_repeated_rows(graph)
         if not len(rows):
             continue
         fresh = _free_ids(graph.id, len(rows))
@@ -370,7 +379,7 @@ def _renumber(trace: Trace, tick: Tick) -> tuple[Trace, list[Change]]:
         graphs[case.index] = replace(graph, id=ids)
         count += len(rows) * len(case.ranks)
         pairs = zip(rows[:_SHOWN].tolist(), fresh[:_SHOWN].tolist(), strict=True)
-        first += [f"rank {case.ranks[0]}: {node_label(graph, row)} became node {new}" for row, new in pairs]
+        first += [f"rank {case.ranks[0]}: {label_node(graph, row)} became node {new}" for row, new in pairs]
     what = f"{format_counted(count, 'node')} numbered anew"
     return edit.with_graphs(trace, graphs), [Change(what, count, tuple(first[:_SHOWN]))]
 
@@ -383,23 +392,23 @@ def _free_ids(ids: UInt64, count: int) -> UInt64:
     return np.setdiff1d(np.arange(len(ids) + count, dtype=np.uint64), ids)[:count]
 
 
-def _off_cpu(trace: Trace, tick: Tick) -> tuple[Trace, list[Change]]:
+def _clear_cpu_flags(trace: Trace, tick: Tick) -> tuple[Trace, list[Change]]:
     def change(graph: Graph, rows: Int64) -> Graph:
         return edit.with_zero(graph, "is_cpu_op", rows)
 
-    return _on_nodes(trace, tick, on_cpu_rows, change, "is_cpu_op set to false on")
+    return _change_nodes(trace, tick, find_on_cpu_rows, change, "is_cpu_op set to false on")
 
 
-def _calls_compute(trace: Trace, tick: Tick) -> tuple[Trace, list[Change]]:
+def _convert_calls(trace: Trace, tick: Tick) -> tuple[Trace, list[Change]]:
     def change(graph: Graph, rows: Int64) -> Graph:
         types = graph.type.copy()
         types[rows] = NodeType.COMP
         return replace(graph, type=types)
 
-    return _on_nodes(trace, tick, call_rows, change, "type set to COMP for")
+    return _change_nodes(trace, tick, find_call_rows, change, "type set to COMP for")
 
 
-def _on_nodes(
+def _change_nodes(
     trace: Trace,
     tick: Tick,
     chosen: Callable[[GraphCase], Int64],
@@ -415,13 +424,13 @@ def _on_nodes(
             graphs[case.index] = change(case.graph, rows)
             count += len(rows) * len(case.ranks)
             first += [
-                f"rank {case.ranks[0]}: {node_label(case.graph, row)}" for row in rows[:_SHOWN].tolist()
+                f"rank {case.ranks[0]}: {label_node(case.graph, row)}" for row in rows[:_SHOWN].tolist()
             ]
     what = f"{done} {format_counted(count, 'node')}"
     return edit.with_graphs(trace, graphs), [Change(what, count, tuple(first[:_SHOWN]))]
 
 
-def _without_messages(
+def _drop_messages(
     trace: Trace, tick: Tick, halves: list[tuple[Int64, Int64]], noun: str
 ) -> tuple[Trace, list[Change]]:
     """Remove sends and receives, given by rank index and row."""
@@ -431,7 +440,7 @@ def _without_messages(
         index: tuple(find_distinct(row[place == index]).tolist()) for index in find_distinct(place).tolist()
     }
     first = [
-        f"rank {trace.ranks[index].number}: {node_label(trace.graph_of(trace.ranks[index]), node)}"
+        f"rank {trace.ranks[index].number}: {label_node(trace.graph_of(trace.ranks[index]), node)}"
         for index, rows in wanted.items()
         for node in rows[:_SHOWN]
     ]
@@ -441,7 +450,7 @@ def _without_messages(
         return edit.without_nodes(graph, np.array(rows, np.int64))
 
     count = sum(map(len, wanted.values()))
-    repaired = edit.rank_by_rank(trace, wanted, change, tick) if wanted else trace
+    repaired = edit.change_ranks(trace, wanted, change, tick) if wanted else trace
     return repaired, [Change(f"{format_counted(count, noun)} removed", count, tuple(first[:_SHOWN]))]
 
 
@@ -452,7 +461,7 @@ def _mend_receives(trace: Trace, tick: Tick) -> tuple[Trace, list[Change]]:
     corrected, change = _correct_receives(trace, tick, messages, unmatched.pairs)
     lone = np.setdiff1d(unmatched.receives, unmatched.pairs[0])
     halves = messages.receive_rank[lone], messages.receive_row[lone]
-    repaired, dropped = _without_messages(corrected, tick, [halves], "receive")
+    repaired, dropped = _drop_messages(corrected, tick, [halves], "receive")
     return repaired, [change, *dropped]
 
 
@@ -470,7 +479,7 @@ def _correct_receives(trace: Trace, tick: Tick, messages: Messages, pairs: Int64
                 for name, values in (("tag", messages.tag), ("size", messages.bytes))
                 if values[receive] != values[send]
             ]
-            first.append(f"rank {rank.number}: {node_label(trace.graph_of(rank), row)}: {', '.join(words)}")
+            first.append(f"rank {rank.number}: {label_node(trace.graph_of(rank), row)}: {', '.join(words)}")
 
     def change(graph: Graph, rows: object) -> Graph:
         assert isinstance(rows, tuple)
@@ -478,7 +487,7 @@ def _correct_receives(trace: Trace, tick: Tick, messages: Messages, pairs: Int64
         return edit.with_numbers(edit.with_numbers(graph, "comm_tag", row, tag), "comm_size", row, size)
 
     keys = {place: tuple(sorted(rows)) for place, rows in wanted.items()}
-    repaired = edit.rank_by_rank(trace, keys, change, tick) if keys else trace
+    repaired = edit.change_ranks(trace, keys, change, tick) if keys else trace
     count = pairs.shape[1]
     return repaired, Change(f"{format_counted(count, 'receive')} corrected", count, tuple(first))
 
@@ -486,7 +495,7 @@ def _correct_receives(trace: Trace, tick: Tick, messages: Messages, pairs: Int64
 def _drop_sends(trace: Trace, tick: Tick) -> tuple[Trace, list[Change]]:
     case = Case(trace, tick)
     messages, sends = case.messages, case.unmatched.sends
-    return _without_messages(trace, tick, [(messages.send_rank[sends], messages.send_row[sends])], "send")
+    return _drop_messages(trace, tick, [(messages.send_rank[sends], messages.send_row[sends])], "send")
 
 
 def _drop_self_messages(trace: Trace, tick: Tick) -> tuple[Trace, list[Change]]:
@@ -497,7 +506,7 @@ def _drop_self_messages(trace: Trace, tick: Tick) -> tuple[Trace, list[Change]]:
         (messages.send_rank[sent], messages.send_row[sent]),
         (messages.receive_rank[received], messages.receive_row[received]),
     ]
-    return _without_messages(trace, tick, halves, "send or receive")
+    return _drop_messages(trace, tick, halves, "send or receive")
 
 
 # ---------------------------------------------------------------------------------------------------
@@ -515,7 +524,7 @@ def _list_groups(trace: Trace, tick: Tick) -> tuple[Trace, list[Change]]:
         for group in trace.groups
     ]
     assert known.issuperset(members), "every group that nodes name is listed or inferred"
-    first = [f"{name}: {rank_list(sorted(ranks))}" for name, ranks in members.items()]
+    first = [f"{name}: {format_ranks(sorted(ranks))}" for name, ranks in members.items()]
     what = f"{format_counted(len(members), 'comm group')} listed"
     return replace(trace, groups=tuple(groups)), [Change(what, len(members), tuple(first[:_SHOWN]))]
 
@@ -535,7 +544,7 @@ def _align_clocks(trace: Trace, tick: Tick) -> tuple[Trace, list[Change]]:
         moved = np.minimum(graph.start_ns, 2**63 - 1 + min(by, 0)) - by
         return replace(graph, start_ns=np.where(graph.start_ns >= 0, moved, graph.start_ns))
 
-    repaired = edit.rank_by_rank(trace, wanted, change, tick) if offset else trace
+    repaired = edit.change_ranks(trace, wanted, change, tick) if offset else trace
     first = tuple(
         f"rank {rank}: by {format_ns(abs(by))} {'back' if by > 0 else 'on'}" for rank, by in offset.items()
     )
@@ -575,13 +584,13 @@ REPAIRS: Mapping[str, Repair] = {
             "comm-on-cpu",
             "Let communication use the network",
             "These nodes take the time that the network gives them instead of their recorded durations.",
-            _off_cpu,
+            _clear_cpu_flags,
         ),
         Repair(
             "comm-call",
             "Treat the calls as computation",
             "They keep their durations and dependencies and send nothing, as before.",
-            _calls_compute,
+            _convert_calls,
         ),
         Repair(
             "receive-unmatched",

@@ -8,12 +8,12 @@ import numpy as np
 
 from studio.analysis.collectives.matching import GroupMatching
 from studio.doctor.diagnosis import Case, Found, GraphCase, NodeAt
-from studio.sim.agreement import collective_label, group_label, rank_list
+from studio.sim.agreement import describe_collective, format_ranks, label_group
 from studio.sim.check import ROOTED_TYPES
 from studio.trace import NONE, Int64
 
 
-def differing_root(case: Case, group: GroupMatching) -> Found | None:
+def find_differing_root(case: Case, group: GroupMatching) -> Found | None:
     """Return the first collective of a group of which members name different roots; None where there is none."""
     if not any(bool(np.isin(sequence.type, ROOTED_TYPES).any()) for sequence in group.sequences):
         return None
@@ -22,8 +22,8 @@ def differing_root(case: Case, group: GroupMatching) -> Found | None:
     _, firsts, which = np.unique(group.sequence_of[present], return_index=True, return_inverse=True)
     rows = group.rows()[present[firsts]]
     cases = [case.by_rank[group.members[member]] for member in present[firsts].tolist()]
-    roots = np.stack([_roots_at(own, own_rows) for own, own_rows in zip(cases, rows, strict=True)])
-    position = _first_apart(roots)
+    roots = np.stack([_select_roots(own, own_rows) for own, own_rows in zip(cases, rows, strict=True)])
+    position = _find_first_difference(roots)
     if position is None:
         return None
     numbers = [group.members[member] for member in present.tolist()]
@@ -35,24 +35,24 @@ def differing_root(case: Case, group: GroupMatching) -> Found | None:
     nodes = [(number, of_rank[number]) for number in (odd, other)]
     return Found(
         "error",
-        f"Members of {group_label(group)} name different roots of its collective {position}: rank {odd} has "
-        f"{collective_label(case.trace, *nodes[0])} with the root {named[odd]}, where rank {other} has "
-        f"{collective_label(case.trace, *nodes[1])} with the root {usual}.",
+        f"Members of {label_group(group)} name different roots of its collective {position}: rank {odd} has "
+        f"{describe_collective(case.trace, *nodes[0])} with the root {named[odd]}, where rank {other} has "
+        f"{describe_collective(case.trace, *nodes[1])} with the root {usual}.",
         tuple(sorted((odd, other))),
         tuple(NodeAt(rank, row) for rank, row in nodes),
         1,
-        (("they differ in", "root"), ("members", rank_list(sorted(group.members)))),
+        (("they differ in", "root"), ("members", format_ranks(sorted(group.members)))),
         mends=False,
     )
 
 
-def _roots_at(case: GraphCase, rows: Int64) -> Int64:
+def _select_roots(case: GraphCase, rows: Int64) -> Int64:
     """Return the root that each collective (C,) with one names, -1 elsewhere and where there is no collective."""
     rooted = np.isin(case.collective[rows], ROOTED_TYPES) & (rows != NONE)
     return np.where(rooted, case.roots[rows], NONE)
 
 
-def _first_apart(roots: Int64) -> int | None:
+def _find_first_difference(roots: Int64) -> int | None:
     """Return the first collective of which not all that name a root (S, C) name the same."""
     most = roots.max(axis=0, initial=NONE)
     apart = np.flatnonzero(((roots != NONE) & (roots != most)).any(axis=0))

@@ -11,7 +11,7 @@ from studio.analysis.job.completeness import is_recording
 from studio.analysis.job.kinds import is_library_kernel
 from studio.distinct import find_distinct
 from studio.doctor.diagnosis import Case, Found, GraphCase
-from studio.sim.agreement import rank_list
+from studio.sim.agreement import format_ranks
 from studio.trace import Bool, NodeType
 from studio.units import format_count, format_ns
 
@@ -37,21 +37,21 @@ _SHORT = (
 )
 
 
-def durations_apart(case: Case) -> Iterator[Found]:
+def check_duration_units(case: Case) -> Iterator[Found]:
     """Yield ranks whose computation of the same names takes about 1,000 or 1,000,000 times as long as elsewhere."""
     if len(case.graphs) < 2:
         return
-    calling = _calling_names(case)
-    means = [(graph_case, _means(graph_case, calling)) for graph_case in case.graphs]
+    calling = _collect_calling_names(case)
+    means = [(graph_case, _compute_means(graph_case, calling)) for graph_case in case.graphs]
     means = [(graph_case, values) for graph_case, values in means if values]
     if len(means) < 2:
         return
-    usual = _usual(means)
+    usual = _compute_usual(means)
     for graph_case, values in means:
         names = [name for name in values if name in usual]
         factors = np.array([values[name] / usual[name] for name in names])
         factor = float(np.median(factors)) if len(factors) else 1.0
-        step = _step(factor)
+        step = _find_unit_step(factor)
         near = (factors > factor / _TOLERANCE) & (factors < factor * _TOLERANCE)
         if step == 1.0 or not near.mean() >= _AGREE:
             continue
@@ -63,7 +63,7 @@ def durations_apart(case: Case) -> Iterator[Found]:
         unit = f", as if {_READ_AS[step]}" if step in _READ_AS else ""
         yield Found(
             "error" if len(factors) > 1 else "warning",
-            f"Computation of {rank_list(graph_case.ranks)} takes about {times} times as {longer} as that of the same name on "
+            f"Computation of {format_ranks(graph_case.ranks)} takes about {times} times as {longer} as that of the same name on "
             f"other ranks{unit}: {name[:60] or 'nodes without a name'} {format_ns(values[name])} instead of "
             f"{format_ns(usual[name])} on average.",
             graph_case.ranks,
@@ -74,14 +74,14 @@ def durations_apart(case: Case) -> Iterator[Found]:
         )
 
 
-def _step(factor: float) -> float:
+def _find_unit_step(factor: float) -> float:
     """Return the power of a thousand that a factor is near, 1 where it is near none."""
     power = round(np.log(factor) / np.log(_STEP)) if factor > 0 else 0
     step = float(_STEP**power)
     return step if power and step / _TOLERANCE < factor < step * _TOLERANCE else 1.0
 
 
-def _calling_names(case: Case) -> frozenset[str]:
+def _collect_calling_names(case: Case) -> frozenset[str]:
     """Return the names of operators of the processor that called others somewhere in a recording.
 
     Their own time is what their callees leave of it: where the unit is wrong, callees do not lie within them, and that is no multiple
@@ -98,7 +98,7 @@ def _calling_names(case: Case) -> frozenset[str]:
     return frozenset(names)
 
 
-def _measured(case: GraphCase) -> Bool:
+def _find_measured(case: GraphCase) -> Bool:
     """Return (N,) which nodes compute for a time that was recorded: kernels, where there are any, else operators.
 
     Time between others was derived of theirs, and kernels of communication libraries wait for other ranks.
@@ -110,7 +110,7 @@ def _measured(case: GraphCase) -> Bool:
     return np.asarray(kernels if kernels.any() else chosen)
 
 
-def _means(case: GraphCase, calling: Collection[str]) -> dict[str, float]:
+def _compute_means(case: GraphCase, calling: Collection[str]) -> dict[str, float]:
     """Return the mean duration of computation by name, in nanoseconds, of the names that take most time.
 
     Args:
@@ -118,7 +118,7 @@ def _means(case: GraphCase, calling: Collection[str]) -> dict[str, float]:
         calling: Names of operators that are left out, since their own time tells of those that they call.
     """
     graph = case.graph
-    rows = np.flatnonzero(_measured(case))
+    rows = np.flatnonzero(_find_measured(case))
     names, place = np.unique(graph.name[rows], return_inverse=True)
     if not len(names):
         return {}
@@ -130,7 +130,7 @@ def _means(case: GraphCase, calling: Collection[str]) -> dict[str, float]:
     return {name: value for name, value in by_name.items() if name not in calling}
 
 
-def _usual(means: list[tuple[GraphCase, dict[str, float]]]) -> dict[str, float]:
+def _compute_usual(means: list[tuple[GraphCase, dict[str, float]]]) -> dict[str, float]:
     """Return the median over ranks by name, of those on several graphs; of two values the smaller."""
     values: dict[str, list[tuple[float, int]]] = {}
     for graph_case, by_name in means:

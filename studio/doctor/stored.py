@@ -8,7 +8,7 @@ from typing import Any, Final
 
 import msgspec
 
-from studio.decoding import decoder
+from studio.decoding import build_decoder
 from studio.doctor.checks import CHECKS, Examination
 from studio.doctor.diagnosis import LEVELS, Diagnosis
 from studio.trace import Level
@@ -38,8 +38,8 @@ class _Stored:
     passed: tuple[str, ...]
 
 
-_levels = decoder(_Levels)
-_stored = decoder(_Stored)
+_levels = build_decoder(_Levels)
+_stored = build_decoder(_Stored)
 _CODES = tuple(check.code for check in CHECKS)
 
 
@@ -54,7 +54,7 @@ def to_store(examination: Examination) -> dict[str, Any]:
     }
 
 
-def stored_levels(raw: bytes | None) -> Mapping[Level, int] | None:
+def read_stored_levels(raw: bytes | None) -> Mapping[Level, int] | None:
     """Return how many findings of each level are stored; None where none are, or those of other checks."""
     try:
         known = _levels(raw) if raw is not None else None
@@ -63,9 +63,9 @@ def stored_levels(raw: bytes | None) -> Mapping[Level, int] | None:
     return known.levels if known and (known.edition, known.codes) == (EDITION, _CODES) else None
 
 
-def stored_examination(raw: bytes | None) -> Examination | None:
+def read_stored_examination(raw: bytes | None) -> Examination | None:
     """Return the stored examination of a job; None where there is none, or an older set of checks made it."""
-    if raw is None or stored_levels(raw) is None:
+    if raw is None or read_stored_levels(raw) is None:
         return None
     try:
         known = _stored(raw)

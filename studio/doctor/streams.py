@@ -6,9 +6,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from studio.analysis.collectives.matching import issue_order
-from studio.analysis.graph.issuing import find_last_before, worth_compiling
-from studio.trace import NONE, Bool, Graph, Int64, dense_column, int_column
+from studio.analysis.collectives.matching import compute_issue_order
+from studio.analysis.graph.issuing import find_last_before, is_worth_compiling
+from studio.trace import NONE, Bool, Graph, Int64, read_dense_column, read_int_column
 
 _EXACT_NODES = 300_000
 """Graphs up to this size are searched for indirect order."""
@@ -36,7 +36,7 @@ class StreamOrder:
     direct_only: bool = False
 
 
-def stream_order(
+def find_stream_order(
     graph: Graph, pairs: tuple[Int64, Int64], *, on_cpu: Bool, communicates: Bool
 ) -> StreamOrder:
     """Return consecutive kernels and whether they are kept in order; untimed ones are left out if some have times.
@@ -47,12 +47,12 @@ def stream_order(
         on_cpu: (N,) which nodes are operations of the processor.
         communicates: (N,) which nodes communicate.
     """
-    every, stream = int_column(graph, "stream")
+    every, stream = read_int_column(graph, "stream")
     recorded = bool((~on_cpu[every] & (graph.start_ns[every] >= 0)).any())
     keep = ~on_cpu[every] & ((graph.start_ns[every] >= 0) | (not recorded))
     rows, stream = every[keep].astype(np.int64), stream[keep]
-    device = dense_column(graph, "device", 0)[rows]
-    when = graph.start_ns if recorded or not len(rows) else issue_order(graph)
+    device = read_dense_column(graph, "device", 0)[rows]
+    when = graph.start_ns if recorded or not len(rows) else compute_issue_order(graph)
     order = np.lexsort((rows, when[rows], stream, device))
     rows, stream, device = rows[order], stream[order], device[order]
     same = (stream[1:] == stream[:-1]) & (device[1:] == device[:-1])
@@ -73,12 +73,12 @@ def stream_order(
     lane = np.cumsum(np.append(True, ~same)).astype(np.int64) - 1
     place = np.full(len(graph), NONE, np.int64)
     place[rows] = np.arange(len(rows))
-    last = last_before(graph, pairs, rows, lane)
+    last = find_last_on_stream(graph, pairs, rows, lane)
     reached = last[place[after]] >= place[before]
     return StreamOrder(before, after, ordered | reached, streams, recorded)
 
 
-def last_before(graph: Graph, pairs: tuple[Int64, Int64], rows: Int64, lane: Int64) -> Int64:
+def find_last_on_stream(graph: Graph, pairs: tuple[Int64, Int64], rows: Int64, lane: Int64) -> Int64:
     """Return (K,) the last predecessor of each operation on its own stream, -1 where there is none.
 
     Args:
@@ -88,8 +88,8 @@ def last_before(graph: Graph, pairs: tuple[Int64, Int64], rows: Int64, lane: Int
         lane: (K,) number of the stream.
     """
     # What lies on a circle, or behind one, comes last and sees what is known by then.
-    order = np.argsort(issue_order(graph), kind="stable")
-    find = find_last_before if worth_compiling(len(graph)) else _find_last_before
+    order = np.argsort(compute_issue_order(graph), kind="stable")
+    find = find_last_before if is_worth_compiling(len(graph)) else _find_last_before
     return find(pairs, order, rows, lane)
 
 

@@ -6,11 +6,11 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from studio.analysis.graph.digraph import build_network, reachable
+from studio.analysis.graph.digraph import build_network, find_reachable
 from studio.distinct import find_distinct
-from studio.doctor.cycles import Removal, removal
-from studio.doctor.diagnosis import Case, Found, GraphCase, Where, where
-from studio.sim.agreement import node_label, rank_list
+from studio.doctor.cycles import Removal, find_removal
+from studio.doctor.diagnosis import Case, Found, GraphCase, Where, locate_nodes
+from studio.sim.agreement import format_ranks, label_node
 from studio.trace import NONE, Dependencies, Graph, Int64
 from studio.units import format_count, format_counted
 
@@ -19,11 +19,11 @@ _CYCLE_FIRST = "Open the cycle first: nodes that wait for each other have no ord
 _SHARE_WORTH_WARNING = 0.5
 
 
-def percent(part: int, whole: int) -> str:
+def format_share(part: int, whole: int) -> str:
     """Return a share as text.
 
     Example:
-        >>> percent(1, 3), percent(1, 100_000), percent(3, 3)
+        >>> format_share(1, 3), format_share(1, 100_000), format_share(3, 3)
         ('33.3 %', '< 0.1 %', '100 %')
     """
     share = 100 * part / max(whole, 1)
@@ -32,35 +32,35 @@ def percent(part: int, whole: int) -> str:
     return f"{share:.0f} %" if share == int(share) else f"{min(share, 99.9):.1f} %"
 
 
-def dangling_rows(deps: Dependencies) -> tuple[Int64, Int64]:
+def find_dangling_rows(deps: Dependencies) -> tuple[Int64, Int64]:
     """Return the entries that name a missing node, and the rows that wait for it."""
     entries = np.flatnonzero(deps.rows < 0)
     return entries, np.searchsorted(deps.offsets, entries, side="right") - 1
 
 
-def dangling(case: Case) -> Iterator[Found]:
+def check_dangling(case: Case) -> Iterator[Found]:
     """Yield dependencies on nodes that are not in the file."""
     entries, absent, rows = 0, 0, []
     text = ""
     for graph_case in case.graphs:
         waiting = []
         for deps in (graph_case.graph.ctrl, graph_case.graph.data):
-            missing, of = dangling_rows(deps)
+            missing, of = find_dangling_rows(deps)
             if len(missing) and not text:
                 named = int(deps.dangling[-1 - int(deps.rows[missing[0]])])
-                text = f"{node_label(graph_case.graph, int(of[0]))} of rank {graph_case.ranks[0]} waits for node {named}"
+                text = f"{label_node(graph_case.graph, int(of[0]))} of rank {graph_case.ranks[0]} waits for node {named}"
             waiting.append(of)
             entries += len(missing) * len(graph_case.ranks)
         absent += len(np.union1d(graph_case.graph.ctrl.dangling, graph_case.graph.data.dangling)) * len(
             graph_case.ranks
         )
         rows.append((graph_case, find_distinct(np.concatenate(waiting))))
-    nodes = where(rows)
+    nodes = locate_nodes(rows)
     if nodes.count:
         verb = "waits" if nodes.count == 1 else "wait"
         yield Found(
             "error",
-            f"{format_counted(nodes.count, 'node')} of {rank_list(nodes.ranks)} {verb} for nodes that are not in the trace: "
+            f"{format_counted(nodes.count, 'node')} of {format_ranks(nodes.ranks)} {verb} for nodes that are not in the trace: "
             f"{text}.",
             nodes.ranks,
             nodes.nodes,
@@ -69,50 +69,50 @@ def dangling(case: Case) -> Iterator[Found]:
         )
 
 
-def self_loop_rows(graph: GraphCase) -> Int64:
+def find_self_loop_rows(graph: GraphCase) -> Int64:
     """Return the rows of nodes that wait for themselves."""
     of, waited = graph.pairs
     return find_distinct(of[of == waited])
 
 
-def self_loops(case: Case) -> Iterator[Found]:
+def check_self_loops(case: Case) -> Iterator[Found]:
     """Yield nodes that wait for themselves."""
-    nodes = where((graph_case, self_loop_rows(graph_case)) for graph_case in case.graphs)
+    nodes = locate_nodes((graph_case, find_self_loop_rows(graph_case)) for graph_case in case.graphs)
     if nodes.first:
-        first = node_label(nodes.first[0].graph, nodes.first[1])
+        first = label_node(nodes.first[0].graph, nodes.first[1])
         verb = "waits" if nodes.count == 1 else "wait"
-        message = f"{format_counted(nodes.count, 'node')} of {rank_list(nodes.ranks)} {verb} for itself, the first is {first}."
+        message = f"{format_counted(nodes.count, 'node')} of {format_ranks(nodes.ranks)} {verb} for itself, the first is {first}."
         if nodes.count > 1:
             message = message.replace("itself", "themselves")
         yield Found("error", message, nodes.ranks, nodes.nodes, nodes.count)
 
 
-def edge_label(graph: Graph, of: int, waited: int) -> str:
+def describe_edge(graph: Graph, of: int, waited: int) -> str:
     """Return a dependency in words."""
-    return f"{node_label(graph, of)} waits for {node_label(graph, waited)}"
+    return f"{label_node(graph, of)} waits for {label_node(graph, waited)}"
 
 
-def cycles(case: Case) -> Iterator[Found]:
+def check_cycles(case: Case) -> Iterator[Found]:
     """Yield nodes that wait for each other in a cycle, with the fewest dependencies to remove."""
     some = [(graph_case, np.flatnonzero(graph_case.circles != NONE)) for graph_case in case.graphs]
     some = [(graph_case, rows) for graph_case, rows in some if len(rows)]
     if not some:
         return
-    nodes = where(some)
-    removals = [(graph_case, removal(graph_case)) for graph_case, _ in some]
+    nodes = locate_nodes(some)
+    removals = [(graph_case, find_removal(graph_case)) for graph_case, _ in some]
     circles = sum((int(graph_case.circles.max()) + 1) * len(graph_case.ranks) for graph_case, _ in some)
     edges = sum(len(cut.of) * len(graph_case.ranks) for graph_case, cut in removals)
     exact = all(cut.exact for _, cut in removals)
     graph_case, cut = removals[0]
     named = "; ".join(
-        edge_label(graph_case.graph, of, waited)
+        describe_edge(graph_case.graph, of, waited)
         for of, waited in zip(cut.of[:3].tolist(), cut.waited[:3].tolist(), strict=True)
     )
     more = "; …" if len(cut.of) > 3 or len(removals) > 1 else "."
     which = "the fewest that open all cycles" if exact else "as few as a heuristic finds; fewer may be enough"
     yield Found(
         "error",
-        f"{format_counted(nodes.count, 'node')} of {rank_list(nodes.ranks)} wait for each other in "
+        f"{format_counted(nodes.count, 'node')} of {format_ranks(nodes.ranks)} wait for each other in "
         f"{format_counted(circles, 'cycle')}. Removing {format_counted(edges, 'dependency', 'dependencies')} ({which}) fixes it: "
         f"{named}{more}",
         nodes.ranks,
@@ -124,20 +124,20 @@ def cycles(case: Case) -> Iterator[Found]:
                 "largest cycle",
                 format_counted(max(int(np.bincount(c.circles[r]).max()) for c, r in some), "node"),
             ),
-            ("nodes that wait behind", format_count(sum(_behind(c) * len(c.ranks) for c, _ in some))),
+            ("nodes that wait behind", format_count(sum(_count_behind(c) * len(c.ranks) for c, _ in some))),
             ("to remove", f"{format_count(edges)} ({'exact' if exact else 'heuristic'})"),
-            *(("remove", text) for text in edge_texts(graph_case.graph, cut)),
+            *(("remove", text) for text in describe_removed_edges(graph_case.graph, cut)),
         ),
     )
 
 
-def edge_texts(graph: Graph, cut: Removal) -> list[str]:
+def describe_removed_edges(graph: Graph, cut: Removal) -> list[str]:
     """Return the first dependencies of a removal in words."""
     pairs = zip(cut.of[:_EDGES_NAMED].tolist(), cut.waited[:_EDGES_NAMED].tolist(), strict=True)
-    return [edge_label(graph, of, waited) for of, waited in pairs]
+    return [describe_edge(graph, of, waited) for of, waited in pairs]
 
 
-def _behind(case: GraphCase) -> int:
+def _count_behind(case: GraphCase) -> int:
     """Return how many nodes are on no circle and wait, directly or not, for one that is."""
     of, waited = case.pairs
     count = len(case.graph)
@@ -146,10 +146,10 @@ def _behind(case: GraphCase) -> int:
     leads = ~on_circle[of]
     before = np.where(on_circle[waited[leads]], count, waited[leads])
     network = build_network(count + 1, before, of[leads])
-    return len(reachable(network, count)) - 1
+    return len(find_reachable(network, count)) - 1
 
 
-def forward_rows(case: GraphCase) -> Int64:
+def find_forward_rows(case: GraphCase) -> Int64:
     """Return the rows of nodes that wait for one that is written later in the file."""
     of, waited = case.pairs
     return find_distinct(of[waited > of])
@@ -161,10 +161,10 @@ def has_order(case: GraphCase) -> bool:
     return not ((case.circles != NONE).any() or (of == waited).any())
 
 
-def forward(case: Case) -> Iterator[Found]:
+def check_forward(case: Case) -> Iterator[Found]:
     """Yield nodes that wait for nodes written later in the file."""
-    some = [(graph_case, forward_rows(graph_case)) for graph_case in case.graphs]
-    nodes = where(some)
+    some = [(graph_case, find_forward_rows(graph_case)) for graph_case in case.graphs]
+    nodes = locate_nodes(some)
     if nodes.first:
         graph_case, row = nodes.first
         of, waited = graph_case.pairs
@@ -173,18 +173,18 @@ def forward(case: Case) -> Iterator[Found]:
         mends = any(len(rows) and has_order(graph_case) for graph_case, rows in some)
         yield Found(
             "info",
-            f"{format_counted(nodes.count, 'node')} of {rank_list(nodes.ranks)} {verb} for nodes later in the file: "
-            f"{edge_label(graph_case.graph, row, later)}.",
+            f"{format_counted(nodes.count, 'node')} of {format_ranks(nodes.ranks)} {verb} for nodes later in the file: "
+            f"{describe_edge(graph_case.graph, row, later)}.",
             nodes.ranks,
             nodes.nodes,
             nodes.count,
-            (("share of all nodes", percent(nodes.count, case.trace.node_count)),),
+            (("share of all nodes", format_share(nodes.count, case.trace.node_count)),),
             advice="" if mends else _CYCLE_FIRST,
             mends=mends,
         )
 
 
-def repeated_rows(graph: Graph) -> Int64:
+def find_repeated_rows(graph: Graph) -> Int64:
     """Return the rows of nodes whose id an earlier node has."""
     ids = np.sort(graph.id)
     if not (ids[1:] == ids[:-1]).any():
@@ -195,26 +195,28 @@ def repeated_rows(graph: Graph) -> Int64:
     return np.sort(order[1:][again])
 
 
-def duplicate_ids(case: Case) -> Iterator[Found]:
+def check_duplicate_ids(case: Case) -> Iterator[Found]:
     """Yield nodes that share their id with another node of the rank."""
-    nodes = where((graph_case, repeated_rows(graph_case.graph)) for graph_case in case.graphs)
+    nodes = locate_nodes((graph_case, find_repeated_rows(graph_case.graph)) for graph_case in case.graphs)
     if nodes.first:
         graph_case, row = nodes.first
         verb = "has" if nodes.count == 1 else "have"
         yield Found(
             "error",
-            f"{format_counted(nodes.count, 'node')} of {rank_list(nodes.ranks)} {verb} the id of an earlier node: "
-            f"{node_label(graph_case.graph, row)}.",
+            f"{format_counted(nodes.count, 'node')} of {format_ranks(nodes.ranks)} {verb} the id of an earlier node: "
+            f"{label_node(graph_case.graph, row)}.",
             nodes.ranks,
             nodes.nodes,
             nodes.count,
         )
 
 
-def streams(case: Case) -> Iterator[Found]:
+def check_streams(case: Case) -> Iterator[Found]:
     """Yield kernels that no dependency keeps in the order of their stream."""
     orders = [(graph_case, graph_case.streams) for graph_case in case.graphs]
-    nodes: Where = where((graph_case, np.sort(order.after[~order.ordered])) for graph_case, order in orders)
+    nodes: Where = locate_nodes(
+        (graph_case, np.sort(order.after[~order.ordered])) for graph_case, order in orders
+    )
     if not nodes.first:
         return
     pairs = sum(len(order.before) * len(graph_case.ranks) for graph_case, order in orders)
@@ -227,15 +229,15 @@ def streams(case: Case) -> Iterator[Found]:
     mends = any(not order.ordered.all() and (other.circles == NONE).all() for other, order in orders)
     yield Found(
         "warning",
-        f"{format_counted(nodes.count, 'kernel')} of {rank_list(nodes.ranks)} {verb} not wait for the previous kernel on the "
-        f"same stream: {node_label(graph_case.graph, row)} comes after {node_label(graph_case.graph, before)}.",
+        f"{format_counted(nodes.count, 'kernel')} of {format_ranks(nodes.ranks)} {verb} not wait for the previous kernel on the "
+        f"same stream: {label_node(graph_case.graph, row)} comes after {label_node(graph_case.graph, before)}.",
         nodes.ranks,
         nodes.nodes,
         nodes.count,
         (
             (
                 "consecutive kernels without order",
-                f"{percent(nodes.count, pairs)} of {format_count(pairs)}",
+                f"{format_share(nodes.count, pairs)} of {format_count(pairs)}",
             ),
             (
                 "streams",
@@ -253,6 +255,6 @@ def streams(case: Case) -> Iterator[Found]:
     )
 
 
-def worth_warning(part: int, whole: int) -> bool:
+def is_worth_warning(part: int, whole: int) -> bool:
     """Whether a share is so large that it is probably no peculiarity of a few nodes."""
     return part >= _SHARE_WORTH_WARNING * whole

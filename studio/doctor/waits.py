@@ -14,12 +14,12 @@ from enum import IntEnum
 import numpy as np
 from numpy.typing import NDArray
 
-from studio.analysis.graph.issuing import worth_compiling
+from studio.analysis.graph.issuing import is_worth_compiling
 from studio.distinct import find_distinct
 from studio.doctor.diagnosis import Case, GraphCase
-from studio.doctor.issue import IssueOrder, chained, issue_order, takes_turns
-from studio.sim.lanes import thread_numbers
-from studio.trace import NONE, Bool, CollectiveType, Graph, Int64, dense_column
+from studio.doctor.issue import IssueOrder, are_chained, find_issue_order, match_turns
+from studio.sim.lanes import number_threads
+from studio.trace import NONE, Bool, CollectiveType, Graph, Int64, read_dense_column
 
 Tick = Callable[[], None]
 _NONE = np.zeros((2, 0), np.int64)
@@ -93,17 +93,17 @@ class Part:
     order: IssueOrder
 
 
-def parts_of(case: Case, tick: Tick = lambda: None) -> dict[int, Part]:
+def build_parts(case: Case, tick: Tick = lambda: None) -> dict[int, Part]:
     """Return the communication of each graph, by its place in the trace; graphs must have no cycles of their own."""
-    native = worth_compiling(sum(len(graph_case.graph) for graph_case in case.graphs))
+    native = is_worth_compiling(sum(len(graph_case.graph) for graph_case in case.graphs))
     parts = {}
     for graph_case in case.graphs:
         tick()
-        parts[graph_case.index] = _part(graph_case, native=native)
+        parts[graph_case.index] = _build_part(graph_case, native=native)
     return parts
 
 
-def waits_of(
+def build_waits(
     case: Case, tick: Tick = lambda: None, *, parts: dict[int, Part] | None = None, hopeful: bool = False
 ) -> Waits:
     """Return who waits for whom; graphs must have no cycles of their own.
@@ -111,11 +111,11 @@ def waits_of(
     Args:
         case: The job.
         tick: Called now and then; may raise to stop.
-        parts: `parts_of` the job, where they are known.
+        parts: `build_parts` the job, where they are known.
         hopeful: Take every order that dependencies leave open to be that of the ids: fast, and what is on no cycle then is
             on none.
     """
-    parts = parts_of(case, tick) if parts is None else parts
+    parts = build_parts(case, tick) if parts is None else parts
     graph_of = [rank.graph for rank in case.trace.ranks]
     sizes = [len(parts[graph].rows) for graph in graph_of]
     base = np.concatenate([[0], np.cumsum(sizes)]).astype(np.int64)
@@ -135,21 +135,21 @@ def waits_of(
     tick()
     at = _Places(case, parts, base)
     joint, apart, sure_groups = _join_members(case, at, len(row), tick, hopeful)
-    sent, sure_messages = _messages(case, at, hopeful)
-    pairs += [(sent, Why.MESSAGE), (_handovers([ends for ends, _ in pairs], sent), Why.HANDOVER)]
+    sent, sure_messages = _match_messages(case, at, hopeful)
+    pairs += [(sent, Why.MESSAGE), (_find_handovers([ends for ends, _ in pairs], sent), Why.HANDOVER)]
     before, after = np.concatenate([ends for ends, _ in pairs], axis=1)
     why_each = np.repeat(np.array([why for _, why in pairs], np.int8), [ends.shape[1] for ends, _ in pairs])
     certain = sure_groups and sure_messages and all(part.order.complete for part in parts.values())
-    keys = _keys(case, parts, graph_of, joint)
+    keys = _compute_keys(case, parts, graph_of, joint)
     return Waits(rank, row, joint, before, after, why_each, keys, apart, certain)
 
 
-def _keys(case: Case, parts: dict[int, Part], graph_of: list[int], joint: Int64) -> tuple[Int64, ...]:
+def _compute_keys(case: Case, parts: dict[int, Part], graph_of: list[int], joint: Int64) -> tuple[Int64, ...]:
     """Return (V,) the place in the order of ids, the row, and the start time of nodes; of joint ones the latest."""
     keys = []
     joined = np.flatnonzero(joint != np.arange(len(joint)))
     of_graph: tuple[Callable[[Graph], Int64], ...] = (
-        _id_places,
+        _order_by_id,
         lambda graph: np.arange(len(graph)),
         lambda graph: graph.start_ns,
     )
@@ -162,7 +162,7 @@ def _keys(case: Case, parts: dict[int, Part], graph_of: list[int], joint: Int64)
     return tuple(keys)
 
 
-def _id_places(graph: Graph) -> Int64:
+def _order_by_id(graph: Graph) -> Int64:
     """Return (N,) the place of each node in the order of ids."""
     place = np.empty(len(graph), np.int64)
     place[np.argsort(graph.id, kind="stable")] = np.arange(len(graph))
@@ -173,9 +173,9 @@ def _id_places(graph: Graph) -> Int64:
 # Single graphs
 
 
-def _part(case: GraphCase, *, native: bool) -> Part:
-    streams = _recorded_pairs(case)
-    keep = case.communicates | takes_turns(case)
+def _build_part(case: GraphCase, *, native: bool) -> Part:
+    streams = _find_recorded_pairs(case)
+    keep = case.communicates | match_turns(case)
     keep[streams.ravel()] = True
     of, waited = case.pairs
     if len(case.ranks) > 1:
@@ -183,10 +183,10 @@ def _part(case: GraphCase, *, native: bool) -> Part:
     else:
         keep = np.ones(len(case.graph), bool)
     number = np.where(keep, np.cumsum(keep) - 1, NONE)
-    return Part(np.flatnonzero(keep), number, waited, of, streams, issue_order(case, native=native))
+    return Part(np.flatnonzero(keep), number, waited, of, streams, find_issue_order(case, native=native))
 
 
-def _recorded_pairs(case: GraphCase) -> Int64:
+def _find_recorded_pairs(case: GraphCase) -> Int64:
     """Return (2, S) operations of one stream, and communication of one thread, that ran one after the other.
 
     Where times overlap neither waited for the other.
@@ -197,7 +197,7 @@ def _recorded_pairs(case: GraphCase) -> Int64:
     if order.recorded and not order.direct_only:
         loose = ~order.ordered
         pairs.append(np.stack([order.before[loose], order.after[loose]]).astype(np.int64))
-    threads = thread_numbers(graph)
+    threads = number_threads(graph)
     rows = np.flatnonzero(case.communicates & (threads != NONE) & (graph.start_ns >= 0))
     thread = threads[rows]
     sorting = np.lexsort((rows, graph.start_ns[rows], thread))
@@ -238,7 +238,7 @@ def _bypass(case: GraphCase, keep: Bool) -> tuple[Int64, Int64]:
 # Across ranks
 
 
-def _handovers(pairs: list[Int64], sent: Int64) -> Int64:
+def _find_handovers(pairs: list[Int64], sent: Int64) -> Int64:
     """Return (2, H) what sends wait for where they end no sooner than their receive begins."""
     if not sent.shape[1]:
         return _NONE
@@ -295,7 +295,7 @@ def _join_members(
     joint = np.arange(count)
     apart: dict[str, int] = {}
     certain = True
-    ordered = _certain_sequences(case, at, hopeful)
+    ordered = _index_certain_sequences(case, at, hopeful)
     for group in case.ordered:
         tick()
         sequences = [
@@ -317,7 +317,7 @@ def _join(case: Case, at: _Places, members: list[tuple[int, Int64]]) -> tuple[In
     shortest = min(len(rows) for _, rows in members)
     distinct = {(int(at.graph_of[place]), rows[:shortest].tobytes()) for place, rows in members}
     contents = np.stack(
-        [_content(case, graph)[:, np.frombuffer(rows, np.int64)] for graph, rows in sorted(distinct)]
+        [_read_content(case, graph)[:, np.frombuffer(rows, np.int64)] for graph, rows in sorted(distinct)]
     )
     unequal = np.flatnonzero((contents != contents[0]).any(axis=(0, 1)))
     position = int(unequal[0]) if len(unequal) else shortest
@@ -327,14 +327,14 @@ def _join(case: Case, at: _Places, members: list[tuple[int, Int64]]) -> tuple[In
     return numbers[:, meets], position if len(unequal) else NONE
 
 
-def _content(case: Case, graph: int) -> Int64:
+def _read_content(case: Case, graph: int) -> Int64:
     """Return (2, N) type and size of collectives; all-to-alls may bring different sizes."""
-    kind = dense_column(case.trace.graphs[graph], "comm_type", NONE)
-    size = dense_column(case.trace.graphs[graph], "comm_size", 0)
+    kind = read_dense_column(case.trace.graphs[graph], "comm_type", NONE)
+    size = read_dense_column(case.trace.graphs[graph], "comm_size", 0)
     return np.stack([kind, np.where(kind == CollectiveType.ALL_TO_ALL, 0, size)])
 
 
-def _certain_sequences(case: Case, at: _Places, hopeful: bool) -> dict[tuple[int, bytes], _Sequence]:
+def _index_certain_sequences(case: Case, at: _Places, hopeful: bool) -> dict[tuple[int, bytes], _Sequence]:
     """Return the collectives of every group on every graph, by the rows of the group's sequence."""
     wanted: dict[int, dict[bytes, Int64]] = {}
     for group in case.ordered:
@@ -348,7 +348,7 @@ def _certain_sequences(case: Case, at: _Places, hopeful: bool) -> dict[tuple[int
         index = graph_case.index
         known = wanted.get(index, {})
         complete = at.parts[index].order.complete
-        is_chain = {} if complete or hopeful else _chains(graph_case, known)
+        is_chain = {} if complete or hopeful else _find_chains(graph_case, known)
         for key, rows in known.items():
             turn = at.turn[index][rows]
             sorted_rows = rows[np.argsort(turn, kind="stable")]
@@ -359,7 +359,7 @@ def _certain_sequences(case: Case, at: _Places, hopeful: bool) -> dict[tuple[int
     return certain
 
 
-def _chains(case: GraphCase, known: dict[bytes, Int64]) -> dict[bytes, bool]:
+def _find_chains(case: GraphCase, known: dict[bytes, Int64]) -> dict[bytes, bool]:
     """Return which sequences of a graph are in an order that dependencies fix."""
     used = np.zeros(len(case.graph), bool)
     separate: dict[bytes, Int64] = {}
@@ -367,11 +367,11 @@ def _chains(case: GraphCase, known: dict[bytes, Int64]) -> dict[bytes, bool]:
         if not used[rows].any():
             separate[key] = rows
             used[rows] = True
-    fixed = dict(zip(separate, chained(case, list(separate.values())), strict=True))
+    fixed = dict(zip(separate, are_chained(case, list(separate.values())), strict=True))
     return {key: fixed.get(key, False) for key in known}
 
 
-def _messages(case: Case, at: _Places, hopeful: bool) -> tuple[Int64, bool]:
+def _match_messages(case: Case, at: _Places, hopeful: bool) -> tuple[Int64, bool]:
     """Return (2, M) what receives wait for, and whether all is certain."""
     messages = case.messages
     whole = np.flatnonzero((messages.send_row != NONE) & (messages.receive_row != NONE) & messages.known)
@@ -379,14 +379,14 @@ def _messages(case: Case, at: _Places, hopeful: bool) -> tuple[Int64, bool]:
     _, number, counts = np.unique(keys, axis=1, return_inverse=True, return_counts=True)
     sure = counts[number] == 1
     if not (hopeful or sure.all()):
-        sure = _ordered_messages(case, at, number, counts)
+        sure = _find_ordered_messages(case, at, number, counts)
     chosen = whole if hopeful else whole[sure[whole]]
     send = at.many(messages.send_rank[chosen], messages.send_row[chosen])
     receive = at.many(messages.receive_rank[chosen], messages.receive_row[chosen])
     return np.stack([send, receive]), bool(sure.all())
 
 
-def _ordered_messages(case: Case, at: _Places, number: Int64, counts: Int64) -> Bool:
+def _find_ordered_messages(case: Case, at: _Places, number: Int64, counts: Int64) -> Bool:
     """Return (M,) which messages are sure to be paired as they are: alone in what they agree on, or in a fixed order."""
     messages = case.messages
     sure: Bool = counts[number] == 1
@@ -407,7 +407,7 @@ def _ordered_messages(case: Case, at: _Places, number: Int64, counts: Int64) -> 
     fixed = {
         (graph_case.index, name): chain
         for graph_case in case.graphs
-        for name, chain in _chains(graph_case, sequences.get(graph_case.index, {})).items()
+        for name, chain in _find_chains(graph_case, sequences.get(graph_case.index, {})).items()
     }
     for key, parts in used.items():
         sure[order[bounds[key] : bounds[key + 1]]] = all(fixed[part] for part in parts)

@@ -49,11 +49,11 @@ class _Known:
         graph = self.nodes.graph
         if symbols.ids is not None and symbols.ids is not graph.id:
             graph = with_ids(graph, symbols.ids)
-        findings = tuple(_renamed(finding, self.name, name) for finding in self.nodes.findings)
+        findings = tuple(_rename_finding(finding, self.name, name) for finding in self.nodes.findings)
         return chakra.Nodes(graph, symbols.slots, findings=findings)
 
 
-def _renamed(finding: Finding, old: str, new: str) -> Finding:
+def _rename_finding(finding: Finding, old: str, new: str) -> Finding:
     """Return a finding of one file as another's."""
     return replace(finding, file=new, message=new + finding.message.removeprefix(old))
 

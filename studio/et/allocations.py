@@ -48,7 +48,7 @@ class Allocations:
 _COLUMNS = ("time_ns", "bytes", "device", "address", "total", "reserved")
 
 
-def no_allocations() -> Allocations:
+def build_empty_allocations() -> Allocations:
     """Return what a file has that notes none."""
     none = np.zeros(0, np.int64)
     return Allocations(none, (), none, none, none, none, none)

@@ -29,7 +29,7 @@ from pathlib import Path
 from typing import IO, Literal
 
 from studio.errors import StudioError, TraceFormatError
-from studio.files import PRIVATE_FOLDER, is_full, open_file, open_private, read_start, tell_full
+from studio.files import PRIVATE_FOLDER, describe_full, is_full, open_file, open_private, read_start
 from studio.units import format_bytes
 
 Kind = Literal["zip", "tar", "tar.gz", "tar.bz2", "tar.xz"]
@@ -159,10 +159,10 @@ def is_archive(path: Path | str, start: bytes | None = None) -> bool:
         path: The file.
         start: Its first bytes where they were read before, 512 or all that there are.
     """
-    return kind_of(path, start) is not None
+    return infer_kind(path, start) is not None
 
 
-def kind_of(path: Path | str, start: bytes | None = None) -> Kind | None:
+def infer_kind(path: Path | str, start: bytes | None = None) -> Kind | None:
     """Recognise an archive by its first bytes; None for every other file, a compressed single trace included."""
     head = read_start(path, _BLOCK_BYTES) if start is None else start
     if head[:4] in (b"PK\x03\x04", b"PK\x05\x06", b"PK\x07\x08"):
@@ -175,7 +175,7 @@ def kind_of(path: Path | str, start: bytes | None = None) -> Kind | None:
         (b"\xfd7zXZ\x00", "tar.xz"),
     )
     for magic, kind in packed:
-        if head.startswith(magic) and _is_tar(_first_block(path, kind)):
+        if head.startswith(magic) and _is_tar(_read_first_block(path, kind)):
             return kind
     return None
 
@@ -223,13 +223,13 @@ def unpack(
             with suppress(OSError):
                 into.rmdir()
         if isinstance(error, OSError) and is_full(error):
-            raise _disk_full(work, name or path.name, error) from error
+            raise _build_disk_error(work, name or path.name, error) from error
         raise
     return files
 
 
 def _unpack_one(work: _Work, path: Path, name: str, *, depth: int) -> list[Unpacked]:
-    kind = kind_of(path)
+    kind = infer_kind(path)
     if kind is None:
         raise TraceFormatError(
             f"{name} is not an archive.", hint="zip, tar, tar.gz, tar.bz2 and tar.xz are unpacked."
@@ -251,7 +251,7 @@ def _unpack_one(work: _Work, path: Path, name: str, *, depth: int) -> list[Unpac
         ) from error
     files: list[Unpacked] = []
     for file in members:
-        files += _unpack_nested(work, file, f"{name}/{file.name}", depth) if kind_of(file.path) else [file]
+        files += _unpack_nested(work, file, f"{name}/{file.name}", depth) if infer_kind(file.path) else [file]
     return files
 
 
@@ -290,7 +290,7 @@ def _unpack_zip(work: _Work, source: _Source, path: Path) -> list[Unpacked]:
             if shown is None or info.is_dir():
                 continue
             _check_zip_member(source, info)
-            files.append(_store(work, source, shown, member_pieces(archive, info)))
+            files.append(_store(work, source, shown, iterate_member_pieces(archive, info)))
     return files
 
 
@@ -310,7 +310,7 @@ def _check_zip_member(source: _Source, info: zipfile.ZipInfo) -> None:
         raise _refuse_member(source, info.filename, what)
 
 
-def member_pieces(zipped: zipfile.ZipFile, info: zipfile.ZipInfo) -> Iterator[bytes]:
+def iterate_member_pieces(zipped: zipfile.ZipFile, info: zipfile.ZipInfo) -> Iterator[bytes]:
     """Yield the content of a file in a zip, never more than a piece at once.
 
     Raises:
@@ -321,7 +321,7 @@ def member_pieces(zipped: zipfile.ZipFile, info: zipfile.ZipInfo) -> Iterator[by
         raise NotImplementedError(f"method {info.compress_type} is not read")
     if info.compress_type != zipfile.ZIP_BZIP2:
         with zipped.open(info) as stream:
-            yield from _pieces(stream)
+            yield from _iterate_pieces(stream)
         return
     # zipfile hands bzip2 all packed bytes it has buffered and takes what comes out: from 4 KiB, gigabytes.
     packed = copy.copy(info)
@@ -329,14 +329,14 @@ def member_pieces(zipped: zipfile.ZipFile, info: zipfile.ZipInfo) -> Iterator[by
     del packed.CRC  # of what comes out
     checksum = 0
     with zipped.open(packed) as stream:
-        for piece in _inflated(stream, bz2.BZ2Decompressor):
+        for piece in _inflate(stream, bz2.BZ2Decompressor):
             checksum = zlib.crc32(piece, checksum)
             yield piece
     if checksum != info.CRC:
         raise zipfile.BadZipFile(f"Bad CRC-32 for file {info.filename!r}")
 
 
-def _pieces(stream: IO[bytes] | gzip.GzipFile | bz2.BZ2File) -> Iterator[bytes]:
+def _iterate_pieces(stream: IO[bytes] | gzip.GzipFile | bz2.BZ2File) -> Iterator[bytes]:
     while piece := stream.read(_PIECE_BYTES):
         yield piece
 
@@ -393,9 +393,9 @@ def _unpack_tar(work: _Work, source: _Source, path: Path, kind: Kind) -> list[Un
                 tarfile.XHDTYPE,
                 tarfile.XGLTYPE,
             ):
-                extra |= _tar_extra(info, _small_body(stream, info))
+                extra |= _parse_tar_extra(info, _read_small_body(stream, info))
                 continue
-            file = _tar_member(stream, info, extra)
+            file = _unpack_tar_member(stream, info, extra)
             files += [file] if file else []
             extra = {}
         if 0 < len(block) < _BLOCK_BYTES:
@@ -403,7 +403,7 @@ def _unpack_tar(work: _Work, source: _Source, path: Path, kind: Kind) -> list[Un
     return files
 
 
-def _tar_member(stream: _TarStream, info: tarfile.TarInfo, extra: dict[str, str]) -> Unpacked | None:
+def _unpack_tar_member(stream: _TarStream, info: tarfile.TarInfo, extra: dict[str, str]) -> Unpacked | None:
     member = extra.get("path", info.name)
     size_bytes = int(extra.get("size", info.size))
     if size_bytes < 0:
@@ -423,7 +423,7 @@ def _tar_member(stream: _TarStream, info: tarfile.TarInfo, extra: dict[str, str]
     return None
 
 
-def _small_body(stream: _TarStream, info: tarfile.TarInfo) -> bytes:
+def _read_small_body(stream: _TarStream, info: tarfile.TarInfo) -> bytes:
     if not 0 <= info.size <= _LONG_NAME_BYTES:
         raise ValueError(
             f"a name or extended header claims {info.size:,} bytes, at most {_LONG_NAME_BYTES:,} are read"
@@ -431,7 +431,7 @@ def _small_body(stream: _TarStream, info: tarfile.TarInfo) -> bytes:
     return b"".join(stream.body(info.size))
 
 
-def _tar_extra(info: tarfile.TarInfo, body: bytes) -> dict[str, str]:
+def _parse_tar_extra(info: tarfile.TarInfo, body: bytes) -> dict[str, str]:
     """Name and size that a GNU long name or a pax header gives the member after it."""
     if info.type == tarfile.GNUTYPE_LONGNAME:
         return {"path": body.rstrip(b"\0").decode("utf-8", "surrogateescape")}
@@ -451,20 +451,20 @@ def _tar_extra(info: tarfile.TarInfo, body: bytes) -> dict[str, str]:
 
 def _decompress(raw: IO[bytes], kind: Kind) -> Iterator[bytes]:
     if kind == "tar":
-        return _pieces(raw)
+        return _iterate_pieces(raw)
     if kind == "tar.gz":
-        return _pieces(gzip.GzipFile(fileobj=raw))
+        return _iterate_pieces(gzip.GzipFile(fileobj=raw))
     if kind == "tar.bz2":
-        return _pieces(bz2.BZ2File(raw))
-    return _inflated_xz(raw)
+        return _iterate_pieces(bz2.BZ2File(raw))
+    return _inflate_xz(raw)
 
 
-def _inflated_xz(raw: IO[bytes]) -> Iterator[bytes]:
+def _inflate_xz(raw: IO[bytes]) -> Iterator[bytes]:
     # lzma.LZMAFile takes no memory limit, and a few bytes of header can ask for 4 GiB.
-    return _inflated(raw, lambda: lzma.LZMADecompressor(lzma.FORMAT_XZ, memlimit=_XZ_MEMORY_BYTES))
+    return _inflate(raw, lambda: lzma.LZMADecompressor(lzma.FORMAT_XZ, memlimit=_XZ_MEMORY_BYTES))
 
 
-def _inflated(
+def _inflate(
     raw: IO[bytes], new_decoder: Callable[[], lzma.LZMADecompressor | bz2.BZ2Decompressor]
 ) -> Iterator[bytes]:
     """Yield what compressed streams, one after another, inflate to; never more than a piece at once."""
@@ -485,7 +485,7 @@ def _inflated(
         packed = b""
 
 
-def _first_block(path: Path | str, kind: Kind) -> bytes:
+def _read_first_block(path: Path | str, kind: Kind) -> bytes:
     try:
         with open_file(Path(path)) as raw:
             return next(_decompress(raw, kind), b"")[:_BLOCK_BYTES]
@@ -521,7 +521,7 @@ def _admit(work: _Work, source: _Source, member: str) -> str | None:
             f"{source.name} holds more than {work.limits.members:,} members.",
             hint="Pack fewer files into one archive, or open the unpacked folder.",
         )
-    shown = _safe_path(source, member)
+    shown = _check_path(source, member)
     if not shown or member.endswith(("/", "\\")):
         return None
     key = unicodedata.normalize("NFC", shown).casefold()
@@ -534,7 +534,7 @@ def _admit(work: _Work, source: _Source, member: str) -> str | None:
     return None if is_litter(shown) else shown
 
 
-def _safe_path(source: _Source, member: str) -> str:
+def _check_path(source: _Source, member: str) -> str:
     # Archives written on Windows may have backslashes between folders; taken as that, they hide nothing.
     path = member.replace("\\", "/")
     if "\0" in path:
@@ -590,13 +590,13 @@ def _charge(work: _Work, source: _Source, count: int) -> None:
     if work.free_bytes < limits.spare_bytes:
         work.free_bytes = shutil.disk_usage(work.into).free - count
         if work.free_bytes < limits.spare_bytes:
-            raise _disk_full(work, source.name)
+            raise _build_disk_error(work, source.name)
 
 
-def _disk_full(work: _Work, name: str, error: OSError | None = None) -> StudioError:
+def _build_disk_error(work: _Work, name: str, error: OSError | None = None) -> StudioError:
     # Only a zip says how much will come out, and may lie: what has come out is the least.
     needed_bytes = max(min(work.declared_bytes, work.limits.total_bytes), work.total_bytes)
-    full = tell_full(
+    full = describe_full(
         work.into,
         needed=f"at least {format_bytes(needed_bytes + work.limits.spare_bytes)}",
         removed_bytes=work.total_bytes,

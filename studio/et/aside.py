@@ -19,7 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from studio.errors import StudioError
-from studio.files import is_full, open_file, open_private, tell_full
+from studio.files import describe_full, is_full, open_file, open_private
 from studio.narrow import narrow
 from studio.units import format_bytes
 
@@ -62,7 +62,7 @@ def put_aside(path: Path, value: Any, *, small: bool = False, narrowed: bool = F
     except OSError as error:
         if not is_full(error):
             raise
-        full = tell_full(
+        full = describe_full(
             path.parent, needed=f"about {format_bytes(sum(map(len, pieces)))}", removed_bytes=0, error=error
         )
         raise StudioError(f"{full}.", hint=_FULL_HINT) from error
@@ -110,23 +110,23 @@ class _Packer(pickle.Pickler):
         alike = self._met.setdefault((value.dtype.str, value.shape, some.tobytes()), [])
         for other in alike:
             if np.array_equal(value, other):
-                return _same, (other,)
+                return _return_same, (other,)
         alike.append(value)
         if (some == some[0]).all() and (value == some[0]).all():
-            return _repeated, (some[0], value.shape)
+            return _repeat_value, (some[0], value.shape)
         kept = narrow(value) if self.narrowed else value
-        return (_widened, (kept, value.dtype)) if kept.itemsize < value.itemsize else NotImplemented
+        return (_widen_array, (kept, value.dtype)) if kept.itemsize < value.itemsize else NotImplemented
 
 
-def _same(array: NDArray[Any]) -> NDArray[Any]:
+def _return_same(array: NDArray[Any]) -> NDArray[Any]:
     return array
 
 
-def _repeated(value: Any, shape: tuple[int, ...]) -> NDArray[Any]:
+def _repeat_value(value: Any, shape: tuple[int, ...]) -> NDArray[Any]:
     return np.broadcast_to(value, shape)
 
 
-def _widened(array: NDArray[Any], kind: np.dtype[Any]) -> NDArray[Any]:
+def _widen_array(array: NDArray[Any], kind: np.dtype[Any]) -> NDArray[Any]:
     wide = array.astype(kind)
     wide.flags.writeable = False
     return wide

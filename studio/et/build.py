@@ -34,14 +34,14 @@ _KINDS = {
 }
 
 
-def graph_of_nodes(nodes: Sequence[NodeDict]) -> tuple[Graph, tuple[int | str, ...]]:
+def build_graph(nodes: Sequence[NodeDict]) -> tuple[Graph, tuple[int | str, ...]]:
     """Return the graph of some nodes, and the values of its slots.
 
     Integers become int64 values except for attributes that have a customary kind. Peers and comm groups
     become slots, numbered as they appear, so that ranks which differ in nothing else get equal graphs.
 
     Example:
-        >>> graph, slots = graph_of_nodes([
+        >>> graph, slots = build_graph([
         ...     {"id": 1, "type": "COMP_NODE", "duration_micros": 5},
         ...     {"id": 2, "type": "COMM_SEND_NODE", "data_deps": [1],
         ...      "attrs": {"comm_dst": 3, "comm_size": 64, "comm_tag": 0}},
@@ -52,21 +52,21 @@ def graph_of_nodes(nodes: Sequence[NodeDict]) -> tuple[Graph, tuple[int | str, .
     pool: dict[str, int] = {}
     slots: dict[tuple[str, int | str], int] = {}
     rows = {node["id"]: row for row, node in reversed(list(enumerate(nodes)))}
-    columns = _attribute_columns(nodes, pool, slots)
+    columns = _build_attributes(nodes, pool, slots)
     graph = Graph(
         id=np.array([node["id"] for node in nodes], np.uint64),
-        type=np.array([_type(node["type"]) for node in nodes], np.int32),
-        name=np.array([_text(pool, node.get("name", f"n{node['id']}")) for node in nodes], np.int32),
+        type=np.array([_parse_type(node["type"]) for node in nodes], np.int32),
+        name=np.array([_intern_text(pool, node.get("name", f"n{node['id']}")) for node in nodes], np.int32),
         start_ns=np.array(
-            [_nanoseconds(node["start_micros"]) if "start_micros" in node else NONE for node in nodes],
+            [_convert_to_ns(node["start_micros"]) if "start_micros" in node else NONE for node in nodes],
             np.int64,
         ),
-        duration_ns=np.array([_nanoseconds(node.get("duration_micros", 0)) for node in nodes], np.int64),
-        ctrl=_dependencies(nodes, "ctrl_deps", rows),
-        data=_dependencies(nodes, "data_deps", rows),
+        duration_ns=np.array([_convert_to_ns(node.get("duration_micros", 0)) for node in nodes], np.int64),
+        ctrl=_build_dependencies(nodes, "ctrl_deps", rows),
+        data=_build_dependencies(nodes, "data_deps", rows),
         io=np.empty((0, 6), np.int32),
         attrs=columns,
-        slot_key=np.array([_text(pool, key) for key, _ in slots], np.int32),
+        slot_key=np.array([_intern_text(pool, key) for key, _ in slots], np.int32),
         extra_row=np.empty(0, np.int32),
         extra=np.empty(0, np.int32),
         strings=Strings.of(pool),
@@ -74,15 +74,15 @@ def graph_of_nodes(nodes: Sequence[NodeDict]) -> tuple[Graph, tuple[int | str, .
     return graph, tuple(value for _, value in slots)
 
 
-def _nanoseconds(micros: float) -> int:
+def _convert_to_ns(micros: float) -> int:
     return micros * 1000 if isinstance(micros, int) else round(micros * 1000)
 
 
-def _type(name: str) -> int:
+def _parse_type(name: str) -> int:
     return int(NodeType[name.removesuffix("_NODE")])
 
 
-def _text(pool: dict[str, int], text: str) -> int:
+def _intern_text(pool: dict[str, int], text: str) -> int:
     return pool.setdefault(text, len(pool))
 
 
@@ -103,7 +103,7 @@ class _Forms:
 
     def of(self, key: str, value: object, pool: dict[str, int]) -> int:
         """Return the form of an attribute, whose value is in the pool already if it belongs there."""
-        kind = _kind(key, value)
+        kind = _infer_kind(key, value)
         is_list = value.__class__ is list or value.__class__ is tuple
         number = self._numbers.setdefault((key, kind), len(self.key))
         if number == len(self.key):
@@ -117,7 +117,7 @@ class _Forms:
         return number
 
 
-def _attribute_columns(
+def _build_attributes(
     nodes: Sequence[NodeDict], pool: dict[str, int], slots: dict[tuple[str, int | str], int]
 ) -> Attributes:
     offsets = [0]
@@ -147,7 +147,7 @@ def _attribute_columns(
             of_form.append(forms.of(key, value, pool) if form == NONE else form)
             values.append(bits)
         offsets.append(len(values))
-    at, value = np.array(of_form, np.intp), _as_int64(values)
+    at, value = np.array(of_form, np.intp), _convert_to_int64(values)
     length = np.zeros(len(values), np.int32)
     length[lists] = np.diff(value[lists], append=len(items))
     return Attributes(
@@ -162,7 +162,7 @@ def _attribute_columns(
     )
 
 
-def _as_int64(values: list[int]) -> Int64:
+def _convert_to_int64(values: list[int]) -> Int64:
     """Return numbers below 2^64 as int64, those from 2^63 on as the negative ones with the same bits."""
     try:
         return np.array(values, np.int64)
@@ -170,7 +170,7 @@ def _as_int64(values: list[int]) -> Int64:
         return np.array([value - 2**64 if value >= 2**63 else value for value in values], np.int64)
 
 
-def _kind(key: str, value: object) -> ValueKind:
+def _infer_kind(key: str, value: object) -> ValueKind:
     if isinstance(value, bool):
         return ValueKind.BOOL
     if isinstance(value, int):
@@ -183,7 +183,7 @@ def _kind(key: str, value: object) -> ValueKind:
     return ValueKind.DOUBLE if isinstance(value, float) else ValueKind.BOOL_LIST
 
 
-def _dependencies(nodes: Sequence[NodeDict], key: str, rows: Mapping[int, int]) -> Dependencies:
+def _build_dependencies(nodes: Sequence[NodeDict], key: str, rows: Mapping[int, int]) -> Dependencies:
     offsets, entries = [0], []
     dangling: dict[int, int] = {}
     for node in nodes:

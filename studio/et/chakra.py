@@ -18,7 +18,7 @@ from studio.errors import TraceFormatError
 from studio.et import kernel as k
 from studio.et import wire
 from studio.et.columns import number_by_use
-from studio.et.encode import add_length, length
+from studio.et.encode import add_length, encode_length
 from studio.et.format import Part, RankPart, Reading
 from studio.trace import (
     INT_KINDS,
@@ -38,9 +38,9 @@ from studio.trace import (
     Strings,
     UInt64,
     ValueKind,
-    int_column,
-    kind_table,
-    node_attributes,
+    build_kind_table,
+    list_node_attributes,
+    read_int_column,
 )
 from studio.units import format_counted
 
@@ -60,10 +60,10 @@ def sniff(head: bytes) -> bool:
         return False
     end = begin + size
     # Ranks of a job mostly begin with the same record.
-    return (_kind_of_record(head[begin:end]) if end <= len(head) else _record_kind(head, begin, end)) != ""
+    return (_infer_record_kind(head[begin:end]) if end <= len(head) else _infer_kind(head, begin, end)) != ""
 
 
-def _record_kind(data: bytes, begin: int, end: int) -> str:
+def _infer_kind(data: bytes, begin: int, end: int) -> str:
     """Return 'metadata' or 'node' by the fields of a record, '' where it is neither.
 
     Metadata starts with a field of the schema; fields that only a newer schema knows may follow.
@@ -90,8 +90,8 @@ def _record_kind(data: bytes, begin: int, end: int) -> str:
 
 
 @lru_cache(maxsize=4)
-def _kind_of_record(record: bytes) -> str:
-    return _record_kind(record, 0, len(record))
+def _infer_record_kind(record: bytes) -> str:
+    return _infer_kind(record, 0, len(record))
 
 
 def _fits_node(number: int) -> bool:
@@ -158,10 +158,10 @@ class Nodes:
 def read_nodes(reading: Reading, head: Metadata) -> Nodes:
     """Read what follows the metadata."""
     columns = wire.read_columns(reading.data, head.end, reading.tick, reading.total_bytes)
-    damage = (_damage_finding(columns, reading.name, len(reading.data)),) if columns.damage else ()
+    damage = (_build_damage_finding(columns, reading.name, len(reading.data)),) if columns.damage else ()
     draft = _Draft(columns)
     graph = draft.graph()
-    findings = tuple(_reader_findings(graph, columns, draft, reading.name))
+    findings = tuple(_build_reader_findings(graph, columns, draft, reading.name))
     return Nodes(graph, draft.slot_values, damage, findings)
 
 
@@ -181,7 +181,7 @@ def read_metadata(data: bytes | memoryview, name: str) -> Metadata:
             hint="The file is cut off within its first record, or it is not a Chakra execution trace.",
         )
     record = bytes(data[begin : begin + size])
-    kind = _kind_of_record(record)
+    kind = _infer_record_kind(record)
     if kind == "node":
         raise TraceFormatError(
             f"{name}: obsolete Chakra layout v0.0.1 (the first record is a node; since v0.0.4 it is the metadata).",
@@ -193,20 +193,20 @@ def read_metadata(data: bytes | memoryview, name: str) -> Metadata:
             f"{name}: the first record is not Chakra metadata (expected field 1 'version', field 2 attributes).",
             hint="The file is damaged at its start or is not a Chakra execution trace.",
         )
-    return _sound_metadata(record, begin) or _checked_metadata(record, begin, name)
+    return _parse_sound_metadata(record, begin) or _parse_checked_metadata(record, begin, name)
 
 
 @lru_cache(maxsize=4)
-def _sound_metadata(record: bytes, begin: int) -> Metadata | None:
+def _parse_sound_metadata(record: bytes, begin: int) -> Metadata | None:
     """Return the metadata of a record, None where something is wrong with it; ranks of a job often have the same."""
-    metadata = _checked_metadata(record, begin, "")
+    metadata = _parse_checked_metadata(record, begin, "")
     return None if metadata.findings else metadata
 
 
-def _checked_metadata(record: bytes, begin: int, name: str) -> Metadata:
+def _parse_checked_metadata(record: bytes, begin: int, name: str) -> Metadata:
     """Return the metadata of a record, and findings about it."""
     version, attrs, extra, columns, bad_texts = _parse_metadata(record)
-    findings = [*_lost_fields(columns, name), *_mended_texts(bad_texts, name)]
+    findings = [*_build_lost_field_findings(columns, name), *_build_mended_text_findings(bad_texts, name)]
     if columns.damage:
         message = f"{name}: {columns.damage} in the metadata at byte {begin:,}; its attributes are lost."
         findings.append(Finding("error", "damaged-metadata", message, file=name, offset=begin))
@@ -227,14 +227,14 @@ def _parse_metadata(record: bytes) -> tuple[str, tuple[Attribute, ...], bytes, w
             version = record[start:after]
         elif number == 2 and wire_type == 2:
             # Field 2 of the metadata is field 10 of a node.
-            body += b"\x52" + length(after - start) + record[start:after]
+            body += b"\x52" + encode_length(after - start) + record[start:after]
         else:
             extra += record[pos:after]
         pos = after
     columns = wire.read_columns(add_length(bytes(body)), 0, lambda _done: None, 0)
     graph = _Draft(columns, slot_keys=()).graph()
-    attrs = tuple(node_attributes(graph, 0)) if len(graph) else ()
-    bad_texts = _bad_texts(graph) + (not _is_utf8(version))
+    attrs = tuple(list_node_attributes(graph, 0)) if len(graph) else ()
+    bad_texts = _count_bad_texts(graph) + (not _is_utf8(version))
     return version.decode("utf-8", "replace"), attrs, bytes(extra), columns, bad_texts
 
 
@@ -268,14 +268,14 @@ class _Draft:
         out = self.out
         ids = out[k.IDS].view(np.uint64)
         extra_row, extra = out[k.EXTRA][:, 0].astype(np.int32), out[k.EXTRA][:, 1].astype(np.int32)
-        start_ns, duration_ns, extra_row, extra = self._times(extra_row, extra)
-        texts = {"name": self._name_codes(out[k.NAMES]), "io": self._io()}
-        attrs, slot_key = self._attributes()
-        scalars = kind_table((ValueKind.STRING, ValueKind.BYTES))[attrs.kind] & ~attrs.slot
-        listed = np.repeat(kind_table(TEXT_KINDS)[attrs.kind], attrs.length)
+        start_ns, duration_ns, extra_row, extra = self._compute_times(extra_row, extra)
+        texts = {"name": self._name_codes(out[k.NAMES]), "io": self._build_io()}
+        attrs, slot_key = self._build_attributes()
+        scalars = build_kind_table((ValueKind.STRING, ValueKind.BYTES))[attrs.kind] & ~attrs.slot
+        listed = np.repeat(build_kind_table(TEXT_KINDS)[attrs.kind], attrs.length)
         texts |= {"key": attrs.key, "doc": attrs.doc, "value": attrs.value[scalars].astype(np.int32)}
         texts |= {"items": attrs.items[listed].astype(np.int32), "extra": extra, "slot": slot_key}
-        strings, coded = self._canonical(texts)
+        strings, coded = self._renumber_texts(texts)
         attrs.value[scalars] = coded["value"]
         attrs.items[listed] = coded["items"]
         ends = out[k.ENDS]
@@ -295,8 +295,8 @@ class _Draft:
             name=coded["name"],
             start_ns=start_ns,
             duration_ns=duration_ns,
-            ctrl=_resolve(ids, _offsets(ends[:, 0]), out[k.CTRL_IDS].view(np.uint64)),
-            data=_resolve(ids, _offsets(ends[:, 1]), out[k.DATA_IDS].view(np.uint64)),
+            ctrl=_resolve(ids, _compute_offsets(ends[:, 0]), out[k.CTRL_IDS].view(np.uint64)),
+            data=_resolve(ids, _compute_offsets(ends[:, 1]), out[k.DATA_IDS].view(np.uint64)),
             io=coded["io"],
             attrs=finished,
             slot_key=coded["slot"],
@@ -304,14 +304,14 @@ class _Draft:
             extra=coded["extra"],
             strings=strings,
         )
-        return _with_precise_times(graph)
+        return _take_precise_times(graph)
 
     def _name_codes(self, column: Int32) -> Int32:
         """Return a column of text codes, missing ones as "", which is what proto3 means by them."""
         column[column == NONE] = 0
         return column
 
-    def _io(self) -> Int32:
+    def _build_io(self) -> Int32:
         """Return the (N, 6) texts of inputs and outputs, (0, 6) where no node has any."""
         io, flags = self.out[k.IO], self.out[k.FLAGS]
         if not (flags & (k.HAS_INPUTS | k.HAS_OUTPUTS)).any():
@@ -322,7 +322,7 @@ class _Draft:
             part[((flags & bit) != 0)[:, None] & (part == NONE)] = 0
         return coded
 
-    def _times(self, extra_row: Int32, extra: Int32) -> tuple[Int64, Int64, Int32, Int32]:
+    def _compute_times(self, extra_row: Int32, extra: Int32) -> tuple[Int64, Int64, Int32, Int32]:
         """Return start and duration in ns.
 
         Times beyond 292 years do not fit; they are kept verbatim among the unknown fields and counted.
@@ -333,7 +333,7 @@ class _Draft:
         for column, tag in ((start_us, b"\x30"), (duration_us, b"\x38")):
             bad = np.flatnonzero((column < 0) | (column > _LONGEST_US)).astype(np.int32)
             self.impossible_times += len(bad)
-            fields = [tag + length(time) for time in column[bad].view(np.uint64).tolist()]
+            fields = [tag + encode_length(time) for time in column[bad].view(np.uint64).tolist()]
             rows.append(bad)
             codes.append(np.array([self._add(raw) for raw in fields], np.int32))
             column[bad] = 0
@@ -346,23 +346,23 @@ class _Draft:
         order = np.argsort(every, kind="stable")
         return start_ns, duration_ns, every[order], np.concatenate(codes)[order]
 
-    def _attributes(self) -> tuple[Attributes, Int32]:
+    def _build_attributes(self) -> tuple[Attributes, Int32]:
         """Return the attributes, texts still coded by the draft's pool, with slots taken out."""
         out = self.out
         key, doc = self._name_codes(out[k.KEYS]), out[k.DOCS]
         doc[doc == 0] = NONE  # the text "" is always the first
         kind, length, value = out[k.KINDS], out[k.LENGTHS], out[k.VALUES]
-        value, items = _packed_items(kind, length, value, out[k.ITEM])
-        slot, slot_key = self._slots(key, kind, value)
-        offsets = _offsets(out[k.ENDS][:, 2])
+        value, items = _pack_items(kind, length, value, out[k.ITEM])
+        slot, slot_key = self._number_slots(key, kind, value)
+        offsets = _compute_offsets(out[k.ENDS][:, 2])
         return Attributes(offsets, key, doc, kind, value, length, slot, items), slot_key
 
-    def _slots(self, key: Int32, kind: Any, value: Int64) -> tuple[Any, Int32]:
+    def _number_slots(self, key: Int32, kind: Any, value: Int64) -> tuple[Any, Int32]:
         """Replace values of `slot_keys` by slot numbers, given in order of appearance."""
         codes = [code for name in self.slot_keys if (code := self.pool.find(name)) != NONE]
         if not codes:
             return np.zeros(len(key), np.bool_), np.empty(0, np.int32)
-        slot = np.isin(key, codes) & kind_table((*INT_KINDS, ValueKind.STRING))[kind]
+        slot = np.isin(key, codes) & build_kind_table((*INT_KINDS, ValueKind.STRING))[kind]
         where = np.flatnonzero(slot)
         if not len(where):
             return slot, np.empty(0, np.int32)
@@ -377,26 +377,27 @@ class _Draft:
         number[order] = np.arange(len(order))
         chosen = named[:, first[order]].T.tolist()
         self.slot_values = tuple(
-            self.pool[bits] if kind == ValueKind.STRING else _slot_int(kind, bits) for _, kind, bits in chosen
+            self.pool[bits] if kind == ValueKind.STRING else _convert_slot(kind, bits)
+            for _, kind, bits in chosen
         )
         texts = [self.pool.raw(bits) for _, kind, bits in chosen if kind == ValueKind.STRING]
         self.bad_slots = sum(not _is_utf8(text) for text in texts)
         value[where] = number[inverse.reshape(-1)]
         return slot, np.array([code for code, _, _ in chosen], np.int32)
 
-    def _canonical(self, columns: dict[str, Int32]) -> tuple[Strings, dict[str, Int32]]:
+    def _renumber_texts(self, columns: dict[str, Int32]) -> tuple[Strings, dict[str, Int32]]:
         """Renumber texts by first use, column after column, and drop those no column uses.
 
         Equal graphs get equal pools, however their files order fields.
         """
-        pool = self._whole_pool()
+        pool = self._join_pools()
         order, renumber = number_by_use(columns.values(), len(pool))
         strings = wire.select_texts(pool, order)
         for column in columns.values():
             _renumber(column, renumber)
         return strings, columns
 
-    def _whole_pool(self) -> Strings:
+    def _join_pools(self) -> Strings:
         if not self.extra_texts:
             return self.pool
         added = Strings.of(self.extra_texts)
@@ -412,11 +413,11 @@ def _renumber(column: Int32, numbers: Int32) -> None:
         piece[:] = numbers[piece]
 
 
-def _slot_int(kind: int, bits: int) -> int:
+def _convert_slot(kind: int, bits: int) -> int:
     return bits & 0xFFFF_FFFF_FFFF_FFFF if kind in UNSIGNED_KINDS else bits
 
 
-def _packed_items(kind: Any, length: Int32, value: Int64, items: Int64) -> tuple[Int64, Int64]:
+def _pack_items(kind: Any, length: Int32, value: Int64, items: Int64) -> tuple[Int64, Int64]:
     """Return list starts and items, without items of lists that a later value replaced."""
     lists = (kind % 2 == 0) & (kind > 0)
     if not lists.any():
@@ -430,7 +431,7 @@ def _packed_items(kind: Any, length: Int32, value: Int64, items: Int64) -> tuple
     return np.where(lists, starts, value), items
 
 
-def _offsets(ends: Int64) -> Int64:
+def _compute_offsets(ends: Int64) -> Int64:
     return np.concatenate((np.zeros(1, np.int64), ends))
 
 
@@ -467,18 +468,18 @@ def _resolve(ids: UInt64, offsets: Int64, wanted: UInt64) -> Dependencies:
     return Dependencies(offsets, rows, wanted[missing])
 
 
-def _with_precise_times(graph: Graph) -> Graph:
+def _take_precise_times(graph: Graph) -> Graph:
     """Take times from the nanosecond attributes where they agree with the microsecond fields."""
     for key, column in (("start_ns", graph.start_ns), ("duration_ns", graph.duration_ns)):
         if graph.strings.find(key) == NONE:
             continue
-        rows, values = int_column(graph, key)
+        rows, values = read_int_column(graph, key)
         agree = (column[rows] >= 0) & (values // 1000 == column[rows] // 1000) & (values >= 0)
         column[rows[agree]] = values[agree]
     return graph
 
 
-def _damage_finding(columns: wire.Columns, name: str, size: int) -> Finding:
+def _build_damage_finding(columns: wire.Columns, name: str, size: int) -> Finding:
     kept = columns.counts[k.NODES]
     return Finding(
         "error",
@@ -491,49 +492,53 @@ def _damage_finding(columns: wire.Columns, name: str, size: int) -> Finding:
     )
 
 
-def _reader_findings(graph: Graph, columns: wire.Columns, draft: _Draft, name: str) -> Iterator[Finding]:
+def _build_reader_findings(
+    graph: Graph, columns: wire.Columns, draft: _Draft, name: str
+) -> Iterator[Finding]:
     """Yield findings about a file that can be read."""
 
-    def finding(code: str, count: int, message: str, hint: str, level: Any = "warning") -> Iterator[Finding]:
+    def build_finding(
+        code: str, count: int, message: str, hint: str, level: Any = "warning"
+    ) -> Iterator[Finding]:
         if count:
             yield Finding(level, code, f"{name}: {message}: {count:,}.", hint, file=name)
 
-    yield from finding(
+    yield from build_finding(
         "dangling-dependency",
         len(graph.ctrl.dangling) + len(graph.data.dangling),
         "dependencies on nodes that the file does not have",
         "They are kept and shown, but nothing can wait for them; a simulator may hang or ignore them.",
     )
-    yield from finding(
+    yield from build_finding(
         "duplicate-id",
         count_repeats(graph.id),
         "nodes that repeat the id of an earlier node",
         "A dependency on such an id is taken to mean its first node.",
     )
-    yield from finding(
+    yield from build_finding(
         "unknown-type",
         int(((graph.type <= 0) | (graph.type > 7)).sum()),
         "nodes without a type, or with one that the schema does not define",
         "Simulators refuse such nodes.",
     )
-    yield from finding(
+    yield from build_finding(
         "unknown-field",
         len(graph.extra) - draft.impossible_times,
         "fields unknown to this schema version, kept and written back as they are",
         "A newer tool wrote the file.",
         "info",
     )
-    yield from finding(
+    yield from build_finding(
         "impossible-time",
         draft.impossible_times,
         "times longer than 292 years, kept but shown as not recorded",
         "The tool that wrote the file overflowed.",
     )
-    yield from _lost_fields(columns, name)
-    yield from _mended_texts(_bad_texts(graph) + draft.bad_slots, name)
+    yield from _build_lost_field_findings(columns, name)
+    yield from _build_mended_text_findings(_count_bad_texts(graph) + draft.bad_slots, name)
 
 
-def _lost_fields(columns: wire.Columns, name: str) -> Iterator[Finding]:
+def _build_lost_field_findings(columns: wire.Columns, name: str) -> Iterator[Finding]:
     """Yield findings about fields that the model has no place for."""
     if count := columns.counts[k.NESTED]:
         message = f"{name}: unknown fields inside attributes, inputs or outputs, left out: {count:,}."
@@ -541,7 +546,7 @@ def _lost_fields(columns: wire.Columns, name: str) -> Iterator[Finding]:
         yield Finding("warning", "dropped-field", message, hint, file=name)
 
 
-def _mended_texts(count: int, name: str) -> Iterator[Finding]:
+def _build_mended_text_findings(count: int, name: str) -> Iterator[Finding]:
     """Yield findings about texts that are not UTF-8."""
     if count:
         message = f"{name}: texts that are not valid UTF-8, bad bytes shown as \N{REPLACEMENT CHARACTER}: {count:,}."
@@ -549,7 +554,7 @@ def _mended_texts(count: int, name: str) -> Iterator[Finding]:
         yield Finding("warning", "bad-text", message, hint, file=name)
 
 
-def _bad_texts(graph: Graph) -> int:
+def _count_bad_texts(graph: Graph) -> int:
     """Return how many texts that should be UTF-8 are not."""
     strings = graph.strings
     if not (strings.data > 127).any():

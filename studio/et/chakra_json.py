@@ -19,14 +19,14 @@ from typing import Any
 
 import msgspec
 
-from studio.decoding import decoder
+from studio.decoding import build_decoder
 from studio.errors import TraceFormatError
 from studio.et import chakra, jsonize
-from studio.et.collector import collector_paused
+from studio.et.collector import pause_collector
 from studio.et.format import Part, Reading
 from studio.et.mend import decode_mended
-from studio.et.records import LARGEST_ID, LARGEST_INT32, LARGEST_NS, NodeRecord, fits, rank_part
-from studio.et.schema import camel_case, value_field
+from studio.et.records import LARGEST_ID, LARGEST_INT32, LARGEST_NS, NodeRecord, build_rank_part, fits
+from studio.et.schema import get_value_field, to_camel_case
 from studio.trace import Attribute, Finding, NodeType, ValueKind
 
 _FEEDER_HEAD = re.compile(rb"\s*\{")
@@ -69,11 +69,11 @@ class _Dropped(Counter[str]):
         return [Finding("error", "bad-value", message, "The nodes are kept without them.", file=name)]
 
 
-def integer(value: Any) -> int | None:
+def parse_integer(value: Any) -> int | None:
     """Return a whole number, also one written as a text or as 3.0; None where it is none.
 
     Example:
-        >>> integer("216"), integer(4.0), integer(True), integer("4.5")
+        >>> parse_integer("216"), parse_integer(4.0), parse_integer(True), parse_integer("4.5")
         (216, 4, None, None)
     """
     if isinstance(value, bool):
@@ -87,8 +87,8 @@ def integer(value: Any) -> int | None:
     return None
 
 
-def _bounded_number(value: Any, highest: int, what: str, dropped: _Dropped, default: int = 0) -> int:
-    number = integer(value)
+def _parse_bounded_number(value: Any, highest: int, what: str, dropped: _Dropped, default: int = 0) -> int:
+    number = parse_integer(value)
     if number is not None and 0 <= number <= highest:
         return number
     if value is not None:
@@ -96,7 +96,7 @@ def _bounded_number(value: Any, highest: int, what: str, dropped: _Dropped, defa
     return default
 
 
-def _ids(value: Any, what: str, dropped: _Dropped) -> list[int]:
+def _parse_ids(value: Any, what: str, dropped: _Dropped) -> list[int]:
     """Return a list of ids; accepts a single id too."""
     if value is None:
         return []
@@ -112,23 +112,23 @@ def _ids(value: Any, what: str, dropped: _Dropped) -> list[int]:
             return ids
     except (TypeError, ValueError):
         pass
-    numbers = [integer(item) for item in items]
+    numbers = [parse_integer(item) for item in items]
     good = [number for number in numbers if number is not None and 0 <= number <= LARGEST_ID]
     if len(good) < len(items):
         dropped[what] += len(items) - len(good)
     return good
 
 
-def _type(value: Any, dropped: _Dropped) -> int:
+def _parse_type(value: Any, dropped: _Dropped) -> int:
     """Return a node type, given as a number or as `COMP_NODE`."""
     if isinstance(value, str):
         known = NodeType.__members__.get(value.removesuffix("_NODE"))
         if known is not None:
             return int(known)
-    return _bounded_number(value, LARGEST_INT32, "type", dropped)
+    return _parse_bounded_number(value, LARGEST_INT32, "type", dropped)
 
 
-def _text(value: Any, what: str, dropped: _Dropped) -> str:
+def _parse_text(value: Any, what: str, dropped: _Dropped) -> str:
     if isinstance(value, str):
         return value
     if value is not None:
@@ -152,7 +152,7 @@ class _Workload(msgspec.Struct):
     soc: Any = None
 
 
-_workload = decoder(_Workload)
+_workload = build_decoder(_Workload)
 
 
 def read_feeder(reading: Reading) -> list[Part]:
@@ -161,7 +161,7 @@ def read_feeder(reading: Reading) -> list[Part]:
     Raises:
         TraceFormatError: It is no JSON, or has no list of nodes.
     """
-    with collector_paused():
+    with pause_collector():
         try:
             workload, findings = decode_mended(reading.data, _workload, reading.name)
         except msgspec.ValidationError:
@@ -174,7 +174,7 @@ def read_feeder(reading: Reading) -> list[Part]:
             )
         reading.tick(len(reading.data) // 2)
         dropped = _Dropped()
-        records = [record for node in nodes if (record := _feeder_node(node, dropped)) is not None]
+        records = [record for node in nodes if (record := _parse_feeder_node(node, dropped)) is not None]
         metadata = [
             Attribute(key, ValueKind.STRING if isinstance(value, str) else ValueKind.INT64, value)
             for key in ("workload_name", "ngpus", "soc")
@@ -182,49 +182,50 @@ def read_feeder(reading: Reading) -> list[Part]:
             or (type(value) is int and fits(ValueKind.INT64, value))
         ]
         noticed = [*findings, *dropped.findings(reading.name)]
-        return [rank_part(reading, records, metadata=metadata, findings=noticed)]
+        return [build_rank_part(reading, records, metadata=metadata, findings=noticed)]
 
 
-def _feeder_node(node: Any, dropped: _Dropped) -> NodeRecord | None:
+def _parse_feeder_node(node: Any, dropped: _Dropped) -> NodeRecord | None:
     if not isinstance(node, dict):
         dropped["node"] += 1
         return None
     plain = {key.replace("_", "").lower(): (key, value) for key, value in node.items()}
 
-    def of(*keys: str) -> Any:
+    def get_value(*keys: str) -> Any:
         return next((plain[key][1] for key in keys if key in plain), None)
 
-    duration_us = of("runtime", "duration")
+    duration_us = get_value("runtime", "duration")
     return NodeRecord(
-        _bounded_number(of("id"), LARGEST_ID, "id", dropped),
-        _text(of("name"), "name", dropped),
-        _type(of("nodetype", "type"), dropped),
-        _ids(of("ctrldeps", "controldeps"), "control dependency", dropped),
-        _ids(of("datadeps"), "data dependency", dropped),
-        duration_ns=_duration_ns(duration_us, dropped),
+        _parse_bounded_number(get_value("id"), LARGEST_ID, "id", dropped),
+        _parse_text(get_value("name"), "name", dropped),
+        _parse_type(get_value("nodetype", "type"), dropped),
+        _parse_ids(get_value("ctrldeps", "controldeps"), "control dependency", dropped),
+        _parse_ids(get_value("datadeps"), "data dependency", dropped),
+        duration_ns=_parse_duration_ns(duration_us, dropped),
         attrs=[
             attr
             for key, (written, value) in plain.items()
-            if key not in _NODE_KEYS and (attr := _feeder_attribute(key, written, value, dropped)) is not None
+            if key not in _NODE_KEYS
+            and (attr := _parse_feeder_attribute(key, written, value, dropped)) is not None
         ],
     )
 
 
-def _duration_ns(value_us: Any, dropped: _Dropped) -> int:
+def _parse_duration_ns(value_us: Any, dropped: _Dropped) -> int:
     """Return microseconds, whole or not, in ns."""
     if isinstance(value_us, float) and 0 <= value_us < LARGEST_NS / 1000:
         return round(value_us * 1000)
-    return _bounded_number(value_us, LARGEST_NS // 1000, "runtime", dropped) * 1000
+    return _parse_bounded_number(value_us, LARGEST_NS // 1000, "runtime", dropped) * 1000
 
 
-def _feeder_attribute(key: str, written: str, value: Any, dropped: _Dropped) -> Attribute | None:
+def _parse_feeder_attribute(key: str, written: str, value: Any, dropped: _Dropped) -> Attribute | None:
     """Return a key that is no field of a node as the attribute Chakra files have it as."""
     name, kind = _KINDS.get(key, (written, None))
     if kind is None:
-        kind = _natural_kind(value)
+        kind = _infer_kind(value)
     if kind == ValueKind.STRING and isinstance(value, int):
         value = str(value)
-    fitting = _fitting(kind, value) if kind is not None else None
+    fitting = _fit_value(kind, value) if kind is not None else None
     if fitting is None:
         if value is not None:
             dropped[written[:40]] += 1
@@ -232,12 +233,12 @@ def _feeder_attribute(key: str, written: str, value: Any, dropped: _Dropped) -> 
     return Attribute(name, kind or ValueKind.NONE, fitting)
 
 
-def _natural_kind(value: Any) -> ValueKind | None:
+def _infer_kind(value: Any) -> ValueKind | None:
     """Return the kind a JSON value has by itself."""
     if isinstance(value, bool):
         return ValueKind.BOOL
     if isinstance(value, list):
-        kinds = {_natural_kind(item) for item in value}
+        kinds = {_infer_kind(item) for item in value}
         kind = kinds.pop() if len(kinds) == 1 else None
         return ValueKind(kind + 1) if kind is not None and not kind.is_list else None
     simple = {int: ValueKind.INT64, float: ValueKind.DOUBLE, str: ValueKind.STRING}
@@ -248,47 +249,47 @@ def _natural_kind(value: Any) -> ValueKind | None:
 # Values by kind
 
 
-def _fitting(kind: ValueKind, value: Any) -> Any:
+def _fit_value(kind: ValueKind, value: Any) -> Any:
     """Return a JSON value as a value of `kind`, None where it is none."""
     if not kind.is_list:
-        return _scalar(kind, value)
+        return _parse_scalar(kind, value)
     if not isinstance(value, list):
         return None
-    items = [_scalar(ValueKind(kind - 1), item) for item in value]
+    items = [_parse_scalar(ValueKind(kind - 1), item) for item in value]
     return None if None in items else items
 
 
-def _scalar(kind: ValueKind, value: Any) -> Any:
+def _parse_scalar(kind: ValueKind, value: Any) -> Any:
     if kind in _READERS:
         return _READERS[kind](value)
-    number = integer(value)
+    number = parse_integer(value)
     return number if number is not None and fits(kind, number) else None
 
 
-def _boolean(value: Any) -> bool | None:
+def _parse_boolean(value: Any) -> bool | None:
     if isinstance(value, str):
         return {"true": True, "false": False}.get(value.lower())
     return bool(value) if isinstance(value, bool) or value in (0, 1) else None
 
 
-def _number(value: Any) -> float | None:
+def _parse_number(value: Any) -> float | None:
     try:
         return float(value) if isinstance(value, float | int | str) and len(str(value)) < 400 else None
     except (ValueError, OverflowError):
         return None
 
 
-def _narrow_number(value: Any) -> float | None:
-    number = _number(value)
+def _parse_narrow_number(value: Any) -> float | None:
+    number = _parse_number(value)
     # What fits 32 bits only as infinity is refused by the schema.
     return None if number is not None and abs(number) > 3.4e38 and number - number == 0 else number
 
 
-def _words(value: Any) -> str | None:
+def _parse_words(value: Any) -> str | None:
     return value if isinstance(value, str) and len(value) < _LONGEST_TEXT else None
 
 
-def _bytes(value: Any) -> bytes | None:
+def _parse_bytes(value: Any) -> bytes | None:
     try:
         return base64.b64decode(value, altchars=b"-_" if "-" in value or "_" in value else None)
     except (TypeError, ValueError, binascii.Error):
@@ -296,11 +297,11 @@ def _bytes(value: Any) -> bytes | None:
 
 
 _READERS: Mapping[ValueKind, Callable[[Any], Any]] = {
-    ValueKind.BOOL: _boolean,
-    ValueKind.DOUBLE: _number,
-    ValueKind.FLOAT: _narrow_number,
-    ValueKind.STRING: _words,
-    ValueKind.BYTES: _bytes,
+    ValueKind.BOOL: _parse_boolean,
+    ValueKind.DOUBLE: _parse_number,
+    ValueKind.FLOAT: _parse_narrow_number,
+    ValueKind.STRING: _parse_words,
+    ValueKind.BYTES: _parse_bytes,
 }
 
 
@@ -317,7 +318,7 @@ _VALUES = {
     spelling: kind
     for kind in ValueKind
     if kind != ValueKind.NONE
-    for spelling in (value_field(kind), camel_case(value_field(kind)))
+    for spelling in (get_value_field(kind), to_camel_case(get_value_field(kind)))
 }
 """The fields of an attribute that hold its value, as protobuf's JSON spells them."""
 
@@ -330,8 +331,8 @@ def read_jsonized(reading: Reading) -> list[Part]:
     """
     if jsonize.is_exact(reading.data):
         return _read_exact(reading)
-    with collector_paused():
-        objects = _objects(bytes(reading.data), reading.name)
+    with pause_collector():
+        objects = _iterate_objects(bytes(reading.data), reading.name)
         dropped = _Dropped()
         version, metadata, records, findings = "", [], [], []
         for index, (value, finding) in enumerate(objects):
@@ -340,13 +341,13 @@ def read_jsonized(reading: Reading) -> list[Part]:
             elif not isinstance(value, dict):
                 dropped["node"] += 1
             elif index == 0:
-                version = _text(value.get("version"), "version", dropped)
-                metadata = _attributes(value.get("attr"), dropped)
+                version = _parse_text(value.get("version"), "version", dropped)
+                metadata = _parse_attributes(value.get("attr"), dropped)
             else:
-                records.append(_jsonized_node(value, dropped))
+                records.append(_parse_jsonized_node(value, dropped))
         reading.tick(len(reading.data) // 2)
         findings += dropped.findings(reading.name)
-        return [rank_part(reading, records, version=version, metadata=metadata, findings=findings)]
+        return [build_rank_part(reading, records, version=version, metadata=metadata, findings=findings)]
 
 
 def _read_exact(reading: Reading) -> list[Part]:
@@ -366,7 +367,7 @@ def _read_exact(reading: Reading) -> list[Part]:
     return chakra.read(whole)
 
 
-def _objects(data: bytes, name: str) -> Iterator[tuple[Any, Finding | None]]:
+def _iterate_objects(data: bytes, name: str) -> Iterator[tuple[Any, Finding | None]]:
     """Yield the objects of a file one by one; at damage, yield a finding and stop.
 
     Raises:
@@ -375,7 +376,7 @@ def _objects(data: bytes, name: str) -> Iterator[tuple[Any, Finding | None]]:
     text = data.decode("utf-8", "replace")
     decode = json.JSONDecoder(strict=False).raw_decode
     position, first = 0, True
-    while (position := _next(text, position)) < len(text):
+    while (position := _find_next(text, position)) < len(text):
         try:
             value, position = decode(text, position)
         except (ValueError, RecursionError) as error:
@@ -398,64 +399,70 @@ def _objects(data: bytes, name: str) -> Iterator[tuple[Any, Finding | None]]:
         yield value, None
 
 
-def _next(text: str, position: int) -> int:
+def _find_next(text: str, position: int) -> int:
     """Return where the next object begins."""
     while position < len(text) and text[position] in " \t\r\n,\0":
         position += 1
     return position
 
 
-def _jsonized_node(value: dict[str, Any], dropped: _Dropped) -> NodeRecord:
-    def of(*keys: str) -> Any:
+def _parse_jsonized_node(value: dict[str, Any], dropped: _Dropped) -> NodeRecord:
+    def get_value(*keys: str) -> Any:
         return next((value[key] for key in keys if key in value), None)
 
-    start_us = of("startTimeMicros", "start_time_micros")
+    start_us = get_value("startTimeMicros", "start_time_micros")
     return NodeRecord(
-        _bounded_number(of("id"), LARGEST_ID, "id", dropped),
-        _text(of("name"), "name", dropped),
-        _type(of("type"), dropped),
-        _ids(of("ctrlDeps", "ctrl_deps"), "control dependency", dropped),
-        _ids(of("dataDeps", "data_deps"), "data dependency", dropped),
-        -1 if start_us is None else _bounded_number(start_us, LARGEST_NS // 1000, "start", dropped) * 1000,
-        _bounded_number(of("durationMicros", "duration_micros"), LARGEST_NS // 1000, "duration", dropped)
+        _parse_bounded_number(get_value("id"), LARGEST_ID, "id", dropped),
+        _parse_text(get_value("name"), "name", dropped),
+        _parse_type(get_value("type"), dropped),
+        _parse_ids(get_value("ctrlDeps", "ctrl_deps"), "control dependency", dropped),
+        _parse_ids(get_value("dataDeps", "data_deps"), "data dependency", dropped),
+        -1
+        if start_us is None
+        else _parse_bounded_number(start_us, LARGEST_NS // 1000, "start", dropped) * 1000,
+        _parse_bounded_number(
+            get_value("durationMicros", "duration_micros"), LARGEST_NS // 1000, "duration", dropped
+        )
         * 1000,
-        _io(of("inputs"), dropped),
-        _io(of("outputs"), dropped),
-        _attributes(of("attr"), dropped),
+        _parse_io(get_value("inputs"), dropped),
+        _parse_io(get_value("outputs"), dropped),
+        _parse_attributes(get_value("attr"), dropped),
     )
 
 
-def _io(value: Any, dropped: _Dropped) -> tuple[str, str, str] | None:
+def _parse_io(value: Any, dropped: _Dropped) -> tuple[str, str, str] | None:
     if value is None:
         return None
     if not isinstance(value, dict):
         dropped["inputs or outputs"] += 1
         return None
-    values, shapes, types = (_text(value.get(key), key, dropped) for key in ("values", "shapes", "types"))
+    values, shapes, types = (
+        _parse_text(value.get(key), key, dropped) for key in ("values", "shapes", "types")
+    )
     return values, shapes, types
 
 
-def _attributes(value: Any, dropped: _Dropped) -> list[Attribute]:
+def _parse_attributes(value: Any, dropped: _Dropped) -> list[Attribute]:
     if not isinstance(value, list):
         if value is not None:
             dropped["attributes"] += 1
         return []
-    return [attr for item in value if (attr := _attribute(item, dropped)) is not None]
+    return [attr for item in value if (attr := _parse_attribute(item, dropped)) is not None]
 
 
-def _attribute(item: Any, dropped: _Dropped) -> Attribute | None:
+def _parse_attribute(item: Any, dropped: _Dropped) -> Attribute | None:
     if not isinstance(item, dict):
         dropped["attribute"] += 1
         return None
-    name = _text(item.get("name"), "attribute's name", dropped)
-    doc = _text(item.get("docString", item.get("doc_string")), "doc string", dropped)
+    name = _parse_text(item.get("name"), "attribute's name", dropped)
+    doc = _parse_text(item.get("docString", item.get("doc_string")), "doc string", dropped)
     key = next((key for key in item if key in _VALUES), None)
     if key is None:
         return Attribute(name, ValueKind.NONE, None, doc)
     kind, value = _VALUES[key], item[key]
     if kind.is_list:
         value = value.get("values", []) if isinstance(value, dict) else None
-    fitting = _fitting(kind, value)
+    fitting = _fit_value(kind, value)
     if fitting is None:
         dropped[name[:40]] += 1
         return None

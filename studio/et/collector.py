@@ -8,7 +8,7 @@ from contextlib import contextmanager
 
 
 @contextmanager
-def collector_paused() -> Iterator[None]:
+def pause_collector() -> Iterator[None]:
     """Pause the garbage collector while millions of objects without cycles are made."""
     running = gc.isenabled()
     gc.disable()

@@ -22,7 +22,7 @@ from studio.trace import (
     UInt8,
     UInt64,
     ValueKind,
-    kind_table,
+    build_kind_table,
 )
 
 
@@ -149,7 +149,7 @@ class AttributeColumns:
         if offsets is None:
             rows = np.concatenate([none, *self.rows])
             offsets = np.concatenate((np.zeros(1, np.int64), np.cumsum(np.bincount(rows, minlength=count))))
-            self._put(self._places(rows, offsets), placed)
+            self._put(self._order_by_node(rows, offsets), placed)
         key, kind, value, length = placed.key, placed.kind, placed.value, placed.length
         items = np.concatenate([none, *self.items])
         lists = np.flatnonzero(((kind & 1) == 0) & (kind > 0))
@@ -157,7 +157,7 @@ class AttributeColumns:
         starts = ends - length[lists]
         items = items[np.repeat(value[lists] - starts, length[lists]) + np.arange(len(items))]
         value[lists] = starts
-        slot, slot_key, slots = self._slots(key, kind, value)
+        slot, slot_key, slots = self._number_slots(key, kind, value)
         doc = np.full(len(key), NONE, np.int32)
         return Attributes(offsets, key, doc, kind, value, length, slot, items), slot_key, slots
 
@@ -172,7 +172,7 @@ class AttributeColumns:
                 placed.length[own] = lengths
             first += len(values)
 
-    def _places(self, rows: Int64, offsets: Int64) -> Int64:
+    def _order_by_node(self, rows: Int64, offsets: Int64) -> Int64:
         """Return (A,) the place of each attribute: by node, of one node in the order they were added."""
         place, free = np.empty(len(rows), np.int64), offsets[:-1].copy()
         first = 0
@@ -185,7 +185,7 @@ class AttributeColumns:
             place[np.argsort(rows, kind="stable")] = np.arange(len(rows))
         return place
 
-    def _slots(
+    def _number_slots(
         self, key: Int32, kind: UInt8, value: Int64
     ) -> tuple[np.ndarray[tuple[int], np.dtype[np.bool_]], Int32, tuple[int | str, ...]]:
         codes = [self.texts.codes[name] for name in SLOT_KEYS if name in self.texts.codes]
@@ -227,10 +227,10 @@ def build_graph(nodes: NodeColumns, columns: AttributeColumns) -> tuple[Graph, t
         rows = np.flatnonzero((column > 0) & (column % 1000 != 0))
         columns.numbers(key, rows, column[rows])
     attrs, slot_key, slots = columns.finish(len(nodes.ids))
-    scalars = kind_table((ValueKind.STRING, ValueKind.BYTES))[attrs.kind] & ~attrs.slot
-    is_text = kind_table(TEXT_KINDS)[attrs.kind] & (attrs.length > 0)
+    scalars = build_kind_table((ValueKind.STRING, ValueKind.BYTES))[attrs.kind] & ~attrs.slot
+    is_text = build_kind_table(TEXT_KINDS)[attrs.kind] & (attrs.length > 0)
     listed = np.repeat(is_text, attrs.length) if is_text.any() else np.zeros(0, np.int64)
-    strings, coded = canonical(
+    strings, coded = renumber_texts(
         columns.texts.strings(),
         {
             "name": nodes.names,
@@ -254,14 +254,14 @@ def build_graph(nodes: NodeColumns, columns: AttributeColumns) -> tuple[Graph, t
     return graph, slots
 
 
-def dependencies(source: Int64, target: Int64, count: int) -> Dependencies:
+def build_dependencies(source: Int64, target: Int64, count: int) -> Dependencies:
     """Return dependencies of `count` nodes from pairs of rows sorted by target."""
     offsets = np.concatenate((np.zeros(1, np.int64), np.cumsum(np.bincount(target, minlength=count))))
     nothing: UInt64 = np.zeros(0, np.uint64)
     return Dependencies(offsets.astype(np.int64), source.astype(np.int32), nothing)
 
 
-def by_appearance(codes: NDArray[np.integer], count: int) -> tuple[Int64, Int64, Int32]:
+def order_by_appearance(codes: NDArray[np.integer], count: int) -> tuple[Int64, Int64, Int32]:
     """Return which of `count` codes are used among some (M,), by first appearance.
 
     Returns:
@@ -294,7 +294,7 @@ def number_by_use(columns: Collection[Int32], count: int) -> tuple[Int64, Int32]
     return order, number
 
 
-def canonical(pool: Strings, columns: Mapping[str, Int32]) -> tuple[Strings, dict[str, Int32]]:
+def renumber_texts(pool: Strings, columns: Mapping[str, Int32]) -> tuple[Strings, dict[str, Int32]]:
     """Renumber texts by first use, column after column, and drop those no column uses.
 
     Equal graphs get equal pools, in whatever order their texts were met.

@@ -13,10 +13,10 @@ from typing import Any
 
 import msgspec
 
-from studio.decoding import decoder
+from studio.decoding import build_decoder
 from studio.errors import TraceFormatError
 from studio.et.format import CopiesPart, Copy, Part, Reading
-from studio.trace import Rank, copied_metadata
+from studio.trace import Rank, copy_metadata
 
 VERSION = 1
 _MARK = "chakra_studio_copies"
@@ -35,7 +35,7 @@ class _Table(msgspec.Struct, forbid_unknown_fields=True):
     copies: list[_Row]
 
 
-_table = decoder(_Table)
+_table = build_decoder(_Table)
 
 
 def sniff(head: bytes) -> bool:
@@ -68,7 +68,7 @@ def read(reading: Reading) -> list[Part]:
     return [CopiesPart(reading.name, copies, tuple(reading.findings))]
 
 
-def with_copies(ranks: Sequence[Rank], part: CopiesPart) -> list[Rank]:
+def add_copies(ranks: Sequence[Rank], part: CopiesPart) -> list[Rank]:
     """Return ranks and their copies, by number.
 
     Raises:
@@ -98,7 +98,7 @@ def with_copies(ranks: Sequence[Rank], part: CopiesPart) -> list[Rank]:
             like,
             number=copy.number,
             slots=copy.slots,
-            metadata=copied_metadata(like, copy.number, copy.assumed_from),
+            metadata=copy_metadata(like, copy.number, copy.assumed_from),
             file=part.file,
         )
     return [by_number[number] for number in sorted(by_number)]

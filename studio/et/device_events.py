@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 import numpy as np
 
 from studio.et.allocations import join_allocations
-from studio.et.columns import by_appearance
+from studio.et.columns import order_by_appearance
 from studio.et.recording import DeviceTrace
 from studio.trace import NONE, Int32, Int64
 
@@ -27,12 +27,14 @@ def join_events(traces: Sequence[DeviceTrace]) -> DeviceTrace:
     names: dict[str, int] = {}
     threads: dict[tuple[str, str], int] = {}
     before = np.cumsum([0, *(len(trace) for trace in traces)]).tolist()
-    columns = _columns(traces)
-    columns["name"] = np.concatenate([_recoded(trace.name, trace.names, names) for trace in traces])
-    columns["thread"] = np.concatenate([_recoded(trace.thread, trace.threads, threads) for trace in traces])
+    columns = _join_columns(traces)
+    columns["name"] = np.concatenate([_recode_words(trace.name, trace.names, names) for trace in traces])
+    columns["thread"] = np.concatenate(
+        [_recode_words(trace.thread, trace.threads, threads) for trace in traces]
+    )
     inputs: dict[tuple[str, str, str], int] = {}
     columns["inputs"] = np.concatenate(
-        [_recoded(trace.inputs, trace.input_texts, inputs) for trace in traces]
+        [_recode_words(trace.inputs, trace.input_texts, inputs) for trace in traces]
     )
     comm = {
         first + row: facts
@@ -52,7 +54,7 @@ def join_events(traces: Sequence[DeviceTrace]) -> DeviceTrace:
 
 def reorder_events(trace: DeviceTrace, order: Int64) -> DeviceTrace:
     """Return some of the events in another order; names and threads are numbered by first appearance."""
-    columns: dict[str, Any] = {name: column[order] for name, column in _columns([trace]).items()}
+    columns: dict[str, Any] = {name: column[order] for name, column in _join_columns([trace]).items()}
     columns["name"], names = _keep_used(columns["name"], trace.names)
     columns["thread"], threads = _keep_used(columns["thread"], trace.threads)
     place = np.full(len(trace), -1, np.int64)
@@ -82,7 +84,7 @@ def order_by_begin(start: Int64, end: Int64, then: Int64 | None = None) -> Int64
     return order
 
 
-def _columns(traces: Sequence[DeviceTrace]) -> dict[str, Any]:
+def _join_columns(traces: Sequence[DeviceTrace]) -> dict[str, Any]:
     """Return every column of the traces, by name, one after another."""
     names = [field.name for field in fields(DeviceTrace)]
     return {
@@ -94,7 +96,7 @@ def _columns(traces: Sequence[DeviceTrace]) -> dict[str, Any]:
     }
 
 
-def _recoded(codes: Int32, words: Sequence[_Word], known: dict[_Word, int]) -> Int32:
+def _recode_words(codes: Int32, words: Sequence[_Word], known: dict[_Word, int]) -> Int32:
     """Return codes of words as codes of all words known, to which new ones are added; -1 stays."""
     table = np.array([*(known.setdefault(word, len(known)) for word in words), NONE], np.int32)
     return table[codes] if len(codes) else codes
@@ -102,5 +104,5 @@ def _recoded(codes: Int32, words: Sequence[_Word], known: dict[_Word, int]) -> I
 
 def _keep_used(codes: Int32, words: Sequence[_Word]) -> tuple[Int32, list[_Word]]:
     """Return codes by first appearance, and the words for them."""
-    used, _, number = by_appearance(codes, len(words))
+    used, _, number = order_by_appearance(codes, len(words))
     return number[codes], [words[code] for code in used.tolist()]

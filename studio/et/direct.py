@@ -9,11 +9,11 @@ from __future__ import annotations
 
 import re
 
-from studio.kernel_names import ALL_GATHER, ALL_REDUCE, ALL_TO_ALL, REDUCE_SCATTER, UNNAMED, any_of
+from studio.kernel_names import ALL_GATHER, ALL_REDUCE, ALL_TO_ALL, REDUCE_SCATTER, UNNAMED, join_expressions
 from studio.trace import CollectiveType
 
 _KERNELS = tuple(
-    (int(kind), re.compile(any_of(names), re.IGNORECASE))
+    (int(kind), re.compile(join_expressions(names), re.IGNORECASE))
     for kind, names in (
         (CollectiveType.ALL_REDUCE, ALL_REDUCE),
         (CollectiveType.ALL_GATHER, ALL_GATHER),
@@ -21,7 +21,7 @@ _KERNELS = tuple(
         (CollectiveType.ALL_TO_ALL, ALL_TO_ALL),
     )
 )
-_UNNAMED = re.compile(any_of(UNNAMED), re.IGNORECASE)
+_UNNAMED = re.compile(join_expressions(UNNAMED), re.IGNORECASE)
 OPERATORS = (
     "symm_mem::",
     "vllm::",

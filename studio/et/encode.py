@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from studio.et.schema import schema, value_field
+from studio.et.schema import get_value_field, load_schema
 from studio.trace import (
     NONE,
     Attribute,
@@ -24,7 +24,7 @@ from studio.trace import (
     UInt64,
     ValueKind,
     decode_value,
-    dependency_ids,
+    list_dependency_ids,
 )
 
 PRECISE = {"start_ns": "start_time_micros", "duration_ns": "duration_micros"}
@@ -68,7 +68,7 @@ class GraphFiles:
 
     def write(self, rank: Rank) -> Iterator[bytes]:
         """Yield the file of a rank in pieces, see `write`."""
-        record = schema().metadata(version=rank.version)
+        record = load_schema().metadata(version=rank.version)
         for attr in rank.metadata:
             put_attribute(record.attr.add(), attr)
         yield add_length(record.SerializeToString() + rank.extra)
@@ -110,7 +110,7 @@ class _Form:
         distinct, back = np.unique(self.fixed_bytes + added, return_inverse=True)
         codes = self.gaps.copy()
         codes[codes < 0] = back.reshape(-1) + len(attributes)
-        pool = [*attributes, *varints(distinct)]
+        pool = [*attributes, *encode_varints(distinct)]
         parts = [b""] * (2 * len(codes) + 1)
         parts[::2] = self.fixed
         parts[1::2] = map(pool.__getitem__, codes.tolist())
@@ -148,7 +148,7 @@ class _Pieces:
     def ints(self, rows: Int64, values: Int64, before: bytes) -> None:
         """Add numbers with their tag."""
         distinct, back = np.unique(values, return_inverse=True)
-        self.add(rows, back.reshape(-1) + self.number([before + raw for raw in varints(distinct)]))
+        self.add(rows, back.reshape(-1) + self.number([before + raw for raw in encode_varints(distinct)]))
 
     def form(self) -> _Form:
         """Return the nodes, each preceded by its length."""
@@ -170,16 +170,16 @@ class _Pieces:
         order = np.empty(int(ends[-1]), np.int64)
         free = ends - counts
         unknown = self.number([b""])
-        order[free] = np.where(is_open, unknown, back.reshape(-1) + self.number(varints(distinct)))
+        order[free] = np.where(is_open, unknown, back.reshape(-1) + self.number(encode_varints(distinct)))
         free += 1
         for rows, codes in zip(self.rows, self.codes, strict=True):
-            order[free[rows] + _within(rows)] = codes
+            order[free[rows] + _count_before(rows)] = codes
             free += np.bincount(rows, minlength=self.count)
         fill = np.concatenate((filled_by, np.full(len(self.pool) - unknown, NONE)))[order]
         gaps = np.flatnonzero((fill >= 0) | (order == unknown))
         record = np.cumsum(is_open) - 1
         return _Form(
-            fixed=self._between(order, gaps),
+            fixed=self._join_between(order, gaps),
             gaps=fill[gaps],
             attributes=list(self.open.values()),
             appearing=np.concatenate([np.empty(0, np.int64), *appearing]),
@@ -187,7 +187,7 @@ class _Pieces:
             fixed_bytes=lengths[is_open],
         )
 
-    def _between(self, order: Int64, gaps: Int64) -> list[bytes]:
+    def _join_between(self, order: Int64, gaps: Int64) -> list[bytes]:
         """Return what is before, between and behind the gaps in a row of pieces, gaps being empty."""
         joined = b"".join(map(self.pool.__getitem__, order.tolist()))
         if not len(gaps):
@@ -197,11 +197,11 @@ class _Pieces:
         return [joined[start:end] for start, end in pairwise(bounds)]
 
 
-def _within(rows: Int64) -> Int64:
+def _count_before(rows: Int64) -> Int64:
     """Return how many entries of the same row (M,) come before each; rows rise.
 
     Example:
-        >>> _within(np.array([1, 1, 4, 7, 7, 7])).tolist()
+        >>> _count_before(np.array([1, 1, 4, 7, 7, 7])).tolist()
         [0, 1, 0, 0, 1, 2]
     """
     place = np.arange(len(rows))
@@ -214,9 +214,9 @@ class _Columns:
 
     def __init__(self, graph: Graph) -> None:
         self.graph = graph
-        self.texts = _texts(graph.strings)
+        self.texts = _encode_texts(graph.strings)
         self.empty = graph.strings.find("")
-        self.ids = [(dep, dependency_ids(graph, dep)) for dep in (graph.ctrl, graph.data)]
+        self.ids = [(dep, list_dependency_ids(graph, dep)) for dep in (graph.ctrl, graph.data)]
         self.precise = {key: graph.strings.find(key) for key in PRECISE}
 
     def form(self, first: int, end: int) -> _Form:
@@ -225,7 +225,7 @@ class _Columns:
         rows = np.arange(end - first)
         ids = graph.id[first:end].view(np.int64)
         pieces.ints(rows[ids != 0], ids[ids != 0], _ID)
-        self._names(pieces, graph.name[first:end].astype(np.int64))
+        self._put_names(pieces, graph.name[first:end].astype(np.int64))
         types = graph.type[first:end].astype(np.int64)
         pieces.ints(rows[types != 0], types[types != 0], _TYPE)
         for tag, (deps, wanted) in zip((_CTRL, _DATA), self.ids, strict=True):
@@ -236,14 +236,14 @@ class _Columns:
             pieces.ints(timed, times[timed] // 1000, tag)
         if len(graph.io):
             io = graph.io[first:end].astype(np.int64)
-            self._io(pieces, _INPUTS, io[:, :3])
-            self._io(pieces, _OUTPUTS, io[:, 3:])
+            self._put_io(pieces, _INPUTS, io[:, :3])
+            self._put_io(pieces, _OUTPUTS, io[:, 3:])
         # Attributes are the last field of a node, so the rest can follow them.
         self._put_attributes(pieces, first, end)
         for (key, code), times in zip(self.precise.items(), (start, duration), strict=True):
             untold = (times > 0) & (times % 1000 != 0) & ~self._has(code, first, end)
             timed = np.flatnonzero(untold)
-            self._plain_attributes(pieces, (key.encode(), ValueKind.INT64), timed, times[timed])
+            self._put_plain_attributes(pieces, (key.encode(), ValueKind.INT64), timed, times[timed])
         # proto3 leaves out a zero; written by hand, a recorded start at 0 stays a recorded start.
         timed = np.flatnonzero((start >= 0) & (start < 1000))
         pieces.add(timed, np.full(len(timed), pieces.number([_STARTED_AT_ZERO])))
@@ -252,23 +252,23 @@ class _Columns:
         pieces.add(graph.extra_row[low:high].astype(np.int64) - first, np.arange(high - low) + added)
         return pieces.form()
 
-    def _names(self, pieces: _Pieces, names: Int64) -> None:
+    def _put_names(self, pieces: _Pieces, names: Int64) -> None:
         named = np.flatnonzero(names != self.empty)
-        pieces.add(named, self._fields(pieces, _NAME, names[named]))
+        pieces.add(named, self._add_fields(pieces, _NAME, names[named]))
 
-    def _fields(self, pieces: _Pieces, tag: bytes, texts: Int64) -> Int64:
+    def _add_fields(self, pieces: _Pieces, tag: bytes, texts: Int64) -> Int64:
         """Return the pieces (M,) that are texts with their tag and length."""
         distinct, back = np.unique(texts, return_inverse=True)
         written = [self.texts[code] for code in distinct.tolist()]
-        return back.reshape(-1) + pieces.number([tag + length(len(text)) + text for text in written])
+        return back.reshape(-1) + pieces.number([tag + encode_length(len(text)) + text for text in written])
 
-    def _io(self, pieces: _Pieces, tag: bytes, io: Int64) -> None:
+    def _put_io(self, pieces: _Pieces, tag: bytes, io: Int64) -> None:
         """Add inputs or outputs: the tag and their length, then each of their texts that is not empty."""
         present = np.flatnonzero(io[:, 0] >= 0)
         fields, sizes = [], np.zeros(len(present), np.int64)
         for field, column in zip((_VALUES, _SHAPES, _TYPES), io[present].T, strict=True):
             filled = column != self.empty
-            codes = self._fields(pieces, field, column[filled])
+            codes = self._add_fields(pieces, field, column[filled])
             sizes[filled] += np.array([len(pieces.pool[code]) for code in codes.tolist()], np.int64)
             fields.append((present[filled], codes))
         pieces.ints(present, sizes, tag)
@@ -296,13 +296,15 @@ class _Columns:
                 contents = (
                     [add_length(self.texts[code]) for code in distinct.tolist()]
                     if number == ValueKind.STRING
-                    else varints(distinct)
+                    else encode_varints(distinct)
                 )
-                codes[simple_places] = back.reshape(-1) + pieces.number(_attributes(key, number, contents))
-        self._others(pieces, codes, low)
+                codes[simple_places] = back.reshape(-1) + pieces.number(
+                    _encode_attributes(key, number, contents)
+                )
+        self._put_others(pieces, codes, low)
         pieces.add(rows, codes)
 
-    def _others(self, pieces: _Pieces, codes: Int64, low: int) -> None:
+    def _put_others(self, pieces: _Pieces, codes: Int64, low: int) -> None:
         """Fill in the codes of slots, lists, floats and other values that are not simple, each distinct one once."""
         attrs, known = self.graph.attrs, dict[tuple[Any, ...], int]()
         places = np.flatnonzero(codes < 0)
@@ -316,24 +318,26 @@ class _Columns:
                 code = known[key, doc, kind, slot, items] = pieces.leave_open(low + place)
             elif code < 0:
                 plain = doc < 0 and (kind == ValueKind.STRING_LIST or kind in PLAIN_LISTS)
-                raw = self._list(key, kind, bits, length) if plain else self.attribute(low + place)
+                raw = self._encode_list(key, kind, bits, length) if plain else self.attribute(low + place)
                 code = known[key, doc, kind, slot, items] = pieces.number([raw])
             codes[place] = code
 
-    def _list(self, key: int, kind: int, first: int, length: int) -> bytes:
+    def _encode_list(self, key: int, kind: int, first: int, length: int) -> bytes:
         """Return a list of texts or of plain numbers."""
         items = self.graph.attrs.items[first : first + length]
         if kind == ValueKind.STRING_LIST:
             content = b"".join([b"\x0a" + add_length(self.texts[code]) for code in items.tolist()])
         else:
-            content = b"\x0a" + add_length(b"".join(varints(items))) if length else b""
-        return next(_attributes(self.texts[key], kind, [add_length(content)]))
+            content = b"\x0a" + add_length(b"".join(encode_varints(items))) if length else b""
+        return next(_encode_attributes(self.texts[key], kind, [add_length(content)]))
 
-    def _plain_attributes(
+    def _put_plain_attributes(
         self, pieces: _Pieces, named: tuple[bytes, ValueKind], rows: Int64, values: Int64
     ) -> None:
         distinct, back = np.unique(values, return_inverse=True)
-        pieces.add(rows, back.reshape(-1) + pieces.number(_attributes(*named, varints(distinct))))
+        pieces.add(
+            rows, back.reshape(-1) + pieces.number(_encode_attributes(*named, encode_varints(distinct)))
+        )
 
     def _has(self, key: int, first: int, end: int) -> Any:
         """Return which of some nodes (M,) have an attribute of that name."""
@@ -354,15 +358,17 @@ class _Columns:
         doc_string = strings[doc] if doc >= 0 else ""
         # As bits: a Python float, though longer, does not keep those of every NaN.
         if kind == ValueKind.FLOAT and value != value:
-            return serialise(name, ValueKind.NONE, None, doc_string, b"\x2d" + _floats(np.array(bits)))
+            return encode_attribute(
+                name, ValueKind.NONE, None, doc_string, b"\x2d" + _encode_floats(np.array(bits))
+            )
         if kind == ValueKind.FLOAT_LIST:
-            packed = _floats(attrs.items[bits : bits + int(attrs.length[index])])
+            packed = _encode_floats(attrs.items[bits : bits + int(attrs.length[index])])
             listed = b"\x0a" + add_length(packed) if packed else b""
-            return serialise(name, ValueKind.NONE, None, doc_string, b"\x32" + add_length(listed))
-        return serialise(name, kind, value, doc_string)
+            return encode_attribute(name, ValueKind.NONE, None, doc_string, b"\x32" + add_length(listed))
+        return encode_attribute(name, kind, value, doc_string)
 
 
-def _texts(strings: Strings) -> list[bytes]:
+def _encode_texts(strings: Strings) -> list[bytes]:
     """Return all texts as UTF-8, whatever they are."""
     block, bounds = strings.data.tobytes(), strings.offsets.tolist()
     texts = [block[start:end] for start, end in pairwise(bounds)]
@@ -390,22 +396,22 @@ def _put_dependencies(pieces: _Pieces, tag: bytes, offsets: Int64, wanted: UInt6
     if not len(ids):
         return
     distinct, back = np.unique(ids.view(np.int64), return_inverse=True)
-    written = varints(distinct)
+    written = encode_varints(distinct)
     sizes = np.array([len(raw) for raw in written], np.int64)[back.reshape(-1)]
     rows = np.repeat(np.arange(len(counts)), counts)
     pieces.ints(waiting, np.bincount(rows, sizes, len(counts)).astype(np.int64)[waiting], tag)
     pieces.add(rows, back.reshape(-1) + pieces.number(written))
 
 
-def _attributes(key: bytes, kind: int, contents: Iterable[bytes]) -> Iterator[bytes]:
+def _encode_attributes(key: bytes, kind: int, contents: Iterable[bytes]) -> Iterator[bytes]:
     """Yield attributes of one name and kind, as fields of a node."""
     wire_type = 0 if kind in PLAIN_INTS else 2
-    begin = (b"\x0a" + add_length(key) if key else b"") + length(kind << 3 | wire_type)
+    begin = (b"\x0a" + add_length(key) if key else b"") + encode_length(kind << 3 | wire_type)
     heads: dict[int, bytes] = {}
     for content in contents:
         size = len(content)
         if size not in heads:
-            heads[size] = _ATTR + length(len(begin) + size) + begin
+            heads[size] = _ATTR + encode_length(len(begin) + size) + begin
         yield heads[size] + content
 
 
@@ -420,20 +426,20 @@ class PlainInts:
     def written(self, value: int) -> bytes:
         """Return the attribute with a non-negative value, as a field of a node."""
         if value >= _MOST_KNOWN:
-            content = length(value)
+            content = encode_length(value)
             size = len(content)
             if size not in self.heads:
-                self.heads[size] = next(_attributes(self.key, self.kind, [content]))[:-size]
+                self.heads[size] = next(_encode_attributes(self.key, self.kind, [content]))[:-size]
             return self.heads[size] + content
         if value not in self.known:
-            self.known[value] = next(_attributes(self.key, self.kind, [length(value)]))
+            self.known[value] = next(_encode_attributes(self.key, self.kind, [encode_length(value)]))
         return self.known[value]
 
 
 _MOST_KNOWN = 4096
 
 
-def _floats(bits: Int64) -> bytes:
+def _encode_floats(bits: Int64) -> bytes:
     return bits.astype("<u4").tobytes()
 
 
@@ -441,9 +447,9 @@ def _floats(bits: Int64) -> bytes:
 # Single records, by protobuf's own objects
 
 
-def serialise(name: str, kind: ValueKind, value: Any, doc: str, field: bytes = b"") -> bytes:
+def encode_attribute(name: str, kind: ValueKind, value: Any, doc: str, field: bytes = b"") -> bytes:
     """Return an attribute as field 10 of a node; `field` is an already serialised value."""
-    attribute = schema().attribute()
+    attribute = load_schema().attribute()
     put_attribute(attribute, Attribute(name, kind, value, doc))
     return _ATTR + add_length(attribute.SerializeToString() + field)
 
@@ -454,21 +460,21 @@ def put_attribute(target: Any, attr: Attribute) -> None:
     if attr.doc:
         target.doc_string = attr.doc
     if attr.kind.is_list:
-        inner = getattr(target, value_field(attr.kind))
+        inner = getattr(target, get_value_field(attr.kind))
         inner.SetInParent()
         inner.values.extend(attr.value)
     elif attr.kind != ValueKind.NONE:
-        setattr(target, value_field(attr.kind), attr.value)
+        setattr(target, get_value_field(attr.kind), attr.value)
 
 
 _SHIFTS = np.arange(10, dtype=np.uint64) * np.uint64(7)
 
 
-def varints(values: Int64) -> list[bytes]:
+def encode_varints(values: Int64) -> list[bytes]:
     r"""Return the bits of numbers (M,) as varints.
 
     Example:
-        >>> varints(np.array([0, 300, -1]))
+        >>> encode_varints(np.array([0, 300, -1]))
         [b'\x00', b'\xac\x02', b'\xff\xff\xff\xff\xff\xff\xff\xff\xff\x01']
     """
     rest = values.astype(np.int64).view(np.uint64)[:, None] >> _SHIFTS
@@ -484,11 +490,11 @@ def varints(values: Int64) -> list[bytes]:
 _SHORT = [bytes([size] if size < 128 else [size & 127 | 128, size >> 7]) for size in range(1 << 14)]
 
 
-def length(size: int) -> bytes:
+def encode_length(size: int) -> bytes:
     r"""Return a number that is not negative as a varint, in as few bytes as it takes.
 
     Example:
-        >>> length(127), length(16383), length(16384), length(1 << 21)
+        >>> encode_length(127), encode_length(16383), encode_length(16384), encode_length(1 << 21)
         (b'\x7f', b'\xff\x7f', b'\x80\x80\x01', b'\x80\x80\x80\x01')
     """
     if size < len(_SHORT):
@@ -508,4 +514,4 @@ def length(size: int) -> bytes:
 
 def add_length(record: bytes) -> bytes:
     """Return a record preceded by its length."""
-    return length(len(record)) + record
+    return encode_length(len(record)) + record

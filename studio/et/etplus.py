@@ -17,12 +17,20 @@ from typing import Any
 import numpy as np
 
 from studio.et import chakra, pytorch
-from studio.et.collector import collector_paused
-from studio.et.columns import AttributeColumns, NodeColumns, Texts, build_graph, dependencies
+from studio.et.collector import pause_collector
+from studio.et.columns import AttributeColumns, NodeColumns, Texts, build_dependencies, build_graph
 from studio.et.etplus_nodes import Head, Nodes, read_merged
 from studio.et.format import Part, Reading
-from studio.et.link.literals import parse_literal, tensor_bytes
-from studio.et.link.names import KERNEL, RECEIVE, SEND, element_bytes, kernel_kind, node_type, operator_kind
+from studio.et.link.literals import parse_literal, sum_tensor_bytes
+from studio.et.link.names import (
+    KERNEL,
+    RECEIVE,
+    SEND,
+    choose_node_type,
+    get_element_bytes,
+    infer_kernel_kind,
+    infer_operator_kind,
+)
 from studio.et.link.options import DEP_KINDS, DepKind
 from studio.et.link.process_groups import INIT, is_timeless
 from studio.et.records import clean, fits, write_metadata
@@ -57,19 +65,19 @@ def read(reading: Reading) -> list[Part]:
     Raises:
         TraceFormatError: It is no JSON, or has no list of nodes.
     """
-    with collector_paused():
+    with pause_collector():
         lost: Counter[str] = Counter()
         nodes, head_fields, damage = read_merged(reading, lost)
         reading.tick(len(reading.data) // 2)
         trace = _Merged(nodes)
         trace.depend()
         graph, slots = trace.graph()
-        findings = (*reading.findings, *damage, *_findings(trace, lost, reading.name))
-        head = chakra.read_metadata(write_metadata("0.0.4", _metadata(head_fields)), reading.name)
+        findings = (*reading.findings, *damage, *_build_findings(trace, lost, reading.name))
+        head = chakra.read_metadata(write_metadata("0.0.4", _list_metadata(head_fields)), reading.name)
         return [chakra.rank_part(replace(reading, findings=findings), head, chakra.Nodes(graph, slots))]
 
 
-def _metadata(head: Head) -> list[Attribute]:
+def _list_metadata(head: Head) -> list[Attribute]:
     attributes = []
     for key in ("schema", "pid", "time", "start_ts", "finish_ts"):
         value = getattr(head, key)
@@ -155,7 +163,7 @@ class _Merged:
         """Derive dependencies and communication."""
         dependencies = [*self._follow_calls(), self._follow_streams(), *self._follow_recorded()]
         self.waits = _Waits.of(dependencies, len(self.nodes))
-        self._communicate()
+        self._find_communication()
 
     def _follow_calls(self) -> Iterator[tuple[Int64, Int64, DepKind]]:
         """Yield launches, and the order of operators on a thread."""
@@ -186,7 +194,7 @@ class _Merged:
                 if stream in latest:
                     pairs.append((row, latest[stream]))
                 latest[stream] = row
-        return *_columns_of(pairs), DepKind.STREAM
+        return *_split_columns(pairs), DepKind.STREAM
 
     def _follow_recorded(self) -> Iterator[tuple[Int64, Int64, DepKind]]:
         """Yield dependencies between threads and on what was waited for, as far as times do not contradict them."""
@@ -195,11 +203,11 @@ class _Merged:
         for row in sorted({*self.nodes.thread_waits, *self.nodes.sync_waits}):
             for kind, recorded in waits.items():
                 if row in recorded:
-                    pairs[kind] += self._recorded(row, recorded[row])
+                    pairs[kind] += self._iterate_recorded(row, recorded[row])
         for kind, pairs_of_kind in pairs.items():
-            yield *_columns_of(pairs_of_kind), kind
+            yield *_split_columns(pairs_of_kind), kind
 
-    def _recorded(self, row: int, value: Any) -> Iterator[tuple[int, int]]:
+    def _iterate_recorded(self, row: int, value: Any) -> Iterator[tuple[int, int]]:
         for number in value if isinstance(value, list) else [value]:
             other = self.row.get(number, NONE) if type(number) is int else NONE
             if number is not None and other < 0:
@@ -233,27 +241,27 @@ class _Merged:
     # -----------------------------------------------------------------------------------------------
     # Communication
 
-    def _communicate(self) -> None:
+    def _find_communication(self) -> None:
         carried: set[int] = set()
         names = set(self.nodes.names)
         kernels = {name for name in names if KERNEL.search(name)}
         device = self.nodes.device.tolist()
         for row, name in enumerate(self.nodes.names) if kernels else ():
             if device[row] and name in kernels:
-                comm = self._of_kernel(row)
+                comm = self._find_kernel_comm(row)
                 if comm is None:
                     self.unknown[name.split("(")[0][:80]] += 1
                 else:
                     self.comm[row] = comm
-                    carried.update(self._above(row))
-        calls = {name: operator_kind(name) for name in names if name.startswith("c10d::")}
+                    carried.update(self._list_callers(row))
+        calls = {name: infer_operator_kind(name) for name in names if name.startswith("c10d::")}
         for row, name in enumerate(self.nodes.names) if calls else ():
             if not device[row] and row not in carried:
                 kind = calls.get(name)
                 if kind is not None:
-                    self.comm[row] = self._of_operator(row, kind)
+                    self.comm[row] = self._infer_operator_comm(row, kind)
 
-    def _above(self, row: int) -> list[int]:
+    def _list_callers(self, row: int) -> list[int]:
         """Return the callers, nearest first."""
         callers = []
         for _ in range(_STEPS_UP):
@@ -263,32 +271,32 @@ class _Merged:
             callers.append(row)
         return callers
 
-    def _of_kernel(self, row: int) -> _Comm | None:
+    def _find_kernel_comm(self, row: int) -> _Comm | None:
         """Return the communication of a kernel: from its arguments, the operators above it, or its name."""
-        callers = [row, *self._above(row)]
+        callers = [row, *self._list_callers(row)]
         arguments: dict[str, Any] = {}
         for caller in reversed(callers):
             named = self.nodes.attributes_of(caller)
             if named.get("collective_name"):
                 arguments |= {key: value for key, value in named.items() if value is not None}
-        kind, inferred = operator_kind(str(arguments.get("collective_name", ""))), []
+        kind, inferred = infer_operator_kind(str(arguments.get("collective_name", ""))), []
         if kind is None:
             called = [
-                operator_kind(self.nodes.names[row])
+                infer_operator_kind(self.nodes.names[row])
                 for row in callers[1:]
                 if self.nodes.names[row].startswith("c10d::")
             ]
             kind = next((kind_called for kind_called in called if kind_called is not None), None)
         if kind is None:
-            kind = kernel_kind(self.nodes.names[row])
+            kind = infer_kernel_kind(self.nodes.names[row])
             inferred.append("type")
             if kind is None and _SEND_RECV.search(self.nodes.names[row]):
                 kind = self._send_or_receive(callers)
         if kind is None:
             return None
-        size_bytes = _argument_bytes(arguments)
+        size_bytes = _compute_argument_bytes(arguments)
         if size_bytes < 0:
-            size_bytes = max(self._tensor_bytes(row), 0)
+            size_bytes = max(self._sum_tensor_bytes(row), 0)
             inferred.append("size")
         group = arguments.get("pg_name") or self.nodes.group_of(row)
         return _Comm(kind, size_bytes, str(group) if isinstance(group, str | int) else "", tuple(inferred))
@@ -297,17 +305,17 @@ class _Merged:
         names = " ".join(self.nodes.names[row] for row in callers[1:]).lower()
         return SEND if "send" in names else RECEIVE if "recv" in names else int(CollectiveType.ALL_TO_ALL)
 
-    def _tensor_bytes(self, row: int) -> int:
-        return tensor_bytes(parse_literal(self._input_values(row)))
+    def _sum_tensor_bytes(self, row: int) -> int:
+        return sum_tensor_bytes(parse_literal(self._format_input_values(row)))
 
-    def _input_values(self, row: int) -> str:
+    def _format_input_values(self, row: int) -> str:
         """Return the values of the inputs of a node as Python would write them."""
-        return pytorch.python_text(self.nodes.io_texts[self.nodes.io[row, 0]])
+        return pytorch.format_as_python(self.nodes.io_texts[self.nodes.io[row, 0]])
 
-    def _of_operator(self, row: int, kind: int) -> _Comm:
-        values = parse_literal(self._input_values(row))
+    def _infer_operator_comm(self, row: int, kind: int) -> _Comm:
+        values = parse_literal(self._format_input_values(row))
         first = 0 if kind in _FIRST_TENSOR else 1
-        given = tensor_bytes(values[first]) if isinstance(values, list) and len(values) > first else NONE
+        given = sum_tensor_bytes(values[first]) if isinstance(values, list) and len(values) > first else NONE
         # What a member of a scatter receives is not among what is recorded, only what its root gives.
         unknown = given < 0 or (kind == CollectiveType.SCATTER and not given)
         return _Comm(kind, max(given, 0), "", ("size",) if unknown else ())
@@ -338,29 +346,29 @@ class _Merged:
         return build_graph(
             NodeColumns(
                 ids=np.array(self.nodes.ids, np.uint64),
-                types=self._types(),
+                types=self._infer_types(),
                 names=texts.of(map(clean, self.nodes.names)),
                 start_ns=self.nodes.start_ns,
                 duration_ns=np.maximum(np.where(device, whole_ns, own_ns), 0),
-                ctrl=dependencies(above[called], called, len(every)),
-                data=dependencies(waits.other, waits.row, len(every)),
-                io=self._io(texts),
+                ctrl=build_dependencies(above[called], called, len(every)),
+                data=build_dependencies(waits.other, waits.row, len(every)),
+                io=self._number_io(texts),
             ),
             columns,
         )
 
-    def _io(self, texts: Texts) -> Int32:
+    def _number_io(self, texts: Texts) -> Int32:
         """Return the texts of inputs and outputs; many recur, as device nodes repeat their operator's."""
-        codes = texts.of(clean(pytorch.python_text(raw)) for raw in self.nodes.io_texts)
+        codes = texts.of(clean(pytorch.format_as_python(raw)) for raw in self.nodes.io_texts)
         coded: Int32 = codes[self.nodes.io]
         return coded
 
-    def _types(self) -> Int32:
+    def _infer_types(self) -> Int32:
         begins = {name for name in set(self.nodes.names) if INIT in name}
         types = np.full(len(self.nodes.names), NodeType.COMP, np.int32)
         types[[row for row, name in enumerate(self.nodes.names) if name in begins]] = NodeType.METADATA
         for row, comm in self.comm.items():
-            types[row] = node_type(comm.kind)
+            types[row] = choose_node_type(comm.kind)
         return types
 
     def _add_host_attributes(self, columns: AttributeColumns) -> None:
@@ -381,15 +389,15 @@ class _Merged:
         columns.numbers("stream", pairs[:, 0], pairs[:, 1])
 
 
-def _columns_of(pairs: Sequence[tuple[int, int]]) -> tuple[Int64, Int64]:
+def _split_columns(pairs: Sequence[tuple[int, int]]) -> tuple[Int64, Int64]:
     """Return pairs as two columns."""
     both = np.array(pairs, np.int64).reshape(-1, 2)
     return both[:, 0], both[:, 1]
 
 
-def _argument_bytes(arguments: Mapping[str, Any]) -> int:
+def _compute_argument_bytes(arguments: Mapping[str, Any]) -> int:
     """Return the bytes given by recorded arguments, -1 where there are none."""
-    count, size = arguments.get("in_msg_nelems"), element_bytes(str(arguments.get("dtype", "")))
+    count, size = arguments.get("in_msg_nelems"), get_element_bytes(str(arguments.get("dtype", "")))
     known = type(count) is int and 0 <= count < 2**56 and size > 0
     return count * size if known and isinstance(count, int) else NONE
 
@@ -397,19 +405,21 @@ def _argument_bytes(arguments: Mapping[str, Any]) -> int:
 def _add_comm_attributes(columns: AttributeColumns, comms: Mapping[int, _Comm]) -> None:
     known = sorted(comms.items())
     typed = [(row, comm) for row, comm in known if comm.kind not in (SEND, RECEIVE)]
-    columns.numbers("comm_type", _rows(typed), np.array([comm.kind for _, comm in typed], np.int64))
-    columns.numbers("comm_size", _rows(known), np.array([comm.size_bytes for _, comm in known], np.int64))
+    columns.numbers("comm_type", _list_rows(typed), np.array([comm.kind for _, comm in typed], np.int64))
+    columns.numbers(
+        "comm_size", _list_rows(known), np.array([comm.size_bytes for _, comm in known], np.int64)
+    )
     named = [(row, comm) for row, comm in known if comm.group]
-    columns.words("pg_name", _rows(named), [clean(comm.group) for _, comm in named])
+    columns.words("pg_name", _list_rows(named), [clean(comm.group) for _, comm in named])
     inferred = [(row, comm) for row, comm in known if comm.inferred]
-    columns.word_lists("comm_inferred", _rows(inferred), [comm.inferred for _, comm in inferred])
+    columns.word_lists("comm_inferred", _list_rows(inferred), [comm.inferred for _, comm in inferred])
 
 
-def _rows(known: Sequence[tuple[int, _Comm]]) -> Int64:
+def _list_rows(known: Sequence[tuple[int, _Comm]]) -> Int64:
     return np.array([row for row, _ in known], np.int64)
 
 
-def _findings(trace: _Merged, lost: Counter[str], name: str) -> list[Finding]:
+def _build_findings(trace: _Merged, lost: Counter[str], name: str) -> list[Finding]:
     findings = []
     if lost:
         what = ", ".join(f"{key} ({count:,})" for key, count in lost.items())

@@ -12,14 +12,14 @@ from typing import Any, Literal
 import msgspec
 import numpy as np
 
-from studio.decoding import decoder
+from studio.decoding import build_decoder
 from studio.errors import TraceFormatError
 from studio.et import node_kernel as k
 from studio.et import pytorch
 from studio.et.event_columns import EventRows
 from studio.et.format import Reading
 from studio.et.mend import decode_mended
-from studio.et.node_columns import read_nodes, worth_compiling
+from studio.et.node_columns import is_worth_compiling, read_nodes
 from studio.et.records import LARGEST_ID
 from studio.et.wire import CompiledInterner
 from studio.trace import NONE, Bool, Finding, Int32, Int64
@@ -102,15 +102,15 @@ def read_merged(reading: Reading, lost: Counter[str]) -> tuple[Nodes, Head, tupl
     Raises:
         TraceFormatError: It is no JSON, or has no list of nodes.
     """
-    if worth_compiling(len(reading.data)):
+    if is_worth_compiling(len(reading.data)):
         known = _read_rows(reading.data)
         if known is not None:
             return *known, ()
-    content, findings = _content(reading, lost)
-    return _nodes_of(_distinct(content.nodes or [], lost)), _head(content), findings
+    content, findings = _read_content(reading, lost)
+    return _build_nodes(_select_distinct(content.nodes or [], lost)), _build_head(content), findings
 
 
-def _head(content: _Content | _Loose) -> Head:
+def _build_head(content: _Content | _Loose) -> Head:
     return Head(content.schema, content.pid, content.time, content.start_ts, content.finish_ts)
 
 
@@ -178,27 +178,27 @@ class _Loose(msgspec.Struct):
     finish_ts: Any = None
 
 
-_known = decoder(_KnownContent)
-_typed = decoder(_Content)
-_untyped = decoder(_Loose)
-_node = decoder(_Node)
+_known = build_decoder(_KnownContent)
+_typed = build_decoder(_Content)
+_untyped = build_decoder(_Loose)
+_node = build_decoder(_Node)
 
 
-_anything = decoder(Any)
-_attributes = decoder(list[_Attr])
-_words = decoder(str)
+_anything = build_decoder(Any)
+_attributes = build_decoder(list[_Attr])
+_words = build_decoder(str)
 
 
-def _decoded(reading: Reading) -> tuple[_Content, tuple[Finding, ...]]:
+def _decode_content(reading: Reading) -> tuple[_Content, tuple[Finding, ...]]:
     try:
         return decode_mended(reading.data, _known, reading.name)
     except msgspec.ValidationError:
         return decode_mended(reading.data, _typed, reading.name)
 
 
-def _content(reading: Reading, lost: Counter[str]) -> tuple[_Content, tuple[Finding, ...]]:
+def _read_content(reading: Reading, lost: Counter[str]) -> tuple[_Content, tuple[Finding, ...]]:
     try:
-        content, findings = _decoded(reading)
+        content, findings = _decode_content(reading)
     except msgspec.ValidationError:
         # Some node is of another shape: slower, node by node.
         decode: Callable[[bytes | memoryview], _Loose] = _untyped
@@ -208,13 +208,15 @@ def _content(reading: Reading, lost: Counter[str]) -> tuple[_Content, tuple[Find
             loose, findings = _Loose(), ()
         content = _Content(None, loose.schema, loose.pid, loose.time, loose.start_ts, loose.finish_ts)
         if isinstance(loose.nodes, list):
-            content.nodes = [decoded for node in loose.nodes if (decoded := _by_hand(node, lost)) is not None]
+            content.nodes = [
+                decoded for node in loose.nodes if (decoded := _decode_by_hand(node, lost)) is not None
+            ]
     if content.nodes is None:
         raise TraceFormatError(f"{reading.name}: no list 'nodes'.", hint="Link the traces again.")
     return content, findings
 
 
-def _by_hand(node: Any, lost: Counter[str]) -> _Node | None:
+def _decode_by_hand(node: Any, lost: Counter[str]) -> _Node | None:
     try:
         return _node(msgspec.json.encode(node))
     except (msgspec.MsgspecError, UnicodeError, RecursionError):
@@ -222,7 +224,7 @@ def _by_hand(node: Any, lost: Counter[str]) -> _Node | None:
         return None
 
 
-def _distinct(nodes: Sequence[_Node], lost: Counter[str]) -> list[_Node]:
+def _select_distinct(nodes: Sequence[_Node], lost: Counter[str]) -> list[_Node]:
     """Return the nodes that have a usable id of their own, sorted by id."""
     nodes_by_id: dict[int, _Node] = {}
     for node in nodes:
@@ -234,15 +236,15 @@ def _distinct(nodes: Sequence[_Node], lost: Counter[str]) -> list[_Node]:
     return [nodes_by_id[number] for number in sorted(nodes_by_id)]
 
 
-def _nanoseconds(value: Any) -> int:
+def _convert_to_ns(value: Any) -> int:
     """Return microseconds as ns, -1 where they are none."""
     if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value < _LARGEST_US:
         return NONE
     return round(value * 1000)
 
 
-def _all_nanoseconds(values: list[Any]) -> Int64:
-    """Return microseconds (N,) as ns, each as `_nanoseconds` has it."""
+def _convert_all_to_ns(values: list[Any]) -> Int64:
+    """Return microseconds (N,) as ns, each as `_convert_to_ns` has it."""
     kinds = set(map(type, values))
     if kinds <= _PLAIN_TIMES:
         with suppress(OverflowError):
@@ -251,20 +253,20 @@ def _all_nanoseconds(values: list[Any]) -> Int64:
             # Beyond this a whole number times a thousand is not always one of floating point.
             if int not in kinds or (times_us[good] < _EXACT_US).all():
                 return np.where(good, np.rint(np.where(good, times_us, 0) * 1000), NONE).astype(np.int64)
-    return np.array(list(map(_nanoseconds, values)), np.int64)
+    return np.array(list(map(_convert_to_ns, values)), np.int64)
 
 
 _PLAIN_TIMES = frozenset((float, int, type(None)))
 _EXACT_US = 2**53 // 1000
 
 
-def _nodes_of(nodes: Sequence[_Node]) -> Nodes:
+def _build_nodes(nodes: Sequence[_Node]) -> Nodes:
     """Return nodes that were decoded, in columns."""
     device = np.array([node.cat is not None for node in nodes], np.bool_)
     on_device = list(compress(nodes, device))
     hosts = np.flatnonzero(~device).tolist()
     callers = [node.ctrl_deps for node in nodes]
-    attributes = [_attributes_by_name(node.attrs) for node in nodes]
+    attributes = [_index_attributes(node.attrs) for node in nodes]
     sides = (side for node in nodes for side in (node.inputs, node.outputs))
     raws = [bytes(raw) for side in sides for raw in (side.values, side.shapes, side.types)]
     codes = {raw: code for code, raw in enumerate(dict.fromkeys(raws))}
@@ -272,9 +274,9 @@ def _nodes_of(nodes: Sequence[_Node]) -> Nodes:
         ids=[node.id for node in nodes],
         names=[node.name if isinstance(node.name, str) else str(node.name)[:1000] for node in nodes],
         callers=[caller[0] if isinstance(caller, list) and caller else caller for caller in callers],
-        start_ns=_all_nanoseconds([node.ts for node in nodes]),
-        inclusive_ns=_all_nanoseconds([node.inclusive_dur for node in nodes]),
-        exclusive_ns=_all_nanoseconds([node.exclusive_dur for node in nodes]),
+        start_ns=_convert_all_to_ns([node.ts for node in nodes]),
+        inclusive_ns=_convert_all_to_ns([node.inclusive_dur for node in nodes]),
+        exclusive_ns=_convert_all_to_ns([node.exclusive_dur for node in nodes]),
         device=device,
         categories=[str(node.cat)[:80] for node in on_device],
         streams=[node.stream for node in on_device],
@@ -283,24 +285,24 @@ def _nodes_of(nodes: Sequence[_Node]) -> Nodes:
         sync_waits={row: value for row in hosts if (value := nodes[row].sync_dep) is not None},
         io_texts=list(codes),
         io=np.array(list(map(codes.__getitem__, raws)), np.int32).reshape(-1, 6),
-        numbers={key: _whole_numbers([named.get(key) for named in attributes]) for key in k.NUMBERS},
-        schemas=_texts([named.get("op_schema") for named in attributes]),
+        numbers={key: _select_whole_numbers([named.get(key) for named in attributes]) for key in k.NUMBERS},
+        schemas=_select_texts([named.get("op_schema") for named in attributes]),
         attributes_of=attributes.__getitem__,
         group_of=lambda row: nodes[row].pg_name,
     )
 
 
-def _texts(values: Sequence[Any]) -> tuple[list[int], list[str]]:
+def _select_texts(values: Sequence[Any]) -> tuple[list[int], list[str]]:
     """Return the rows whose value is a text that is not empty, and these."""
     filled = [(row, value) for row, value in enumerate(values) if isinstance(value, str) and value]
     return [row for row, _ in filled], [value for _, value in filled]
 
 
-def _attributes_by_name(attrs: Sequence[_Attr]) -> dict[str, Any]:
+def _index_attributes(attrs: Sequence[_Attr]) -> dict[str, Any]:
     return {attr.name: attr.value for attr in attrs if isinstance(attr.name, str)}
 
 
-def _whole_numbers(values: list[Any]) -> tuple[Int64, Int64]:
+def _select_whole_numbers(values: list[Any]) -> tuple[Int64, Int64]:
     """Return the rows (M,) that have a whole number of 64 bits, and these."""
     if set(map(type, values)) == {int}:
         with suppress(OverflowError):
@@ -340,10 +342,10 @@ def _read_rows(data: bytes | memoryview) -> tuple[Nodes, Head] | None:
     order = np.argsort(ids, kind="stable")
     if (np.diff(ids[order]) == 0).any():
         return None
-    return _nodes_of_rows(EventRows(rows.data, rows.columns[:, order])), _head(content)
+    return _build_nodes_from_rows(EventRows(rows.data, rows.columns[:, order])), _build_head(content)
 
 
-def _nodes_of_rows(rows: EventRows) -> Nodes:
+def _build_nodes_from_rows(rows: EventRows) -> Nodes:
     """Return nodes that the kernel put down, sorted by id."""
     device = rows.columns[k.CATEGORY + 1] >= 0
     hosts, devices = np.flatnonzero(~device), np.flatnonzero(device)
@@ -351,18 +353,18 @@ def _nodes_of_rows(rows: EventRows) -> Nodes:
     callers, threads = rows.columns[k.CALLER], rows.columns[k.FIRST_NUMBER + k.NUMBERS.index("tid")]
     words, names = rows.texts(k.NAME)
     decoded_names = [_words(raw) if raw else "" for raw in words]
-    io_texts, io = _io_of_rows(rows)
+    io_texts, io = _number_io(rows)
 
-    def attributes_of(row: int) -> dict[str, Any]:
+    def read_attributes(row: int) -> dict[str, Any]:
         [raw] = rows.content(k.ATTRIBUTES, np.array([row]))
-        return _attributes_by_name(_attributes(raw)) if raw else {}
+        return _index_attributes(_attributes(raw)) if raw else {}
 
     def group_of(row: int) -> Any:
         [raw] = rows.content(k.GROUP, np.array([row]))
         return _anything(raw) if raw else None
 
     start_ns, inclusive_ns, exclusive_ns = (
-        _nanoseconds_of_rows(rows, column) for column in (k.START, k.INCLUSIVE, k.EXCLUSIVE)
+        _read_row_times(rows, column) for column in (k.START, k.INCLUSIVE, k.EXCLUSIVE)
     )
     return Nodes(
         ids=rows.columns[k.ID].tolist(),
@@ -372,47 +374,49 @@ def _nodes_of_rows(rows: EventRows) -> Nodes:
         inclusive_ns=inclusive_ns,
         exclusive_ns=exclusive_ns,
         device=device,
-        categories=[str(value)[:80] for value in _values(on_device, k.CATEGORY)],
-        streams=_values(on_device, k.STREAM),
+        categories=[str(value)[:80] for value in _read_values(on_device, k.CATEGORY)],
+        streams=_read_values(on_device, k.STREAM),
         threads=threads.tolist(),
-        thread_waits=_waits_of_rows(rows, hosts, k.THREAD_WAITS),
-        sync_waits=_waits_of_rows(rows, hosts, k.SYNC_WAITS),
+        thread_waits=_read_waits(rows, hosts, k.THREAD_WAITS),
+        sync_waits=_read_waits(rows, hosts, k.SYNC_WAITS),
         io_texts=io_texts,
         io=io,
-        numbers={key: _present(rows.columns[k.FIRST_NUMBER + place]) for place, key in enumerate(k.NUMBERS)},
-        schemas=_texts(_values(rows, k.SCHEMA)),
-        attributes_of=attributes_of,
+        numbers={
+            key: _select_present(rows.columns[k.FIRST_NUMBER + place]) for place, key in enumerate(k.NUMBERS)
+        },
+        schemas=_select_texts(_read_values(rows, k.SCHEMA)),
+        attributes_of=read_attributes,
         group_of=group_of,
     )
 
 
-def _nanoseconds_of_rows(rows: EventRows, column: int) -> Int64:
+def _read_row_times(rows: EventRows, column: int) -> Int64:
     """Return times (N,) in ns, -1 where they are none."""
     times_us, is_present = rows.microseconds(column)
     good = is_present & (times_us >= 0) & (times_us < _LARGEST_US)
     return np.where(good, np.rint(np.where(good, times_us, 0) * 1000.0), NONE).astype(np.int64)
 
 
-def _present(column: Int64) -> tuple[Int64, Int64]:
+def _select_present(column: Int64) -> tuple[Int64, Int64]:
     """Return the rows that have a whole number, and these."""
     present = np.flatnonzero(column != k.MISSING)
     return present, column[present]
 
 
-def _values(rows: EventRows, column: int) -> list[Any]:
+def _read_values(rows: EventRows, column: int) -> list[Any]:
     """Return the value of a field of each node, None where it is missing."""
     raws, codes = rows.texts(column)
     values = [_anything(raw) if raw else None for raw in raws]
     return [values[code] for code in codes.tolist()]
 
 
-def _waits_of_rows(rows: EventRows, hosts: Int64, column: int) -> dict[int, Any]:
+def _read_waits(rows: EventRows, hosts: Int64, column: int) -> dict[int, Any]:
     """Return what is told in a field of nodes of the host, by row."""
     waiting = hosts[rows.columns[column + 1, hosts] >= 0]
     return dict(zip(waiting.tolist(), map(_anything, rows.content(column, waiting)), strict=True))
 
 
-def _io_of_rows(rows: EventRows) -> tuple[list[bytes], Int32]:
+def _number_io(rows: EventRows) -> tuple[list[bytes], Int32]:
     """Return the distinct values of inputs and outputs, and (N, 6) which each is."""
     starts = np.maximum(rows.columns[k.IO : k.IO + 12 : 2].T, 0).ravel()
     lengths = np.maximum(rows.columns[k.IO + 1 : k.IO + 12 : 2].T, 0).ravel().astype(np.int32)

@@ -114,7 +114,7 @@ def read_rows(data: bytes | memoryview, start: int, end: int) -> EventRows | Non
     buffer = np.frombuffer(data, np.uint8, end - start, start)
     if not _is_text(buffer):
         return None
-    names, places, table = _keys()
+    names, places, table = _build_key_tables()
     state, stack = np.zeros(k.STATES, np.int64), np.empty(k.DEEPEST, np.int64)
     parts = []
     while state[k.DONE] < len(buffer):
@@ -139,11 +139,11 @@ def _is_text(piece: UInt8) -> bool:
 
 
 @cache
-def _keys() -> tuple[UInt8, Int64, Int64]:
-    return key_tables((k.EVENT_KEYS, k.ARGUMENT_KEYS))
+def _build_key_tables() -> tuple[UInt8, Int64, Int64]:
+    return build_key_tables((k.EVENT_KEYS, k.ARGUMENT_KEYS))
 
 
-def key_tables(groups: Sequence[Sequence[tuple[str, int]]]) -> tuple[UInt8, Int64, Int64]:
+def build_key_tables(groups: Sequence[Sequence[tuple[str, int]]]) -> tuple[UInt8, Int64, Int64]:
     """Return the texts of all keys, where each begins and ends and its column, and the tables they are found by.
 
     Args:
@@ -171,6 +171,6 @@ def load_kernel() -> Any:
     return KERNEL.load()
 
 
-def worth_compiling(size_bytes: int) -> bool:
+def is_worth_compiling(size_bytes: int) -> bool:
     """Whether a file of this size is read faster compiled, including the wait for the compiler."""
     return KERNEL.loaded is not None or size_bytes > COLD_BYTES or KERNEL.is_cached()

@@ -32,8 +32,8 @@ from studio.trace import (
     NodeType,
     Rank,
     Trace,
-    dense_column,
     is_flagged,
+    read_dense_column,
 )
 from studio.units import format_counted
 
@@ -191,17 +191,17 @@ def read(reading: Reading) -> list[Part]:
     spans.counts["incomplete"] = sum(1 for _ in _STARTED.finditer(data)) - events
     reading.tick(len(data))
     spans.counts["never finished"] = len(set(spans.rank) - finished.keys()) if finished else 0
-    names, types = _names_and_types(list(spans.names), spans.counts)
-    return _parts(spans, names, types, reading)
+    names, types = _split_types(list(spans.names), spans.counts)
+    return _build_parts(spans, names, types, reading)
 
 
-def _names_and_types(texts: list[bytes], counts: Counter[str]) -> tuple[list[str], list[int]]:
+def _split_types(texts: list[bytes], counts: Counter[str]) -> tuple[list[str], list[int]]:
     """Split names from node types: the type is the last column, known by its key or by being on every line.
 
     Example:
-        >>> _names_and_types([b"a,b=3,node->type=4", b"x=1,node->type=7"], Counter())
+        >>> _split_types([b"a,b=3,node->type=4", b"x=1,node->type=7"], Counter())
         (['a,b=3', 'x=1'], [4, 7])
-        >>> _names_and_types([b"COMM_COLL_NODE_1, k=2"], Counter())
+        >>> _split_types([b"COMM_COLL_NODE_1, k=2"], Counter())
         (['COMM_COLL_NODE_1'], [2])
     """
     split = [_TYPE.match(text) for text in texts]
@@ -222,7 +222,7 @@ def _names_and_types(texts: list[bytes], counts: Counter[str]) -> tuple[list[str
     return names, types
 
 
-def _parts(spans: _Spans, names: list[str], types: list[int], reading: Reading) -> list[Part]:
+def _build_parts(spans: _Spans, names: list[str], types: list[int], reading: Reading) -> list[Part]:
     rank = np.array(spans.rank, np.int64)
     start, end = np.array(spans.start, np.int64), np.array(spans.end, np.int64)
     node = np.array(spans.node, np.uint64)
@@ -230,13 +230,13 @@ def _parts(spans: _Spans, names: list[str], types: list[int], reading: Reading) 
     order = np.lexsort((node, start, rank))
     numbers, first = np.unique(rank[order], return_index=True)
     bounds = [*first.tolist(), len(order)]
-    findings = _findings(spans, reading, len(rank))
+    findings = _build_findings(spans, reading, len(rank))
     parts: list[Part] = []
     repeated = 0
     for index, number in enumerate(numbers.tolist()):
         rows = order[bounds[index] : bounds[index + 1]]
         repeated += len(rows) - len(find_distinct(node[rows]))
-        graph = _graph(
+        graph = _build_graph(
             node[rows],
             kind[name[rows]],
             [names[code] for code in name[rows].tolist()],
@@ -253,7 +253,7 @@ def _parts(spans: _Spans, names: list[str], types: list[int], reading: Reading) 
     return parts
 
 
-def _graph(node: object, kind: object, names: Iterable[str], start: Int64, end: Int64) -> Graph:
+def _build_graph(node: object, kind: object, names: Iterable[str], start: Int64, end: Int64) -> Graph:
     texts = Texts()
     codes = texts.of(names)
     nothing = Dependencies(np.zeros(len(codes) + 1, np.int64), np.empty(0, np.int32), np.empty(0, np.uint64))
@@ -279,7 +279,7 @@ def _graph(node: object, kind: object, names: Iterable[str], start: Int64, end: 
     )
 
 
-def _findings(spans: _Spans, reading: Reading, nodes: int) -> list[Finding]:
+def _build_findings(spans: _Spans, reading: Reading, nodes: int) -> list[Finding]:
     name, counts = reading.name, spans.counts
     findings = [
         *reading.findings,
@@ -345,8 +345,8 @@ def write(trace: Trace) -> Iterator[str]:
     pieces = []
     for index, rank in enumerate(trace.ranks):
         graph = trace.graph_of(rank)
-        ended = dense_column(graph, UNFINISHED, 0) == 0
-        lone = dense_column(graph, CALLBACK, NONE)
+        ended = read_dense_column(graph, UNFINISHED, 0) == 0
+        lone = read_dense_column(graph, CALLBACK, NONE)
         rows = np.flatnonzero((graph.start_ns >= 0) | (lone >= 0))
         start = graph.start_ns[rows]
         end = np.where(start >= 0, start + graph.duration_ns[rows], lone[rows])
@@ -359,7 +359,7 @@ def write(trace: Trace) -> Iterator[str]:
     if not pieces:
         return
     when, what, rank_number, row = np.concatenate(pieces, axis=1)
-    endings = [line_ends(graph) for graph in trace.graphs]
+    endings = [list_line_ends(graph) for graph in trace.graphs]
     order = np.lexsort((row, rank_number, what, when))
     for tick, word, index, node in zip(
         *(column[order].tolist() for column in (when, what, rank_number, row)), strict=True
@@ -374,7 +374,7 @@ def write_log(trace: Trace) -> Iterator[str]:
     for rank in trace.ranks:
         graph = trace.graph_of(rank)
         timed = graph.start_ns >= 0
-        if not timed.any() or dense_column(graph, UNFINISHED, 0).any():
+        if not timed.any() or read_dense_column(graph, UNFINISHED, 0).any():
             continue
         finish = int((graph.start_ns + graph.duration_ns)[timed].max())
         computing = timed & (graph.type == NodeType.COMP) & ~is_flagged(graph, "is_cpu_op")
@@ -394,7 +394,7 @@ def finish_line(rank: int, finish: int, exposed: int) -> str:
     return f"{level}sys[{rank}] finished, {finish} cycles, exposed communication {exposed % 2**64} cycles.\n"
 
 
-def line_ends(graph: Graph) -> list[str]:
+def list_line_ends(graph: Graph) -> list[str]:
     """Return per node the end that both of its lines share; a name stays on one line."""
     names = [" ".join(name.split()) for name in graph.strings]
     columns = graph.id.tolist(), graph.name.tolist(), graph.type.tolist()

@@ -14,7 +14,7 @@ from queue import SimpleQueue
 from typing import Any, ParamSpec, TypeVar
 
 from studio.errors import ConfigError
-from studio.et.workers import Worker, processors
+from studio.et.workers import Worker, count_processors
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -35,7 +35,7 @@ class LocalProcesses(Executor):
         Args:
             size: How many; as many as there are processors, eight at most, where nothing is said.
         """
-        count = max(1, min(size or processors(), _MOST_PROCESSES))
+        count = max(1, min(size or count_processors(), _MOST_PROCESSES))
         self.workers = [Worker() for _ in range(count)]
         self._idle: SimpleQueue[Worker] = SimpleQueue()
         for worker in self.workers:
@@ -110,7 +110,7 @@ def connect_scheduler(address: str) -> Iterator[tuple[Executor, int]]:
 
 
 @contextmanager
-def executor_at(scheduler: str | None) -> Iterator[Executor | None]:
+def open_executor(scheduler: str | None) -> Iterator[Executor | None]:
     """Yield an executor of the workers of a Dask scheduler; None where none is named."""
     if scheduler is None:
         yield None
@@ -130,21 +130,21 @@ def call_in_order(
         poll: Called several times a second while a result is waited for; may raise to stop.
         ahead: How many calls are under way at a time; twice the processors here where nothing is said.
     """
-    most = ahead or _AHEAD * processors()
+    most = ahead or _AHEAD * count_processors()
     waiting: deque[Future[T]] = deque()
     try:
         for function, arguments in calls:
             waiting.append(executor.submit(function, *arguments))
             if len(waiting) >= most:
-                yield _result(waiting.popleft(), poll)
+                yield _await_result(waiting.popleft(), poll)
         while waiting:
-            yield _result(waiting.popleft(), poll)
+            yield _await_result(waiting.popleft(), poll)
     finally:
         for future in waiting:
             future.cancel()
 
 
-def _result(future: Future[T], poll: Callable[[], None]) -> T:
+def _await_result(future: Future[T], poll: Callable[[], None]) -> T:
     while True:
         try:
             return future.result(_POLL_S)

@@ -10,15 +10,15 @@ from typing import Any
 
 import msgspec
 
-from studio.decoding import decoder
+from studio.decoding import build_decoder
 from studio.errors import TraceFormatError
 from studio.et import perfetto
-from studio.et.build import graph_of_nodes
-from studio.et.collector import collector_paused
+from studio.et.build import build_graph
+from studio.et.collector import pause_collector
 from studio.et.events import UNFINISHED
 from studio.et.format import Part, RankPart, Reading
-from studio.et.kineto import times_ns
-from studio.et.link.names import kernel_kind, operator_kind
+from studio.et.kineto import convert_to_ns
+from studio.et.link.names import infer_kernel_kind, infer_operator_kind
 from studio.et.mend import decode_mended
 from studio.et.profile_events import LONGEST_NS
 from studio.timeline import LANE_KINDS
@@ -63,7 +63,7 @@ class _Job:
         receive.attrs |= {"comm_src": source, "comm_tag": self.messages}
 
 
-def _parts(reading: Reading, job: _Job, findings: Iterable[Finding]) -> list[Part]:
+def _build_parts(reading: Reading, job: _Job, findings: Iterable[Finding]) -> list[Part]:
     if not job.ranks:
         raise TraceFormatError(
             f"{reading.name}: an exported timeline without a rank.", hint="Export the timeline again."
@@ -81,7 +81,7 @@ def _parts(reading: Reading, job: _Job, findings: Iterable[Finding]) -> list[Par
         noticed.append(Finding("warning", "damaged-event", message, file=reading.name))
     parts: list[Part] = []
     for number, bars in sorted(job.ranks.items()):
-        graph, slots = graph_of_nodes([_node(bar) for bar in bars])
+        graph, slots = build_graph([_build_node(bar) for bar in bars])
         graph.start_ns[:] = [bar.start_ns for bar in bars]
         graph.duration_ns[:] = [bar.duration_ns for bar in bars]
         rank = Rank(NONE, NONE, slots, file=reading.name)
@@ -89,7 +89,7 @@ def _parts(reading: Reading, job: _Job, findings: Iterable[Finding]) -> list[Par
     return parts
 
 
-def _node(bar: _Bar) -> dict[str, Any]:
+def _build_node(bar: _Bar) -> dict[str, Any]:
     kind, _, name = _AGAIN.sub("", bar.lane).partition(" ")
     attrs = dict(bar.attrs)
     if bar.bytes > 0:
@@ -103,14 +103,18 @@ def _node(bar: _Bar) -> dict[str, Any]:
         attrs["tid"] = int(name)
     if bar.type == "COMM_COLL":
         recorded = CollectiveType.__members__.get(bar.collective)
-        guessed = operator_kind(bar.name) if operator_kind(bar.name) is not None else kernel_kind(bar.name)
+        guessed = (
+            infer_operator_kind(bar.name)
+            if infer_operator_kind(bar.name) is not None
+            else infer_kernel_kind(bar.name)
+        )
         if recorded is not None or (guessed is not None and guessed >= 0):
             attrs["comm_type"] = int(recorded if recorded is not None else guessed or 0)
     attrs["is_cpu_op"] = kind in ("cpu", "thread")
     return {"id": bar.id, "type": bar.type, "name": bar.name, "attrs": attrs, **bar.waits_for}
 
 
-def _type(name: object) -> str:
+def _parse_type(name: object) -> str:
     return name if isinstance(name, str) and name in _TYPES else "INVALID"
 
 
@@ -144,7 +148,7 @@ class _File(msgspec.Struct):
     events: list[_Event] = msgspec.field(default_factory=list, name="traceEvents")
 
 
-_file = decoder(_File)
+_file = build_decoder(_File)
 
 
 def sniff_chrome(head: bytes) -> bool:
@@ -158,7 +162,7 @@ def read_chrome(reading: Reading) -> list[Part]:
     Raises:
         TraceFormatError: It is damaged beyond use.
     """
-    with collector_paused():
+    with pause_collector():
         try:
             content, findings = decode_mended(reading.data, _file, reading.name)
         except msgspec.DecodeError as error:
@@ -166,15 +170,15 @@ def read_chrome(reading: Reading) -> list[Part]:
                 f"{reading.name}: not as the studio writes it: {error}.", hint="Export the timeline again."
             ) from error
         reading.tick(len(reading.data))
-        return _parts(reading, _chrome_job(content.events), findings)
+        return _build_parts(reading, _read_chrome_job(content.events), findings)
 
 
-def _chrome_job(events: list[_Event]) -> _Job:
+def _read_chrome_job(events: list[_Event]) -> _Job:
     job = _Job()
     lanes: dict[tuple[int, int], str] = {}
     drawn: dict[tuple[int, int], list[_Bar]] = {}
     arrows: list[tuple[_Event, int]] = []
-    starts = times_ns([event.ts for event in events])[0].tolist()
+    starts = convert_to_ns([event.ts for event in events])[0].tolist()
     for event, start_ns in zip(events, starts, strict=True):
         args = event.args or _Args()
         if event.ph == "M" and event.name == "thread_name":
@@ -182,10 +186,17 @@ def _chrome_job(events: list[_Event]) -> _Job:
         elif event.ph == "M" and event.name == "process_name" and _is_rank(event, str(args.name)):
             job.ranks.setdefault(event.pid, [])
         elif event.ph == "X" and event.pid in job.ranks and 0 <= args.id < 1 << 64 and args.bytes < 1 << 62:
-            length = int(times_ns([event.dur])[0][0])
+            length = int(convert_to_ns([event.dur])[0][0])
             lane = lanes.get((event.pid, event.tid), "")
             bar = _Bar(
-                args.id, event.name, _type(args.type), lane, start_ns, length, args.bytes, args.collective
+                args.id,
+                event.name,
+                _parse_type(args.type),
+                lane,
+                start_ns,
+                length,
+                args.bytes,
+                args.collective,
             )
             bar.attrs |= {UNFINISHED: True} if args.unfinished else {}
             job.ranks[event.pid].append(bar)
@@ -194,7 +205,7 @@ def _chrome_job(events: list[_Event]) -> _Job:
             arrows.append((event, start_ns))
         elif event.ph == "X":
             job.unknown += 1
-    _chrome_flows(job, arrows, drawn)
+    _add_chrome_flows(job, arrows, drawn)
     return job
 
 
@@ -202,7 +213,7 @@ def _is_rank(event: _Event, name: str) -> bool:
     return _RANK.fullmatch(name) is not None and 0 <= event.pid < 1 << 31
 
 
-def _chrome_flows(
+def _add_chrome_flows(
     job: _Job, arrows: list[tuple[_Event, int]], drawn: dict[tuple[int, int], list[_Bar]]
 ) -> None:
     """Add all arrows: an end belongs to the last bar of its thread to begin by its time."""
@@ -225,10 +236,10 @@ def _chrome_flows(
             ends = [begun.pop(event.id), (event.pid, bar)]
             if event.args is not None and event.args.reversed:
                 ends.reverse()
-            _chrome_flow(job, event.cat, *ends)
+            _add_chrome_flow(job, event.cat, *ends)
 
 
-def _chrome_flow(job: _Job, kind: str, first: tuple[int, _Bar], last: tuple[int, _Bar]) -> None:
+def _add_chrome_flow(job: _Job, kind: str, first: tuple[int, _Bar], last: tuple[int, _Bar]) -> None:
     if kind in ("ctrl", "data") and first[1] is not last[1]:
         last[1].waits_for[f"{kind}_deps"].append(first[1].id)
     elif kind == "message":
@@ -250,8 +261,8 @@ def read_perfetto(reading: Reading) -> list[Part]:
     Raises:
         TraceFormatError: It is damaged.
     """
-    with collector_paused():
-        content = perfetto.slices_of(reading)
+    with pause_collector():
+        content = perfetto.read_slices(reading)
         job = _Job()
         flows: dict[int, list[tuple[int, _Bar]]] = {}
         for span in content.slices:
@@ -265,7 +276,7 @@ def read_perfetto(reading: Reading) -> list[Part]:
             bar = _Bar(
                 number,
                 span.name,
-                _type(span.said.get("type")),
+                _parse_type(span.said.get("type")),
                 lane,
                 span.begin,
                 span.end - span.begin,
@@ -277,11 +288,11 @@ def read_perfetto(reading: Reading) -> list[Part]:
             for flow in span.flows:
                 flows.setdefault(flow, []).append((int(named[1]), bar))
         for ends in flows.values():
-            _perfetto_flow(job, ends)
-        return _parts(reading, job, ())
+            _add_perfetto_flow(job, ends)
+        return _build_parts(reading, job, ())
 
 
-def _perfetto_flow(job: _Job, ends: list[tuple[int, _Bar]]) -> None:
+def _add_perfetto_flow(job: _Job, ends: list[tuple[int, _Bar]]) -> None:
     """Add a flow: within a rank a dependency, between a send and a receive a message, else a collective."""
     if len(ends) == 2 and ends[0][0] == ends[1][0]:
         ends[1][1].waits_for["data_deps"].append(ends[0][1].id)

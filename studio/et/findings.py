@@ -11,32 +11,32 @@ _OF_A_KIND = frozenset({"no-device-trace", "no-host-trace"})
 """Codes of findings that name nothing of a file but the file."""
 
 
-def said_once(findings: Sequence[Finding]) -> list[Finding]:
+def merge_findings(findings: Sequence[Finding]) -> list[Finding]:
     """Return findings, those that say the same of several files as one, which names the first and the last file.
 
     Example:
         >>> lone = [Finding("warning", "no-host-trace", f"{file}: a Kineto trace alone.", file=file) for file in ("a", "b", "c")]
-        >>> [finding.message for finding in said_once(lone)], [finding.message for finding in said_once(lone[:1])]
+        >>> [finding.message for finding in merge_findings(lone)], [finding.message for finding in merge_findings(lone[:1])]
         (['a … c, 3 files: a Kineto trace alone.'], ['a: a Kineto trace alone.'])
     """
     alike: dict[tuple[str, str, str], list[Finding]] = {}
     for finding in findings:
         if finding.code in _OF_A_KIND:
-            alike.setdefault(_said(finding), []).append(finding)
+            alike.setdefault(_strip_file(finding), []).append(finding)
     once: list[Finding] = []
     for finding in findings:
-        same = alike.get(_said(finding), [finding])
+        same = alike.get(_strip_file(finding), [finding])
         if finding is same[0]:
-            once.append(_together(same))
+            once.append(_merge_same(same))
     return once
 
 
-def _said(finding: Finding) -> tuple[str, str, str]:
+def _strip_file(finding: Finding) -> tuple[str, str, str]:
     """Return what a finding says, without the file that it says it of."""
     return finding.code, finding.message.removeprefix(finding.file), finding.hint
 
 
-def _together(same: Sequence[Finding]) -> Finding:
+def _merge_same(same: Sequence[Finding]) -> Finding:
     # A file may hold several ranks.
     files = {finding.file for finding in same}
     if len(same) == 1:
@@ -45,5 +45,5 @@ def _together(same: Sequence[Finding]) -> Finding:
     if len(files) == 1:
         return replace(ordered[0], rank=None)
     first, last = ordered[0].file, ordered[-1].file
-    _, statement, _ = _said(ordered[0])
+    _, statement, _ = _strip_file(ordered[0])
     return replace(ordered[0], message=f"{first} … {last}, {len(files):,} files{statement}", rank=None)

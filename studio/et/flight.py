@@ -16,12 +16,12 @@ from typing import Any
 import msgspec
 import numpy as np
 
-from studio.decoding import decoder
+from studio.decoding import build_decoder
 from studio.errors import TraceFormatError
-from studio.et.build import graph_of_nodes
-from studio.et.collector import collector_paused
+from studio.et.build import build_graph
+from studio.et.collector import pause_collector
 from studio.et.format import GroupsPart, Part, RankPart, Reading
-from studio.et.link.names import RECEIVE, SEND, element_bytes, node_type, operator_kind
+from studio.et.link.names import RECEIVE, SEND, choose_node_type, get_element_bytes, infer_operator_kind
 from studio.et.mend import decode_mended
 from studio.et.plain_pickle import CutOffError, load_plain
 from studio.et.records import clean
@@ -57,7 +57,7 @@ def sniff(head: bytes) -> bool:
     return (pickled or _OBJECT.match(head) is not None) and any(key in head for key in _KEYS)
 
 
-_json = decoder(dict[str, Any])
+_json = build_decoder(dict[str, Any])
 
 
 def read(reading: Reading) -> list[Part]:
@@ -66,14 +66,14 @@ def read(reading: Reading) -> list[Part]:
     Raises:
         TraceFormatError: It is no dump, names code, or is damaged from the start.
     """
-    with collector_paused():
-        content, findings = _content(reading)
+    with pause_collector():
+        content, findings = _read_content(reading)
         reading.tick(len(reading.data))
         most = max(_ITEMS_PER_BYTE * len(reading.data), _LEAST_ITEMS)
         return _Dump(content, reading.name, [*reading.findings, *findings], most).parts()
 
 
-def _content(reading: Reading) -> tuple[Mapping[str, Any], Sequence[Finding]]:
+def _read_content(reading: Reading) -> tuple[Mapping[str, Any], Sequence[Finding]]:
     """Return the object that a file holds, and what was noticed."""
     data = reading.data
     if bytes(data[:1]) != b"\x80":
@@ -152,7 +152,7 @@ class _Dump:
         members = {key: group for key, group in groups.items() if group.ranks}
         operations = self.operations(entries, groups)
         nodes, starts, durations = self.nodes(operations)
-        graph, slots = graph_of_nodes(nodes)
+        graph, slots = build_graph(nodes)
         graph = replace(graph, start_ns=np.array(starts, np.int64), duration_ns=np.array(durations, np.int64))
         self.notice()
         rank = Rank(NONE, NONE, slots, metadata=tuple(self.metadata()), file=self.name)
@@ -198,7 +198,8 @@ class _Dump:
                 self.count("group")
             name = clean(str(config_entry.get("name", key)))
             groups[name] = CommGroup(
-                _group_name(name, _text(config_entry.get("desc")), numbers), tuple(dict.fromkeys(numbers))
+                _group_name(name, _parse_text(config_entry.get("desc")), numbers),
+                tuple(dict.fromkeys(numbers)),
             )
         return groups
 
@@ -214,7 +215,7 @@ class _Dump:
                 continue
             if operation.name.lower() == _COALESCED:
                 # Newer versions number it among the collectives, also where it holds messages.
-                keys = [_batch(entry, operation.batch[0], is_p2p) for is_p2p in (True, False)]
+                keys = [_build_batch_key(entry, operation.batch[0], is_p2p) for is_p2p in (True, False)]
                 held = next((waiting.pop(key) for key in keys if waiting.get(key)), [])
                 for each in held:
                     each.state = operation.state
@@ -246,8 +247,8 @@ class _Dump:
         group = groups.get(key)
         is_p2p = entry.get("is_p2p") is True
         peers = _PEERS.match(name)
-        kind = operator_kind(name.split(" ")[0])
-        batch = _batch(entry, key, is_p2p)
+        kind = infer_operator_kind(name.split(" ")[0])
+        batch = _build_batch_key(entry, key, is_p2p)
         serial = batch[2]
         start_ns, duration_ns = self.times(entry, state)
         known = group.name if group else _group_name(key, group_words[1] if len(group_words) > 1 else "", [])
@@ -290,8 +291,8 @@ class _Dump:
             for number, tensor in enumerate(tensors):
                 lengths = self.look(tensor, _MOST_SIZES)
                 dtype = types[min(number, len(types) - 1)] if types else ""
-                each = element_bytes(dtype) if isinstance(dtype, str) else NONE
-                if each < 0 or any(_number(length) < 0 for length in lengths):
+                each = get_element_bytes(dtype) if isinstance(dtype, str) else NONE
+                if each < 0 or any(_parse_number(length) < 0 for length in lengths):
                     self.count("size")
                     total = NONE
                     break
@@ -305,12 +306,12 @@ class _Dump:
         """Return further facts about an operation: its calls, time limit, thread and number."""
         facts: dict[str, Any] = {}
         for key, name in (("record_id", "record_id"), ("op_id", "op_id"), ("timeout_ms", "timeout_ms")):
-            if _number(entry.get(key)) >= 0:
-                facts[name] = _number(entry.get(key))
+            if _parse_number(entry.get(key)) >= 0:
+                facts[name] = _parse_number(entry.get(key))
         if isinstance(entry.get("thread_name"), str) and entry["thread_name"]:
             facts["thread"] = clean(entry["thread_name"])
         calls = [
-            f"{_text(frame.get('name'))} ({_text(frame.get('filename'))}:{_number(frame.get('line'))})"
+            f"{_parse_text(frame.get('name'))} ({_parse_text(frame.get('filename'))}:{_parse_number(frame.get('line'))})"
             for frame in self.look(entry.get("frames"), _MOST_FRAMES)
             if isinstance(frame, dict)
         ]
@@ -321,7 +322,7 @@ class _Dump:
     def times(self, entry: Mapping[Any, Any], state: str) -> tuple[int, int]:
         """Return when an operation began and how long it took, as far as the recorder noticed."""
         created, began, ended = (
-            _time(entry.get(f"time_{what}_ns"))
+            _parse_time(entry.get(f"time_{what}_ns"))
             for what in ("created", "discovered_started", "discovered_completed")
         )
         start = began if began > 0 else created
@@ -363,7 +364,7 @@ class _Dump:
             nodes.append(
                 {
                     "id": number,
-                    "type": node_type(NONE if kind is None else kind).name,
+                    "type": choose_node_type(NONE if kind is None else kind).name,
                     "name": operation.name,
                     "data_deps": [previous] if previous else [],
                     "attrs": attrs,
@@ -385,8 +386,10 @@ class _Dump:
         status = self.content.get("pg_status")
         for key, values in list(status.items())[:_MOST_TENSORS] if isinstance(status, dict) else ():
             if isinstance(values, dict):
-                words = ", ".join(f"{_text(what)} {_text(value)}" for what, value in list(values.items())[:8])
-                yield Attribute(f"pg_status {_text(key)}", ValueKind.STRING, words)
+                words = ", ".join(
+                    f"{_parse_text(what)} {_parse_text(value)}" for what, value in list(values.items())[:8]
+                )
+                yield Attribute(f"pg_status {_parse_text(key)}", ValueKind.STRING, words)
 
     def notice(self) -> None:
         """Add what was counted to the findings."""
@@ -435,22 +438,22 @@ def _is_rank(value: object) -> bool:
     return isinstance(value, int) and not isinstance(value, bool) and 0 <= value < 2**31
 
 
-def _batch(entry: Mapping[Any, Any], group: str, is_p2p: bool) -> tuple[str, bool, int]:
+def _build_batch_key(entry: Mapping[Any, Any], group: str, is_p2p: bool) -> tuple[str, bool, int]:
     """Return what messages, or collectives, that were issued together have in common: their group and number in it."""
-    return group, is_p2p, _number(entry.get("p2p_seq_id" if is_p2p else "collective_seq_id"))
+    return group, is_p2p, _parse_number(entry.get("p2p_seq_id" if is_p2p else "collective_seq_id"))
 
 
-def _number(value: object) -> int:
+def _parse_number(value: object) -> int:
     """Return a whole number from 0 on that 64 bits hold, -1 for anything else."""
     if isinstance(value, int) and not isinstance(value, bool) and 0 <= value < 2**62:
         return value
     return NONE
 
 
-def _time(value: object) -> int:
-    number = _number(value)
+def _parse_time(value: object) -> int:
+    number = _parse_number(value)
     return number if number < _LARGEST_NS else NONE
 
 
-def _text(value: object) -> str:
+def _parse_text(value: object) -> str:
     return clean(value) if isinstance(value, str) else str(value) if isinstance(value, int | float) else ""

@@ -14,7 +14,7 @@ HEAD_BYTES = 1 << 16
 """How much of the (uncompressed) start of a file a format may look at to recognise it."""
 
 
-def first_of(names: Sequence[str]) -> str:
+def format_first(names: Sequence[str]) -> str:
     """Return the first four names, and how many more there are."""
     return ", ".join(names[:4]) + (f" and {len(names) - 4} more" if len(names) > 4 else "")
 
@@ -28,7 +28,7 @@ class NpusNeededError(TraceError):
 
     def __init__(self, files: Sequence[str]) -> None:
         super().__init__(
-            f"{first_of(files)}: the workload does not say how many NPUs run it.",
+            f"{format_first(files)}: the workload does not say how many NPUs run it.",
             hint="Give --npus NUMBER.",
         )
         self.names = tuple(files)

@@ -7,7 +7,7 @@ import re
 
 import msgspec
 
-from studio.decoding import decoder
+from studio.decoding import build_decoder
 from studio.errors import TraceFormatError
 from studio.et.format import GroupsPart, Part, Reading
 from studio.trace import CommGroup, Finding, Trace
@@ -22,7 +22,7 @@ def sniff(head: bytes) -> bool:
     return _HEAD.match(head) is not None
 
 
-_groups = decoder(dict[str, list[int]])
+_groups = build_decoder(dict[str, list[int]])
 
 
 def read(reading: Reading) -> list[Part]:
@@ -56,11 +56,11 @@ def read(reading: Reading) -> list[Part]:
     return [GroupsPart(tuple(groups), tuple(findings))]
 
 
-def listed_groups(trace: Trace) -> dict[str, list[int]]:
+def collect_listed_groups(trace: Trace) -> dict[str, list[int]]:
     """Return the comm groups of a job that a file lists, without inferred ones."""
     return {group.name: list(group.ranks) for group in trace.groups if not group.inferred}
 
 
 def write(trace: Trace) -> str:
-    """Return the comm group file of a job, see `listed_groups`."""
-    return json.dumps(listed_groups(trace))
+    """Return the comm group file of a job, see `collect_listed_groups`."""
+    return json.dumps(collect_listed_groups(trace))

@@ -15,7 +15,7 @@ from pathlib import PurePosixPath
 
 from studio.et.format import Format
 from studio.et.heads import Card, read_card
-from studio.et.rank_names import can_be_rank, counted_numbers, rank_and_prefix, says_rank
+from studio.et.rank_names import can_be_rank, find_counted_numbers, parse_rank_and_prefix, says_rank
 from studio.et.source import SourceFile
 
 _SAYS_NOTHING = re.compile(
@@ -65,9 +65,9 @@ class Half:
 
 def make_half(file: SourceFile, fmt: Format, start: bytes) -> Half:
     """Return a file with what its name and its beginning say."""
-    prefix, number = rank_and_prefix(_VERSION.sub("", file.name))
+    prefix, number = parse_rank_and_prefix(_VERSION.sub("", file.name))
     stem = _run_of_jax(file) if fmt.name == "xplane" else None
-    return Half(file, fmt, number, stem_of(prefix) if stem is None else stem, read_card(start, fmt.half))
+    return Half(file, fmt, number, parse_stem(prefix) if stem is None else stem, read_card(start, fmt.half))
 
 
 def _run_of_jax(file: SourceFile) -> str | None:
@@ -77,11 +77,11 @@ def _run_of_jax(file: SourceFile) -> str | None:
     return f"{name.parent}/" if any(parts[-3:-1] == _RUNS for parts in folders) else None
 
 
-def stem_of(prefix: str) -> str:
+def parse_stem(prefix: str) -> str:
     """Return what the names of both sides of a rank share: folder and distinctive words.
 
     Example:
-        >>> stem_of("run/pytorch_et"), stem_of("run/kineto"), stem_of("a/resnet_kineto")
+        >>> parse_stem("run/pytorch_et"), parse_stem("run/kineto"), parse_stem("a/resnet_kineto")
         ('run/', 'run/', 'a/resnet')
     """
     folder, _, base = prefix.rpartition("/")
@@ -99,11 +99,11 @@ def find_copies(halves: Sequence[Half]) -> dict[str, str]:
     for half in halves:
         if half.fmt.name in fuller:
             others = kept.setdefault((half.fmt.name, half.folder), {})
-            others.setdefault(_beginning(half), half.file.name)
+            others.setdefault(_strip_endings(half), half.file.name)
     copies = {}
     for half in halves:
         if others := kept.get((half.fmt.fuller, half.folder), {}):
-            own = _beginning(half)
+            own = _strip_endings(half)
             same = others.get(own, next(iter(others.values())) if own == "perfetto_trace" else None)
             if same is not None:
                 copies[half.file.name] = same
@@ -150,7 +150,7 @@ def _are_same(left: SourceFile, right: SourceFile) -> bool:
         return False
 
 
-def _beginning(half: Half) -> str:
+def _strip_endings(half: Half) -> str:
     """Return a file's name without folder and endings."""
     return re.sub(r"(\.(xplane|trace|json|pb|gz))+$", "", PurePosixPath(half.file.name).name)
 
@@ -158,15 +158,15 @@ def _beginning(half: Half) -> str:
 def sort_halves(halves: Sequence[Half]) -> list[list[Half]]:
     """Return the files of each job."""
     groups: dict[str, list[Half]] = {}
-    for half in _with_counted(_with_namesakes(halves)):
+    for half in _number_counted(_number_namesakes(halves)):
         groups.setdefault(half.stem, []).append(half)
-    jobs = [part for group in groups.values() for part in _by_time(group)]
-    jobs = _together(jobs)
-    jobs = _with_hosts(jobs)
-    return [_believed(job) for job in _with_other_side(jobs)]
+    jobs = [part for group in groups.values() for part in _split_by_time(group)]
+    jobs = _merge_runs(jobs)
+    jobs = _add_hosts(jobs)
+    return [_drop_wrong_ranks(job) for job in _pair_sides(jobs)]
 
 
-def _with_namesakes(halves: Sequence[Half]) -> list[Half]:
+def _number_namesakes(halves: Sequence[Half]) -> list[Half]:
     """Give host traces the rank of the one device trace of another folder that is called the same."""
     named: dict[tuple[bool, str], list[Half]] = {}
     for half in halves:
@@ -193,19 +193,19 @@ def _may_follow(host: Half, device: Half) -> bool:
     return not tells and device.card.rank is not None
 
 
-def _with_counted(halves: Sequence[Half]) -> list[Half]:
+def _number_counted(halves: Sequence[Half]) -> list[Half]:
     """Give files without a rank the number that counts them, where their names differ in nothing else."""
     silent = [half.file.name for half in halves if half.rank is None]
-    counted = counted_numbers(silent)
+    counted = find_counted_numbers(silent)
     return [
-        replace(half, stem=stem_of(counted[half.file.name][0]), number=counted[half.file.name][1])
+        replace(half, stem=parse_stem(counted[half.file.name][0]), number=counted[half.file.name][1])
         if half.file.name in counted
         else half
         for half in halves
     ]
 
 
-def _by_time(group: list[Half]) -> list[list[Half]]:
+def _split_by_time(group: list[Half]) -> list[list[Half]]:
     """Take apart the device traces that a process wrote one after another, of which each rank has several."""
     ranks = [half.card.rank for half in group]
     several = len(set(ranks)) < len(ranks) and None not in ranks
@@ -219,7 +219,7 @@ def _by_time(group: list[Half]) -> list[list[Half]]:
     return turns
 
 
-def _together(jobs: list[list[Half]]) -> list[list[Half]]:
+def _merge_runs(jobs: list[list[Half]]) -> list[list[Half]]:
     """Bring together device traces of one run: of one world size, of different ranks, begun at about the same time."""
     merged: list[list[Half]] = []
     for job in jobs:
@@ -242,14 +242,14 @@ def _are_one_run(these: Sequence[Half], those: Sequence[Half]) -> bool:
     return bool(begins) and max(begins) - min(begins) <= _SAME_RUN_US
 
 
-def _with_hosts(jobs: list[list[Half]]) -> list[list[Half]]:
+def _add_hosts(jobs: list[list[Half]]) -> list[list[Half]]:
     """Give host traces without device traces to the job of which they are the other side."""
     lonely = [job for job in jobs if all(half.is_host for half in job)]
     rest = [job for job in jobs if job not in lonely]
     joined = [list(job) for job in rest]
     for hosts in lonely:
         fits = [
-            (_fit(hosts, job), index)
+            (_score_fit(hosts, job), index)
             for index, job in enumerate(rest)
             if not any(half.is_host for half in job)
         ]
@@ -261,9 +261,9 @@ def _with_hosts(jobs: list[list[Half]]) -> list[list[Half]]:
     return joined
 
 
-def _fit(hosts: Sequence[Half], devices: Sequence[Half]) -> tuple[int, int]:
+def _score_fit(hosts: Sequence[Half], devices: Sequence[Half]) -> tuple[int, int]:
     """Return how well two sides fit, more is better: processes in common, else ranks in common; then how near they lie."""
-    near = max(_shared_folders(host, device) for host in hosts[:1] for device in devices[:1])
+    near = max(_count_shared_folders(host, device) for host in hosts[:1] for device in devices[:1])
     ours, theirs = ({half.card.pid for half in side} - {None} for side in (hosts, devices))
     if ours and theirs:
         common = len(ours & theirs)
@@ -272,7 +272,7 @@ def _fit(hosts: Sequence[Half], devices: Sequence[Half]) -> tuple[int, int]:
     return (common, near) if common else (0, 0)
 
 
-def _shared_folders(this: Half, other: Half) -> int:
+def _count_shared_folders(this: Half, other: Half) -> int:
     pairs = zip(this.folder.parts, other.folder.parts, strict=False)
     return next(
         (depth for depth, (a, b) in enumerate(pairs) if a != b),
@@ -280,7 +280,7 @@ def _shared_folders(this: Half, other: Half) -> int:
     )
 
 
-def _with_other_side(jobs: list[list[Half]]) -> list[list[Half]]:
+def _pair_sides(jobs: list[list[Half]]) -> list[list[Half]]:
     """Pair the only host traces of a folder with its only device traces where nothing else matches."""
     joined = [list(job) for job in jobs]
     for folder in {half.folder for job in jobs for half in job}:
@@ -293,7 +293,7 @@ def _with_other_side(jobs: list[list[Half]]) -> list[list[Half]]:
     return joined
 
 
-def _believed(job: Sequence[Half]) -> list[Half]:
+def _drop_wrong_ranks(job: Sequence[Half]) -> list[Half]:
     """Take back the ranks in names that cannot be ranks of this job."""
     worlds = [half.card.world for half in job if half.card.world is not None]
     world, count = max(worlds, default=None), len({half.number for half in job} - {None})
@@ -305,7 +305,7 @@ def _believed(job: Sequence[Half]) -> list[Half]:
     ]
 
 
-def names_of(halves: Iterable[Half]) -> str:
+def find_common_name(halves: Iterable[Half]) -> str:
     """Return what the names of the files of a job have in common, which may be nothing."""
     stems = dict.fromkeys(half.stem for half in halves)
     return next(iter(stems)) if len(stems) == 1 else ""

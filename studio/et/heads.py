@@ -41,13 +41,13 @@ def read_card(start: bytes, side: str) -> Card:
         Card(rank=None, world=None, pid=812, begin_us=None)
     """
     if side == "host":
-        return Card(pid=_number(_HOST_PID, start[:_OF_HEAD]))
-    rank, world = _number(_RANK, start), _number(_WORLD, start)
+        return Card(pid=_find_number(_HOST_PID, start[:_OF_HEAD]))
+    rank, world = _find_number(_RANK, start), _find_number(_WORLD, start)
     if rank is not None and world is not None and rank >= world:
         rank = world = None
-    return Card(rank, world, _number(_OPERATOR, start), _number(_TIME, start))
+    return Card(rank, world, _find_number(_OPERATOR, start), _find_number(_TIME, start))
 
 
-def _number(pattern: re.Pattern[bytes], start: bytes) -> int | None:
+def _find_number(pattern: re.Pattern[bytes], start: bytes) -> int | None:
     match = pattern.search(start)
     return int(match[1]) if match else None

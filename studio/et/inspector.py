@@ -15,12 +15,12 @@ from typing import Any
 import msgspec
 import numpy as np
 
-from studio.decoding import decoder
+from studio.decoding import build_decoder
 from studio.errors import TraceFormatError
-from studio.et.build import graph_of_nodes
-from studio.et.collector import collector_paused
+from studio.et.build import build_graph
+from studio.et.collector import pause_collector
 from studio.et.format import Part, RankPart, Reading
-from studio.et.link.names import operator_kind
+from studio.et.link.names import infer_operator_kind
 from studio.et.records import clean
 from studio.trace import NONE, Attribute, CollectiveType, Finding, Level, Rank, ValueKind
 
@@ -84,7 +84,7 @@ class _Line(msgspec.Struct, gc=False):
     dump_stats: _Written | None = None
 
 
-_line = decoder(_Line)
+_line = build_decoder(_Line)
 
 
 def sniff(head: bytes) -> bool:
@@ -134,8 +134,8 @@ def read(reading: Reading) -> list[Part]:
     counts: Counter[str] = Counter()
     processes: dict[tuple[str, int], list[_Record]] = {}
     versions: dict[tuple[str, int], str] = {}
-    with collector_paused():
-        for process, version, record in _records(reading, counts):
+    with pause_collector():
+        for process, version, record in _iterate_records(reading, counts):
             processes.setdefault(process, []).append(record)
             versions.setdefault(process, version)
         if not processes:
@@ -147,14 +147,19 @@ def read(reading: Reading) -> list[Part]:
                 hint="Record with NCCL_PROFILER_PLUGIN=…/libnccl-profiler-inspector.so and NCCL_INSPECTOR_ENABLE=1.",
             )
         parts = [
-            _part(reading.name, process, versions[process], records, counts)
+            _build_part(reading.name, process, versions[process], records, counts)
             for process, records in processes.items()
         ]
         reading.tick(len(reading.data))
-        return [replace(parts[0], findings=(*reading.findings, *_findings(reading.name, counts))), *parts[1:]]
+        return [
+            replace(parts[0], findings=(*reading.findings, *_build_findings(reading.name, counts))),
+            *parts[1:],
+        ]
 
 
-def _records(reading: Reading, counts: Counter[str]) -> Iterator[tuple[tuple[str, int], str, _Record]]:
+def _iterate_records(
+    reading: Reading, counts: Counter[str]
+) -> Iterator[tuple[tuple[str, int], str, _Record]]:
     """Yield process, version and record of every collective with a time; the others are counted."""
     done = 0
     header, metadata = _Header(), _Metadata()
@@ -228,18 +233,18 @@ def _end_us(collective: _Collective) -> int:
     return times.coll_stop_ts + round(collective.coll_exec_time_us) if times.coll_stop_ts > 0 else NONE
 
 
-def _part(
+def _build_part(
     name: str, process: tuple[str, int], version: str, records: list[_Record], counts: Counter[str]
 ) -> RankPart:
     """Return one process as a rank."""
-    _bound(records, counts)
+    _bound_ends(records, counts)
     records.sort(key=lambda record: (record.start_ns, record.group, record.what.coll_sn))
     world = max(records, key=lambda record: record.members)
     nodes, last = [], dict[str, int]()
     for number, record in enumerate(records, 1):
-        nodes.append(_node(number, record, last.get(record.group), counts))
+        nodes.append(_build_node(number, record, last.get(record.group), counts))
         last[record.group] = number
-    graph, slots = graph_of_nodes(nodes)
+    graph, slots = build_graph(nodes)
     starts = [record.start_ns if record.end_ns > 0 else NONE for record in records]
     durations = [record.took_ns for record in records]
     graph = replace(graph, start_ns=np.array(starts, np.int64), duration_ns=np.array(durations, np.int64))
@@ -254,7 +259,7 @@ def _part(
     return RankPart(Rank(NONE, NONE, slots, metadata=tuple(metadata), file=name), graph, world.place)
 
 
-def _bound(records: Sequence[_Record], counts: Counter[str]) -> None:
+def _bound_ends(records: Sequence[_Record], counts: Counter[str]) -> None:
     """Set ends that are only known to be before the line was written: a comm group does one collective after the other."""
     by_group: dict[str, list[_Record]] = {}
     for record in records:
@@ -269,9 +274,9 @@ def _bound(records: Sequence[_Record], counts: Counter[str]) -> None:
             begun = min(begun, record.start_ns)
 
 
-def _node(number: int, record: _Record, before: int | None, counts: Counter[str]) -> dict[str, Any]:
+def _build_node(number: int, record: _Record, before: int | None, counts: Counter[str]) -> dict[str, Any]:
     collective = record.what
-    kind = operator_kind(collective.coll)
+    kind = infer_operator_kind(collective.coll)
     if kind is None or kind < 0:
         counts["collectives of a kind that is not known"] += 1
     # A rank gives the whole input of a reduce-scatter; NCCL counts the part that it gets.
@@ -306,7 +311,7 @@ def _node(number: int, record: _Record, before: int | None, counts: Counter[str]
     }
 
 
-def _findings(name: str, counts: Counter[str]) -> Iterator[Finding]:
+def _build_findings(name: str, counts: Counter[str]) -> Iterator[Finding]:
     """Yield what was left out or assumed."""
     bounded, overwritten = counts.pop("bounded", 0), counts.pop("overwritten", 0)
     consequences: dict[str, tuple[Level, str, str]] = {

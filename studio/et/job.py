@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from studio.errors import TraceError, TraceFormatError
-from studio.et.collector import collector_paused
+from studio.et.collector import pause_collector
 from studio.et.format import (
     UNSAID,
     CopiesPart,
@@ -29,13 +29,13 @@ from studio.et.known import KINETO, PYTORCH
 from studio.et.link.options import LinkOptions
 from studio.et.link.rank_files import RankFiles
 from studio.et.memory import refuse_beyond_memory
-from studio.et.ranks import rank_overridden, ranks_by_file
+from studio.et.ranks import check_rank_override, index_ranks_by_file
 from studio.et.reading_meter import Meter, Progress
-from studio.et.seen import JobSeen, seen_by
+from studio.et.seen import JobSeen, get_seen
 from studio.et.shelf import Shelf
 from studio.et.source import SourceFile, load, measure_file, open_sources
-from studio.et.workers import processors
-from studio.machine_memory import available_bytes
+from studio.et.workers import count_processors
+from studio.machine_memory import read_available_bytes
 from studio.trace import Trace
 
 if TYPE_CHECKING:
@@ -84,12 +84,12 @@ def read_job(  # noqa: PLR0913 - all but the first by name
     sizes = [measure_file(file) for file, _, _ in job.ranks]
     meter = Meter(progress, sum(packed for packed, _ in sizes))
     total = sum(inflated for _, inflated in sizes)
-    builder = JobBuilder(shelf, _onlooking(progress, job), contents)
+    builder = JobBuilder(shelf, _build_onlooker(progress, job), contents)
     linking = (lambda done, total: progress("linking", done, total)) if progress else None
-    with _executor_for(executor, job, sizes) as chosen:
+    with _choose_executor(executor, job, sizes) as chosen:
         if chosen:
             _read_anew(job)
-        by_several = _by_several(job, numbers) if chosen else []
+        by_several = _group_by_rank(job, numbers) if chosen else []
         linked = False
         # What a file cannot be read for is told better, and lets the others be read, one by one.
         with suppress(TraceFormatError):
@@ -104,7 +104,7 @@ def read_job(  # noqa: PLR0913 - all but the first by name
             _add_ranks(builder, job, numbers, elsewhere)
         else:
             # The collector would look through the ranks before at every few hundred.
-            with collector_paused():
+            with pause_collector():
                 _add_ranks(builder, job, numbers, _read_here(job.ranks, sizes, read_one))
     builder.refuse_all()
     builder.link(options, linking)
@@ -118,9 +118,9 @@ def _read_anew(job: JobFiles) -> None:
         file.start.take()
 
 
-def _onlooking(progress: Progress | None, job: JobFiles) -> JobSeen | None:
+def _build_onlooker(progress: Progress | None, job: JobFiles) -> JobSeen | None:
     """Return what is to learn of the ranks of a job as they are read, None where nobody looks on."""
-    seen = seen_by(progress)
+    seen = get_seen(progress)
     if seen:
         devices = sum(fmt.half == "device" for _, fmt, _ in job.ranks)
         several = any(fmt.whole for _, fmt, _ in job.ranks)
@@ -151,7 +151,7 @@ def _add_ranks(
             else:
                 of_file = number if part.number is None else part.number
                 alone = len(job.ranks) == 1 and sum(isinstance(each, RankPart) for each in parts) == 1
-                builder.findings += rank_overridden(file.name, part.number, numbers.get(file.name))
+                builder.findings += check_rank_override(file.name, part.number, numbers.get(file.name))
                 builder.add(part, numbers.get(file.name, of_file), alone=alone)
 
 
@@ -170,18 +170,18 @@ def _add_others(builder: JobBuilder, job: JobFiles, total: int) -> None:
 
 
 @contextmanager
-def _executor_for(given: Executor | None, job: JobFiles, sizes: Sizes) -> Iterator[Executor | None]:
+def _choose_executor(given: Executor | None, job: JobFiles, sizes: Sizes) -> Iterator[Executor | None]:
     """Yield the executor that reads a job: the one given, processes of this machine for large jobs, else none."""
     total = sum(inflated for _, inflated in sizes)
     largest = max((inflated for _, inflated in sizes), default=0)
     ratio = max((fmt.memory_ratio for _, fmt, _ in job.ranks), default=0)
-    free = available_bytes()
-    fits = free is None or processors() * largest * ratio < free
+    free = read_available_bytes()
+    fits = free is None or count_processors() * largest * ratio < free
     least = 0 if all(fmt.half for _, fmt, _ in job.ranks) else _LEAST_BYTES * len(job.ranks)
     small = len(job.ranks) < 2 or total < max(_WORTH_PROCESSES, least)
     if given is not None:
         yield given
-    elif small or processors() < 2 or not fits:
+    elif small or count_processors() < 2 or not fits:
         yield None
     else:
         from studio.et.executors import start_local_processes
@@ -190,7 +190,7 @@ def _executor_for(given: Executor | None, job: JobFiles, sizes: Sizes) -> Iterat
             yield executor
 
 
-def _by_several(job: JobFiles, numbers: Mapping[str, int]) -> list[RankFiles]:
+def _group_by_rank(job: JobFiles, numbers: Mapping[str, int]) -> list[RankFiles]:
     """Return the files of each rank where names tell which they are, none where they do not."""
     if not all(fmt.name in (PYTORCH.name, KINETO.name) for _, fmt, _ in job.ranks):
         return []
@@ -248,7 +248,7 @@ def read(  # noqa: PLR0913 - all but the first by name
             raise TraceError(
                 f"{len(jobs)} jobs found, not one: {names}.", hint="Name the files of one of them."
             )
-        size, numbers = JobSize(npus, passes), ranks_by_file(files, ranks or {})
+        size, numbers = JobSize(npus, passes), index_ranks_by_file(files, ranks or {})
         return read_job(
             jobs[0], ranks=numbers, progress=progress, options=options, size=size, executor=executor
         )
@@ -302,7 +302,7 @@ def link(
                 hint="Name the execution traces and Kineto traces of one job, or the folder they are in."
                 + ("" if jobs else " Traces of other formats need no linking."),
             )
-        numbers = ranks_by_file(files, ranks or {})
+        numbers = index_ranks_by_file(files, ranks or {})
         return read_job(jobs[0], ranks=numbers, progress=progress, options=options, executor=executor)
 
 

@@ -7,16 +7,16 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from studio.errors import TraceError, TraceFormatError
-from studio.et.collector import collector_paused
-from studio.et.findings import said_once
-from studio.et.format import CopiesPart, DevicePart, GroupsPart, HostPart, RankPart, first_of
-from studio.et.job_files import JobFiles, LeftOut, left_out_findings, plugins
+from studio.et.collector import pause_collector
+from studio.et.findings import merge_findings
+from studio.et.format import CopiesPart, DevicePart, GroupsPart, HostPart, RankPart, format_first
+from studio.et.job_files import JobFiles, LeftOut, build_left_out_findings, load_plugins
 from studio.et.link.options import LinkOptions
 from studio.et.link.rank_files import RankFiles
-from studio.et.ranks import rank_overridden
+from studio.et.ranks import check_rank_override
 from studio.et.reading_meter import Meter
 from studio.et.recording import DeviceTrace, HostTrace
-from studio.et.seen import JobSeen, RankSeen, graph_seen, half_seen
+from studio.et.seen import JobSeen, RankSeen, summarise_graph, summarise_half
 from studio.et.shelf import Shelf
 from studio.et.source import SourceFile
 from studio.trace import (
@@ -27,10 +27,10 @@ from studio.trace import (
     Graph,
     Rank,
     Trace,
-    columns_beside_ids,
-    digest,
+    compute_digest,
+    compute_digests,
     digest_array,
-    digests,
+    list_other_columns,
     place_rank,
 )
 from studio.units import format_counted
@@ -48,7 +48,7 @@ class RanksNeededError(TraceError):
 
     def __init__(self, files: Sequence[str]) -> None:
         super().__init__(
-            f"The rank of {format_counted(len(files), 'file')} is unknown: {first_of(files)}.",
+            f"The rank of {format_counted(len(files), 'file')} is unknown: {format_first(files)}.",
             hint="Name them <job>.<rank>.et, or after their ranks (rank0_results.json), or give --rank FILE=NUMBER once per file.",
         )
         self.names = tuple(files)
@@ -107,11 +107,11 @@ class JobBuilder:
             named, given = (_rank_of_device(part.trace, process) for process in (named, given))
             of_file = named if part.trace.head.rank is None else part.trace.head.rank
             number = of_file if given is None else given
-            self.findings += rank_overridden(part.trace.file, part.trace.head.rank, given)
+            self.findings += check_rank_override(part.trace.file, part.trace.head.rank, given)
             self.devices.append((part.trace, number))
         if self.seen and not (isinstance(part, HostPart) and self.devices):
             key = part.trace.file if number is None else number
-            self.seen.rank(key, half_seen(part, number))
+            self.seen.rank(key, summarise_half(part, number))
         self.findings += tuple(replace(finding, rank=number) for finding in part.findings)
 
     def link(self, options: LinkOptions | None, tick: Callable[[int, int], None] | None) -> None:
@@ -199,8 +199,8 @@ class JobBuilder:
         """
         index = alike = self.by_times.setdefault(times, len(self.graphs))
         if alike < len(self.graphs):
-            self.known.setdefault(b"".join(digests(self.graphs[alike])), alike)
-            index = self.known.setdefault(b"".join(digests(part.graph)), len(self.graphs))
+            self.known.setdefault(b"".join(compute_digests(self.graphs[alike])), alike)
+            index = self.known.setdefault(b"".join(compute_digests(part.graph)), len(self.graphs))
         if index == len(self.graphs):
             self.graphs.append(part.graph)
         elif self.shelf:
@@ -223,23 +223,23 @@ class JobBuilder:
         index = self.kept.get(id(part.graph), NONE)
         if index == NONE:
             # By identity: equal ones are equal while they are kept.
-            columns = tuple(map(id, columns_beside_ids(part.graph)))
+            columns = tuple(map(id, list_other_columns(part.graph)))
             shared = self.shared.get(columns)
             if shared is None:
-                shared = b"" if alone else digest(replace(part.graph, id=part.graph.id[:0]))
-            index = self._graph_like(part.graph, shared)
+                shared = b"" if alone else compute_digest(replace(part.graph, id=part.graph.id[:0]))
+            index = self._find_equal_graph(part.graph, shared)
             if index == len(self.graphs):
                 self.graphs.append(part.graph)
                 self.kept[id(part.graph)] = index
                 self.shared[columns] = shared
         if self.seen and not alone:
             if index not in self.graphs_seen:
-                self.graphs_seen[index] = graph_seen(part.graph, None)
+                self.graphs_seen[index] = summarise_graph(part.graph, None)
             self.seen.rank(len(self.ranks), replace(self.graphs_seen[index], number=number))
         self.ranks.append((part.rank, index, number))
         self.findings += tuple(replace(finding, rank=number) for finding in part.findings)
 
-    def _graph_like(self, graph: Graph, shared: bytes) -> int:
+    def _find_equal_graph(self, graph: Graph, shared: bytes) -> int:
         """Return the place of an equal graph, that of the next one to come where there is none.
 
         Args:
@@ -254,12 +254,12 @@ class JobBuilder:
         self.known.setdefault(shared + digest_array(self.graphs[alike].id), alike)
         return self.known.setdefault(shared + digest_array(ids), len(self.graphs))
 
-    @collector_paused()
+    @pause_collector()
     def trace(self, job: JobFiles, given: Mapping[str, int]) -> Trace:
         """Return the finished trace, ranks in order; `given` are the rank numbers that the user gave to files."""
         # A file may hold several ranks.
         unknown = list(dict.fromkeys(rank.file for rank, _, number in self.ranks if number is None))
-        findings = said_once(self.findings)
+        findings = merge_findings(self.findings)
         if unknown and len(self.ranks) > 1:
             raise RanksNeededError(unknown)
         if unknown:
@@ -272,10 +272,10 @@ class JobBuilder:
         )
         ranks = self._leave_out_claimed(ranks, given)
         for part in self.copies:
-            from studio.et.copies import with_copies
+            from studio.et.copies import add_copies
 
-            ranks = with_copies(ranks, part)
-        findings += (*left_out_findings((*job.left_out, *self.left_out)), *plugins().findings())
+            ranks = add_copies(ranks, part)
+        findings += (*build_left_out_findings((*job.left_out, *self.left_out)), *load_plugins().findings())
         used = sorted({rank.graph for rank in ranks})
         place = {graph: index for index, graph in enumerate(used)}
         kept = tuple(
@@ -285,7 +285,7 @@ class JobBuilder:
         graphs = tuple(self.graphs[graph] for graph in used)
         # Every rank may list the groups that it knows, the same ones again.
         listed = tuple(dict.fromkeys(self.groups))
-        return with_inferred_groups(Trace(graphs, kept, listed, tuple(findings)))
+        return add_inferred_groups(Trace(graphs, kept, listed, tuple(findings)))
 
     def _leave_out_claimed(self, ranks: Sequence[Rank], given: Mapping[str, int]) -> list[Rank]:
         """Return the first of the ranks with each number, and list the files of the others as left out.
@@ -321,7 +321,7 @@ def _rank_of_device(trace: DeviceTrace, process: int | None) -> int | None:
     return process * count + place
 
 
-def with_inferred_groups(trace: Trace) -> Trace:
+def add_inferred_groups(trace: Trace) -> Trace:
     """Add the comm groups that nodes name but no list defines, with the ranks that name them."""
     listed = {group.name for group in trace.groups}
     members: dict[str, list[int]] = {}
@@ -334,7 +334,7 @@ def with_inferred_groups(trace: Trace) -> Trace:
             alike[key] = _group_slots(graph)
         slots.append(alike[key])
     for rank in trace.ranks:
-        for name in _names_at(rank, slots[rank.graph]):
+        for name in _list_names(rank, slots[rank.graph]):
             if name not in listed:
                 members.setdefault(name, []).append(rank.number)
     if not members:
@@ -356,6 +356,6 @@ def _group_slots(graph: Graph) -> list[int]:
     return [slot for slot, code in enumerate(graph.slot_key.tolist()) if graph.strings[code] in GROUP_KEYS]
 
 
-def _names_at(rank: Rank, slots: Sequence[int]) -> list[str]:
+def _list_names(rank: Rank, slots: Sequence[int]) -> list[str]:
     """Return the names that a rank has in these slots, each once."""
     return [name for name in dict.fromkeys(str(rank.slots[slot]) for slot in slots) if name]

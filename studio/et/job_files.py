@@ -9,14 +9,14 @@ from dataclasses import dataclass, replace
 from pathlib import PurePosixPath
 
 from studio.errors import TraceFormatError
-from studio.et.collector import collector_paused
+from studio.et.collector import pause_collector
 from studio.et.format import HEAD_BYTES, Format
-from studio.et.halves import Half, find_copies, find_doubles, make_half, names_of, sort_halves
-from studio.et.known import FORMATS, known_format
+from studio.et.halves import Half, find_common_name, find_copies, find_doubles, make_half, sort_halves
+from studio.et.known import FORMATS, find_format
 from studio.et.naming import name_of
-from studio.et.plugins import Plugins, installed
-from studio.et.rank_names import can_be_rank, counted_numbers, rank_and_prefix, says_rank
-from studio.et.source import SourceFile, foreign, head, looks_like
+from studio.et.plugins import Plugins, load_installed
+from studio.et.rank_names import can_be_rank, find_counted_numbers, parse_rank_and_prefix, says_rank
+from studio.et.source import SourceFile, describe_unrecognised, find_foreign, get_head
 from studio.trace import Finding, Level
 from studio.units import format_counted
 
@@ -46,7 +46,7 @@ class LeftOut:
     @property
     def is_missed(self) -> bool:
         """Whether what it held of the job is lost, or seems to be: it is called like a rank and holds none."""
-        return self.lost or (self.claims is None and _was_a_rank(self.name))
+        return self.lost or (self.claims is None and _is_named_as_rank(self.name))
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,17 +72,17 @@ def recognise(start: bytes) -> Format | None:
     Formats of other packages are asked where none of the studio's knows the file.
     """
     start = start[:HEAD_BYTES]
-    return known_format(start) or (
-        next((fmt for fmt in plugins().formats if fmt.sniff(start)), None) if start else None
+    return find_format(start) or (
+        next((fmt for fmt in load_plugins().formats if fmt.sniff(start)), None) if start else None
     )
 
 
-def plugins() -> Plugins:
+def load_plugins() -> Plugins:
     """Return the formats of other packages that are installed."""
-    return installed(frozenset(fmt.name for fmt in FORMATS))
+    return load_installed(frozenset(fmt.name for fmt in FORMATS))
 
 
-@collector_paused()
+@pause_collector()
 def discover(files: Iterable[SourceFile]) -> list[JobFiles]:
     """Sort files into jobs: by what they say of themselves, else one per folder and name before the rank.
 
@@ -98,10 +98,12 @@ def discover(files: Iterable[SourceFile]) -> list[JobFiles]:
     left_out: list[LeftOut] = []
     last_start = b""
     for file in files:
-        start = b"" if file.problem else head(file)
+        start = b"" if file.problem else get_head(file)
         fmt = None if file.problem else recognise(start)
         if fmt is None:
-            left_out.append(LeftOut(file.name, file.problem or f"{looks_like(start)}, no execution trace"))
+            left_out.append(
+                LeftOut(file.name, file.problem or f"{describe_unrecognised(start)}, no execution trace")
+            )
             last_start = start
         elif fmt.describes_job:
             others.append((file, fmt))
@@ -110,12 +112,12 @@ def discover(files: Iterable[SourceFile]) -> list[JobFiles]:
         elif fmt.by_itself:
             alone.append((file, fmt))
         else:
-            key, number = _job_key(file.name, fmt)
+            key, number = _infer_job_key(file.name, fmt)
             ranks.setdefault(key, []).append((file, fmt, number))
     if ranks or halves:
         left_out += [LeftOut(file.name, f"{fmt.title}, which is opened by itself") for file, fmt in alone]
     else:
-        ranks = {_job_key(file.name, fmt)[0]: [(file, fmt, None)] for file, fmt in alone}
+        ranks = {_infer_job_key(file.name, fmt)[0]: [(file, fmt, None)] for file, fmt in alone}
     copies = find_copies(halves)
     left_out += [
         LeftOut(name, f"the recording of {other}, which says more") for name, other in copies.items()
@@ -124,25 +126,27 @@ def discover(files: Iterable[SourceFile]) -> list[JobFiles]:
     doubles = find_doubles(halves)
     left_out += [LeftOut(name, f"the same file as {other}, byte for byte") for name, other in doubles.items()]
     halves = [half for half in halves if half.file.name not in doubles]
-    ranks = _with_counted(ranks)
-    ranks = {key: _believed(members) for key, members in ranks.items()}
+    ranks = _number_counted(ranks)
+    ranks = {key: _drop_wrong_ranks(members) for key, members in ranks.items()}
     for index, group in enumerate(sort_halves(halves)):
-        ranks[f"{names_of(group)}\x1e{index}"] = [(half.file, half.fmt, half.number) for half in group]
+        ranks[f"{find_common_name(group)}\x1e{index}"] = [
+            (half.file, half.fmt, half.number) for half in group
+        ]
     if not ranks:
-        raise _nothing_error(others, left_out, last_start)
-    jobs = [_job(prefix, members, others, len(ranks)) for prefix, members in ranks.items()]
+        raise _build_nothing_error(others, left_out, last_start)
+    jobs = [_build_job(prefix, members, others, len(ranks)) for prefix, members in ranks.items()]
     shared = _share_left_out(jobs, left_out)
     return [replace(job, left_out=tuple(files)) for job, files in zip(jobs, shared, strict=True)]
 
 
-def _job_key(name: str, fmt: Format) -> tuple[str, int | None]:
+def _infer_job_key(name: str, fmt: Format) -> tuple[str, int | None]:
     """Return what files of one job have in common, and the rank that a file's name tells."""
     if fmt.whole:
-        return f"{_folder(name)}\0{PurePosixPath(name).name}", None
+        return f"{_parse_folder(name)}\0{PurePosixPath(name).name}", None
     if fmt.tells_ranks:
-        return _key_without_rank(name) + fmt.job_mark, None
-    prefix, number = rank_and_prefix(name)
-    return (prefix if number is not None else _key_without_rank(name)) + fmt.job_mark, number
+        return _build_unranked_key(name) + fmt.job_mark, None
+    prefix, number = parse_rank_and_prefix(name)
+    return (prefix if number is not None else _build_unranked_key(name)) + fmt.job_mark, number
 
 
 def _share_left_out(jobs: Sequence[JobFiles], left_out: Sequence[LeftOut]) -> list[list[LeftOut]]:
@@ -154,23 +158,23 @@ def _share_left_out(jobs: Sequence[JobFiles], left_out: Sequence[LeftOut]) -> li
     shared: list[list[LeftOut]] = [[] for _ in jobs]
     for file in left_out:
         own = PurePosixPath(file.name).parent.parts
-        distances = [min(_steps_between(own, each) for each in folder) for folder in folders]
+        distances = [min(_count_steps(own, each) for each in folder) for folder in folders]
         shared[distances.index(min(distances))].append(file)
     return shared
 
 
-def _steps_between(first: tuple[str, ...], second: tuple[str, ...]) -> int:
+def _count_steps(first: tuple[str, ...], second: tuple[str, ...]) -> int:
     """Return how many folders lie on the way from one to another."""
     common = len(os.path.commonprefix([first, second]))  # noqa: RUF071 - of the parts, which are no characters
     return len(first) + len(second) - 2 * common
 
 
-def _nothing_error(
+def _build_nothing_error(
     others: Sequence[tuple[SourceFile, Format]], left_out: Sequence[LeftOut], last_start: bytes
 ) -> TraceFormatError:
     """Return the error for files among which there is no trace."""
     if left_out and left_out[0].why.endswith("no execution trace"):
-        return _unrecognised_error(
+        return _build_unrecognised_error(
             left_out[0].name, last_start if len(left_out) == 1 else b"?", len(left_out)
         )
     if left_out:
@@ -185,7 +189,7 @@ def _nothing_error(
     return TraceFormatError(message, hint="Expected files such as job.0.et, job.1.et, …")
 
 
-def _with_counted(ranks: dict[str, list[RankFile]]) -> dict[str, list[RankFile]]:
+def _number_counted(ranks: dict[str, list[RankFile]]) -> dict[str, list[RankFile]]:
     """Give files without a rank the number that counts them, where their names differ in nothing else."""
     silent = {
         file.name: (file, fmt)
@@ -193,7 +197,7 @@ def _with_counted(ranks: dict[str, list[RankFile]]) -> dict[str, list[RankFile]]
         for file, fmt, number in members
         if number is None and not fmt.whole and not fmt.tells_ranks
     }
-    counted = counted_numbers(list(silent))
+    counted = find_counted_numbers(list(silent))
     members_by_key = {
         key: kept
         for key, members in ranks.items()
@@ -205,7 +209,7 @@ def _with_counted(ranks: dict[str, list[RankFile]]) -> dict[str, list[RankFile]]
     return members_by_key
 
 
-def _believed(members: list[RankFile]) -> list[RankFile]:
+def _drop_wrong_ranks(members: list[RankFile]) -> list[RankFile]:
     """Take back the numbers in names that cannot be ranks."""
     count = len({number for _, _, number in members} - {None})
     return [
@@ -216,12 +220,12 @@ def _believed(members: list[RankFile]) -> list[RankFile]:
     ]
 
 
-def _key_without_rank(name: str) -> str:
+def _build_unranked_key(name: str) -> str:
     """Return the key that groups files without a rank in one folder."""
-    return f"{_folder(name)}\0"
+    return f"{_parse_folder(name)}\0"
 
 
-def _folder(name: str) -> str:
+def _parse_folder(name: str) -> str:
     """Return the folder part of a name, with a slash at its end."""
     return f"{PurePosixPath(name).parent}/"
 
@@ -230,24 +234,24 @@ _USUAL_FORMATS = ("chakra", "kineto", "pytorch", "rocprof", "xplane", "nsight", 
 """What people mostly open: messages name these formats first."""
 
 
-def _unrecognised_error(name: str, start: bytes, count: int = 1) -> TraceFormatError:
-    others = plugins()
+def _build_unrecognised_error(name: str, start: bytes, count: int = 1) -> TraceFormatError:
+    others = load_plugins()
     first = {name: place for place, name in enumerate(_USUAL_FORMATS)}
     usual = sorted(FORMATS, key=lambda fmt: first.get(fmt.name, len(first)))
     known = ", ".join(fmt.title for fmt in (*usual, *others.formats))
-    message = f"{name}: not an execution trace; it looks like {looks_like(start)}."
+    message = f"{name}: not an execution trace; it looks like {describe_unrecognised(start)}."
     if count > 1:
         message = f"{format_counted(count, 'file')}, none of a known format, the first being {name}."
     elif not start:
         return TraceFormatError(f"{name}: an empty file, no bytes at all.", hint="Record or copy it again.")
-    elif of_program := foreign(start):
+    elif of_program := find_foreign(start):
         what, instead = of_program
         return TraceFormatError(f"{name}: {what}, which cannot be read.", hint=instead)
     hint = " ".join((f"Formats that can be opened: {known}.", *others.problems))
     return TraceFormatError(message, hint=hint)
 
 
-def _job(
+def _build_job(
     prefix: str,
     members: list[RankFile],
     others: list[tuple[SourceFile, Format]],
@@ -258,7 +262,7 @@ def _job(
     if "\x1e" in prefix:
         # Both sides of one rank tell no more than the words they share, a file alone its whole name.
         shared = PurePosixPath(prefix.partition("\x1e")[0])
-        name = "" if len(members) == 1 else shared.name or _common_folder(members)
+        name = "" if len(members) == 1 else shared.name or _find_common_folder(members)
     elif "\0" in prefix:
         first = PurePosixPath(members[0][0].name)
         name = first.name.split(".")[0] if len(members) == 1 else first.parent.name
@@ -280,24 +284,24 @@ def _job(
     return JobFiles(name, tuple(members), tuple(chosen))
 
 
-def _common_folder(members: Sequence[RankFile]) -> str:
+def _find_common_folder(members: Sequence[RankFile]) -> str:
     """Return the name of the innermost folder that holds all files, "" where there is none."""
     folders = [PurePosixPath(file.name).parent.parts for file, _, _ in members]
     common = os.path.commonprefix(folders)  # noqa: RUF071 - of the parts, which are no characters
     return common[-1] if common else ""
 
 
-def left_out_findings(left_out: Sequence[LeftOut]) -> list[Finding]:
+def build_left_out_findings(left_out: Sequence[LeftOut]) -> list[Finding]:
     """Return a finding for each file that was left out, the first ones one by one."""
     ordered = sorted(left_out, key=lambda file: not file.lost)
-    findings = [_left_out_finding(file) for file in ordered[:_LEFT_OUT_NAMED]]
+    findings = [_build_left_out_finding(file) for file in ordered[:_LEFT_OUT_NAMED]]
     if len(ordered) > _LEFT_OUT_NAMED:
         message = f"{len(ordered) - _LEFT_OUT_NAMED:,} more files were left out."
         findings.append(Finding("info", "ignored-file", message))
     return findings
 
 
-def _left_out_finding(file: LeftOut) -> Finding:
+def _build_left_out_finding(file: LeftOut) -> Finding:
     """Return the finding for a file that was left out."""
     message = f"{file.name}: {file.why}, left out."
     if file.claims is not None and file.lost:
@@ -309,6 +313,6 @@ def _left_out_finding(file: LeftOut) -> Finding:
     return Finding(level, "ignored-file", message, rank=file.claims, file=file.name)
 
 
-def _was_a_rank(name: str) -> bool:
+def _is_named_as_rank(name: str) -> bool:
     """Whether a file is called like a rank of a job."""
     return re.search(r"\.et(\.gz)?$", name) is not None

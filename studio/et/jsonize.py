@@ -18,9 +18,9 @@ from typing import Any, Literal, Protocol
 from studio.errors import TraceFormatError
 from studio.et import chakra
 from studio.et import kernel as k
-from studio.et.encode import length
+from studio.et.encode import encode_length
 from studio.et.record_json import BYTES, UNKNOWN, BadValueError, Kind, json_to_record, record_to_json
-from studio.et.source import looks_like
+from studio.et.source import describe_unrecognised
 from studio.trace import Finding
 
 _PIECE = 1 << 20
@@ -84,7 +84,7 @@ class Source:
             self._ahead = self._take(_PIECE)
         self.head = self._ahead
 
-    def _raw(self, size: int = _PIECE) -> bytes:
+    def _read_raw(self, size: int = _PIECE) -> bytes:
         piece = self._stream.read(size)
         self._raw_bytes += len(piece)
         if self._told:
@@ -95,7 +95,7 @@ class Source:
         """Read up to `size` bytes: less only at the end, also of a pipe that gives a few at a time."""
         pieces, wanted = [], size
         while wanted > 0:
-            piece = self._inflate(wanted) if self._inflater else self._raw(wanted)
+            piece = self._inflate(wanted) if self._inflater else self._read_raw(wanted)
             if not piece:
                 break
             pieces.append(piece)
@@ -107,7 +107,7 @@ class Source:
         while not self.damage:
             if self._inflater.eof:
                 # Zeros between members are padding, as tape tools write it.
-                self._packed = self._packed.lstrip(b"\0") or self._raw()
+                self._packed = self._packed.lstrip(b"\0") or self._read_raw()
                 if not self._packed:
                     return b""
                 if self._packed.strip(b"\0"):
@@ -123,7 +123,7 @@ class Source:
             if piece:
                 return piece
             if not self._inflater.eof and not self._packed:
-                self._packed = self._raw()
+                self._packed = self._read_raw()
                 self.damage = "" if self._packed else "ends early"
         return b""
 
@@ -135,7 +135,7 @@ class Source:
         return piece + self._take(size - len(piece)) if len(piece) < size else piece
 
 
-def content_of(source: Source) -> Content:
+def infer_content(source: Source) -> Content:
     """Tell by its first bytes whether a file is a Chakra file or JSON.
 
     Raises:
@@ -147,7 +147,9 @@ def content_of(source: Source) -> Content:
     if head and (chakra.sniff(head) or chakra.sniff(head[:4096])):
         return "chakra"
     hint = "Name a Chakra file (.et, .et.gz), or JSON that this command or Chakra's jsonizer wrote."
-    likeness = f"a gzip stream that {source.damage}" if source.damage and not head else looks_like(head)
+    likeness = (
+        f"a gzip stream that {source.damage}" if source.damage and not head else describe_unrecognised(head)
+    )
     raise TraceFormatError(
         f"{source.name}: neither a Chakra execution trace nor its JSON; it looks like {likeness}.", hint=hint
     )
@@ -163,9 +165,9 @@ def write_json(source: Source, tally: Tally, *, lines: bool) -> Iterator[bytes]:
     Raises:
         TraceFormatError: The file does not begin with metadata as this layout has it.
     """
-    chakra.read_metadata(source.head, source.name) if _whole_metadata(source.head) else None
+    chakra.read_metadata(source.head, source.name) if _has_whole_metadata(source.head) else None
     texts: list[str] = []
-    for index, (before, raw) in enumerate(_records(source, tally)):
+    for index, (before, raw) in enumerate(_iterate_records(source, tally)):
         value = record_to_json(raw, "node" if index else "metadata", before)
         tally.nodes += index > 0
         tally.kept += BYTES in value
@@ -182,17 +184,17 @@ def write_json(source: Source, tally: Tally, *, lines: bool) -> Iterator[bytes]:
     yield ("".join(texts) + ("" if lines else "\n]}\n")).encode()
 
 
-def _whole_metadata(head: bytes) -> bool:
+def _has_whole_metadata(head: bytes) -> bool:
     """Whether the first record lies within the head; a longer one is looked at without the check of its layout."""
     size, begin = k.varint(head, 0, min(len(head), 16))
     return len(head) < _PIECE or (begin > 0 and 0 <= size <= len(head) - begin)
 
 
-def _records(source: Source, tally: Tally) -> Iterator[tuple[bytes | None, bytes]]:
+def _iterate_records(source: Source, tally: Tally) -> Iterator[tuple[bytes | None, bytes]]:
     """Yield the records of a file, each with its length as it stands there, None for the shortest form."""
     buffer, at, offset, ended = b"", 0, 0, False
     while True:
-        size, begin = _length_at(buffer, at)
+        size, begin = _read_length(buffer, at)
         whole = begin > 0 and size <= len(buffer) - begin
         if not whole and not ended and (begin <= 0 or size <= _LONGEST_RECORD):
             offset += at
@@ -207,7 +209,7 @@ def _records(source: Source, tally: Tally) -> Iterator[tuple[bytes | None, bytes
             _tell_cut(source, tally, offset + at, len(buffer) - at)
             return
         before = buffer[at:begin]
-        yield (None if before == length(size) else before), buffer[begin : begin + size]
+        yield (None if before == encode_length(size) else before), buffer[begin : begin + size]
         at = begin + size
     if source.damage:
         message = f"{source.name}: the gzip stream {source.damage} after {offset + at:,} inflated bytes."
@@ -217,7 +219,7 @@ def _records(source: Source, tally: Tally) -> Iterator[tuple[bytes | None, bytes
         )
 
 
-def _length_at(buffer: bytes, at: int) -> tuple[int, int]:
+def _read_length(buffer: bytes, at: int) -> tuple[int, int]:
     """Return a length and where its record begins, 0 where it does not end in the buffer."""
     value = shift = 0
     for place in range(at, min(at + 10, len(buffer))):
@@ -254,7 +256,7 @@ def write_chakra(source: Source, tally: Tally) -> Iterator[bytes]:
     """
     pieces: list[bytes] = []
     try:
-        for raw in _written_records(source, tally):
+        for raw in _encode_records(source, tally):
             pieces.append(raw)
             if len(pieces) == _AT_ONCE:
                 yield b"".join(pieces)
@@ -265,10 +267,10 @@ def write_chakra(source: Source, tally: Tally) -> Iterator[bytes]:
     yield b"".join(pieces)
 
 
-def _written_records(source: Source, tally: Tally) -> Iterator[bytes]:
+def _encode_records(source: Source, tally: Tally) -> Iterator[bytes]:
     """Yield the records of all objects, each after its length."""
     index = -1
-    for index, (place, value) in enumerate(_objects(_Text(source))):
+    for index, (place, value) in enumerate(_iterate_objects(_Text(source))):
         kind: Kind = "node" if index else "metadata"
         try:
             raw, changed = json_to_record(value, kind)
@@ -276,7 +278,8 @@ def _written_records(source: Source, tally: Tally) -> Iterator[bytes]:
             what = f"node {index:,}" if index else "the metadata"
             raise TraceFormatError(
                 f"{source.name}: {what}, at character {place:,}: {error}.",
-                hint=_feeder_hint(value) or "Correct it there; docs/jsonize.md lists what may stand where.",
+                hint=_explain_format(value)
+                or "Correct it there; docs/jsonize.md lists what may stand where.",
             ) from None
         tally.nodes += index > 0
         tally.changed += changed
@@ -289,7 +292,7 @@ def _written_records(source: Source, tally: Tally) -> Iterator[bytes]:
         )
 
 
-def _feeder_hint(value: Any) -> str:
+def _explain_format(value: Any) -> str:
     if isinstance(value, dict) and "workload_graph" in value:
         return (
             "This is a workload graph of Chakra's feeder: `chakra-studio convert` makes a Chakra file of it."
@@ -308,7 +311,7 @@ class _Text:
         self.source, self.text, self.at, self.before, self.ended = source, "", 0, 0, False
         self._bytes = 0
         self._decoder = codecs.getincrementaldecoder("utf-8-sig")("strict")
-        self._json = json.JSONDecoder(object_pairs_hook=_once)
+        self._json = json.JSONDecoder(object_pairs_hook=_build_object)
 
     @property
     def place(self) -> int:
@@ -392,7 +395,7 @@ class _TwiceError(Exception):
     """A key stands twice."""
 
 
-def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+def _build_object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     value = dict(pairs)
     if len(value) < len(pairs):
         seen: set[str] = set()
@@ -400,7 +403,7 @@ def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     return value
 
 
-def _objects(text: _Text) -> Iterator[tuple[int, Any]]:
+def _iterate_objects(text: _Text) -> Iterator[tuple[int, Any]]:
     """Yield the metadata, then the nodes, each with the character it begins at."""
     text.peek()
     if text.text.startswith("[", text.at):
@@ -408,13 +411,13 @@ def _objects(text: _Text) -> Iterator[tuple[int, Any]]:
     while not _DOCUMENT.match(text.text, text.at) and len(text.text) - text.at < 4096 and text.more():
         pass
     if _DOCUMENT.match(text.text, text.at):
-        yield from _document(text)
+        yield from _iterate_document(text)
         return
     while text.peek():
         yield text.place, text.value()
 
 
-def _document(text: _Text) -> Iterator[tuple[int, Any]]:
+def _iterate_document(text: _Text) -> Iterator[tuple[int, Any]]:
     text.expect("{")
     seen: list[str] = []
     while True:
@@ -430,14 +433,14 @@ def _document(text: _Text) -> Iterator[tuple[int, Any]]:
             yield place, text.value()
         else:
             text.expect("[")
-            yield from _items(text)
+            yield from _iterate_items(text)
         if text.expect(",}") == "}":
             break
     if text.peek():
         raise text.refused("more follows the end of the document")
 
 
-def _items(text: _Text) -> Iterator[tuple[int, Any]]:
+def _iterate_items(text: _Text) -> Iterator[tuple[int, Any]]:
     if text.peek() == "]":
         text.at += 1
         return

@@ -18,19 +18,19 @@ from typing import Any, TypeVar, cast
 import msgspec
 import numpy as np
 
-from studio.decoding import decoder
+from studio.decoding import build_decoder
 from studio.errors import TraceFormatError
 from studio.et import event_kernel as k
-from studio.et.allocations import HOST_MEMORY, Allocations, no_allocations
-from studio.et.collector import collector_paused
-from studio.et.columns import by_appearance
+from studio.et.allocations import HOST_MEMORY, Allocations, build_empty_allocations
+from studio.et.collector import pause_collector
+from studio.et.columns import order_by_appearance
 from studio.et.device_events import join_events, order_by_begin, reorder_events
 from studio.et.direct import OPERATORS
-from studio.et.event_columns import EventRows, read_rows, worth_compiling
+from studio.et.event_columns import EventRows, is_worth_compiling, read_rows
 from studio.et.event_pieces import Pieces, split_events
 from studio.et.format import DevicePart, Part, Reading
 from studio.et.mend import decode_mended
-from studio.et.pytorch import integers
+from studio.et.pytorch import parse_integers
 from studio.et.recording import DeviceTrace, EventKind, Group, Head, NotedCall, mark_names
 from studio.trace import NONE, Bool, Finding, Float64, Int32, Int64, UInt8
 
@@ -145,10 +145,10 @@ class _Object(_Content):
 
 
 _NO_ARGS = _Args()
-_object = decoder(_Object)
-_list = decoder(list[_Event])
-_anything = decoder(Any)
-_arguments = decoder(_Args)
+_object = build_decoder(_Object)
+_list = build_decoder(list[_Event])
+_anything = build_decoder(Any)
+_arguments = build_decoder(_Args)
 
 
 def _decode(raw: bytes | memoryview) -> _Content:
@@ -156,14 +156,14 @@ def _decode(raw: bytes | memoryview) -> _Content:
     return _Content(events=_list(raw)) if bare else _object(raw)
 
 
-def _content(data: bytes | memoryview, name: str) -> tuple[_Content, tuple[Finding, ...]]:
+def _decode_content(data: bytes | memoryview, name: str) -> tuple[_Content, tuple[Finding, ...]]:
     try:
         return decode_mended(data, _decode, name)
     except msgspec.ValidationError:
-        return decode_mended(data, _by_hand, name)
+        return decode_mended(data, _decode_by_hand, name)
 
 
-def _by_hand(raw: bytes | memoryview) -> _Content:
+def _decode_by_hand(raw: bytes | memoryview) -> _Content:
     """Decode a file in which some events are malformed."""
     value = _anything(raw)
     head = value if isinstance(value, dict) else {}
@@ -177,7 +177,7 @@ def _by_hand(raw: bytes | memoryview) -> _Content:
     )
     events = value if isinstance(value, list) else head.get("traceEvents")
     if isinstance(events, list):
-        content.events = [_event_by_hand(event) for event in events if isinstance(event, dict)]
+        content.events = [_decode_event_by_hand(event) for event in events if isinstance(event, dict)]
     return content
 
 
@@ -187,7 +187,7 @@ _RAW = ("Input Dims", "Input type", "Concrete Inputs")
 _ARG_NAMES = tuple(zip(_Args.__struct_fields__, _Args.__struct_encode_fields__, strict=True))
 
 
-def _event_by_hand(event: dict[str, Any]) -> _Event:
+def _decode_event_by_hand(event: dict[str, Any]) -> _Event:
     given = event.get("args")
     args = None
     if isinstance(given, dict):
@@ -212,8 +212,8 @@ def read(reading: Reading) -> list[Part]:
     Raises:
         TraceFormatError: It is no JSON, or has no list of events.
     """
-    with collector_paused():
-        piece, findings = _in_pieces(reading) or _as_a_whole(reading)
+    with pause_collector():
+        piece, findings = _read_in_pieces(reading) or _read_whole(reading)
     noticed = [*reading.findings, *findings]
     if piece.lost:
         message = f"{reading.name}: events without a usable time, left out: {piece.lost:,}."
@@ -248,7 +248,7 @@ _Events = Callable[[], Iterable[list[_Event]]]
 """Returns the events of a file, in pieces."""
 
 
-def _in_pieces(reading: Reading) -> tuple[_Piece, tuple[Finding, ...]] | None:
+def _read_in_pieces(reading: Reading) -> tuple[_Piece, tuple[Finding, ...]] | None:
     """Return the events of a long file, None where it is short, damaged or odd."""
     pieces = split_events(reading.data)
     if pieces is None:
@@ -260,14 +260,14 @@ def _in_pieces(reading: Reading) -> tuple[_Piece, tuple[Finding, ...]] | None:
         if not isinstance(last, list):
             return None
         events = lambda: chain(map(_list, split.lists(lambda _done: None)), [last])  # noqa: E731
-        all_pieces = chain(_pieces(split, reading), [_piece(last, reading.name)])
-        return _columns(content, events, all_pieces), ()
+        all_pieces = chain(_iterate_pieces(split, reading), [_build_piece(last, reading.name)])
+        return _join_pieces(content, events, all_pieces), ()
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         return None
 
 
-def _as_a_whole(reading: Reading) -> tuple[_Piece, tuple[Finding, ...]]:
-    content, findings = _content(reading.data, reading.name)
+def _read_whole(reading: Reading) -> tuple[_Piece, tuple[Finding, ...]]:
+    content, findings = _decode_content(reading.data, reading.name)
     reading.tick(len(reading.data))
     events = content.events
     if not isinstance(events, list):
@@ -275,22 +275,22 @@ def _as_a_whole(reading: Reading) -> tuple[_Piece, tuple[Finding, ...]]:
             f"{reading.name}: no list 'traceEvents'; a Kineto or Chrome trace has one.",
             hint="Write it with torch.profiler.profile(...).export_chrome_trace(path).",
         )
-    pieces = [_piece(events, reading.name)]
-    return _columns(content, lambda: iter([events]), pieces), findings
+    pieces = [_build_piece(events, reading.name)]
+    return _join_pieces(content, lambda: iter([events]), pieces), findings
 
 
-def _columns(content: _Content, events: _Events, pieces: Iterable[_Piece]) -> _Piece:
+def _join_pieces(content: _Content, events: _Events, pieces: Iterable[_Piece]) -> _Piece:
     """Return the events of all pieces as columns, by time."""
     all_pieces = list(pieces)
     trace = join_events([piece.trace for piece in all_pieces])
-    base_ns = _whole(content.base)
+    base_ns = _parse_whole(content.base)
     latest = int(np.abs(trace.start_ns).max(initial=0))
     if base_ns is not None and len(trace) and abs(base_ns) + latest >= _LONGEST_NS:
         base_ns = None
     trace = reorder_events(trace, order_by_begin(trace.start_ns, trace.start_ns + trace.duration_ns))
     trace.start_ns[:] += base_ns or 0
     allocations = trace.allocations.later_by(base_ns or 0)
-    trace = replace(trace, head=_head(content, base_ns), pid=_pid(trace), allocations=allocations)
+    trace = replace(trace, head=_build_head(content, base_ns), pid=_find_pid(trace), allocations=allocations)
     calls = trace.kind == EventKind.RUNTIME
     # Some calls are no launches and have none: only where all lack one is it missing.
     without = trace.is_device | (calls if (trace.correlation[calls] < 0).all() else False)
@@ -303,79 +303,81 @@ def _columns(content: _Content, events: _Events, pieces: Iterable[_Piece]) -> _P
     return _Piece(trace, sum(piece.lost for piece in all_pieces), sum(piece.mistimed for piece in all_pieces))
 
 
-def _piece(events: list[_Event], name: str) -> _Piece:
+def _build_piece(events: list[_Event], name: str) -> _Piece:
     """Return some events as columns, in the order of the file."""
     whole = [event for event in events if event.ph == "X"]
-    kind = _kinds(whole)
+    kind = _infer_kinds(whole)
     kept = np.flatnonzero(kind)
     complete = [whole[index] for index in kept.tolist()]
-    start_ns, good = times_ns([event.ts for event in complete])
+    start_ns, good = convert_to_ns([event.ts for event in complete])
     if not good.all():
         kept, start_ns = kept[good], start_ns[good]
         complete = [whole[index] for index in kept.tolist()]
-    duration_ns, none = _usable(*times_ns([event.dur for event in complete]))
+    duration_ns, none = _select_usable(*convert_to_ns([event.dur for event in complete]))
     mistimed = sum(complete[row].dur is not None for row in none.tolist())
-    trace = _trace(name, complete)
+    trace = _build_trace(name, complete)
     trace.kind[:], trace.start_ns[:], trace.duration_ns[:] = kind[kept], start_ns, duration_ns
-    allocations, odd = _allocations(events)
+    allocations, odd = _collect_allocations(events)
     return _Piece(replace(trace, allocations=allocations), int(len(good) - good.sum()) + odd, mistimed)
 
 
-def _usable(duration_ns: Int64, timed: Bool) -> tuple[Int64, Int64]:
+def _select_usable(duration_ns: Int64, timed: Bool) -> tuple[Int64, Int64]:
     """Return durations (M,), 0 where there is none that can be, and the rows of these."""
     none = np.flatnonzero(~timed | (duration_ns < 0))
     duration_ns[none] = 0
     return duration_ns, none
 
 
-def _pieces(split: Pieces, reading: Reading) -> Iterator[_Piece]:
+def _iterate_pieces(split: Pieces, reading: Reading) -> Iterator[_Piece]:
     """Yield the pieces of a file but the last, by the kernel where they are written as usual, a few together."""
-    compiled = worth_compiling(len(reading.data))
+    compiled = is_worth_compiling(len(reading.data))
     places = list(split.places())
     for first in range(0, len(places), _TOGETHER):
-        yield from _together(places[first : first + _TOGETHER], reading, compiled=compiled)
+        yield from _read_together(places[first : first + _TOGETHER], reading, compiled=compiled)
 
 
-def _together(places: Sequence[tuple[int, int]], reading: Reading, *, compiled: bool) -> Iterator[_Piece]:
+def _read_together(
+    places: Sequence[tuple[int, int]], reading: Reading, *, compiled: bool
+) -> Iterator[_Piece]:
     """Yield neighbouring pieces as one; where one of them is not written as usual each alone, and only that one decoded."""
     start, end = places[0][0], places[-1][1]
     rows = read_rows(reading.data, start, end) if compiled else None
     if rows is None and len(places) > 1:
         for place in places:
-            yield from _together([place], reading, compiled=compiled)
+            yield from _read_together([place], reading, compiled=compiled)
         return
     if rows is None:
-        yield _piece(_list(b"[" + reading.data[start:end] + b"]"), reading.name)
+        yield _build_piece(_list(b"[" + reading.data[start:end] + b"]"), reading.name)
     else:
-        yield _piece_of_rows(rows, reading.name)
+        yield _build_piece_from_rows(rows, reading.name)
     reading.tick(end)
 
 
-def _piece_of_rows(rows: EventRows, name: str) -> _Piece:
-    """Return the events that the kernel has put down as columns, as `_piece` does those that are decoded."""
+def _build_piece_from_rows(rows: EventRows, name: str) -> _Piece:
+    """Return the events that the kernel has put down as columns, as `_build_piece` does those that are decoded."""
     whole = rows.take(rows.phase("X"))
     words, category = whole.texts(k.CATEGORY)
-    known = [_category_kind(_value_of(word)) for word in words]
+    known = [_infer_category_kind(_decode_value(word)) for word in words]
     kind = np.array(known, np.uint8)[category]
     kept = np.flatnonzero(kind)
     whole, kind = whole.take(kept), kind[kept]
-    start_ns, good = _times_of_rows(whole, k.START)
+    start_ns, good = _read_row_times(whole, k.START)
     good_rows = np.flatnonzero(good)
     lost = len(good) - len(good_rows)
     if lost:
         whole, kind, start_ns = whole.take(good_rows), kind[good_rows], start_ns[good_rows]
-    duration_ns, none = _usable(*_times_of_rows(whole, k.DURATION))
+    duration_ns, none = _select_usable(*_read_row_times(whole, k.DURATION))
     mistimed = int((whole.take(none).column(k.DURATION + 1) >= 0).sum())
     noted = rows.phase("i")
-    noted = noted[[_value_of(raw) == _MEMORY for raw in rows.content(k.NAME, noted)]]
-    allocations, odd = _allocations(_list(b"[" + b",".join(rows.content(k.EVENT, noted)) + b"]"))
-    trace = _trace_of_rows(whole, name)
+    noted = noted[[_decode_value(raw) == _MEMORY for raw in rows.content(k.NAME, noted)]]
+    allocations, odd = _collect_allocations(_list(b"[" + b",".join(rows.content(k.EVENT, noted)) + b"]"))
+    trace = _build_trace_from_rows(whole, name)
     trace.kind[:], trace.start_ns[:], trace.duration_ns[:] = kind, start_ns, duration_ns
     return _Piece(replace(trace, allocations=allocations), lost + odd, mistimed)
 
 
-def _times_of_rows(rows: EventRows, column: int) -> tuple[Int64, Bool]:
-    """Return times (M,) in nanoseconds, and which of them (M,) there are, as `times_ns` does.
+def _read_row_times(rows: EventRows, column: int) -> tuple[Int64, Bool]:
+    """Return times (M,) in nanoseconds, and which of them (M,) there are, as `convert_to_ns` does.
 
     Those of as many digits as a number of floating point tells apart to half a nanosecond are whole numbers throughout.
     """
@@ -384,7 +386,7 @@ def _times_of_rows(rows: EventRows, column: int) -> tuple[Int64, Bool]:
     times = np.where(is_present, digits * _LAST_DIGIT_NS[np.clip(behind, 0, len(_LAST_DIGIT_NS) - 1)], 0)
     odd = np.flatnonzero((behind >= len(_LAST_DIGIT_NS)) | (np.abs(times) >= _FINE_NS))
     if len(odd):
-        times[odd], is_present[odd] = times_ns(*rows.take(odd).microseconds(column))
+        times[odd], is_present[odd] = convert_to_ns(*rows.take(odd).microseconds(column))
     return times, is_present
 
 
@@ -394,17 +396,17 @@ _FINE_NS = 2**43 * 1000
 """Shorter times are less than half a nanosecond off as microseconds in floating point."""
 
 
-def _trace_of_rows(rows: EventRows, name: str) -> DeviceTrace:
-    """Return the trace of events as `_trace` does."""
+def _build_trace_from_rows(rows: EventRows, name: str) -> DeviceTrace:
+    """Return the trace of events as `_build_trace` does."""
     numbers = {
         key: rows.column(column) for key, column in zip(_NUMERIC, range(k.FIRST_NUMBER, k.GRID), strict=True)
     }
     raw_names, coded = rows.texts(k.NAME)
-    names, worded = _merge_words([_text_of(raw) for raw in raw_names], coded)
-    threads, thread = _merge_words(*_pairs(rows))
-    communicating = np.flatnonzero(_names_communication(names, worded) | (rows.column(k.COMMUNICATES) >= 0))
+    names, worded = _merge_words([_decode_text(raw) for raw in raw_names], coded)
+    threads, thread = _merge_words(*_list_pairs(rows))
+    communicating = np.flatnonzero(_find_communication(names, worded) | (rows.column(k.COMMUNICATES) >= 0))
     arguments = (_arguments(raw) if raw else _NO_ARGS for raw in rows.content(k.ARGUMENTS, communicating))
-    inputs, input_texts = _inputs_of_rows(rows)
+    inputs, input_texts = _number_row_inputs(rows)
     return _make_trace(
         numbers,
         file=name,
@@ -415,19 +417,21 @@ def _trace_of_rows(rows: EventRows, name: str) -> DeviceTrace:
         grid=np.clip(
             np.stack([rows.column(k.GRID + place) for place in range(3)], axis=1), NONE, _MOST_BLOCKS
         ),
-        comm={row: _comm(args) for row, args in zip(communicating.tolist(), arguments, strict=True)},
+        comm={row: _collect_comm(args) for row, args in zip(communicating.tolist(), arguments, strict=True)},
         inputs=inputs,
         input_texts=input_texts,
     )
 
 
-def _pairs(rows: EventRows) -> tuple[list[tuple[str, str]], Int32]:
+def _list_pairs(rows: EventRows) -> tuple[list[tuple[str, str]], Int32]:
     """Return the distinct processes and threads of events as they are written, and (M,) which each is of."""
     processes, process = rows.texts(k.PROCESS)
     threads, thread = rows.texts(k.THREAD)
     both = process.astype(np.int64) * len(threads) + thread
-    first, codes = _distinct(both, len(processes) * len(threads))
-    words = [(_text_of(processes[process[row]]), _text_of(threads[thread[row]])) for row in first.tolist()]
+    first, codes = _number_codes(both, len(processes) * len(threads))
+    words = [
+        (_decode_text(processes[process[row]]), _decode_text(threads[thread[row]])) for row in first.tolist()
+    ]
     return words, codes
 
 
@@ -436,7 +440,7 @@ _Word = TypeVar("_Word", str, tuple[str, str])
 
 def _merge_words(words: Sequence[_Word], codes: Int32) -> tuple[list[_Word], Int32]:
     """Return the distinct words that are used, by first appearance, and (M,) codes for them."""
-    used, _, _ = by_appearance(codes, len(words))
+    used, _, _ = order_by_appearance(codes, len(words))
     known: dict[_Word, int] = {}
     table = np.zeros(len(words), np.int32)
     for code in used.tolist():
@@ -444,19 +448,19 @@ def _merge_words(words: Sequence[_Word], codes: Int32) -> tuple[list[_Word], Int
     return list(known), table[codes]
 
 
-def _inputs_of_rows(rows: EventRows) -> tuple[Int32, list[tuple[str, str, str]]]:
-    """Return which inputs events have as `_inputs` does."""
+def _number_row_inputs(rows: EventRows) -> tuple[Int32, list[tuple[str, str, str]]]:
+    """Return which inputs events have as `_number_inputs` does."""
     parts = [rows.texts(column) for column in (k.VALUES, k.DIMS, k.TYPES)]
     first, both = np.zeros(min(len(rows), 1), np.int64), np.zeros(len(rows), np.int32)
     for words, codes in parts:
-        first, both = _distinct(both.astype(np.int64) * len(words) + codes, len(first) * len(words))
+        first, both = _number_codes(both.astype(np.int64) * len(words) + codes, len(first) * len(words))
     table = np.full(len(first), NONE, np.int32)
     texts: list[tuple[str, str, str]] = []
     for code, row in enumerate(first.tolist()):
         values, dims, types = (words[codes[row]] for words, codes in parts)
         if len(types) > _EMPTY_LIST:
             table[code] = len(texts)
-            texts.append((_in_one_line(values), _in_one_line(dims), _in_one_line(types)))
+            texts.append((_format_in_one_line(values), _format_in_one_line(dims), _format_in_one_line(types)))
     return table[both], texts
 
 
@@ -464,23 +468,23 @@ _TABLE = 1 << 20
 """Codes up to this many are numbered by a table of all that there may be, more of them by sorting."""
 
 
-def _distinct(codes: Int64, count: int) -> tuple[Int64, Int32]:
+def _number_codes(codes: Int64, count: int) -> tuple[Int64, Int32]:
     """Number some codes (M,) below `count` by first use; returns where each is used first, and (M,) their numbers."""
     if count > _TABLE:
         distinct, codes = np.unique(codes, return_inverse=True)
         codes, count = codes.reshape(-1), len(distinct)
-    _, first, number = by_appearance(codes, count)
+    _, first, number = order_by_appearance(codes, count)
     return first, number[codes]
 
 
 @lru_cache(maxsize=1 << 14)
-def _text_of(raw: bytes) -> str:
+def _decode_text(raw: bytes) -> str:
     """Return the text that a value is shown as; "" for one that is missing."""
-    value = _value_of(raw)
+    value = _decode_value(raw)
     return value if isinstance(value, str) else str(value)
 
 
-def _value_of(raw: bytes) -> Any:
+def _decode_value(raw: bytes) -> Any:
     """Return a value of the file; "" for one that is missing."""
     return _anything(raw) if raw else ""
 
@@ -492,22 +496,22 @@ _NUMERIC = (
 """Fields of whole numbers, in the order of the kernel's `NUMBERS`."""
 
 
-def _allocations(events: list[_Event]) -> tuple[Allocations, int]:
+def _collect_allocations(events: list[_Event]) -> tuple[Allocations, int]:
     """Return the allocations among some events, in the order of the file, and how many had to be left out."""
     noted = [event for event in events if event.ph == "i" and event.name == _MEMORY]
     if not noted:
-        return no_allocations(), 0
-    time_ns, timed = times_ns([event.ts for event in noted])
+        return build_empty_allocations(), 0
+    time_ns, timed = convert_to_ns([event.ts for event in noted])
     args = [event.args or _NO_ARGS for event in noted]
-    size, sized = integers([arg.memory_bytes for arg in args])
-    on_host = _numbers([arg.device_type for arg in args]) == 0
+    size, sized = parse_integers([arg.memory_bytes for arg in args])
+    on_host = _parse_numbers([arg.device_type for arg in args]) == 0
     columns = {
         "time_ns": time_ns,
         "bytes": size,
-        "device": np.where(on_host, HOST_MEMORY, _numbers([arg.device_id for arg in args])),
-        "address": _numbers([arg.address for arg in args]),
-        "total": _numbers([arg.total for arg in args]),
-        "reserved": _numbers([arg.reserved for arg in args]),
+        "device": np.where(on_host, HOST_MEMORY, _parse_numbers([arg.device_id for arg in args])),
+        "address": _parse_numbers([arg.address for arg in args]),
+        "total": _parse_numbers([arg.total for arg in args]),
+        "reserved": _parse_numbers([arg.reserved for arg in args]),
     }
     kept = np.flatnonzero(timed & sized)
     threads = tuple((str(noted[place].pid), str(noted[place].tid)) for place in kept.tolist())
@@ -516,7 +520,7 @@ def _allocations(events: list[_Event]) -> tuple[Allocations, int]:
     ) - len(kept)
 
 
-def _kinds(events: Sequence[_Event]) -> UInt8:
+def _infer_kinds(events: Sequence[_Event]) -> UInt8:
     """Return (M,) the kinds of events."""
     categories = [event.cat for event in events]
     try:
@@ -524,16 +528,16 @@ def _kinds(events: Sequence[_Event]) -> UInt8:
     except TypeError:
         categories = [category if isinstance(category, str) else None for category in categories]
         distinct = set(categories)
-    known = {category: _category_kind(category) for category in distinct}
+    known = {category: _infer_category_kind(category) for category in distinct}
     return np.array(list(map(known.__getitem__, categories)), np.uint8)
 
 
-def _category_kind(category: Any) -> EventKind:
+def _infer_category_kind(category: Any) -> EventKind:
     """Return the kind of the events of a category."""
     return CATEGORIES.get(category.lower(), EventKind.OTHER) if isinstance(category, str) else EventKind.OTHER
 
 
-def _codes(texts: Sequence[Any]) -> tuple[list[str], Int32]:
+def _number_texts(texts: Sequence[Any]) -> tuple[list[str], Int32]:
     """Return the distinct texts by first appearance, and (M,) which each is."""
     if set(map(type, texts)) - {str}:
         texts = [text if isinstance(text, str) else str(text) for text in texts]
@@ -541,7 +545,7 @@ def _codes(texts: Sequence[Any]) -> tuple[list[str], Int32]:
     return list(codes), np.array(list(map(codes.__getitem__, texts)), np.int32)
 
 
-def _threads(events: Sequence[_Event]) -> tuple[tuple[tuple[str, str], ...], Int32]:
+def _number_threads(events: Sequence[_Event]) -> tuple[tuple[tuple[str, str], ...], Int32]:
     """Return the distinct threads by first appearance, and (M,) which each event is of."""
     pairs = [(event.pid, event.tid) for event in events]
     try:
@@ -554,15 +558,15 @@ def _threads(events: Sequence[_Event]) -> tuple[tuple[tuple[str, str], ...], Int
     return tuple(threads), np.array(list(map(codes.__getitem__, pairs)), np.int32)
 
 
-def _trace(name: str, events: Sequence[_Event]) -> DeviceTrace:
+def _build_trace(name: str, events: Sequence[_Event]) -> DeviceTrace:
     """Return the trace of events, times, kinds and what the file says as a whole still to be filled in."""
     args = [event.args or _NO_ARGS for event in events]
-    numbers = {key: _numbers(list(map(attrgetter(key), args))) for key in _NUMERIC}
-    threads, thread = _threads(events)
-    names, worded = _codes([event.name for event in events])
+    numbers = {key: _parse_numbers(list(map(attrgetter(key), args))) for key in _NUMERIC}
+    threads, thread = _number_threads(events)
+    names, worded = _number_texts([event.name for event in events])
     describes_collective = [arg.collective is not None or arg.group is not None for arg in args]
-    communicating = _names_communication(names, worded) | np.array(describes_collective, np.bool_)
-    inputs, input_texts = _inputs(args)
+    communicating = _find_communication(names, worded) | np.array(describes_collective, np.bool_)
+    inputs, input_texts = _number_inputs(args)
     return _make_trace(
         numbers,
         file=name,
@@ -570,8 +574,8 @@ def _trace(name: str, events: Sequence[_Event]) -> DeviceTrace:
         names=names,
         thread=thread,
         threads=threads,
-        grid=_grids(args),
-        comm={row: _comm(args[row]) for row in np.flatnonzero(communicating).tolist()},
+        grid=_collect_grids(args),
+        comm={row: _collect_comm(args[row]) for row in np.flatnonzero(communicating).tolist()},
         inputs=inputs,
         input_texts=input_texts,
     )
@@ -593,22 +597,22 @@ def _make_trace(numbers: dict[str, Any], **rest: Any) -> DeviceTrace:
     )
 
 
-def _names_communication(names: Sequence[str], codes: Int32) -> Bool:
+def _find_communication(names: Sequence[str], codes: Int32) -> Bool:
     """Return which events (M,) have the name of a call for communication."""
     return mark_names(names, codes, lambda name: name.startswith(_COMM_NAMES))
 
 
-def _grids(args: Sequence[_Args]) -> Int64:
+def _collect_grids(args: Sequence[_Args]) -> Int64:
     """Return (M, 3) the blocks that each kernel was launched with along each dimension, -1 where nothing says it."""
     grids = np.full((len(args), 3), NONE, np.int64)
     known = [row for row, arg in enumerate(args) if isinstance(arg.grid, list) and len(arg.grid) == 3]
     if known:
-        numbers = [_numbers([args[row].grid[place] for row in known]) for place in range(3)]
+        numbers = [_parse_numbers([args[row].grid[place] for row in known]) for place in range(3)]
         grids[known] = np.clip(np.stack(numbers, axis=1), NONE, _MOST_BLOCKS)
     return grids
 
 
-def _inputs(args: Sequence[_Args]) -> tuple[Int32, list[tuple[str, str, str]]]:
+def _number_inputs(args: Sequence[_Args]) -> tuple[Int32, list[tuple[str, str, str]]]:
     """Return which inputs (M,) each event has, -1 where it says nothing, and the texts of distinct ones."""
     # One text for all three, apart by what no JSON holds: what is done for every event is done by no loop of Python.
     joined = list(map(b"\0".join, map(_INPUTS, args)))
@@ -616,7 +620,7 @@ def _inputs(args: Sequence[_Args]) -> tuple[Int32, list[tuple[str, str, str]]]:
     # Where shapes were not recorded, `types` is missing or an empty list.
     known = [text for text, (_, _, types) in parts.items() if len(types) > _EMPTY_LIST]
     codes = dict.fromkeys(parts, NONE) | {text: code for code, text in enumerate(known)}
-    texts = [tuple(map(_in_one_line, parts[text])) for text in known]
+    texts = [tuple(map(_format_in_one_line, parts[text])) for text in known]
     column = np.array(list(map(codes.__getitem__, joined)), np.int32)
     return column, cast("list[tuple[str, str, str]]", texts)
 
@@ -625,16 +629,16 @@ _INPUTS = attrgetter("values", "dims", "types")
 
 
 @lru_cache(maxsize=1 << 12)
-def _in_one_line(raw: bytes) -> str:
+def _format_in_one_line(raw: bytes) -> str:
     """Return the text of a JSON value without line breaks, which recorders write into lists."""
     return str(msgspec.json.format(raw, indent=0) if b"\n" in raw else raw, "utf-8", "replace")
 
 
-def _numbers(values: list[Any]) -> Int64:
+def _parse_numbers(values: list[Any]) -> Int64:
     """Return (M,) whole numbers, -1 for anything else."""
     if values.count(NONE) == len(values):
         return np.full(len(values), NONE, np.int64)
-    numbers, good = integers(
+    numbers, good = parse_integers(
         [NONE if value is None else value for value in values] if None in values else values
     )
     return np.where(good, numbers, NONE)
@@ -649,35 +653,37 @@ _COMM_FIELDS = _Args.__struct_fields__[
 _COMM_VALUES = attrgetter(*_COMM_FIELDS)
 
 
-def _comm(args: _Args) -> dict[str, Any]:
+def _collect_comm(args: _Args) -> dict[str, Any]:
     values = zip(_COMM_FIELDS, _COMM_VALUES(args), strict=True)
     facts = {field: value for field, value in values if value is not None}
     for field, raw in (("dims", args.dims), ("types", args.types), ("values", args.values)):
         if len(raw) > _EMPTY_LIST or bytes(raw) not in (b"", b"[]"):
-            facts[field] = _repeated(bytes(raw))
+            facts[field] = _decode_repeated(bytes(raw))
     return facts
 
 
 @lru_cache(maxsize=1 << 12)
-def _repeated(raw: bytes) -> Any:
+def _decode_repeated(raw: bytes) -> Any:
     """Return a value that every step may repeat: the same object then, so that what is worked out of it need be but once."""
     return _anything(raw)
 
 
-def _pid(trace: DeviceTrace) -> int:
+def _find_pid(trace: DeviceTrace) -> int:
     """Return the process id of the first operator."""
     operators = np.flatnonzero(trace.kind == EventKind.OPERATOR)
-    pid = _whole(trace.threads[int(trace.thread[operators[0]])][0]) if len(operators) else None
+    pid = _parse_whole(trace.threads[int(trace.thread[operators[0]])][0]) if len(operators) else None
     return NONE if pid is None else pid
 
 
-def times_ns(values: Sequence[Any] | Int64 | Float64, is_present: Bool | None = None) -> tuple[Int64, Bool]:
+def convert_to_ns(
+    values: Sequence[Any] | Int64 | Float64, is_present: Bool | None = None
+) -> tuple[Int64, Bool]:
     """Return microseconds as (M,) nanoseconds, and which of them (M,) are valid times; only those that are there.
 
     The fraction is taken apart first: multiplied whole, a time of 2023 would lose its last digit.
 
     Example:
-        >>> times_ns([4348927393528.336, 7, "x"])[0].tolist()
+        >>> convert_to_ns([4348927393528.336, 7, "x"])[0].tolist()
         [4348927393528336, 7000, 0]
     """
     is_present = np.array([True]) if is_present is None else is_present
@@ -687,7 +693,7 @@ def times_ns(values: Sequence[Any] | Int64 | Float64, is_present: Bool | None = 
     except (ValueError, OverflowError):
         usual = False
     if not usual:
-        column = np.array([_microseconds(value) for value in values], np.float64)
+        column = np.array([_parse_microseconds(value) for value in values], np.float64)
     longest = _LONGEST_NS // 1000
     good = is_present & np.isfinite(column) & (column > -longest) & (column < longest)
     column = np.where(good, column, 0)
@@ -697,7 +703,7 @@ def times_ns(values: Sequence[Any] | Int64 | Float64, is_present: Bool | None = 
     return whole.astype(np.int64) * 1000 + np.rint((column - whole) * 1000).astype(np.int64), good
 
 
-def _microseconds(value: Any) -> float:
+def _parse_microseconds(value: Any) -> float:
     try:
         return float(value) if isinstance(value, int | float | str) else np.nan
     except (ValueError, OverflowError):
@@ -714,8 +720,8 @@ def _correlate_by_flow(trace: DeviceTrace, without: Bool, flows: Sequence[_Event
         base_ns: What the times of the file count from.
     """
     codes = {thread: code for code, thread in enumerate(trace.threads)}
-    starts, good = times_ns([flow.ts for flow in flows])
-    ids, known = integers([flow.id for flow in flows])
+    starts, good = convert_to_ns([flow.ts for flow in flows])
+    ids, known = parse_integers([flow.id for flow in flows])
     ends = {
         (codes.get((str(flow.pid), str(flow.tid)), NONE), start): number
         for flow, start, number, usable in zip(
@@ -744,28 +750,30 @@ def _correlate_by_operator(trace: DeviceTrace) -> None:
 # Head
 
 
-def _head(content: _Content, base_ns: int | None) -> Head:
+def _build_head(content: _Content, base_ns: int | None) -> Head:
     info = content.distributed if isinstance(content.distributed, dict) else {}
     listed = info.get("pg_config")
     groups = (
-        [_group(entry) for entry in listed if isinstance(entry, dict)] if isinstance(listed, list) else []
+        [_parse_group(entry) for entry in listed if isinstance(entry, dict)]
+        if isinstance(listed, list)
+        else []
     )
     devices = content.devices if isinstance(content.devices, list) else []
-    rank = _whole(info.get("rank"))
+    rank = _parse_whole(info.get("rank"))
     return Head(
         rank=rank if rank is not None and 0 <= rank <= _LARGEST_RANK else None,
-        world_size=_whole(info.get("world_size")),
+        world_size=_parse_whole(info.get("world_size")),
         backend=str(info.get("backend") or ""),
         host=content.host if isinstance(content.host, str) else "",
         base_ns=base_ns,
         groups=tuple(groups),
         devices=tuple(str(entry.get("name", "")) for entry in devices if isinstance(entry, dict)),
-        calls=_noted_calls(content.calls) if base_ns is not None else (),
+        calls=_parse_noted_calls(content.calls) if base_ns is not None else (),
         has_stacks=content.stacks in (1, True),
     )
 
 
-def _noted_calls(value: Any) -> tuple[NotedCall, ...]:
+def _parse_noted_calls(value: Any) -> tuple[NotedCall, ...]:
     """Return what `studio.collect` wrote of each call; without what is no such entry."""
     calls = []
     for entry in value if isinstance(value, list) else ():
@@ -775,16 +783,16 @@ def _noted_calls(value: Any) -> tuple[NotedCall, ...]:
             and isinstance(entry[1], str)
             and isinstance(entry[3], str)
         ):
-            time_ns, number = _whole(entry[0]), _whole(entry[2])
+            time_ns, number = _parse_whole(entry[0]), _parse_whole(entry[2])
             if time_ns is not None and number is not None and 0 <= time_ns <= _LONGEST_NS:
-                size = _whole(entry[4]) if len(entry) > 4 else None
+                size = _parse_whole(entry[4]) if len(entry) > 4 else None
                 calls.append(NotedCall(time_ns, entry[1], number, entry[3], NONE if size is None else size))
     return tuple(sorted(calls, key=lambda call: call.time_ns))
 
 
-def _group(entry: dict[str, Any]) -> Group:
+def _parse_group(entry: dict[str, Any]) -> Group:
     ranks = parse_ranks(entry.get("ranks"))
-    size = _whole(entry.get("pg_size"))
+    size = _parse_whole(entry.get("pg_size"))
     return Group(str(entry.get("pg_name", "")), str(entry.get("pg_desc", "")), ranks, size or len(ranks))
 
 
@@ -796,21 +804,21 @@ def parse_ranks(value: Any) -> tuple[int, ...]:
         ((0, 2), ())
     """
     if isinstance(value, str):
-        return _ranks_in(value) if "..." not in value and len(value) < 1 << 20 else ()
+        return _parse_rank_text(value) if "..." not in value and len(value) < 1 << 20 else ()
     if not isinstance(value, list):
         return ()
-    numbers = [_whole(item) for item in value]
+    numbers = [_parse_whole(item) for item in value]
     return tuple(number for number in numbers if number is not None and 0 <= number <= _LARGEST_RANK)
 
 
 @lru_cache(maxsize=1 << 10)
-def _ranks_in(text: str) -> tuple[int, ...]:
+def _parse_rank_text(text: str) -> tuple[int, ...]:
     """Return the rank numbers in a text, which every call for communication may repeat."""
     return parse_ranks(re.findall(r"-?[0-9]+", text))
 
 
-def _whole(value: Any) -> int | None:
+def _parse_whole(value: Any) -> int | None:
     if type(value) is int and -(2**63) <= value < 2**63:
         return value
-    numbers, good = integers([value])
+    numbers, good = parse_integers([value])
     return int(numbers[0]) if good[0] and not isinstance(value, bool) else None

@@ -81,7 +81,7 @@ class _Reader:
         return parts
 
 
-def _alike_reader() -> Callable[[Reading], list[Part]]:
+def _build_alike_reader() -> Callable[[Reading], list[Part]]:
     """Return what reads the Chakra files of one job."""
     from studio.et.alike import JobReader
 
@@ -261,7 +261,7 @@ CHAKRA = Format(
     title="Chakra execution trace (.et)",
     sniff=_Sniffer("chakra"),
     read=_Reader("chakra"),
-    job_reader=_alike_reader,
+    job_reader=_build_alike_reader,
     memory_ratio=3.0,
 )
 FORMATS: tuple[Format, ...] = (
@@ -292,12 +292,12 @@ FORMATS: tuple[Format, ...] = (
 """Every format that can be read, the ones easiest to recognise first."""
 
 
-def known_format(start: bytes) -> Format | None:
+def find_format(start: bytes) -> Format | None:
     """Return the format of the studio's own that a file with this start is of, None where it is of none."""
-    return next((fmt for fmt in _formats_with(start[:1]) if fmt.sniff(start)), None)
+    return next((fmt for fmt in _select_formats(start[:1]) if fmt.sniff(start)), None)
 
 
 @cache
-def _formats_with(first: bytes) -> tuple[Format, ...]:
+def _select_formats(first: bytes) -> tuple[Format, ...]:
     """Return the formats whose files may begin with this byte; there may be thousands of files."""
     return tuple(fmt for fmt in FORMATS if not isinstance(fmt.sniff, _Sniffer) or fmt.sniff.may_begin(first))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from studio.errors import TraceError
-from studio.machine_memory import available_bytes
+from studio.machine_memory import read_available_bytes
 from studio.units import format_bytes
 
 _ALWAYS_FITS = 64 << 20
@@ -22,7 +22,7 @@ def refuse_beyond_memory(name: str, size_bytes: int, ratio: float) -> None:
     """
     if size_bytes < _ALWAYS_FITS:
         return
-    free, needed = available_bytes(), int(size_bytes * ratio)
+    free, needed = read_available_bytes(), int(size_bytes * ratio)
     if free is not None and needed > free:
         raise TraceError(
             f"{name}: its {format_bytes(size_bytes)} take about {format_bytes(needed)} of memory to read, and "

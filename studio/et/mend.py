@@ -73,26 +73,26 @@ def _decode(
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         problem = error
     raw = bytes(data)
-    plain = _in_range(_plain(raw))
+    plain = _quote_huge_numbers(_replace_odd_bytes(raw))
     if plain != raw:
         try:
-            return decode(plain), (_mended_finding(name),)
+            return decode(plain), (_build_mended_finding(name),)
         except msgspec.ValidationError:
             raise
         except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
             problem = error
     if isinstance(problem, msgspec.ValidationError):
         raise problem
-    return _decoded_start(plain, decode, problem, name)
+    return _decode_start(plain, decode, problem, name)
 
 
-def _decoded_start(
+def _decode_start(
     plain: bytes, decode: Callable[[bytes | memoryview], Decoded], problem: Exception, name: str
 ) -> tuple[Decoded, tuple[Finding, ...]]:
     """Return the content of the part before the damage."""
     match = _OFFSET.search(str(problem))
     end = int(match[1]) if match else len(plain)
-    kept = last_item(plain[:end])
+    kept = find_last_item(plain[:end])
     refused = TraceFormatError(
         f"{name}: no JSON from byte {end:,} of {len(plain):,} on, and nothing complete before it: {problem}.",
         hint="Copy or record the file again.",
@@ -109,7 +109,7 @@ def _decoded_start(
     finding = Finding(
         "error",
         "damaged-file",
-        f"{name}: {_why(problem)} at byte {end:,} of {len(plain):,}; what comes before byte {kept:,} was read, "
+        f"{name}: {_explain_problem(problem)} at byte {end:,} of {len(plain):,}; what comes before byte {kept:,} was read, "
         "the rest is lost.",
         "Copy or record the file again; a recording process that was killed leaves such a file.",
         file=name,
@@ -118,11 +118,11 @@ def _decoded_start(
     return value, (finding,)
 
 
-def _why(problem: Exception) -> str:
+def _explain_problem(problem: Exception) -> str:
     return "cut off" if "truncated" in str(problem) else "damaged"
 
 
-def _mended_finding(name: str) -> Finding:
+def _build_mended_finding(name: str) -> Finding:
     return Finding(
         "warning",
         "mended-json",
@@ -132,7 +132,7 @@ def _mended_finding(name: str) -> Finding:
     )
 
 
-def _plain(raw: bytes) -> bytes:
+def _replace_odd_bytes(raw: bytes) -> bytes:
     """Replace what JSON does not allow but whose meaning is clear."""
     text = raw.translate(_CONTROL)
     try:
@@ -142,29 +142,29 @@ def _plain(raw: bytes) -> bytes:
     return _BARE_NUMBER.sub(rb'"\1"', text)
 
 
-def _in_range(text: bytes) -> bytes:
+def _quote_huge_numbers(text: bytes) -> bytes:
     """Make numbers that no type can hold texts, outside of the texts there are."""
     if not _HUGE.search(text):
         return text
     return _TEXT_OR_HUGE.sub(lambda match: b'"%b"' % match[1] if match[1] else match[0], text)
 
 
-def last_item(data: bytes) -> int:
+def find_last_item(data: bytes) -> int:
     """Return where the last complete object of the file's list of objects ends, 0 where there is none.
 
     The list is the file itself, or a member of the object that the file is.
 
     Example:
-        >>> last_item(b'{"nodes": [{"id": 1}, {"id": [2')
+        >>> find_last_item(b'{"nodes": [{"id": 1}, {"id": [2')
         20
     """
     wanted = 2 if data.lstrip()[:1] == b"{" else 1
     last_end, depth, inside, start = 0, 0, False, 0
     raw = np.frombuffer(data, np.uint8)
     while start < len(raw):
-        end = _piece_end(data, min(start + _PIECE_BYTES, len(raw)))
+        end = _find_piece_end(data, min(start + _PIECE_BYTES, len(raw)))
         piece = raw[start:end]
-        quotes = _unescaped_quotes(piece)
+        quotes = _find_unescaped_quotes(piece)
         marks = np.flatnonzero(_STEP[piece])
         before = np.searchsorted(quotes, marks)
         marks = marks[(before + inside) % 2 == 0]
@@ -178,14 +178,14 @@ def last_item(data: bytes) -> int:
     return last_end
 
 
-def _piece_end(data: bytes, end: int) -> int:
+def _find_piece_end(data: bytes, end: int) -> int:
     """Move a boundary so that it splits no escape sequence."""
     while end < len(data) and data[end - 1] == _BACKSLASH:
         end += 1
     return min(end + 1, len(data)) if end < len(data) and data[end - 2] == _BACKSLASH else end
 
 
-def _unescaped_quotes(
+def _find_unescaped_quotes(
     piece: np.ndarray[tuple[int], np.dtype[np.uint8]],
 ) -> np.ndarray[tuple[int], np.dtype[np.int64]]:
     quotes = np.flatnonzero(piece == _QUOTE)

@@ -12,7 +12,7 @@ from typing import Any
 
 from studio.errors import TraceFormatError
 from studio.et import mscclpp
-from studio.et.build import graph_of_nodes
+from studio.et.build import build_graph
 from studio.et.format import Part, RankPart, Reading
 from studio.et.msccl_play import (
     ADDS,
@@ -226,7 +226,7 @@ def read(reading: Reading) -> list[Part]:
     algorithm = parse(bytes(reading.data), reading.name)
     reading.tick(len(reading.data))
     played = play(algorithm, ASSUMED_CHUNK_BYTES)
-    findings = [*reading.findings, *findings_of(algorithm, played, reading.name)]
+    findings = [*reading.findings, *build_findings(algorithm, played, reading.name)]
     assumed = f"{reading.name}: an algorithm names no sizes; a chunk is taken to have {format_bytes(ASSUMED_CHUNK_BYTES)}."
     findings.append(
         Finding(
@@ -243,7 +243,7 @@ def read(reading: Reading) -> list[Part]:
 def rank_parts(played: Played, file: str, findings: list[Finding]) -> Iterator[RankPart]:
     """Yield the ranks of an algorithm that was played; findings go with the first."""
     for number, nodes in enumerate(played.nodes):
-        graph, slots = graph_of_nodes(nodes or [dict(_IDLE)])
+        graph, slots = build_graph(nodes or [dict(_IDLE)])
         yield RankPart(
             Rank(NONE, NONE, slots, file=file), graph, number, tuple(findings if not number else ())
         )
@@ -252,7 +252,7 @@ def rank_parts(played: Played, file: str, findings: list[Finding]) -> Iterator[R
 _IDLE: Mapping[str, Any] = {"id": 1, "type": "COMP_NODE", "name": "nothing to send or receive"}
 
 
-def findings_of(algorithm: Algorithm, played: Played, name: str) -> Iterator[Finding]:
+def build_findings(algorithm: Algorithm, played: Played, name: str) -> Iterator[Finding]:
     """Yield what is wrong with an algorithm."""
     for code, flaws in played.flaws.items():
         more = f" ({len(flaws):,} in all)" if len(flaws) > 1 else ""

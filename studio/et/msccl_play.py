@@ -234,7 +234,7 @@ class Player:
             return gpu, "i", offset + gpu * self.part
         return gpu, buffer, offset
 
-    def _bit(self, gpu: int, chunk: int) -> int:
+    def _compute_bit(self, gpu: int, chunk: int) -> int:
         return 1 << (gpu * max(self.inputs, self.part, 1) + chunk)
 
     def _fill(self) -> None:
@@ -242,7 +242,7 @@ class Player:
         for gpu in self.algorithm.gpus:
             count = self.part if self.algorithm.collective == "all_gather" else gpu.sizes["i"]
             for chunk in range(count):
-                self.held[self._key(gpu.number, "i", chunk)] = self._bit(gpu.number, chunk)
+                self.held[self._key(gpu.number, "i", chunk)] = self._compute_bit(gpu.number, chunk)
             for source, target in gpu.copies:
                 self._write(gpu.number, target, self._read(gpu.number, source, f"GPU {gpu.number}, <copy>"))
 
@@ -278,11 +278,12 @@ class Player:
         for first, second in zip(left, right, strict=True):
             if first & second:
                 self.flaw(
-                    "wrong-result", f"{place} adds what {self._givers(first & second)} gave a second time"
+                    "wrong-result",
+                    f"{place} adds what {self._describe_givers(first & second)} gave a second time",
                 )
         return tuple(first | second for first, second in zip(left, right, strict=True))
 
-    def _givers(self, value: int) -> str:
+    def _describe_givers(self, value: int) -> str:
         """Return whose chunks a value holds, in words."""
         width = max(self.inputs, self.part, 1)
         mask = (1 << width) - 1
@@ -457,7 +458,7 @@ class Player:
 
     def check_result(self) -> None:
         """Note every chunk of the output that does not hold what the collective promises."""
-        for gpu, chunk, wanted in self._promised():
+        for gpu, chunk, wanted in self._iterate_promised():
             value = self.held.get(self._key(gpu, "o", chunk), 0)
             if value == wanted:
                 continue
@@ -466,15 +467,15 @@ class Player:
                 *(
                     ["nobody wrote it"]
                     if not value
-                    else [f"it lacks what {self._givers(lacks)} gave"]
+                    else [f"it lacks what {self._describe_givers(lacks)} gave"]
                     if lacks
                     else []
                 ),
-                *([f"it holds other chunks, of {self._givers(has)}"] if has else []),
+                *([f"it holds other chunks, of {self._describe_givers(has)}"] if has else []),
             ]
             self.flaw("wrong-result", f"GPU {gpu}, chunk {chunk} of the output: {' and '.join(words)}")
 
-    def _promised(self) -> Iterator[tuple[int, int, int]]:
+    def _iterate_promised(self) -> Iterator[tuple[int, int, int]]:
         """Yield GPU, chunk of its output, and what it must hold."""
         everyone, part = range(self.gpus), self.part
         collective = self.algorithm.collective
@@ -491,11 +492,11 @@ class Player:
                 # Of an all-to-all each gets its own part, of an all-gather all get the same.
                 first = gpu * part if collective == "all_to_all" else 0
                 yield from (
-                    (gpu, giver * part + chunk, self._bit(giver, first + chunk))
+                    (gpu, giver * part + chunk, self._compute_bit(giver, first + chunk))
                     for giver in everyone
                     for chunk in range(part)
                 )
 
     def _sum(self, chunk: int) -> int:
         """Return what the sum of a chunk of every GPU holds."""
-        return sum(self._bit(giver, chunk) for giver in range(self.gpus))
+        return sum(self._compute_bit(giver, chunk) for giver in range(self.gpus))

@@ -12,7 +12,7 @@ from typing import Any
 
 import msgspec
 
-from studio.decoding import decoder
+from studio.decoding import build_decoder
 from studio.errors import TraceFormatError
 from studio.et.msccl_play import MOST_BYTES, Algorithm, Block, Chunks, Gpu
 from studio.et.mscclpp_play import (
@@ -26,7 +26,7 @@ from studio.et.mscclpp_play import (
     Lane,
     Loop,
     PlanStep,
-    player_of,
+    build_player,
 )
 from studio.et.records import clean
 
@@ -145,7 +145,7 @@ class _Plan(msgspec.Struct):
     max_message_size: int = MOST_BYTES
 
 
-_plan = decoder(_Plan)
+_plan = build_decoder(_Plan)
 
 
 def sniff(head: bytes) -> bool:
@@ -198,7 +198,7 @@ class _Parser:
             inplace=plan.inplace,
             protocol=clean(plan.protocol),
             gpus=tuple(self.gpu(self.by_number[number]) for number in range(count)),
-            player=player_of,
+            player=build_player,
             least_bytes=plan.min_message_size,
             most_bytes=plan.max_message_size,
         )

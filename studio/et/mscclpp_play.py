@@ -81,7 +81,7 @@ class Loop:
     steps: tuple[PlanStep, ...]
 
 
-def player_of(algorithm: Algorithm, chunk_bytes: int, delay_ns: Callable[[int, bool], int]) -> Player:
+def build_player(algorithm: Algorithm, chunk_bytes: int, delay_ns: Callable[[int, bool], int]) -> Player:
     """Return what carries a plan out with chunks of a size, each cut so that every round of a loop has whole pieces.
 
     Raises:
@@ -104,7 +104,8 @@ def player_of(algorithm: Algorithm, chunk_bytes: int, delay_ns: Callable[[int, b
             gpu,
             sizes={kind: size * pieces for kind, size in gpu.sizes.items()},
             blocks=tuple(
-                replace(block, steps=tuple(_unrolled(block.steps, rounds, pieces))) for block in gpu.blocks
+                replace(block, steps=tuple(_unroll_steps(block.steps, rounds, pieces)))
+                for block in gpu.blocks
             ),
         )
         for gpu in algorithm.gpus
@@ -123,7 +124,7 @@ def player_of(algorithm: Algorithm, chunk_bytes: int, delay_ns: Callable[[int, b
     return player
 
 
-def _unrolled(
+def _unroll_steps(
     steps: Iterable[Step], rounds: Mapping[tuple[int, int], int], pieces: int
 ) -> Iterator[PlanStep]:
     """Yield operations of chunks in pieces, those of loops once for each round."""
@@ -131,17 +132,17 @@ def _unrolled(
         assert isinstance(step, PlanStep)
         loop = step.loop
         if loop is None:
-            yield _pieces_of(step, pieces, 0, None)
+            yield _cut_step(step, pieces, 0, None)
             continue
         count = rounds[loop.unit_bytes, loop.chunks]
         unit = loop.chunks * pieces // count
         for number in range(count):
             for inner in loop.steps:
-                part = _pieces_of(inner, pieces, number * unit, unit)
+                part = _cut_step(inner, pieces, number * unit, unit)
                 yield replace(part, at=f"{part.at} in round {number}") if count > 1 else part
 
 
-def _pieces_of(step: PlanStep, pieces: int, first: int, most: int | None) -> PlanStep:
+def _cut_step(step: PlanStep, pieces: int, first: int, most: int | None) -> PlanStep:
     """Return an operation of some pieces of its chunks: of so many, from the first on; those it has not are left out."""
 
     def cut(places: tuple[tuple[int, Chunks], ...]) -> Iterator[tuple[int, Chunks]]:
@@ -181,7 +182,7 @@ class _PlanPlayer(Player):
         }
         """By GPU and semaphore: what whoever lowers it waits for, for each time that it was raised."""
 
-    def _bytes(self, pieces: int) -> int:
+    def _compute_bytes(self, pieces: int) -> int:
         """Return how many bytes so many pieces of chunks have."""
         return -(-pieces * self.chunk_bytes // self.pieces)
 
@@ -234,12 +235,12 @@ class _PlanPlayer(Player):
                 self.waiting.setdefault(wait, []).append(course)
                 return
             assert isinstance(step, PlanStep)
-            woken = self._do(course, step)
+            woken = self._carry_out_step(course, step)
             course.at += 1
             for key in woken:
                 yield from self.waiting.pop(key, ())
 
-    def _do(self, course: Course, step: PlanStep) -> list[tuple[Any, ...]]:
+    def _carry_out_step(self, course: Course, step: PlanStep) -> list[tuple[Any, ...]]:
         """Carry out an operation; returns what may be waited for and is there now."""
         if step.what == "barrier":
             return self._meet(course, step)
@@ -253,7 +254,7 @@ class _PlanPlayer(Player):
             woken += self._move(course, step)
         if step.what in SIGNALS:
             for lane in step.lanes:
-                woken.append(self._signal(course, lane))
+                woken.append(self._send_signal(course, lane))
         return woken
 
     def _pass(self, course: Course, step: PlanStep) -> list[tuple[Any, ...]]:
@@ -288,7 +289,7 @@ class _PlanPlayer(Player):
         place = self._place(course)
         width = Fraction(_PACKETS if step.what in _WIDE else 1)
         if step.what == SWITCH:
-            width = self._switch_width(len(step.sources))
+            width = self._compute_switch_width(len(step.sources))
         read = step.sources if step.what in (*SUMS, SWITCH) else step.sources[:1]
         before, ends = course.after, frozenset[int]()
         fetched = []
@@ -318,7 +319,9 @@ class _PlanPlayer(Player):
             keys = [self._key(owner, chunks.buffer, chunks.offset + number) for number in range(chunks.count)]
             if owner != course.gpu:
                 here = course.after
-                node = self._message(course, course.gpu, owner, int(self._bytes(len(given)) * width))
+                node = self._send_message(
+                    course, course.gpu, owner, int(self._compute_bytes(len(given)) * width)
+                )
                 self.posted.setdefault((course.gpu, owner), set()).update(course.after)
                 course.after = here
                 self.sent.setdefault((course.gpu, owner), set()).add(node)
@@ -330,7 +333,7 @@ class _PlanPlayer(Player):
             woken += [("chunk", key) for key in keys]
         return woken
 
-    def _switch_width(self, members: int) -> Fraction:
+    def _compute_switch_width(self, members: int) -> Fraction:
         """Return how large the messages are that stand for what a switch adds and hands on, as a share of the chunk.
 
         Where every GPU of the group has the switch add its part, as all-reduces do, each one's port carries all parts but one
@@ -350,7 +353,7 @@ class _PlanPlayer(Player):
         if len(left) != len(right):
             self.flaw("unmatched", f"{place} adds {len(right):,} chunks to {len(left):,}")
             right = (right + (0,) * len(left))[: len(left)]
-        busy_ns = self.delay_ns(self._bytes(len(right)), True)
+        busy_ns = self.delay_ns(self._compute_bytes(len(right)), True)
         if busy_ns > 0:
             self._add(course, "COMP_NODE", {"is_cpu_op": False}, "add: ", busy_ns)
         return self._added(left, right, place)
@@ -361,9 +364,11 @@ class _PlanPlayer(Player):
         """Return what chunks hold, asking another GPU for its own."""
         values = self._read(owner, chunks, place)
         if owner != course.gpu:
-            asked = self._message(course, course.gpu, owner, SIGNAL_BYTES)
+            asked = self._send_message(course, course.gpu, owner, SIGNAL_BYTES)
             answer = Course(owner, course.block, course.at, frozenset({asked}))
-            got = self._message(answer, owner, course.gpu, int(self._bytes(chunks.count) * width))
+            got = self._send_message(
+                answer, owner, course.gpu, int(self._compute_bytes(chunks.count) * width)
+            )
             course.after = frozenset({got})
             return values
         for number in range(chunks.count):
@@ -372,17 +377,17 @@ class _PlanPlayer(Player):
                 course.after |= {known}
         return values
 
-    def _signal(self, course: Course, lane: Lane) -> tuple[Any, ...]:
+    def _send_signal(self, course: Course, lane: Lane) -> tuple[Any, ...]:
         """Send a signal, which stands for everything that was put to its target before."""
         here = course.after
         course.after = here | frozenset(self.posted.pop((lane.source, lane.target), ()))
-        node = self._message(course, lane.source, lane.target, SIGNAL_BYTES)
+        node = self._send_message(course, lane.source, lane.target, SIGNAL_BYTES)
         course.after = here
         nodes = frozenset(self.sent.pop((lane.source, lane.target), set()) | {node})
         self.signals.setdefault(lane, deque()).append(nodes)
         return "signal", lane
 
-    def _message(self, course: Course, source: int, target: int, size: int) -> int:
+    def _send_message(self, course: Course, source: int, target: int, size: int) -> int:
         """Send a message after what the block did before; returns the node that receives it."""
         tag = self.tags.get((source, target), 0)
         self.tags[source, target] = tag + 1

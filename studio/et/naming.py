@@ -18,11 +18,11 @@ _KINDS_NAMED = 3
 _TELLS_NOTHING = ("", "rank", "worker", "ranks", "npu", "gpu")
 
 
-def file_name(name: str) -> str:
+def format_file_name(name: str) -> str:
     r"""Turn a job's name into a valid file name.
 
     Example:
-        >>> file_name(".a\x1bb"), file_name("llama 70b")
+        >>> format_file_name(".a\x1bb"), format_file_name("llama 70b")
         ('_a_b', 'llama 70b')
     """
     # A cut character or a surrogate escape cannot be written.
@@ -40,19 +40,19 @@ def name_of(files: Sequence[SourceFile]) -> str:
     Args:
         files: At least one.
     """
-    stems = dict.fromkeys(_NUMBER.sub("", _stem(file.name)).strip(_BETWEEN) for file in files)
-    together = _beginning(list(stems))
-    if _tells(together):
-        return _cut(together)
-    if folder := _folder(files):
-        return _cut(folder)
-    if len(stems) <= _KINDS_NAMED and all(map(_tells, stems)):
-        return _cut(" + ".join(stems))
+    stems = dict.fromkeys(_NUMBER.sub("", _strip_suffixes(file.name)).strip(_BETWEEN) for file in files)
+    together = _find_common_start(list(stems))
+    if _is_telling(together):
+        return _shorten_name(together)
+    if folder := _find_folder(files):
+        return _shorten_name(folder)
+    if len(stems) <= _KINDS_NAMED and all(map(_is_telling, stems)):
+        return _shorten_name(" + ".join(stems))
     first = PurePosixPath(files[0].name).name
-    return _cut(f"{first} and {len(files) - 1:,} more" if len(files) > 1 else _stem(first))
+    return _shorten_name(f"{first} and {len(files) - 1:,} more" if len(files) > 1 else _strip_suffixes(first))
 
 
-def _beginning(stems: Sequence[str]) -> str:
+def _find_common_start(stems: Sequence[str]) -> str:
     """Return the common start of all stems, up to the end of a word."""
     # By characters, as is wanted here: these are no paths.
     common = os.path.commonprefix(stems)  # noqa: RUF071
@@ -61,16 +61,16 @@ def _beginning(stems: Sequence[str]) -> str:
     return _LAST_WORD.sub("", common).strip(_BETWEEN)
 
 
-def _tells(stem: str) -> bool:
+def _is_telling(stem: str) -> bool:
     return stem.lower() not in _TELLS_NOTHING
 
 
-def _stem(name: str) -> str:
+def _strip_suffixes(name: str) -> str:
     base = PurePosixPath(name).name
     return _SUFFIXES.sub("", base) or base
 
 
-def _folder(files: Sequence[SourceFile]) -> str:
+def _find_folder(files: Sequence[SourceFile]) -> str:
     """Return the folder that the user gave for all these files, "" where there is none."""
     if not all(file.named and file.path.name == PurePosixPath(file.name).name for file in files):
         return ""
@@ -79,7 +79,7 @@ def _folder(files: Sequence[SourceFile]) -> str:
     return folders.pop().name if len(folders) == 1 else ""
 
 
-def _cut(name: str) -> str:
+def _shorten_name(name: str) -> str:
     """Shorten a long name in the middle."""
     if len(name) <= _LONGEST:
         return name

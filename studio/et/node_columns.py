@@ -11,7 +11,7 @@ import numpy as np
 
 from studio.et import event_kernel
 from studio.et import node_kernel as k
-from studio.et.event_columns import EventRows, key_tables
+from studio.et.event_columns import EventRows, build_key_tables
 from studio.machine_code import Entry, Items, Number, prepare_functions
 from studio.native import Kernel
 from studio.trace import Int64, UInt8
@@ -54,7 +54,7 @@ def read_nodes(data: bytes | memoryview) -> tuple[EventRows, bytes] | None:
     if opening is None or not _is_text(data):
         return None
     buffer = np.frombuffer(data, np.uint8)
-    names, places, table = _keys()
+    names, places, table = _build_keys()
     state, stack = np.zeros(k.STATES, np.int64), np.empty(event_kernel.DEEPEST, np.int64)
     state[k.DONE] = opening.end()
     parts: list[Int64] = []
@@ -90,8 +90,8 @@ def _is_text(data: bytes | memoryview) -> bool:
 
 
 @cache
-def _keys() -> tuple[UInt8, Int64, Int64]:
-    return key_tables(k.KEYS)
+def _build_keys() -> tuple[UInt8, Int64, Int64]:
+    return build_key_tables(k.KEYS)
 
 
 KERNEL = Kernel(k, __name__, _ENTRIES, prepare_functions(_FUNCTIONS, _ENTRIES), parts=(event_kernel,))
@@ -102,7 +102,7 @@ def load_kernel() -> Any:
     return KERNEL.load()
 
 
-def worth_compiling(size_bytes: int) -> bool:
+def is_worth_compiling(size_bytes: int) -> bool:
     """Whether a file of this size is read faster compiled, including the wait for the compiler."""
     if size_bytes < WORTH_BYTES:
         return False

@@ -14,12 +14,12 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from studio.errors import TraceFormatError
-from studio.et.collector import collector_paused
+from studio.et.collector import pause_collector
 from studio.et.format import DevicePart, Part, Reading
 from studio.et.profile_events import Event, Events
 from studio.et.recording import DEVICE_KINDS, EventKind, Head
 from studio.et.records import clean
-from studio.et.rocprof import LibraryCalls, findings_of
+from studio.et.rocprof import LibraryCalls, build_findings
 from studio.trace import NONE, Finding
 from studio.units import format_counted
 
@@ -64,8 +64,8 @@ def read(reading: Reading) -> list[Part]:
     Raises:
         TraceFormatError: The database is damaged, or holds nothing that ran on a device.
     """
-    with collector_paused():
-        database = _opened(reading)
+    with pause_collector():
+        database = _open_database(reading)
         try:
             return _Export(database, reading).parts()
         except (sqlite3.Error, OverflowError, UnicodeDecodeError) as error:
@@ -74,7 +74,7 @@ def read(reading: Reading) -> list[Part]:
             database.close()
 
 
-def _opened(reading: Reading) -> sqlite3.Connection:
+def _open_database(reading: Reading) -> sqlite3.Connection:
     """Return the database, in memory, allowed to be read only."""
     data = bytearray(reading.data)
     # A journal beside it, which an export has none of, would be asked for.
@@ -121,13 +121,13 @@ class _Export:
                 f"{', '.join(sorted(self.tables)[:6]) or 'none'}.",
                 hint="Record with nsys profile --trace=cuda,nvtx, and export the report as sqlite.",
             )
-        self.words = self._words()
+        self.words = self._index_words()
 
     def parts(self) -> list[Part]:
         """Return a rank for each process with work on a device, the others' host events counted."""
         events: dict[int, Events] = {}
         untimed = 0
-        for process, event in self._events():
+        for process, event in self._iterate_events():
             if event is None:
                 untimed += 1
             else:
@@ -150,10 +150,10 @@ class _Export:
             len(process_events.rows) for process, process_events in events.items() if process not in working
         )
         heads = [
-            self._head(working[process], place if len(order) > 1 else None)
+            self._build_head(working[process], place if len(order) > 1 else None)
             for place, process in enumerate(order)
         ]
-        noticed = [*self.reading.findings, *self._findings(order, idle, untimed)]
+        noticed = [*self.reading.findings, *self._build_findings(order, idle, untimed)]
         self.reading.tick(len(self.reading.data))
         return [
             DevicePart(
@@ -163,12 +163,12 @@ class _Export:
                     process,
                     damaged=bool(self.damage),
                 ),
-                (*(noticed if not place else ()), *findings_of(self.name, working[process].damaged, {})),
+                (*(noticed if not place else ()), *build_findings(self.name, working[process].damaged, {})),
             )
             for place, process in enumerate(order)
         ]
 
-    def _findings(self, order: list[int], idle: int, untimed: int) -> Iterator[Finding]:
+    def _build_findings(self, order: list[int], idle: int, untimed: int) -> Iterator[Finding]:
         if len(order) > 1:
             message = (
                 f"{self.name}: {format_counted(len(order), 'process', 'processes')} in one report; they are taken as the "
@@ -186,7 +186,9 @@ class _Export:
         left = {
             table: count
             for table in sorted(self.tables)
-            if table not in _EVENTS and not table.startswith(_KEPT_ASIDE) and (count := self._count(table))
+            if table not in _EVENTS
+            and not table.startswith(_KEPT_ASIDE)
+            and (count := self._count_rows(table))
         }
         for damage in self.damage.values():
             message = f"{self.name}: {clean(damage)}; what comes before was read, the rest is lost."
@@ -196,7 +198,7 @@ class _Export:
             message = f"{self.name}: records that are no work of a stream and launch none, left out: {clean(kinds)}."
             yield Finding("info", "left-out", message, file=self.name)
 
-    def _count(self, table: str) -> int:
+    def _count_rows(self, table: str) -> int:
         """Return how many rows a table has."""
         try:
             return int(self.database.execute(f'SELECT count(*) FROM "{table}"').fetchone()[0])  # noqa: S608 - of the database itself
@@ -204,22 +206,25 @@ class _Export:
             self.damage[table] = f"table {table} is damaged ({error})"
             return 0
 
-    def _head(self, events: Events, place: int | None) -> Head:
+    def _build_head(self, events: Events, place: int | None) -> Head:
         names = {
             number: name
-            for number, name in self._pairs("TARGET_INFO_GPU", "id", "name")
+            for number, name in self._list_pairs("TARGET_INFO_GPU", "id", "name")
             if isinstance(number, int)
         }
         host = next(
             (
                 str(value)
-                for key, value in self._pairs("TARGET_INFO_SYSTEM_ENV", "name", "value")
+                for key, value in self._list_pairs("TARGET_INFO_SYSTEM_ENV", "name", "value")
                 if key == "Hostname"
             ),
             "",
         )
         base = next(
-            (value for value, _ in self._pairs("TARGET_INFO_SESSION_START_TIME", "utcEpochNs", "utcEpochNs")),
+            (
+                value
+                for value, _ in self._list_pairs("TARGET_INFO_SESSION_START_TIME", "utcEpochNs", "utcEpochNs")
+            ),
             None,
         )
         return Head(
@@ -240,7 +245,7 @@ class _Export:
             self.columns[table] = {str(row[1]) for row in rows}
         return self.columns[table]
 
-    def _rows(self, table: str, *columns: str) -> Iterator[tuple[Any, ...]]:
+    def _iterate_rows(self, table: str, *columns: str) -> Iterator[tuple[Any, ...]]:
         """Yield the rows of a table, None for columns that it does not have."""
         has = self._has(table)
         if not has:
@@ -254,17 +259,17 @@ class _Export:
         except (sqlite3.DatabaseError, UnicodeDecodeError) as error:
             self.damage[table] = f"table {table} is damaged after {done:,} rows ({error})"
 
-    def _pairs(self, table: str, key: str, value: str) -> list[tuple[Any, Any]]:
-        return [(row[0], row[1]) for row in self._rows(table, key, value)]
+    def _list_pairs(self, table: str, key: str, value: str) -> list[tuple[Any, Any]]:
+        return [(row[0], row[1]) for row in self._iterate_rows(table, key, value)]
 
-    def _words(self) -> Mapping[int, str]:
+    def _index_words(self) -> Mapping[int, str]:
         return {
             number: clean(text)
-            for number, text in self._rows("StringIds", "id", "value")
+            for number, text in self._iterate_rows("StringIds", "id", "value")
             if isinstance(number, int) and isinstance(text, str)
         }
 
-    def _word(self, *numbers: Any) -> str:
+    def _find_word(self, *numbers: Any) -> str:
         """Return the first text that there is under one of these numbers."""
         return next(
             (self.words[number] for number in numbers if isinstance(number, int) and number in self.words), ""
@@ -272,90 +277,96 @@ class _Export:
 
     # Events
 
-    def _events(self) -> Iterator[tuple[int, Event | None]]:
+    def _iterate_events(self) -> Iterator[tuple[int, Event | None]]:
         """Yield process and event of every row, None in place of an event without times."""
         launches: dict[int, dict[int, tuple[int, int]]] = {}
         calls: dict[int, list[tuple[str, int, int, int]]] = {}
-        yield from self._ranges(calls)
-        yield from self._calls(launches)
+        yield from self._iterate_ranges(calls)
+        yield from self._iterate_calls(launches)
         known = {
             process: LibraryCalls(calls.get(process, []), launches.get(process, {}))
             for process in calls.keys() | launches.keys()
         }
-        yield from self._kernels(known)
-        yield from self._copies()
+        yield from self._iterate_kernels(known)
+        yield from self._iterate_copies()
 
-    def _ranges(
+    def _iterate_ranges(
         self, calls: dict[int, list[tuple[str, int, int, int]]]
     ) -> Iterator[tuple[int, Event | None]]:
         """Yield the ranges of the program, those of the communication library as its calls."""
         columns = ("start", "end", "text", "textId", "globalTid", "eventType")
-        for start, end, text, number, tid, kind in self._rows(_RANGE, *columns):
+        for start, end, text, number, tid, kind in self._iterate_rows(_RANGE, *columns):
             if kind is not None and kind not in _RANGE_TYPES:
                 continue
-            name = clean(text) if isinstance(text, str) and text else self._word(number)
-            process, thread = _thread(tid)
+            name = clean(text) if isinstance(text, str) and text else self._find_word(number)
+            process, thread = _split_thread(tid)
             library = _COLLECTIVE.fullmatch(name) is not None
-            event = _event(EventKind.OPERATOR if library else EventKind.ANNOTATION, name, start, end, tid)
+            event = _build_event(
+                EventKind.OPERATOR if library else EventKind.ANNOTATION, name, start, end, tid
+            )
             if name.startswith("nccl") and event is not None:
                 calls.setdefault(process, []).append((name, thread, start, end))
             yield process, event
 
-    def _calls(self, launches: dict[int, dict[int, tuple[int, int]]]) -> Iterator[tuple[int, Event | None]]:
+    def _iterate_calls(
+        self, launches: dict[int, dict[int, tuple[int, int]]]
+    ) -> Iterator[tuple[int, Event | None]]:
         """Yield the calls of CUDA."""
-        for start, end, number, correlation, tid in self._rows(
+        for start, end, number, correlation, tid in self._iterate_rows(
             _CALL, "start", "end", "nameId", "correlationId", "globalTid"
         ):
-            process, thread = _thread(tid)
-            event = _event(EventKind.RUNTIME, _VERSION.sub("", self._word(number)), start, end, tid)
+            process, thread = _split_thread(tid)
+            event = _build_event(
+                EventKind.RUNTIME, _VERSION.sub("", self._find_word(number)), start, end, tid
+            )
             if event is not None and isinstance(correlation, int):
                 launches.setdefault(process, {})[correlation] = thread, start
                 event = event._replace(correlation=correlation)
             yield process, event
 
-    def _kernels(self, known: Mapping[int, LibraryCalls]) -> Iterator[tuple[int, Event | None]]:
+    def _iterate_kernels(self, known: Mapping[int, LibraryCalls]) -> Iterator[tuple[int, Event | None]]:
         columns = ("start", "end", "deviceId", "streamId", "correlationId", "globalPid")
-        for *row, long, short, mangled in self._rows(
+        for *row, long, short, mangled in self._iterate_rows(
             _KERNEL, *columns, "demangledName", "shortName", "mangledName"
         ):
-            name = self._word(long, short, mangled) or "kernel"
-            process = _process(row[5])
+            name = self._find_word(long, short, mangled) or "kernel"
+            process = _get_process(row[5])
             calls = known.get(process)
             facts = calls.facts(row[4]) if calls is not None and _LIBRARY_KERNEL.search(name) else None
-            yield process, _device_event(EventKind.KERNEL, name, row, comm=facts)
-        for *row, graph in self._rows(_GRAPH, *columns, "graphId"):
-            yield _process(row[5]), _device_event(EventKind.KERNEL, f"CUDA graph {graph}", row)
+            yield process, _build_device_event(EventKind.KERNEL, name, row, comm=facts)
+        for *row, graph in self._iterate_rows(_GRAPH, *columns, "graphId"):
+            yield _get_process(row[5]), _build_device_event(EventKind.KERNEL, f"CUDA graph {graph}", row)
 
-    def _copies(self) -> Iterator[tuple[int, Event | None]]:
+    def _iterate_copies(self) -> Iterator[tuple[int, Event | None]]:
         columns = ("start", "end", "deviceId", "streamId", "correlationId", "globalPid", "bytes")
-        for *row, kind in self._rows(_COPY, *columns, "copyKind"):
+        for *row, kind in self._iterate_rows(_COPY, *columns, "copyKind"):
             yield (
-                _process(row[5]),
-                _device_event(EventKind.COPY, f"Memcpy {_COPY_KINDS.get(kind, kind)}", row),
+                _get_process(row[5]),
+                _build_device_event(EventKind.COPY, f"Memcpy {_COPY_KINDS.get(kind, kind)}", row),
             )
-        for filled in self._rows(_FILL, *columns):
-            yield _process(filled[5]), _device_event(EventKind.FILL, "Memset", list(filled))
+        for filled in self._iterate_rows(_FILL, *columns):
+            yield _get_process(filled[5]), _build_device_event(EventKind.FILL, "Memset", list(filled))
 
 
-def _thread(number: Any) -> tuple[int, int]:
+def _split_thread(number: Any) -> tuple[int, int]:
     """Return process and thread that Nsight's number of a thread stands for."""
     number = number if isinstance(number, int) else 0
     return number >> 24 & 0xFFFFFF, number & 0xFFFFFF
 
 
-def _process(number: Any) -> int:
-    return _thread(number)[0]
+def _get_process(number: Any) -> int:
+    return _split_thread(number)[0]
 
 
-def _event(kind: EventKind, name: str, start: Any, end: Any, tid: Any) -> Event | None:
+def _build_event(kind: EventKind, name: str, start: Any, end: Any, tid: Any) -> Event | None:
     """Return an event of the host, None where it has no times."""
     if not isinstance(start, int) or not isinstance(end, int) or end < start:
         return None
-    process, thread = _thread(tid)
+    process, thread = _split_thread(tid)
     return Event(kind, name, start, end - start, (str(process), str(thread)))
 
 
-def _device_event(
+def _build_device_event(
     kind: EventKind, name: str, row: list[Any], comm: dict[str, Any] | None = None
 ) -> Event | None:
     """Return an event of a device, None where it has no times.

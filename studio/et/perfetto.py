@@ -11,12 +11,12 @@ from functools import lru_cache
 from typing import Any
 
 from studio.errors import TraceFormatError
-from studio.et.collector import collector_paused
+from studio.et.collector import pause_collector
 from studio.et.format import DevicePart, Part, Reading
-from studio.et.profile_events import Event, Events, device_kind
+from studio.et.profile_events import Event, Events, infer_device_kind
 from studio.et.recording import EventKind, Head
-from studio.et.rocprof import LIBRARY_KERNEL, RECORDER, LibraryCalls, findings_of
-from studio.et.varints import field_kinds
+from studio.et.rocprof import LIBRARY_KERNEL, RECORDER, LibraryCalls, build_findings
+from studio.et.varints import read_field_kinds
 from studio.trace import NONE
 
 BEGIN, END = 1, 2
@@ -74,16 +74,16 @@ _KINDS = ("categories", "names", "annotations", "strings")
 
 
 @lru_cache(maxsize=1)
-def messages() -> dict[str, Any]:
+def load_messages() -> dict[str, Any]:
     """Return the message classes of the schema."""
-    from studio.et.schema import message_classes
+    from studio.et.schema import build_message_classes
 
-    return message_classes("perfetto_subset", _MESSAGES)
+    return build_message_classes("perfetto_subset", _MESSAGES)
 
 
 def sniff(head: bytes) -> bool:
     """Whether `head` starts a Perfetto trace: its first packet says the sequence or time it is of."""
-    kinds = field_kinds(head, b"\n")
+    kinds = read_field_kinds(head, b"\n")
     marked = isinstance(kinds.get(_OLD_SYNC), bytes)
     return not {1, 2} & kinds.keys() and (marked or isinstance(kinds.get(_SEQUENCE), int)) and 0 not in kinds
 
@@ -124,13 +124,13 @@ class Slices:
     processes: dict[int, str] = field(default_factory=dict)
 
 
-def slices_of(reading: Reading) -> Slices:
+def read_slices(reading: Reading) -> Slices:
     """Read the slices of a file.
 
     Raises:
         TraceFormatError: It is damaged.
     """
-    trace = messages()["Trace"]()
+    trace = load_messages()["Trace"]()
     try:
         trace.ParseFromString(bytes(reading.data))
     except Exception as error:
@@ -148,22 +148,24 @@ def slices_of(reading: Reading) -> Slices:
         if packet.flags & _CLEARED:
             interned = texts[packet.sequence] = {kind: {} for kind in _KINDS}
         for kind in _KINDS if packet.HasField("interned") else ():
-            interned[kind].update((text.iid, _said(text.name)) for text in getattr(packet.interned, kind))
+            interned[kind].update(
+                (text.iid, _decode_text(text.name)) for text in getattr(packet.interned, kind)
+            )
         if packet.HasField("track"):
-            _track(slices, packet.track)
+            _add_track(slices, packet.track)
         if packet.HasField("event"):
-            _event(slices, packet, interned, open_slices)
+            _add_event(slices, packet, interned, open_slices)
     return slices
 
 
-def _track(slices: Slices, track: Any) -> None:
-    name = _said(track.name) or _said(track.thread.name)
+def _add_track(slices: Slices, track: Any) -> None:
+    name = _decode_text(track.name) or _decode_text(track.thread.name)
     slices.tracks[track.uuid] = name, track.parent
     if track.HasField("process"):
-        slices.processes[track.uuid] = _said(track.process.name)
+        slices.processes[track.uuid] = _decode_text(track.process.name)
 
 
-def _event(
+def _add_event(
     slices: Slices, packet: Any, interned: dict[str, dict[int, str]], open_slices: dict[int, list[Slice]]
 ) -> None:
     event = packet.event
@@ -174,31 +176,31 @@ def _event(
         ended.flows.extend(event.flow_ids)
     elif event.type == BEGIN:
         categories = [interned["categories"].get(number, "") for number in event.category_iids]
-        categories += map(_said, event.categories)
+        categories += map(_decode_text, event.categories)
         new_slice = Slice(
             event.track_uuid,
-            interned["names"].get(event.name_iid, "") if event.name_iid else _said(event.name),
+            interned["names"].get(event.name_iid, "") if event.name_iid else _decode_text(event.name),
             categories[0] if categories else "",
             packet.timestamp,
-            said=dict(_annotations(event, interned)),
+            said=dict(_iterate_annotations(event, interned)),
             flows=list(event.flow_ids),
         )
         slices.slices.append(new_slice)
         running.append(new_slice)
 
 
-def _annotations(event: Any, interned: dict[str, dict[int, str]]) -> Iterator[tuple[str, int | str]]:
+def _iterate_annotations(event: Any, interned: dict[str, dict[int, str]]) -> Iterator[tuple[str, int | str]]:
     for note in event.annotations:
-        name = interned["annotations"].get(note.name_iid, "") if note.name_iid else _said(note.name)
+        name = interned["annotations"].get(note.name_iid, "") if note.name_iid else _decode_text(note.name)
         if note.string_iid:
             yield name, interned["strings"].get(note.string_iid, "")
         elif note.string_value:
-            yield name, _said(note.string_value)
+            yield name, _decode_text(note.string_value)
         else:
             yield name, note.uint_value or note.int_value
 
 
-def _said(raw: bytes) -> str:
+def _decode_text(raw: bytes) -> str:
     return raw.decode("utf-8", "replace")
 
 
@@ -220,18 +222,18 @@ def read(reading: Reading) -> list[Part]:
     Raises:
         TraceFormatError: It is damaged, or no recording of rocprof.
     """
-    with collector_paused():
-        slices = slices_of(reading)
+    with pause_collector():
+        slices = read_slices(reading)
         events, left = Events(), dict[str, int]()
         timed = [piece for piece in slices.slices if "begin_ns" in piece.said]
         calls = LibraryCalls(
             [
-                (piece.name, _number(piece, "tid"), *_span(piece))
+                (piece.name, _get_number(piece, "tid"), *_get_span(piece))
                 for piece in timed
                 if piece.category == "rccl_api"
             ],
             {
-                _number(piece, "corr_id"): (_number(piece, "tid"), _number(piece, "begin_ns"))
+                _get_number(piece, "corr_id"): (_get_number(piece, "tid"), _get_number(piece, "begin_ns"))
                 for piece in timed
                 if piece.category == "hip_api"
             },
@@ -239,7 +241,7 @@ def read(reading: Reading) -> list[Part]:
         for piece in slices.slices:
             is_known = "begin_ns" in piece.said and (piece.category in _HOST or piece.category in _DEVICE)
             if is_known:
-                events.add(_recorded(piece, slices.tracks.get(piece.track, ("", 0))[0], calls))
+                events.add(_build_event(piece, slices.tracks.get(piece.track, ("", 0))[0], calls))
             else:
                 left[piece.category or "without category"] = (
                     left.get(piece.category or "without category", 0) + 1
@@ -251,40 +253,40 @@ def read(reading: Reading) -> list[Part]:
             hint="Those of rocprofv3 --output-format pftrace, and those that the studio exports, can be read.",
         )
     trace = events.trace(reading.name, Head(recorder=RECORDER))
-    return [DevicePart(trace, (*reading.findings, *findings_of(reading.name, events.damaged, left)))]
+    return [DevicePart(trace, (*reading.findings, *build_findings(reading.name, events.damaged, left)))]
 
 
-def _number(piece: Slice, name: str) -> int:
+def _get_number(piece: Slice, name: str) -> int:
     value = piece.said.get(name)
     return value if isinstance(value, int) else NONE
 
 
-def _span(piece: Slice) -> tuple[int, int]:
-    return _number(piece, "begin_ns"), _number(piece, "end_ns")
+def _get_span(piece: Slice) -> tuple[int, int]:
+    return _get_number(piece, "begin_ns"), _get_number(piece, "end_ns")
 
 
-def _recorded(piece: Slice, track: str, calls: LibraryCalls) -> Event:
-    begin, end = _span(piece)
+def _build_event(piece: Slice, track: str, calls: LibraryCalls) -> Event:
+    begin, end = _get_span(piece)
     times = begin, end - begin
-    correlation = _number(piece, "corr_id")
+    correlation = _get_number(piece, "corr_id")
     if piece.category in _HOST:
         kind = _HOST[piece.category]
-        thread = ("host", str(_number(piece, "tid")))
+        thread = ("host", str(_get_number(piece, "tid")))
         return Event(kind, piece.name, *times, thread, correlation if kind == EventKind.RUNTIME else NONE)
-    agent, stream = _places(track)
-    kind = EventKind.COPY if piece.category == "memory_copy" else device_kind(piece.name)
+    agent, stream = _parse_track_name(track)
+    kind = EventKind.COPY if piece.category == "memory_copy" else infer_device_kind(piece.name)
     place = (f"device {agent}", f"stream {stream}")
     comm = calls.facts(correlation) if LIBRARY_KERNEL.search(piece.name) else None
     return Event(
-        kind, piece.name, *times, place, correlation, stream, agent, _number(piece, "copy_bytes"), comm
+        kind, piece.name, *times, place, correlation, stream, agent, _get_number(piece, "copy_bytes"), comm
     )
 
 
-def _places(track: str) -> tuple[int, int]:
+def _parse_track_name(track: str) -> tuple[int, int]:
     """Return the numbers of device and stream in a track's name.
 
     Example:
-        >>> _places("COMPUTE AGENT [4] STREAM [2] (GPU)"), _places("COPY to AGENT [4] THREAD [0] (GPU)")
+        >>> _parse_track_name("COMPUTE AGENT [4] STREAM [2] (GPU)"), _parse_track_name("COPY to AGENT [4] THREAD [0] (GPU)")
         ((4, 2), (4, 0))
     """
     parts = [part.split("]")[0] for part in track.split("[")[1:]]

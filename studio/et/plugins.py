@@ -38,7 +38,7 @@ class Plugins:
 
 
 @lru_cache(maxsize=4)
-def installed(taken: frozenset[str]) -> Plugins:
+def load_installed(taken: frozenset[str]) -> Plugins:
     """Return the formats of the packages that are installed, loaded once.
 
     Args:
@@ -57,12 +57,12 @@ def load(points: Iterable[EntryPoint], taken: frozenset[str]) -> Plugins:
     formats: dict[str, Format] = {}
     problems = []
     for point in sorted(points, key=lambda point: (point.name, point.value)):
-        label = _label(point)
+        label = _label_point(point)
         try:
             loaded = point.load()
         # Whatever a package does while it is imported, ending the process included, must not stop the studio.
         except (Exception, SystemExit) as error:  # noqa: BLE001
-            problems.append(f"{label} cannot be loaded: {_said(error)}.")
+            problems.append(f"{label} cannot be loaded: {_format_error(error)}.")
             continue
         for fmt in loaded if isinstance(loaded, list | tuple) else (loaded,):
             if not isinstance(fmt, Format):
@@ -70,42 +70,44 @@ def load(points: Iterable[EntryPoint], taken: frozenset[str]) -> Plugins:
             elif fmt.name in taken or fmt.name in formats:
                 problems.append(f"{label}: there is a format {fmt.name!r} already.")
             else:
-                formats[fmt.name] = _guarded(fmt, label)
+                formats[fmt.name] = _guard_format(fmt, label)
     return Plugins(tuple(formats.values()), tuple(problems))
 
 
-def _label(point: EntryPoint) -> str:
+def _label_point(point: EntryPoint) -> str:
     package = f" of the package {point.dist.name}" if point.dist else ""
     return f"The format plug-in {point.name!r}{package} ({point.value})"
 
 
-def _said(error: BaseException) -> str:
+def _format_error(error: BaseException) -> str:
     return f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
 
 
-def _guarded(fmt: Format, label: str) -> Format:
+def _guard_format(fmt: Format, label: str) -> Format:
     """Return a format whose functions raise nothing but errors of the studio."""
-    return replace(fmt, sniff=_guarded_sniff(fmt.sniff), read=_guarded_read(fmt.read, label))
+    return replace(fmt, sniff=_guard_sniff(fmt.sniff), read=_guard_read(fmt.read, label))
 
 
-def _guarded_sniff(sniff: Callable[[bytes], bool]) -> Callable[[bytes], bool]:
-    def guarded(head: bytes) -> bool:
+def _guard_sniff(sniff: Callable[[bytes], bool]) -> Callable[[bytes], bool]:
+    def sniff_guarded(head: bytes) -> bool:
         try:
             return bool(sniff(head))
         except Exception:  # noqa: BLE001 - a file that it fails on is none of its own
             return False
 
-    return guarded
+    return sniff_guarded
 
 
-def _guarded_read(read: Callable[[Reading], list[Part]], label: str) -> Callable[[Reading], list[Part]]:
-    def guarded(reading: Reading) -> list[Part]:
+def _guard_read(read: Callable[[Reading], list[Part]], label: str) -> Callable[[Reading], list[Part]]:
+    def read_guarded(reading: Reading) -> list[Part]:
         try:
             parts: list[Any] = list(read(reading))
         except StudioError:
             raise
         except Exception as error:
-            raise TraceFormatError(f"{reading.name}: {label} failed: {_said(error)}.", hint=_HINT) from error
+            raise TraceFormatError(
+                f"{reading.name}: {label} failed: {_format_error(error)}.", hint=_HINT
+            ) from error
         wrong = [
             part
             for part in parts
@@ -118,4 +120,4 @@ def _guarded_read(read: Callable[[Reading], list[Part]], label: str) -> Callable
             )
         return parts
 
-    return guarded
+    return read_guarded

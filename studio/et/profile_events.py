@@ -77,26 +77,26 @@ class Events:
         names: dict[str, int] = {}
         threads: dict[tuple[str, str], int] = {}
 
-        def column(field_name: str) -> np.ndarray[Any, np.dtype[np.int64]]:
+        def build_column(field_name: str) -> np.ndarray[Any, np.dtype[np.int64]]:
             return np.array([getattr(event, field_name) for event in rows], np.int64)
 
         missing = np.full(len(rows), NONE, np.int64)
-        stream = _distinct_streams(column("device"), column("stream"))
+        stream = _number_streams(build_column("device"), build_column("stream"))
         return DeviceTrace(
             file=file,
             head=head,
             kind=np.array([event.kind for event in rows], np.uint8),
             name=np.array([names.setdefault(event.name, len(names)) for event in rows], np.int32),
-            start_ns=column("start_ns"),
-            duration_ns=column("duration_ns"),
+            start_ns=build_column("start_ns"),
+            duration_ns=build_column("duration_ns"),
             thread=np.array([threads.setdefault(event.thread, len(threads)) for event in rows], np.int32),
             threads=tuple(threads),
             record_function=missing.copy(),
             external=missing.copy(),
-            correlation=column("correlation"),
+            correlation=build_column("correlation"),
             stream=stream,
-            device=column("device"),
-            bytes=column("bytes"),
+            device=build_column("device"),
+            bytes=build_column("bytes"),
             wait_stream=missing.copy(),
             wait_record=missing.copy(),
             comm={row: dict(event.comm) for row, event in enumerate(rows) if event.comm is not None},
@@ -110,11 +110,11 @@ class Events:
         )
 
 
-def _distinct_streams(device: Int64, stream: Int64) -> Int64:
+def _number_streams(device: Int64, stream: Int64) -> Int64:
     """Return stream numbers (E,) that no two devices share: their own, else numbers of the pairs.
 
     Example:
-        >>> _distinct_streams(np.array([0, 1, 0]), np.array([7, 7, 8])).tolist()
+        >>> _number_streams(np.array([0, 1, 0]), np.array([7, 7, 8])).tolist()
         [0, 2, 1]
     """
     pairs, place = np.unique(np.stack([device, stream], axis=1), axis=0, return_inverse=True)
@@ -124,11 +124,11 @@ def _distinct_streams(device: Int64, stream: Int64) -> Int64:
     return np.where(stream == NONE, NONE, place.reshape(-1))
 
 
-def device_kind(name: str) -> EventKind:
+def infer_device_kind(name: str) -> EventKind:
     """Return what a device operation is by its name: ROCm's runtime copies and fills with kernels of its own.
 
     Example:
-        >>> device_kind("__amd_rocclr_copyBuffer").name, device_kind("MemcpyH2D").name, device_kind("gemm").name
+        >>> infer_device_kind("__amd_rocclr_copyBuffer").name, infer_device_kind("MemcpyH2D").name, infer_device_kind("gemm").name
         ('COPY', 'COPY', 'KERNEL')
     """
     lower = name.lower()

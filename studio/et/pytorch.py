@@ -17,9 +17,9 @@ from typing import Any, Literal
 import msgspec
 import numpy as np
 
-from studio.decoding import decoder
+from studio.decoding import build_decoder
 from studio.errors import TraceFormatError
-from studio.et.collector import collector_paused
+from studio.et.collector import pause_collector
 from studio.et.format import HostPart, Part, Reading
 from studio.et.mend import decode_mended
 from studio.et.recording import HostTrace
@@ -77,12 +77,12 @@ def read(reading: Reading) -> list[Part]:
     Raises:
         TraceFormatError: It is no JSON, or has no list of nodes.
     """
-    with collector_paused():
+    with pause_collector():
         return _read(reading)
 
 
 def _read(reading: Reading) -> list[Part]:
-    content, findings = _content(reading.data, reading.name)
+    content, findings = _decode_content(reading.data, reading.name)
     reading.tick(len(reading.data))
     nodes = content.nodes
     if not isinstance(nodes, list):
@@ -91,10 +91,10 @@ def _read(reading: Reading) -> list[Part]:
             hint="Record it with torch.profiler.ExecutionTraceObserver.",
         )
     try:
-        host, lost = _columns(content, nodes, reading.name)
+        host, lost = _build_trace(content, nodes, reading.name)
     except msgspec.ValidationError:
-        content, findings = decode_mended(reading.data, _by_hand, reading.name)
-        host, lost = _columns(content, content.nodes or [], reading.name)
+        content, findings = decode_mended(reading.data, _decode_by_hand, reading.name)
+        host, lost = _build_trace(content, content.nodes or [], reading.name)
     noticed = [*reading.findings, *findings]
     if lost:
         message = f"{reading.name}: nodes without a usable id, or repeating one, left out: {lost:,}."
@@ -182,14 +182,14 @@ class _Flat(_Content):
     nodes: list[_FlatNode] | None = None
 
 
-_known = decoder(_Known)
-_nested = decoder(_Nested)
-_side = decoder(_Io)
-_flat = decoder(_Flat)
-_anything = decoder(Any)
+_known = build_decoder(_Known)
+_nested = build_decoder(_Nested)
+_side = build_decoder(_Io)
+_flat = build_decoder(_Flat)
+_anything = build_decoder(Any)
 
 
-def _content(data: bytes | memoryview, name: str) -> tuple[_Content, tuple[Finding, ...]]:
+def _decode_content(data: bytes | memoryview, name: str) -> tuple[_Content, tuple[Finding, ...]]:
     head = bytes(data[: 1 << 16])
     is_flat = b'"ctrl_deps"' not in head and b'"parent"' in head
     ways: tuple[Callable[[bytes | memoryview], _Content], ...] = (_flat,) if is_flat else (_known, _nested)
@@ -199,10 +199,10 @@ def _content(data: bytes | memoryview, name: str) -> tuple[_Content, tuple[Findi
         except msgspec.ValidationError:
             pass
     # Some node is of another shape: slower, node by node.
-    return decode_mended(data, _by_hand, name)
+    return decode_mended(data, _decode_by_hand, name)
 
 
-def _by_hand(raw: bytes | memoryview) -> _Content:
+def _decode_by_hand(raw: bytes | memoryview) -> _Content:
     """Decode a file whose nodes have several shapes, some of them damaged."""
     value = _anything(raw)
     if not isinstance(value, dict):
@@ -210,11 +210,11 @@ def _by_hand(raw: bytes | memoryview) -> _Content:
     head = _Content(**{key: value.get(key) for key in ("schema", "pid", "time", "start_ts", "finish_ts")})
     nodes = value.get("nodes")
     if isinstance(nodes, list):
-        head.nodes = [_node_by_hand(node) for node in nodes if isinstance(node, dict)]
+        head.nodes = [_build_node(node) for node in nodes if isinstance(node, dict)]
     return head
 
 
-def _node_by_hand(node: dict[str, Any]) -> _Node:
+def _build_node(node: dict[str, Any]) -> _Node:
     attrs = [
         _Attr(attr.get("name"), attr.get("value"))
         for attr in (node["attrs"] if isinstance(node.get("attrs"), list) else ())
@@ -226,13 +226,13 @@ def _node_by_hand(node: dict[str, Any]) -> _Node:
         node.get("id"),
         node.get("name"),
         parent,
-        _io_by_hand(node, "input"),
-        _io_by_hand(node, "output"),
+        _build_io(node, "input"),
+        _build_io(node, "output"),
         attrs,
     )
 
 
-def _io_by_hand(node: dict[str, Any], side: str) -> msgspec.Raw:
+def _build_io(node: dict[str, Any], side: str) -> msgspec.Raw:
     values = node.get(f"{side}s", [])
     if isinstance(values, dict):
         parts = {key: values.get(key, []) for key in ("values", "shapes", "types")}
@@ -245,9 +245,9 @@ def _io_by_hand(node: dict[str, Any], side: str) -> msgspec.Raw:
 # Columns
 
 
-def _columns(content: _Content, nodes: list[Any], name: str) -> tuple[HostTrace, int]:
+def _build_trace(content: _Content, nodes: list[Any], name: str) -> tuple[HostTrace, int]:
     """Return the trace by rising id, and how many nodes had to be left out."""
-    ids, good = integers([node.id for node in nodes])
+    ids, good = parse_integers([node.id for node in nodes])
     good &= (ids >= 0) & (ids < _LARGEST_ID)
     order = np.flatnonzero(good)[np.argsort(ids[good], kind="stable")]
     if len(order):
@@ -256,26 +256,26 @@ def _columns(content: _Content, nodes: list[Any], name: str) -> tuple[HostTrace,
     lost = len(nodes) - len(order)
     chosen = [nodes[index] for index in order.tolist()]
     flat = bool(chosen) and isinstance(chosen[0], _FlatNode)
-    parents = [node.parent for node in chosen] if flat else [_parent(node.ctrl_deps) for node in chosen]
-    parent, has_parent = integers(parents)
-    attrs = _flat_attributes(chosen) if flat else _attributes(chosen)
+    parents = [node.parent for node in chosen] if flat else [_get_parent(node.ctrl_deps) for node in chosen]
+    parent, has_parent = parse_integers(parents)
+    attrs = _collect_flat_attributes(chosen) if flat else _collect_attributes(chosen)
     count = len(chosen)
     numbers = {}
     for key, missing in NUMBERS.items():
         column = np.full(count, missing, np.int64)
         rows, values = attrs.pop(key, ([], []))
-        integral, usable = integers(values)
+        integral, usable = parse_integers(values)
         column[np.array(rows, np.int64)[usable]] = integral[usable]
         numbers[key] = column
     schemas = [""] * count
     for row, value in zip(*attrs.pop("op_schema", ([], [])), strict=True):
         schemas[row] = value if isinstance(value, str) else ""
-    io, texts = _io_texts(chosen, flat)
+    io, texts = _collect_io_texts(chosen, flat)
     comm: dict[int, dict[str, Any]] = {}
     for key in COMM_KEYS:
         for row, value in zip(*attrs.pop(key, ([], [])), strict=True):
             comm.setdefault(row, {})[key] = value
-    pids, known = integers([content.pid])
+    pids, known = parse_integers([content.pid])
     pid = int(pids[0]) if known[0] and not isinstance(content.pid, bool) else NONE
     header = {
         key: value
@@ -295,16 +295,16 @@ def _columns(content: _Content, nodes: list[Any], name: str) -> tuple[HostTrace,
         io=io,
         texts=texts,
         comm=comm,
-        extra=_telling(attrs),
+        extra=_select_nonempty(attrs),
     ), lost
 
 
-def _parent(value: Any) -> Any:
+def _get_parent(value: Any) -> Any:
     """Return the call parent: `ctrl_deps` is one number, in some files a list of one."""
     return value[0] if isinstance(value, list) and value else value
 
 
-def integers(values: Sequence[Any]) -> tuple[Int64, np.ndarray[Any, np.dtype[np.bool_]]]:
+def parse_integers(values: Sequence[Any]) -> tuple[Int64, np.ndarray[Any, np.dtype[np.bool_]]]:
     """Return numbers of any JSON type as (M,) int64, and which of them (M,) are whole and fit."""
     try:
         column = np.array(values)
@@ -314,13 +314,13 @@ def integers(values: Sequence[Any]) -> tuple[Int64, np.ndarray[Any, np.dtype[np.
         pass
     numbers, good = np.zeros(len(values), np.int64), np.zeros(len(values), np.bool_)
     for index, value in enumerate(values):
-        number = _integer(value)
+        number = _parse_integer(value)
         if number is not None and -(2**63) <= number < 2**63:
             numbers[index], good[index] = number, True
     return numbers, good
 
 
-def _integer(value: Any) -> int | None:
+def _parse_integer(value: Any) -> int | None:
     if isinstance(value, int):
         return int(value)
     if isinstance(value, float) and value.is_integer():
@@ -333,7 +333,7 @@ def _integer(value: Any) -> int | None:
 _Lists = dict[str, tuple[list[int], list[Any]]]
 
 
-def _attributes(nodes: Sequence[_Node]) -> _Lists:
+def _collect_attributes(nodes: Sequence[_Node]) -> _Lists:
     """Return rows and values by attribute, rows rising, attributes by first appearance.
 
     Recorders write the same attributes in the same order for most nodes, so nodes with equally many are taken together
@@ -348,13 +348,15 @@ def _attributes(nodes: Sequence[_Node]) -> _Lists:
         # In the order they lie in memory, and only then every n-th.
         names, values = [attr.name for attr in flat], [attr.value for attr in flat]
         for index in range(size):
-            for key, here, key_values in _by_name(names[index::size], rows, values[index::size]):
+            for key, here, key_values in _group_by_name(names[index::size], rows, values[index::size]):
                 by_key.setdefault(key, []).append((index, here, key_values))
     merged = {key: _merge_parts(parts) for key, parts in by_key.items()}
     return {key: merged[key][1] for key in sorted(merged, key=lambda key: merged[key][0])}
 
 
-def _by_name(names: list[Any], rows: Int64, values: list[Any]) -> Iterator[tuple[str, Int64, list[Any]]]:
+def _group_by_name(
+    names: list[Any], rows: Int64, values: list[Any]
+) -> Iterator[tuple[str, Int64, list[Any]]]:
     """Yield the rows and values of each name; most often there is one."""
     if type(names[0]) is str and names.count(names[0]) == len(names):
         yield names[0], rows, values
@@ -381,7 +383,7 @@ def _merge_parts(
     return (int(rows[order[0]]), int(part_of[order[0]])), (rows[order].tolist(), merged_values)
 
 
-def _flat_attributes(nodes: Sequence[_FlatNode]) -> _Lists:
+def _collect_flat_attributes(nodes: Sequence[_FlatNode]) -> _Lists:
     lists: _Lists = {}
     for key in (*NUMBERS, "op_schema"):
         values = [getattr(node, key) for node in nodes]
@@ -390,7 +392,7 @@ def _flat_attributes(nodes: Sequence[_FlatNode]) -> _Lists:
     return lists
 
 
-def _telling(attrs: _Lists) -> _Lists:
+def _select_nonempty(attrs: _Lists) -> _Lists:
     """Return the attributes without empty values: recorders write many as empty texts."""
     kept: _Lists = {}
     for key, (rows, values) in attrs.items():
@@ -400,7 +402,7 @@ def _telling(attrs: _Lists) -> _Lists:
     return kept
 
 
-def _io_texts(nodes: Sequence[Any], flat: bool) -> tuple[Int32, list[str]]:
+def _collect_io_texts(nodes: Sequence[Any], flat: bool) -> tuple[Int32, list[str]]:
     """Return inputs and outputs written like Python lists, each distinct text once.
 
     Raises:
@@ -412,7 +414,7 @@ def _io_texts(nodes: Sequence[Any], flat: bool) -> tuple[Int32, list[str]]:
         columns = [
             [codes.setdefault(bytes(raw), len(codes)) for raw in map(attrgetter(key), nodes)] for key in keys
         ]
-        return np.array(columns, np.int32).T.copy(), [python_text(raw) for raw in codes]
+        return np.array(columns, np.int32).T.copy(), [format_as_python(raw) for raw in codes]
     sides = [list(map(bytes, map(attrgetter(side), nodes))) for side in ("inputs", "outputs")]
     whole = {raw: index for index, raw in enumerate(dict.fromkeys(chain.from_iterable(sides)))}
     text_codes: list[int] = []
@@ -420,14 +422,14 @@ def _io_texts(nodes: Sequence[Any], flat: bool) -> tuple[Int32, list[str]]:
         text_codes += [codes.setdefault(bytes(part), len(codes)) for part in (io.values, io.shapes, io.types)]
     parts = np.array(text_codes, np.int32).reshape(-1, 3)
     chosen = [parts[np.fromiter(map(whole.__getitem__, side), np.int64, len(side))] for side in sides]
-    return np.concatenate(chosen, axis=1), [python_text(raw) for raw in codes]
+    return np.concatenate(chosen, axis=1), [format_as_python(raw) for raw in codes]
 
 
-def python_text(raw: bytes) -> str:
+def format_as_python(raw: bytes) -> str:
     """Return a JSON value as Python would write it.
 
     Example:
-        >>> python_text(b'[[1, 2], "cpu", true]')
+        >>> format_as_python(b'[[1, 2], "cpu", true]')
         "[[1, 2], 'cpu', True]"
     """
     # Written out: of a hundred thousand texts most have none of them.

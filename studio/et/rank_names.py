@@ -27,15 +27,15 @@ _NO_RANK = re.compile(
 """Words before a number that say it is no rank."""
 
 
-def rank_and_prefix(name: str) -> tuple[str, int | None]:
+def parse_rank_and_prefix(name: str) -> tuple[str, int | None]:
     """Return the job and the rank that a file's name gives.
 
     Example:
-        >>> rank_and_prefix("llama/llama_8r.12.et.gz")
+        >>> parse_rank_and_prefix("llama/llama_8r.12.et.gz")
         ('llama/llama_8r', 12)
-        >>> rank_and_prefix("traces/rank3/trace.et")
+        >>> parse_rank_and_prefix("traces/rank3/trace.et")
         ('traces/trace', 3)
-        >>> rank_and_prefix("single.et"), rank_and_prefix("trace.20261122.et")
+        >>> parse_rank_and_prefix("single.et"), parse_rank_and_prefix("trace.20261122.et")
         (('single', None), ('trace', None))
     """
     *folders, base = name.split("/")
@@ -93,15 +93,15 @@ def can_be_rank(number: int, files: int, world: int | None, *, said: bool) -> bo
     return number == 0 or (files > 1 and number < max(_SURELY_RANKS, 4 * files))
 
 
-def counted_numbers(names: Sequence[str]) -> Mapping[str, tuple[str, int]]:
+def find_counted_numbers(names: Sequence[str]) -> Mapping[str, tuple[str, int]]:
     """Return the job and the rank of names that differ in one number alone, which counts them from 0.
 
     Names that differ elsewhere, too, are left out; so are numbers that a word says to be something else.
 
     Example:
-        >>> counted_numbers(["run/0/trace_812.et", "run/1/trace_907.et"])["run/1/trace_907.et"]
+        >>> find_counted_numbers(["run/0/trace_812.et", "run/1/trace_907.et"])["run/1/trace_907.et"]
         ('run//trace_', 1)
-        >>> counted_numbers(["step0.json", "step1.json"]), counted_numbers(["a5.et", "a7.et"])
+        >>> find_counted_numbers(["step0.json", "step1.json"]), find_counted_numbers(["a5.et", "a7.et"])
         ({}, {})
     """
     alike: dict[str, list[str]] = {}

@@ -12,7 +12,7 @@ from studio.et.source import SourceFile
 from studio.trace import Finding
 
 
-def ranks_by_file(files: Sequence[SourceFile], given: Mapping[str, int]) -> dict[str, int]:
+def index_ranks_by_file(files: Sequence[SourceFile], given: Mapping[str, int]) -> dict[str, int]:
     """Return rank numbers by the full names of their files.
 
     Args:
@@ -24,20 +24,23 @@ def ranks_by_file(files: Sequence[SourceFile], given: Mapping[str, int]) -> dict
 
     Example:
         >>> from pathlib import Path
-        >>> ranks_by_file([SourceFile("run/a.et", Path("run/a.et"))], {"a.et": 3})
+        >>> index_ranks_by_file([SourceFile("run/a.et", Path("run/a.et"))], {"a.et": 3})
         {'run/a.et': 3}
     """
     if not given:
         return {}
     by_name = {file.name: [file.name] for file in files}
-    by_path = {_whole_path(file.path): [file.name] for file in files}
+    by_path = {_make_absolute(file.path): [file.name] for file in files}
     by_base: dict[str, list[str]] = {}
     for file in files:
         by_base.setdefault(file.name.rpartition("/")[2], []).append(file.name)
     numbers = {}
     for name, number in given.items():
         meant = (
-            by_name.get(name) or by_path.get(_whole_path(name)) or by_base.get(name.rpartition("/")[2]) or []
+            by_name.get(name)
+            or by_path.get(_make_absolute(name))
+            or by_base.get(name.rpartition("/")[2])
+            or []
         )
         meant = [full for full in meant if full.endswith(f"/{name.removeprefix('./')}")] or meant
         if len(meant) > 1:
@@ -53,7 +56,7 @@ def ranks_by_file(files: Sequence[SourceFile], given: Mapping[str, int]) -> dict
     return numbers
 
 
-def rank_overridden(file: str, own: int | None, given: int | None) -> tuple[Finding, ...]:
+def check_rank_override(file: str, own: int | None, given: int | None) -> tuple[Finding, ...]:
     """Return the finding that a file says to be another rank than the user gave to it, none where it does not.
 
     Args:
@@ -62,7 +65,7 @@ def rank_overridden(file: str, own: int | None, given: int | None) -> tuple[Find
         given: The rank that the user gave to it, None where none was given.
 
     Example:
-        >>> [finding.message for finding in rank_overridden("a.json", 0, 7)]
+        >>> [finding.message for finding in check_rank_override("a.json", 0, 7)]
         ['a.json: says that it is rank 0; taken as rank 7, as was asked for.']
     """
     if given is None or own in (None, given):
@@ -72,6 +75,6 @@ def rank_overridden(file: str, own: int | None, given: int | None) -> tuple[Find
     return (Finding("warning", "rank-overridden", message, hint, rank=given, file=file),)
 
 
-def _whole_path(path: str | Path) -> str:
+def _make_absolute(path: str | Path) -> str:
     # Not resolve(): a link is called what the user calls it.
     return os.path.abspath(path)  # noqa: PTH100

@@ -20,8 +20,8 @@ from collections.abc import Iterable, Mapping
 from functools import lru_cache
 from typing import Any, Literal, NamedTuple
 
-from studio.et.encode import add_length, length
-from studio.et.schema import camel_case, value_field
+from studio.et.encode import add_length, encode_length
+from studio.et.schema import get_value_field, to_camel_case
 from studio.trace import NodeType, ValueKind
 
 BYTES, UNKNOWN = "@bytes", "@unknown"
@@ -75,7 +75,7 @@ _MESSAGES: Mapping[str, tuple[_Field, ...]] = {
     "attribute": (
         _Field(1, "name", _TEXT), _Field(2, "docString", _TEXT),
         *(
-            _Field(int(kind), camel_case(value_field(kind)), _LISTS[kind] if kind.is_list else kind)
+            _Field(int(kind), to_camel_case(get_value_field(kind)), _LISTS[kind] if kind.is_list else kind)
             for kind in ValueKind if kind != ValueKind.NONE
         ),
     ),
@@ -128,13 +128,13 @@ def record_to_json(raw: bytes, kind: Kind, before: bytes | None = None) -> dict[
         >>> record_to_json(b"\x12\x01a\x08\x07", "node")
         {'id': '7', 'name': 'a', '@bytes': 'BRIBYQgH'}
     """
-    head = length(len(raw)) if before is None else before
+    head = encode_length(len(raw)) if before is None else before
     try:
         value = _decode(raw, kind)
     except _DamagedError:
-        return {BYTES: _base64(head + raw)}
+        return {BYTES: _encode_base64(head + raw)}
     if before is not None or _encode(value, kind, "") != raw:
-        value[BYTES] = _base64(head + raw)
+        value[BYTES] = _encode_base64(head + raw)
     return value
 
 
@@ -150,9 +150,9 @@ def json_to_record(value: Any, kind: Kind) -> tuple[bytes, bool]:
     """
     if not isinstance(value, dict) or BYTES not in value:
         return add_length(_encode(value, kind, "")), False
-    framed = _bytes_of(value[BYTES], BYTES)
+    framed = _decode_base64(value[BYTES], BYTES)
     rest = {key: item for key, item in value.items() if key != BYTES}
-    raw = _framed(framed)
+    raw = _strip_length(framed)
     try:
         same = _encode(_decode(raw, kind), kind, "") == _encode(rest, kind, "")
     except _DamagedError:
@@ -160,10 +160,10 @@ def json_to_record(value: Any, kind: Kind) -> tuple[bytes, bool]:
     return (framed, False) if same else (add_length(_encode(rest, kind, "")), True)
 
 
-def _framed(framed: bytes) -> bytes:
+def _strip_length(framed: bytes) -> bytes:
     """Return a record without the length before it."""
     try:
-        size, begin = _varint(framed, 0)
+        size, begin = _read_varint(framed, 0)
     except _DamagedError:
         size, begin = -1, 0
     if size != len(framed) - begin:
@@ -186,7 +186,7 @@ class _Written(dict[str, Any]):
 
 
 @lru_cache(maxsize=1 << 14)
-def _attribute(raw: bytes) -> _Written:
+def _decode_attribute(raw: bytes) -> _Written:
     """Return an attribute; most of a file's are repeated many times."""
     plain = _decode(raw, "attribute")
     value = _Written(plain)
@@ -194,7 +194,7 @@ def _attribute(raw: bytes) -> _Written:
     return value
 
 
-def _varint(raw: bytes, at: int) -> tuple[int, int]:
+def _read_varint(raw: bytes, at: int) -> tuple[int, int]:
     """Return a number and where it ends."""
     value = shift = 0
     try:
@@ -217,16 +217,16 @@ def _decode(raw: bytes, message: str) -> dict[str, Any]:
     at, end = 0, len(raw)
     while at < end:
         start = at
-        tag, at = _varint(raw, at)
+        tag, at = _read_varint(raw, at)
         number, wire = tag >> 3, tag & 7
         if not 0 < number < 1 << 29:
             raise _DamagedError
         content: int | bytes
         if wire == _VARINT:
-            content, at = _varint(raw, at)
+            content, at = _read_varint(raw, at)
         else:
             if wire == _SIZED:
-                size, at = _varint(raw, at)
+                size, at = _read_varint(raw, at)
             elif wire in (_EIGHT, _FOUR):
                 size = 8 if wire == _EIGHT else 4
             else:
@@ -239,7 +239,7 @@ def _decode(raw: bytes, message: str) -> dict[str, Any]:
             unknown += raw[start:at]
     value = {fields[number].key: contents[number] for number in sorted(contents)}
     if unknown:
-        value[UNKNOWN] = _base64(unknown)
+        value[UNKNOWN] = _encode_base64(unknown)
     return value
 
 
@@ -251,27 +251,27 @@ def _put(contents: dict[int, Any], field: _Field, message: str, wire: int, conte
             return _put_items(contents.setdefault(number, []), kind, wire, content)
         if wire != _WIRES.get(kind, _VARINT):
             return False
-        _only_value(contents, message, number)
+        _forget_others(contents, message, number)
         contents[number] = _to_json(kind, content)
     elif kind == "TYPE":
         if wire != _VARINT or not isinstance(content, int):
             return False
-        contents[number] = _type_name(_signed(content, 32))
+        contents[number] = _format_type(_convert_to_signed(content, 32))
     elif kind == "IDS":
         return _put_items(contents.setdefault(number, []), _UINT, wire, content)
     elif wire != _SIZED or not isinstance(content, bytes):
         return False
     elif kind == "attribute":
         contents.setdefault(number, []).append(
-            _attribute(content) if len(content) < 512 else _decode(content, kind)
+            _decode_attribute(content) if len(content) < 512 else _decode(content, kind)
         )
     else:
-        _only_value(contents, message, number)
+        _forget_others(contents, message, number)
         contents[number] = _decode(content, kind)
     return True
 
 
-def _only_value(contents: dict[int, Any], message: str, number: int) -> None:
+def _forget_others(contents: dict[int, Any], message: str, number: int) -> None:
     """Forget the values that an attribute had before: the last one counts."""
     if message == "attribute" and number > 2:
         for other in [other for other in contents if other > 2]:
@@ -289,7 +289,7 @@ def _put_items(items: list[Any], kind: ValueKind, wire: int, content: int | byte
     at = 0
     if own == _VARINT:
         while at < len(content):
-            number, at = _varint(content, at)
+            number, at = _read_varint(content, at)
             items.append(_to_json(kind, number))
         return True
     size = 8 if own == _EIGHT else 4
@@ -299,7 +299,7 @@ def _put_items(items: list[Any], kind: ValueKind, wire: int, content: int | byte
     return True
 
 
-def _signed(value: int, bits: int) -> int:
+def _convert_to_signed(value: int, bits: int) -> int:
     value &= (1 << bits) - 1
     return value - (1 << bits) if value >> (bits - 1) else value
 
@@ -309,7 +309,7 @@ def _to_json(kind: ValueKind, content: Any) -> Any:
     if kind == ValueKind.STRING:
         return content.decode("utf-8", "replace")
     if kind == ValueKind.BYTES:
-        return _base64(content)
+        return _encode_base64(content)
     if kind == ValueKind.BOOL:
         return bool(content)
     if kind in (ValueKind.DOUBLE, ValueKind.FLOAT):
@@ -321,7 +321,7 @@ def _to_json(kind: ValueKind, content: Any) -> Any:
         content &= 0xFFFF_FFFF if kind == ValueKind.SINT32 else _LOW64
         number = (content >> 1) ^ -(content & 1)
     elif kind in (ValueKind.INT32, ValueKind.INT64):
-        number = _signed(content, 32 if kind == ValueKind.INT32 else 64)
+        number = _convert_to_signed(content, 32 if kind == ValueKind.INT32 else 64)
     else:
         number = content & 0xFFFF_FFFF if kind == ValueKind.UINT32 else content
     return str(number) if kind in _LONG else number
@@ -346,11 +346,11 @@ def _float_to_json(number: float, *, narrow: bool) -> float | str:
     return number
 
 
-def _type_name(number: int) -> str | int:
+def _format_type(number: int) -> str | int:
     return f"{NodeType(number).name}_NODE" if number in NodeType._value2member_map_ else number
 
 
-def _base64(raw: bytes) -> str:
+def _encode_base64(raw: bytes) -> str:
     return base64.b64encode(raw).decode("ascii")
 
 
@@ -364,12 +364,12 @@ def _encode(value: Any, message: str, place: str) -> bytes:
         return value.raw
     if not isinstance(value, dict):
         what = message if message in ("metadata", "node", "attribute") else "message"
-        raise BadValueError(f"{place or 'the ' + what} is {_shown(value)}; allowed: an object")
+        raise BadValueError(f"{place or 'the ' + what} is {_format_item(value)}; allowed: an object")
     keys, fields, unknown = _KEYS[message], dict[int, bytes](), b""
     for key, item in value.items():
         where = f"{place}.{key}" if place else key
         if key == UNKNOWN:
-            unknown = _bytes_of(item, where)
+            unknown = _decode_base64(item, where)
             continue
         field = keys.get(key)
         if field is None:
@@ -377,89 +377,89 @@ def _encode(value: Any, message: str, place: str) -> bytes:
             raise BadValueError(f"the key {where!r} is not of the schema; allowed: {allowed}")
         if field.number in fields:
             raise BadValueError(f"{where} is given twice, in two spellings; allowed: once")
-        fields[field.number] = _field_bytes(field, item, message, where)
+        fields[field.number] = _encode_field(field, item, message, where)
     if message == "attribute" and len(held := [number for number in fields if number > 2]) > 1:
         both = " and ".join(_NUMBERS[message][number].key for number in held[:2])
         raise BadValueError(f"{place or 'the attribute'} has {len(held)} values, {both}; allowed: one")
     return b"".join(fields[number] for number in sorted(fields)) + unknown
 
 
-def _field_bytes(field: _Field, item: Any, message: str, where: str) -> bytes:
+def _encode_field(field: _Field, item: Any, message: str, where: str) -> bytes:
     number, kind = field.number, field.kind
     if isinstance(kind, ValueKind):
         if message in _LISTS.values():
-            return _list_bytes(number, kind, item, where)
-        return _tag(number, kind) + _from_json(kind, item, where)
+            return _encode_list(number, kind, item, where)
+        return _encode_tag(number, kind) + _from_json(kind, item, where)
     if kind == "TYPE":
-        return length(number << 3) + _number_bytes(_type_number(item, where))
+        return encode_length(number << 3) + _encode_number(_parse_type(item, where))
     if kind == "IDS":
-        return _list_bytes(number, _UINT, item, where)
-    tag = length(number << 3 | _SIZED)
+        return _encode_list(number, _UINT, item, where)
+    tag = encode_length(number << 3 | _SIZED)
     if kind == "attribute":
         return b"".join(
             tag + add_length(_encode(value, kind, f"{where}[{index}]"))
-            for index, value in enumerate(_list_of(item, where))
+            for index, value in enumerate(_check_list(item, where))
         )
     return tag + add_length(_encode(item, kind, where))
 
 
-def _list_bytes(number: int, kind: ValueKind, item: Any, where: str) -> bytes:
+def _encode_list(number: int, kind: ValueKind, item: Any, where: str) -> bytes:
     contents = [
-        _from_json(kind, value, f"{where}[{index}]") for index, value in enumerate(_list_of(item, where))
+        _from_json(kind, value, f"{where}[{index}]") for index, value in enumerate(_check_list(item, where))
     ]
-    tag = length(number << 3 | _SIZED)
+    tag = encode_length(number << 3 | _SIZED)
     if _WIRES.get(kind) == _SIZED:
         return b"".join(tag + content for content in contents)
     return tag + add_length(b"".join(contents))
 
 
-def _list_of(item: Any, where: str) -> Iterable[Any]:
+def _check_list(item: Any, where: str) -> Iterable[Any]:
     if isinstance(item, list):
         return item
-    raise BadValueError(f"{where} is {_shown(item)}; allowed: a list")
+    raise BadValueError(f"{where} is {_format_item(item)}; allowed: a list")
 
 
-def _tag(number: int, kind: ValueKind) -> bytes:
-    return length(number << 3 | _WIRES.get(kind, _VARINT))
+def _encode_tag(number: int, kind: ValueKind) -> bytes:
+    return encode_length(number << 3 | _WIRES.get(kind, _VARINT))
 
 
-def _number_bytes(number: int) -> bytes:
-    return length(number & _LOW64)
+def _encode_number(number: int) -> bytes:
+    return encode_length(number & _LOW64)
 
 
-def _type_number(item: Any, where: str) -> int:
+def _parse_type(item: Any, where: str) -> int:
     if isinstance(item, str) and item.removesuffix("_NODE") in NodeType.__members__:
         return int(NodeType[item.removesuffix("_NODE")])
     try:
-        return _integer(ValueKind.INT32, item, where)
+        return _parse_integer(ValueKind.INT32, item, where)
     except BadValueError:
         names = ", ".join(f"{kind.name}_NODE" for kind in NodeType)
         raise BadValueError(
-            f"{where} is {_shown(item)}; allowed: {names}, or a whole number of 32 bits"
+            f"{where} is {_format_item(item)}; allowed: {names}, or a whole number of 32 bits"
         ) from None
 
 
 def _from_json(kind: ValueKind, item: Any, where: str) -> bytes:
     """Return the bytes of a value, without its tag."""
     if kind == ValueKind.STRING:
-        return add_length(_text_of(item, where))
+        return add_length(_encode_text(item, where))
     if kind == ValueKind.BYTES:
-        return add_length(_bytes_of(item, where))
+        return add_length(_decode_base64(item, where))
     if kind == ValueKind.BOOL:
         if not isinstance(item, bool):
-            raise BadValueError(f"{where} is {_shown(item)}; allowed: true, false")
+            raise BadValueError(f"{where} is {_format_item(item)}; allowed: true, false")
         return b"\1" if item else b"\0"
     if kind in (ValueKind.DOUBLE, ValueKind.FLOAT):
-        return _float_bytes(kind, item, where)
-    number = _integer(kind, item, where)
+        return _encode_float(kind, item, where)
+    number = _parse_integer(kind, item, where)
     if kind in _PACKED:
         return struct.pack(_PACKED[kind], number)
     if kind in (ValueKind.SINT32, ValueKind.SINT64):
         number = number << 1 if number >= 0 else (-number << 1) - 1
-    return _number_bytes(number)
+    return _encode_number(number)
 
 
-def _integer(kind: ValueKind, item: Any, where: str) -> int:
+def _parse_integer(kind: ValueKind, item: Any, where: str) -> int:
     low, high = _RANGES[kind]
     number = None
     if type(item) is int:
@@ -470,12 +470,12 @@ def _integer(kind: ValueKind, item: Any, where: str) -> int:
         number = int(item)
     if number is None or not low <= number <= high:
         raise BadValueError(
-            f"{where} is {_shown(item)}; allowed: a whole number from {low} to {high}, or its text"
+            f"{where} is {_format_item(item)}; allowed: a whole number from {low} to {high}, or its text"
         )
     return number
 
 
-def _float_bytes(kind: ValueKind, item: Any, where: str) -> bytes:
+def _encode_float(kind: ValueKind, item: Any, where: str) -> bytes:
     number = item
     if isinstance(item, str):
         number = _FLOATS.get(item)
@@ -486,29 +486,29 @@ def _float_bytes(kind: ValueKind, item: Any, where: str) -> bytes:
             pass
     bits = 32 if kind == ValueKind.FLOAT else 64
     raise BadValueError(
-        f'{where} is {_shown(item)}; allowed: a number of {bits} bits, "NaN", "Infinity", "-Infinity"'
+        f'{where} is {_format_item(item)}; allowed: a number of {bits} bits, "NaN", "Infinity", "-Infinity"'
     )
 
 
-def _text_of(item: Any, where: str) -> bytes:
+def _encode_text(item: Any, where: str) -> bytes:
     if isinstance(item, str):
         try:
             return item.encode()
         except UnicodeEncodeError:
             raise BadValueError(f"{where} holds half of a character; allowed: a text of Unicode") from None
-    raise BadValueError(f"{where} is {_shown(item)}; allowed: a text")
+    raise BadValueError(f"{where} is {_format_item(item)}; allowed: a text")
 
 
-def _bytes_of(item: Any, where: str) -> bytes:
+def _decode_base64(item: Any, where: str) -> bytes:
     if isinstance(item, str):
         try:
             return base64.b64decode(item.replace("-", "+").replace("_", "/"), validate=True)
         except (ValueError, binascii.Error):
             pass
-    raise BadValueError(f"{where} is {_shown(item)}; allowed: bytes as base64")
+    raise BadValueError(f"{where} is {_format_item(item)}; allowed: bytes as base64")
 
 
-def _shown(item: Any) -> str:
+def _format_item(item: Any) -> str:
     text = (
         repr(item)
         if not isinstance(item, dict | list)

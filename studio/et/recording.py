@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from studio.et.allocations import Allocations, no_allocations
+from studio.et.allocations import Allocations, build_empty_allocations
 from studio.trace import NONE, Bool, Int32, Int64, UInt8
 
 _ROOT_MARK = "[pytorch|"
@@ -213,7 +213,7 @@ class DeviceTrace:
     names: list[str]
     pid: int
     damaged: bool = False
-    allocations: Allocations = field(default_factory=no_allocations)
+    allocations: Allocations = field(default_factory=build_empty_allocations)
 
     def __len__(self) -> int:
         return len(self.kind)

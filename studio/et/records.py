@@ -11,9 +11,17 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from studio.et import chakra
-from studio.et.encode import PLAIN_INTS, PLAIN_LISTS, PlainInts, add_length, length, put_attribute, serialise
+from studio.et.encode import (
+    PLAIN_INTS,
+    PLAIN_LISTS,
+    PlainInts,
+    add_length,
+    encode_attribute,
+    encode_length,
+    put_attribute,
+)
 from studio.et.format import RankPart, Reading
-from studio.et.schema import schema
+from studio.et.schema import load_schema
 from studio.trace import NONE, Attribute, Finding, ValueKind
 
 LARGEST_ID = 2**64 - 1
@@ -77,7 +85,7 @@ def clean(text: str) -> str:
     return text if text.isascii() else text.encode("utf-8", "replace").decode()
 
 
-def rank_part(
+def build_rank_part(
     reading: Reading,
     nodes: Iterable[NodeRecord],
     *,
@@ -110,7 +118,7 @@ def rank_part(
 
 def write_metadata(version: str, attrs: Iterable[Attribute]) -> bytes:
     """Return the first record of a file."""
-    record = schema().metadata(version=clean(version))
+    record = load_schema().metadata(version=clean(version))
     for attr in attrs:
         put_attribute(record.attr.add(), _clean_attribute(attr))
     return add_length(record.SerializeToString())
@@ -134,36 +142,47 @@ class _Encoder:
         self.ints: dict[tuple[str, ValueKind], PlainInts] = {}
 
     def record(self, node: NodeRecord) -> bytes:
-        parts = [_number(b"\x08", node.id), self._text(b"\x12", node.name), _number(b"\x18", node.type)]
+        parts = [
+            _encode_number(b"\x08", node.id),
+            self._encode_text(b"\x12", node.name),
+            _encode_number(b"\x18", node.type),
+        ]
         for tag, ids in ((b"\x22", node.ctrl), (b"\x2a", node.data)):
             if ids:
-                parts.append(tag + add_length(b"".join(map(length, ids))))
-        parts += [_number(b"\x30", max(node.start_ns, 0) // 1000), _number(b"\x38", node.duration_ns // 1000)]
+                parts.append(tag + add_length(b"".join(map(encode_length, ids))))
+        parts += [
+            _encode_number(b"\x30", max(node.start_ns, 0) // 1000),
+            _encode_number(b"\x38", node.duration_ns // 1000),
+        ]
         for tag, texts in ((b"\x42", node.inputs), (b"\x4a", node.outputs)):
             if texts is not None:
                 written = self.io.get(texts)
                 if written is None:
-                    written = self._io(texts)
+                    written = self._encode_io(texts)
                 parts.append(tag + written)
-        parts += map(self._attribute, node.attrs)
+        parts += map(self._encode_attribute, node.attrs)
         for key, time_ns in (("start_ns", node.start_ns), ("duration_ns", node.duration_ns)):
             if time_ns > 0 and time_ns % 1000:
-                parts.append(self._attribute(Attribute(key, ValueKind.INT64, time_ns)))
+                parts.append(self._encode_attribute(Attribute(key, ValueKind.INT64, time_ns)))
         if 0 <= node.start_ns < 1000:
             # proto3 leaves out a zero; written by hand, a recorded start at 0 stays a recorded start.
             parts.append(b"\x30\x00")
         return add_length(b"".join(parts))
 
-    def _io(self, texts: tuple[str, str, str]) -> bytes:
+    def _encode_io(self, texts: tuple[str, str, str]) -> bytes:
         """Return values, shapes and types with their length; those of operators without tensors recur."""
         values, shapes, types = texts
-        inner = self._text(b"\x0a", values) + self._text(b"\x12", shapes) + self._text(b"\x1a", types)
+        inner = (
+            self._encode_text(b"\x0a", values)
+            + self._encode_text(b"\x12", shapes)
+            + self._encode_text(b"\x1a", types)
+        )
         if len(self.io) >= _MOST_KNOWN:
             self.io.clear()
         written = self.io[texts] = add_length(inner)
         return written
 
-    def _text(self, tag: bytes, text: str) -> bytes:
+    def _encode_text(self, tag: bytes, text: str) -> bytes:
         """Return a field that holds a text; nothing where it is empty."""
         if not text:
             return b""
@@ -174,25 +193,25 @@ class _Encoder:
             written = self.texts[text] = add_length(clean(text).encode())
         return tag + written
 
-    def _attribute(self, attr: Attribute) -> bytes:
+    def _encode_attribute(self, attr: Attribute) -> bytes:
         value, kind = attr.value, attr.kind
         shared = self.shared.get(id(attr))
         if shared is not None and shared[0] is attr:
             return shared[1]
-        raw = self._scalar(attr) if not isinstance(value, list) else self._list(attr)
+        raw = self._encode_scalar(attr) if not isinstance(value, list) else self._encode_list(attr)
         if kind == ValueKind.BOOL or (isinstance(value, int) and 0 <= value < _OFTEN):
             if len(self.shared) >= _MOST_KNOWN:
                 self.shared.clear()
             self.shared[id(attr)] = attr, raw
         return raw
 
-    def _list(self, attr: Attribute) -> bytes:
+    def _encode_list(self, attr: Attribute) -> bytes:
         """Return a list; those of whole numbers recur."""
         if attr.kind not in PLAIN_LISTS or not isinstance(attr.value, list):
             return _serialise_attribute(attr)
-        return self._serialised_once((attr.name, attr.kind, tuple(attr.value), attr.doc), attr)
+        return self._serialise_once((attr.name, attr.kind, tuple(attr.value), attr.doc), attr)
 
-    def _scalar(self, attr: Attribute) -> bytes:
+    def _encode_scalar(self, attr: Attribute) -> bytes:
         value, kind = attr.value, attr.kind
         if kind in PLAIN_INTS and isinstance(value, int) and value >= 0 and not attr.doc:
             known = self.ints.get((attr.name, kind))
@@ -200,11 +219,11 @@ class _Encoder:
                 known = self.ints[attr.name, kind] = PlainInts(clean(attr.name).encode(), kind)
             return known.written(int(value))
         # By its text: 0.0 and -0.0 are equal, and nan is not.
-        return self._serialised_once(
+        return self._serialise_once(
             (attr.name, kind, repr(value) if isinstance(value, float) else value, attr.doc), attr
         )
 
-    def _serialised_once(self, key: tuple[Any, ...], attr: Attribute) -> bytes:
+    def _serialise_once(self, key: tuple[Any, ...], attr: Attribute) -> bytes:
         if key not in self.known:
             if len(self.known) >= _MOST_KNOWN:
                 self.known.clear()
@@ -215,14 +234,14 @@ class _Encoder:
 _MOST_KNOWN, _OFTEN = 100_000, 1024
 
 
-def _number(tag: bytes, number: int) -> bytes:
+def _encode_number(tag: bytes, number: int) -> bytes:
     """Return a field that holds a number; nothing where it is 0."""
-    return tag + length(number & LARGEST_ID) if number else b""
+    return tag + encode_length(number & LARGEST_ID) if number else b""
 
 
 def _serialise_attribute(attr: Attribute) -> bytes:
     plain = _clean_attribute(attr)
-    return serialise(plain.name, plain.kind, plain.value, plain.doc)
+    return encode_attribute(plain.name, plain.kind, plain.value, plain.doc)
 
 
 def _clean_attribute(attr: Attribute) -> Attribute:

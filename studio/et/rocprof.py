@@ -12,12 +12,12 @@ from typing import Any
 
 import msgspec
 
-from studio.decoding import decoder
+from studio.decoding import build_decoder
 from studio.errors import TraceFormatError
-from studio.et.collector import collector_paused
+from studio.et.collector import pause_collector
 from studio.et.format import DevicePart, Part, Reading
 from studio.et.mend import decode_mended
-from studio.et.profile_events import Event, Events, device_kind
+from studio.et.profile_events import Event, Events, infer_device_kind
 from studio.et.recording import EventKind, Head
 from studio.trace import NONE, Finding
 
@@ -119,7 +119,7 @@ class _File(msgspec.Struct):
     processes: list[_Process] = msgspec.field(default_factory=list, name="rocprofiler-sdk-tool")
 
 
-_file = decoder(_File)
+_file = build_decoder(_File)
 
 
 def read(reading: Reading) -> list[Part]:
@@ -128,7 +128,7 @@ def read(reading: Reading) -> list[Part]:
     Raises:
         TraceFormatError: It is no JSON of rocprof, or holds no process.
     """
-    with collector_paused():
+    with pause_collector():
         try:
             content, findings = decode_mended(reading.data, _file, reading.name)
         except msgspec.DecodeError as error:
@@ -144,14 +144,14 @@ def read(reading: Reading) -> list[Part]:
         noticed = [*reading.findings, *findings]
         damaged = any(finding.level == "error" for finding in noticed)
         return [
-            _part(process, reading.name, noticed if not place else [], damaged=damaged)
+            _build_part(process, reading.name, noticed if not place else [], damaged=damaged)
             for place, process in enumerate(content.processes)
         ]
 
 
-def _part(process: _Process, name: str, noticed: Sequence[Finding], *, damaged: bool) -> DevicePart:
+def _build_part(process: _Process, name: str, noticed: Sequence[Finding], *, damaged: bool) -> DevicePart:
     events = Events()
-    for event in _events(process):
+    for event in _iterate_events(process):
         events.add(event)
     head = Head(
         host=process.metadata.node.hostname,
@@ -164,10 +164,10 @@ def _part(process: _Process, name: str, noticed: Sequence[Finding], *, damaged: 
         for key, records in process.buffer_records.items()
         if records and key not in _APIS and key not in _DEVICE
     }
-    return DevicePart(trace, (*noticed, *findings_of(name, events.damaged, left)))
+    return DevicePart(trace, (*noticed, *build_findings(name, events.damaged, left)))
 
 
-def findings_of(name: str, damaged: int, left: dict[str, int]) -> Iterator[Finding]:
+def build_findings(name: str, damaged: int, left: dict[str, int]) -> Iterator[Finding]:
     """Yield what reading left out: events without usable times, and records of other kinds."""
     if damaged:
         message = f"{name}: events without a usable time, left out: {damaged:,}."
@@ -178,7 +178,7 @@ def findings_of(name: str, damaged: int, left: dict[str, int]) -> Iterator[Findi
         yield Finding("info", "left-out", message, file=name)
 
 
-def _events(process: _Process) -> Iterator[Event]:
+def _iterate_events(process: _Process) -> Iterator[Event]:
     names = _OperationNames(process)
     for key, kind in _APIS.items():
         for record in process.buffer_records.get(key, ()):
@@ -202,10 +202,10 @@ def _events(process: _Process) -> Iterator[Event]:
     )
     for key in _DEVICE:
         for record in process.buffer_records.get(key, ()):
-            yield _device_event(process, record, names.of(key, record), calls)
+            yield _build_device_event(process, record, names.of(key, record), calls)
 
 
-def _device_event(process: _Process, record: _Record, name: str, calls: LibraryCalls) -> Event:
+def _build_device_event(process: _Process, record: _Record, name: str, calls: LibraryCalls) -> Event:
     gpus = [agent.id.handle for agent in process.agents if agent.type == _GPU]
     dispatch = record.dispatch_info
     ends = (record.dst_agent_id, record.src_agent_id)
@@ -215,7 +215,7 @@ def _device_event(process: _Process, record: _Record, name: str, calls: LibraryC
     stream = queue.handle if queue is not None else NONE
     correlation = record.correlation_id.internal
     return Event(
-        EventKind.COPY if dispatch is None else device_kind(name),
+        EventKind.COPY if dispatch is None else infer_device_kind(name),
         name,
         record.start_timestamp,
         record.end_timestamp - record.start_timestamp,

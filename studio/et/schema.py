@@ -19,11 +19,11 @@ Fields = Mapping[str, tuple[int, str]]
 """The fields of a message: name → number and type, a scalar in capitals or a message, with `repeated` before it."""
 
 
-def message_classes(package: str, messages: Mapping[str, Fields]) -> dict[str, Any]:
+def build_message_classes(package: str, messages: Mapping[str, Fields]) -> dict[str, Any]:
     r"""Return classes that read and write the messages described, by name; fields that are not described are skipped.
 
     Example:
-        >>> point = message_classes("example", {"Point": {"x": (1, "INT32"), "y": (2, "INT32")}})["Point"]
+        >>> point = build_message_classes("example", {"Point": {"x": (1, "INT32"), "y": (2, "INT32")}})["Point"]
         >>> point(x=3).SerializeToString()
         b'\x08\x03'
     """
@@ -34,7 +34,7 @@ def message_classes(package: str, messages: Mapping[str, Fields]) -> dict[str, A
         name=f"chakra_studio/{package}.proto", package=package, syntax="proto3"
     )
     for name, specs in messages.items():
-        _message(file, name, [(field, *spec) for field, spec in specs.items()])
+        _add_message(file, name, [(field, *spec) for field, spec in specs.items()])
     pool = descriptor_pool.DescriptorPool()
     pool.Add(file)
     return {
@@ -51,22 +51,22 @@ class Schema(NamedTuple):
     attribute: Any
 
 
-def camel_case(name: str) -> str:
+def to_camel_case(name: str) -> str:
     """Return the name of a field as protobuf's JSON spells it.
 
     Example:
-        >>> camel_case("int64_list")
+        >>> to_camel_case("int64_list")
         'int64List'
     """
     first, *rest = name.split("_")
     return first + "".join(word.title() for word in rest)
 
 
-def value_field(kind: ValueKind) -> str:
+def get_value_field(kind: ValueKind) -> str:
     """Return the AttributeProto field that holds values of `kind`.
 
     Example:
-        >>> value_field(ValueKind.INT64), value_field(ValueKind.INT64_LIST)
+        >>> get_value_field(ValueKind.INT64), get_value_field(ValueKind.INT64_LIST)
         ('int64_val', 'int64_list')
     """
     name = kind.name.lower()
@@ -74,7 +74,7 @@ def value_field(kind: ValueKind) -> str:
 
 
 @lru_cache(maxsize=1)
-def schema() -> Schema:
+def load_schema() -> Schema:
     """Return the message classes of the current layout (v0.0.4 and later)."""
     # Reading needs no protobuf.
     from google.protobuf import descriptor_pb2, descriptor_pool, message_factory
@@ -86,20 +86,22 @@ def schema() -> Schema:
     for kind in kinds:
         if kind.is_list:
             scalar = ValueKind(kind - 1).name
-            _message(file, _list_name(kind), [("values", 1, f"repeated {scalar}")])
-    attribute = _message(file, "AttributeProto", [("name", 1, "STRING"), ("doc_string", 2, "STRING")])
+            _add_message(file, _list_name(kind), [("values", 1, f"repeated {scalar}")])
+    attribute = _add_message(file, "AttributeProto", [("name", 1, "STRING"), ("doc_string", 2, "STRING")])
     attribute.oneof_decl.add(name="value")
     for kind in kinds:
         kind_type = _list_name(kind) if kind.is_list else kind.name
-        _field(attribute, value_field(kind), int(kind), kind_type, _PACKAGE).oneof_index = 0
+        _add_field(attribute, get_value_field(kind), int(kind), kind_type, _PACKAGE).oneof_index = 0
     attrs = "repeated AttributeProto"
-    _message(file, "GlobalMetadata", [("version", 1, "STRING"), ("attr", 2, attrs)])
-    _message(file, "IOInfo", [(name, i, "STRING") for i, name in enumerate(("values", "shapes", "types"), 1)])
+    _add_message(file, "GlobalMetadata", [("version", 1, "STRING"), ("attr", 2, attrs)])
+    _add_message(
+        file, "IOInfo", [(name, i, "STRING") for i, name in enumerate(("values", "shapes", "types"), 1)]
+    )
     node = [("id", 1, "UINT64"), ("name", 2, "STRING"), ("type", 3, "INT32")]
     node += [("ctrl_deps", 4, "repeated UINT64"), ("data_deps", 5, "repeated UINT64")]
     node += [("start_time_micros", 6, "UINT64"), ("duration_micros", 7, "UINT64")]
     node += [("inputs", 8, "IOInfo"), ("outputs", 9, "IOInfo"), ("attr", 10, attrs)]
-    _message(file, "Node", node)
+    _add_message(file, "Node", node)
     pool = descriptor_pool.DescriptorPool()
     pool.Add(file)
     names = ("GlobalMetadata", "Node", "AttributeProto")
@@ -112,7 +114,7 @@ def parse_node(record: bytes) -> Any | None:
     from google.protobuf.message import DecodeError
 
     try:
-        return schema().node.FromString(record)
+        return load_schema().node.FromString(record)
     except DecodeError:
         return None
 
@@ -121,14 +123,14 @@ def _list_name(kind: ValueKind) -> str:
     return ValueKind(kind - 1).name.title() + "List"
 
 
-def _message(file: Any, name: str, specs: list[tuple[str, int, str]]) -> Any:
+def _add_message(file: Any, name: str, specs: list[tuple[str, int, str]]) -> Any:
     message = file.message_type.add(name=name)
     for field_name, number, type_name in specs:
-        _field(message, field_name, number, type_name, file.package)
+        _add_field(message, field_name, number, type_name, file.package)
     return message
 
 
-def _field(message: Any, name: str, number: int, type_name: str, package: str) -> Any:
+def _add_field(message: Any, name: str, number: int, type_name: str, package: str) -> Any:
     """Add a field; `type_name` is a scalar in capitals or a message, with `repeated` before it."""
     repeated = type_name.startswith("repeated ")
     type_name = type_name.removeprefix("repeated ")

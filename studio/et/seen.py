@@ -10,7 +10,7 @@ import numpy as np
 
 from studio.et.format import DevicePart, HostPart
 from studio.et.recording import DEVICE_KINDS, DeviceTrace, EventKind
-from studio.trace import COPY_KINDS, IDLE_GAPS, NONE, Graph, Int64, NodeType, copies, int_column
+from studio.trace import COPY_KINDS, IDLE_GAPS, NONE, Graph, Int64, NodeType, are_copies, read_int_column
 
 Work = Literal["compute", "copy", "collective", "message", "memory", "host"]
 WORK: Final[tuple[Work, ...]] = ("compute", "copy", "collective", "message", "memory", "host")
@@ -121,7 +121,7 @@ class JobSeen:
             return None
         sums = {kind: sum(rank.operations.get(kind, 0) for rank in ranks) for kind in WORK}
         spans = [rank.end_ns - rank.start_ns for rank in ranks if rank.start_ns != NONE]
-        bars, of_bars = _bars(ranks, self._of_ranks)
+        bars, of_bars = _list_bars(ranks, self._of_ranks)
         return Picture(
             ranks=len(ranks),
             of_ranks=max(self._of_ranks, len(ranks)) if self._of_ranks else 0,
@@ -142,12 +142,12 @@ class _Onlooker(Protocol):
     seen: JobSeen
 
 
-def seen_by(progress: object) -> JobSeen | None:
+def get_seen(progress: object) -> JobSeen | None:
     """Return what a progress callback has to be told of ranks as they are read, its attribute `seen`; None where it has none."""
     return progress.seen if isinstance(progress, _Onlooker) else None
 
 
-def _bars(ranks: Sequence[RankSeen], of_ranks: int) -> tuple[tuple[Bar, ...], int]:
+def _list_bars(ranks: Sequence[RankSeen], of_ranks: int) -> tuple[tuple[Bar, ...], int]:
     """Return the bars of the ranks whose bytes are known, and how many there will be."""
     known = [(rank.number, rank.sent_bytes) for rank in ranks if rank.sent_bytes != NONE]
     numbers = [number for number, _ in known if number is not None]
@@ -172,22 +172,24 @@ def _bars(ranks: Sequence[RankSeen], of_ranks: int) -> tuple[tuple[Bar, ...], in
 # What a rank tells
 
 
-def graph_seen(graph: Graph, number: int | None) -> RankSeen:
+def summarise_graph(graph: Graph, number: int | None) -> RankSeen:
     """Return what a graph tells of a rank.
 
     Attributes are counted where they stand: to find the node of each takes a tenth of the time of reading a file.
     """
     counts = np.bincount(np.clip(graph.type, 0, len(NodeType)), minlength=len(NodeType) + 1).tolist()
     rest = np.flatnonzero(graph.type != NodeType.COMP)
-    on_host = _noted(graph, "is_cpu_op") - int(
-        np.count_nonzero(int_column(graph, "is_cpu_op", among=rest)[1])
+    on_host = _count_noted(graph, "is_cpu_op") - int(
+        np.count_nonzero(read_int_column(graph, "is_cpu_op", among=rest)[1])
     )
-    copied = _noted(graph, "device_kind", COPY_KINDS) if graph.strings.find("device_kind") != NONE else None
-    copied = int(np.count_nonzero(copies(graph))) if copied is None else copied
-    rows, sizes = int_column(graph, "comm_size", among=rest)
+    copied = (
+        _count_noted(graph, "device_kind", COPY_KINDS) if graph.strings.find("device_kind") != NONE else None
+    )
+    copied = int(np.count_nonzero(are_copies(graph))) if copied is None else copied
+    rows, sizes = read_int_column(graph, "comm_size", among=rest)
     sends = (graph.type[rows] == NodeType.COMM_COLL) | (graph.type[rows] == NodeType.COMM_SEND)
     operations: dict[Work, int] = {
-        "compute": max(counts[NodeType.COMP] - on_host - copied - _noted(graph, "gap", IDLE_GAPS), 0),
+        "compute": max(counts[NodeType.COMP] - on_host - copied - _count_noted(graph, "gap", IDLE_GAPS), 0),
         "copy": copied,
         "collective": counts[NodeType.COMM_COLL],
         "message": counts[NodeType.COMM_SEND] + counts[NodeType.COMM_RECV],
@@ -195,11 +197,11 @@ def graph_seen(graph: Graph, number: int | None) -> RankSeen:
         "host": on_host,
     }
     timed = graph.start_ns >= 0
-    start_ns, end_ns = _span(graph.start_ns[timed], graph.duration_ns[timed])
+    start_ns, end_ns = _compute_span(graph.start_ns[timed], graph.duration_ns[timed])
     return RankSeen(number, operations, start_ns, end_ns, int(np.maximum(sizes[sends], 0).sum()))
 
 
-def _noted(graph: Graph, key: str, words: Sequence[str] = ()) -> int:
+def _count_noted(graph: Graph, key: str, words: Sequence[str] = ()) -> int:
     """Return how many nodes carry an attribute that is one of some words, or true where none are given."""
     code = graph.strings.find(key)
     if code == NONE:
@@ -211,18 +213,18 @@ def _noted(graph: Graph, key: str, words: Sequence[str] = ()) -> int:
     return sum(int(np.count_nonzero(values == graph.strings.find(word))) for word in words)
 
 
-def half_seen(part: HostPart | DevicePart, number: int | None) -> RankSeen:
+def summarise_half(part: HostPart | DevicePart, number: int | None) -> RankSeen:
     """Return what one side of a rank tells before it is linked with the other: what communicates is known afterwards."""
     if isinstance(part, HostPart):
         return RankSeen(number, {"host": len(part.trace)})
-    return device_seen(part.trace, number)
+    return summarise_device(part.trace, number)
 
 
-def device_seen(device: DeviceTrace, number: int | None) -> RankSeen:
+def summarise_device(device: DeviceTrace, number: int | None) -> RankSeen:
     """Return what a Kineto trace tells before it is linked; kernels that communicate are known afterwards."""
     counts = np.bincount(device.kind, minlength=len(EventKind)).tolist()
     chosen = np.isin(device.kind, (*DEVICE_KINDS, EventKind.OPERATOR))
-    start_ns, end_ns = _span(device.start_ns[chosen], device.duration_ns[chosen])
+    start_ns, end_ns = _compute_span(device.start_ns[chosen], device.duration_ns[chosen])
     operations: dict[Work, int] = {
         "compute": counts[EventKind.KERNEL],
         "copy": counts[EventKind.COPY] + counts[EventKind.FILL],
@@ -248,7 +250,7 @@ def with_communication(rank: RankSeen, calls: Sequence[tuple[Work, int]], on_dev
     return replace(rank, operations=operations, sent_bytes=sent_bytes)
 
 
-def _span(start_ns: Int64, duration_ns: Int64) -> tuple[int, int]:
+def _compute_span(start_ns: Int64, duration_ns: Int64) -> tuple[int, int]:
     """Return the first start and the last end, -1 each where there is none."""
     if not len(start_ns):
         return NONE, NONE

@@ -18,7 +18,7 @@ from zlib_ng import zlib_ng
 
 from studio.errors import TraceError, TraceFormatError
 from studio.et import archive
-from studio.et.collector import collector_paused
+from studio.et.collector import pause_collector
 from studio.et.format import HEAD_BYTES
 from studio.files import SpecialFileError, open_file, open_handle, read_start, read_start_and_size
 from studio.trace import Finding
@@ -93,7 +93,7 @@ def open_sources(paths: Sequence[Path | str]) -> Iterator[list[SourceFile]]:
     with tempfile.TemporaryDirectory(prefix="chakra-studio-") as scratch:
         files: list[SourceFile] = []
         for name, path in label_paths([Path(given) for given in paths]):
-            sources = walk(path, name) if path.is_dir() else [_named(path, name)]
+            sources = walk(path, name) if path.is_dir() else [_check_named(path, name)]
             if not sources:
                 raise TraceFormatError(
                     f"{path}: the folder is empty.", hint="Expected files such as job.0.et, job.1.et, …"
@@ -113,7 +113,7 @@ def label_paths(paths: Sequence[Path]) -> list[tuple[str, Path]]:
     return list(zip(names, whole.values(), strict=True))
 
 
-@collector_paused()
+@pause_collector()
 def unpack_archives(files: Sequence[SourceFile], scratch: Path) -> list[SourceFile]:
     """Return `files` with every archive replaced by its members, unpacked below `scratch`."""
     result: list[SourceFile] = []
@@ -146,7 +146,7 @@ def unpack_archives(files: Sequence[SourceFile], scratch: Path) -> list[SourceFi
     return result
 
 
-def _named(path: Path, name: str) -> SourceFile:
+def _check_named(path: Path, name: str) -> SourceFile:
     """Return a file that the user named, once it has shown itself to be one."""
     try:
         os.close(open_handle(path))
@@ -159,12 +159,12 @@ def _named(path: Path, name: str) -> SourceFile:
     return SourceFile(name, path, named=True)
 
 
-@collector_paused()
+@pause_collector()
 def walk(folder: Path, name: str) -> list[SourceFile]:
     """Return the files below a folder by name, hidden ones left out."""
     # Not rglob: a path for each file and its comparison take longer than all else for ten thousands of files.
     files: list[SourceFile] = []
-    waiting = [_shown(folder)]
+    waiting = [_list_entries(folder)]
     names = [name]
     while waiting:
         entry = next(waiting[-1], None)
@@ -173,14 +173,14 @@ def walk(folder: Path, name: str) -> list[SourceFile]:
             names.pop()
         elif _is_folder(entry):
             names.append(f"{names[-1]}/{entry.name}")
-            waiting.append(_shown(entry.path))
+            waiting.append(_list_entries(entry.path))
         elif _is_file(entry):
             # As a path would have it: of the folder "." there is nothing to name.
             files.append(SourceFile(f"{names[-1]}/{entry.name}", entry.path.removeprefix("./")))
     return files
 
 
-def _shown(folder: Path | str) -> Iterator[os.DirEntry[str]]:
+def _list_entries(folder: Path | str) -> Iterator[os.DirEntry[str]]:
     """Return what is in a folder by name, hidden entries left out; nothing where it cannot be listed."""
     try:
         with os.scandir(folder) as entries:
@@ -211,11 +211,11 @@ def _look_at(file: SourceFile) -> None:
     content, size = read_start_and_size(file.place, HEAD_BYTES)
     file.start.content = content
     file.start.sizes = (
-        (size, _inflated_bytes(size, content[:2], content[-4:])) if size == len(content) else None
+        (size, _estimate_inflated_bytes(size, content[:2], content[-4:])) if size == len(content) else None
     )
 
 
-def head(file: SourceFile) -> bytes:
+def get_head(file: SourceFile) -> bytes:
     """Return the decompressed start of a file as far as it can be read; of broken gzip the raw start."""
     raw = file.start.content or read_start(file.place, HEAD_BYTES)
     start, packed = b"", raw
@@ -241,12 +241,12 @@ def measure_file(file: SourceFile) -> tuple[int, int]:
         if size < _LEAST_GZIP or begin != _GZIP:
             return size, size
         os.lseek(handle, -4, os.SEEK_END)
-        return size, _inflated_bytes(size, begin, os.read(handle, 4))
+        return size, _estimate_inflated_bytes(size, begin, os.read(handle, 4))
     finally:
         os.close(handle)
 
 
-def _inflated_bytes(size: int, begin: bytes, end: bytes) -> int:
+def _estimate_inflated_bytes(size: int, begin: bytes, end: bytes) -> int:
     """Return about how large a file is uncompressed, by its first two bytes and the last four."""
     if size < _LEAST_GZIP or begin != _GZIP:
         return size
@@ -259,7 +259,7 @@ def load(file: SourceFile) -> tuple[bytes | memoryview, tuple[Finding, ...]]:
     Raises:
         TraceFormatError: The gzip stream is broken from the start or inflates beyond reason.
     """
-    content, findings = _content(file)
+    content, findings = _read_content(file)
     marked = _measure_mark(bytes(content[:4]))
     return content[marked:] if marked else content, findings
 
@@ -298,7 +298,7 @@ def mark_content(file: SourceFile, loaded: bytes | memoryview | None = None) -> 
     return f"{size}.{checksum:08x}"
 
 
-def _content(file: SourceFile) -> tuple[bytes | memoryview, tuple[Finding, ...]]:
+def _read_content(file: SourceFile) -> tuple[bytes | memoryview, tuple[Finding, ...]]:
     content = file.start.take() or read_start(file.place, _MAPPED_FROM)
     if len(content) < _MAPPED_FROM:
         # Reading a small file takes less than mapping it.
@@ -348,7 +348,7 @@ def _refuse_bomb(name: str, compressed: int, inflated: int) -> None:
         )
 
 
-def looks_like(start: bytes) -> str:
+def describe_unrecognised(start: bytes) -> str:
     """Describe what an unrecognised file seems to be."""
     text = start.lstrip()
     if not start:
@@ -364,11 +364,11 @@ def looks_like(start: bytes) -> str:
     return "a text file" if printable > 0.95 * len(start) else "binary data of an unknown kind"
 
 
-def foreign(start: bytes) -> tuple[str, str] | None:
+def find_foreign(start: bytes) -> tuple[str, str] | None:
     """Return what a file of a known program is that cannot be read, and what to do about it; None where it is of none.
 
     Example:
-        >>> foreign(b'"Kind","Agent_Id","Queue_Id","Kernel_Name"')[0]
+        >>> find_foreign(b'"Kind","Agent_Id","Queue_Id","Kernel_Name"')[0]
         'a table of rocprof (CSV)'
     """
     return next((words for is_so, words in _FOREIGN if is_so(start)), None)

@@ -18,13 +18,13 @@ from studio.et import kernel as k
 from studio.et.chakra import count_repeats
 from studio.et.wire_fields import (
     Fields,
+    expand_ranges,
     find_fields,
     find_records,
     list_numbers,
     measure_widths,
     put_numbers,
     read_numbers,
-    spread,
 )
 from studio.trace import Bool, Graph, Int64, UInt8, UInt64, ValueKind
 
@@ -198,16 +198,16 @@ class Template:
         width = np.concatenate([hole.width for hole in holes])
         self.order = np.argsort(place, kind="stable")
         is_open = np.zeros(len(data), np.bool_)
-        is_open[spread(place, width)] = True
+        is_open[expand_ranges(place, width)] = True
         self.literal = data[~is_open]
         in_order = width[self.order]
         self.literal_before = place[self.order] - np.cumsum(in_order) + in_order
-        by_inner, by_record = self._sums(appearances.holes.width, inner.width)
+        by_inner, by_record = self._sum_holes(appearances.holes.width, inner.width)
         self.inner_base = read_numbers(data, inner.place)[0] - by_inner
         self.record_base = read_numbers(data, records.place)[0] - by_record
         in_file = np.argsort(appearances.holes.place, kind="stable")
         self.first = in_file[np.unique(appearances.symbol[in_file], return_index=True)[1]]
-        self.layouts = [self._layout(appearances.holes.width[self.first])]
+        self.layouts = [self._build_layout(appearances.holes.width[self.first])]
 
     @property
     def held_bytes(self) -> int:
@@ -228,11 +228,11 @@ class Template:
             adapt: Whether to look for symbols of widths that no file had so far, which takes longer.
         """
         for layout in self.layouts:
-            symbols = self._symbols(layout, data)
+            symbols = self._find_symbols(layout, data)
             if symbols is not None:
                 break
         else:
-            adapted = self._adapted(data) if adapt else None
+            adapted = self._adapt_layout(data) if adapt else None
             if adapted is None:
                 return None
             layout, symbols = adapted
@@ -241,7 +241,7 @@ class Template:
             self.layouts = [layout, *others][:_MOST_LAYOUTS]
         return symbols
 
-    def _symbols(self, layout: _Layout, data: UInt8) -> Symbols | None:
+    def _find_symbols(self, layout: _Layout, data: UInt8) -> Symbols | None:
         """Return the symbols of a file, None where they have not the widths of the layout, do not make the file, or two are one."""
         if len(data) != len(layout.base) or not layout.agrees(data, len(data)):
             return None
@@ -257,12 +257,12 @@ class Template:
             return Symbols(tuple(slots), self.ids)
         return None if count_repeats(ids) else Symbols(tuple(slots), ids)
 
-    def _widths(self, data: UInt8, layout: _Layout, which: Bool | Int64) -> Int64:
+    def _read_widths(self, data: UInt8, layout: _Layout, which: Bool | Int64) -> Int64:
         """Return the bytes that some symbols have in a file where a layout expects them."""
         value, width = read_numbers(data, layout.first[which])
         return np.where(self.is_text[which], width + value, width)
 
-    def _adapted(self, data: UInt8) -> tuple[_Layout, Symbols] | None:
+    def _adapt_layout(self, data: UInt8) -> tuple[_Layout, Symbols] | None:
         """Return a layout for symbols of other widths, and these; None where the file has another structure.
 
         Goes from one symbol of another width to the next: what comes before it must agree with the file.
@@ -271,10 +271,10 @@ class Template:
         for _ in range(_MOST_GUESSES):
             inside = np.argsort(layout.first)
             inside = inside[layout.first[inside] < len(data)]
-            widths = self._widths(data, layout, inside)
+            widths = self._read_widths(data, layout, inside)
             other = np.flatnonzero(widths != layout.widths[inside])
             if not len(other):
-                symbols = self._symbols(layout, data)
+                symbols = self._find_symbols(layout, data)
                 return None if symbols is None else (layout, symbols)
             here, symbol = int(other[0]), inside[other[0]]
             until = min(int(layout.record[symbol]), len(data))
@@ -290,23 +290,23 @@ class Template:
             changed[alike] = widths[here]
             if int(changed[self.found.symbol].sum()) > _MOST_GROWTH * len(data) + _MOST_GROWTH:
                 return None
-            layout, done = self._layout(changed), here
+            layout, done = self._build_layout(changed), here
         return None
 
-    def _sums(self, found_width: Int64, inner_width: Int64) -> tuple[Int64, Int64]:
+    def _sum_holes(self, found_width: Int64, inner_width: Int64) -> tuple[Int64, Int64]:
         """Return how many bytes of each length within records, and of each record, are in holes."""
         appearances, counted = self.found, self.found.within != _OUTSIDE
-        by_inner = _sums(appearances.within[counted], found_width[counted], len(self.inner.place))
-        by_record = _sums(appearances.holes.record, found_width, len(self.records.place))
-        return by_inner, by_record + _sums(self.inner.record, inner_width, len(self.records.place))
+        by_inner = _sum_by_index(appearances.within[counted], found_width[counted], len(self.inner.place))
+        by_record = _sum_by_index(appearances.holes.record, found_width, len(self.records.place))
+        return by_inner, by_record + _sum_by_index(self.inner.record, inner_width, len(self.records.place))
 
-    def _layout(self, widths: Int64) -> _Layout:
+    def _build_layout(self, widths: Int64) -> _Layout:
         """Return the layout for symbols of these widths."""
         found_width = widths[self.found.symbol]
-        by_inner, _ = self._sums(found_width, self.inner.width)
+        by_inner, _ = self._sum_holes(found_width, self.inner.width)
         inner_size = self.inner_base + by_inner
         inner_width = measure_widths(inner_size)
-        _, by_record = self._sums(found_width, inner_width)
+        _, by_record = self._sum_holes(found_width, inner_width)
         record_size = self.record_base + by_record
         width = np.concatenate((measure_widths(record_size), inner_width, found_width))
         place = np.empty(len(width), np.int64)
@@ -314,13 +314,16 @@ class Template:
         place[self.order] = self.literal_before + np.cumsum(in_order) - in_order
         base = np.zeros(len(self.literal) + int(width.sum()), np.uint8)
         is_literal = np.ones(len(base), np.bool_)
-        is_literal[spread(place, width)] = False
+        is_literal[expand_ranges(place, width)] = False
         base[is_literal] = self.literal
         sizes = np.concatenate((record_size, inner_size))
         put_numbers(base, place[: len(sizes)], width[: len(sizes)], sizes)
         symbol_place = place[len(sizes) :]
         first = symbol_place[self.first]
-        places, sources = spread(symbol_place, found_width), spread(first[self.found.symbol], found_width)
+        places, sources = (
+            expand_ranges(symbol_place, found_width),
+            expand_ranges(first[self.found.symbol], found_width),
+        )
         again = places != sources
         fixed = np.full(len(base), 255, np.uint8)
         fixed[places] = 0
@@ -345,7 +348,7 @@ class Template:
         )
 
 
-def _sums(index: Int64, values: Int64, count: int) -> Int64:
+def _sum_by_index(index: Int64, values: Int64, count: int) -> Int64:
     """Return (count,) the sums of the values with each index."""
     return np.bincount(index, values, count).astype(np.int64)
 
@@ -367,12 +370,12 @@ def make_template(data: UInt8, graph: Graph, slots: Sequence[int | str]) -> Temp
     fields = find_fields(data, begin, end)
     if fields is None or len(begin) != len(graph):
         return None
-    marks = _slot_marks(graph)
-    values = _slot_values(data, fields, graph)
+    marks = _list_slot_marks(graph)
+    values = _find_slot_values(data, fields, graph)
     if values is None or len(marks) != len(slots):
         return None
-    parts = [values, *(_ids(data, fields, graph, len(slots)) or ())]
-    inner = _joined([inner for _, _, inner, _ in parts])
+    parts = [values, *(_find_ids(data, fields, graph, len(slots)) or ())]
+    inner = _join_holes([inner for _, _, inner, _ in parts])
     before = np.cumsum([0, *(len(inner.place) for _, _, inner, _ in parts)])
     within = [
         np.where(part == _OUTSIDE, part, part + first)
@@ -381,7 +384,7 @@ def make_template(data: UInt8, graph: Graph, slots: Sequence[int | str]) -> Temp
     with_ids = len(parts) > 1
     kinds = [kind for _, kind in marks] + [int(ValueKind.UINT64)] * (len(graph) if with_ids else 0)
     appearances = _Found(
-        _joined([holes for holes, _, _, _ in parts]),
+        _join_holes([holes for holes, _, _, _ in parts]),
         np.concatenate([symbol for _, symbol, _, _ in parts]),
         np.concatenate(within),
         np.array(kinds, np.int64),
@@ -409,12 +412,12 @@ _Part = tuple[_Holes, Int64, _Holes, Int64]
 """Where symbols appear, which, the lengths within records that count them, and which of these each is within."""
 
 
-def _joined(holes: Sequence[_Holes]) -> _Holes:
+def _join_holes(holes: Sequence[_Holes]) -> _Holes:
     columns = [(hole.place, hole.width, hole.record) for hole in holes]
     return _Holes(*(np.concatenate(column) for column in zip(*columns, strict=True)))
 
 
-def _slot_marks(graph: Graph) -> list[tuple[int, int]]:
+def _list_slot_marks(graph: Graph) -> list[tuple[int, int]]:
     """Return key and kind of every slot."""
     where = np.flatnonzero(graph.attrs.slot)
     _, first = np.unique(graph.attrs.value[where], return_index=True)
@@ -422,7 +425,7 @@ def _slot_marks(graph: Graph) -> list[tuple[int, int]]:
     return list(zip(graph.attrs.key[chosen].tolist(), graph.attrs.kind[chosen].tolist(), strict=True))
 
 
-def _slot_values(data: UInt8, fields: Fields, graph: Graph) -> _Part | None:
+def _find_slot_values(data: UInt8, fields: Fields, graph: Graph) -> _Part | None:
     """Return where the values of slots are, None where an attribute gives its key or value more than once."""
     attributes = fields.only((fields.number == _ATTRIBUTE) & (fields.wire == 2))
     if len(attributes.owner) != len(graph.attrs.slot):
@@ -448,7 +451,7 @@ def _slot_values(data: UInt8, fields: Fields, graph: Graph) -> _Part | None:
     return holes, graph.attrs.value[where], lengths, np.arange(len(where))
 
 
-def _ids(data: UInt8, fields: Fields, graph: Graph, before: int) -> list[_Part] | None:
+def _find_ids(data: UInt8, fields: Fields, graph: Graph, before: int) -> list[_Part] | None:
     """Return where the ids of nodes are, None where they have to stay as they are."""
     given = fields.only((fields.number == _ID) & (fields.wire == 0))
     dangling = len(graph.ctrl.dangling) + len(graph.data.dangling)

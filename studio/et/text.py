@@ -15,7 +15,7 @@ from dataclasses import dataclass, field, replace
 
 from studio.errors import TraceError, TraceFormatError
 from studio.et.format import GroupsPart, NpusNeededError, Part, RankPart, Reading
-from studio.et.records import LARGEST_NS, NodeRecord, rank_part
+from studio.et.records import LARGEST_NS, NodeRecord, build_rank_part
 from studio.trace import Attribute, CollectiveType, CommGroup, Finding, NodeType, ValueKind
 
 LARGEST_NPUS = 1 << 16
@@ -113,7 +113,7 @@ def _parse_workload(text: str, name: str) -> _Workload:
     rows = lines[2:]
     layers, bad = [], []
     for number, row in rows[:count]:
-        layer = _layer(row, customized=kind == "HYBRID_CUSTOMIZED")
+        layer = _parse_layer(row, customized=kind == "HYBRID_CUSTOMIZED")
         if layer is None:
             bad.append(number)
         else:
@@ -134,20 +134,20 @@ def _parse_workload(text: str, name: str) -> _Workload:
         message = f"{name}: {len(rows) - count:,} lines after the {count:,} layers were left out."
         hint = "Correct the number of layers in line 2."
         findings.append(Finding("warning", "extra-lines", message, hint, file=name))
-    return _Workload(kind, _numbers(header), layers, tuple(findings))
+    return _Workload(kind, _parse_numbers(header), layers, tuple(findings))
 
 
-def _numbers(words: Sequence[str]) -> dict[str, tuple[int, ...]]:
+def _parse_numbers(words: Sequence[str]) -> dict[str, tuple[int, ...]]:
     """Return the numbers of the first line by the word before them.
 
     Example:
-        >>> _numbers("model_parallel_NPU_group: 8 checkpoints: 2 0 4 pp_comm 64".split())
+        >>> _parse_numbers("model_parallel_NPU_group: 8 checkpoints: 2 0 4 pp_comm 64".split())
         {'model_parallel_npu_group': (8,), 'checkpoints': (2, 0, 4), 'pp_comm': (64,)}
     """
     numbers: dict[str, list[int]] = {}
     key = ""
     for word in words:
-        number = _whole(word, _LARGEST_BYTES)
+        number = _parse_whole(word, _LARGEST_BYTES)
         if number is None:
             key = word.rstrip(":").lower()
         elif len(numbers.setdefault(key, [])) < _MOST_CHECKPOINTS:
@@ -155,16 +155,16 @@ def _numbers(words: Sequence[str]) -> dict[str, tuple[int, ...]]:
     return {key: tuple(values) for key, values in numbers.items()}
 
 
-def _layer(row: Sequence[str], *, customized: bool) -> _Layer | None:
+def _parse_layer(row: Sequence[str], *, customized: bool) -> _Layer | None:
     """Parse a line as a layer, None where it is none."""
     if len(row) < 12:
         return None
     phases = []
     for column in (2, 5, 8):
         compute_us, collective, size_bytes = (
-            _decimal(row[column]),
+            _parse_microseconds(row[column]),
             row[column + 1].upper(),
-            _whole(row[column + 2], _LARGEST_BYTES),
+            _parse_whole(row[column + 2], _LARGEST_BYTES),
         )
         if compute_us is None or size_bytes is None or not re.fullmatch(r"[A-Z_]+", collective):
             return None
@@ -173,31 +173,31 @@ def _layer(row: Sequence[str], *, customized: bool) -> _Layer | None:
     return _Layer(row[0], phases[0], phases[1], phases[2], kind)
 
 
-def _whole(word: str, largest: int) -> int | None:
+def _parse_whole(word: str, largest: int) -> int | None:
     """Return a whole number from 0, also one written as 16777216.0 or 1e6."""
     if word.isascii() and word.isdecimal() and len(word) < 20:
         number = int(word)
     else:
-        value = _float(word)
+        value = _parse_float(word)
         if value is None:
             return None
         number = int(value)
     return number if 0 <= number <= largest else None
 
 
-def _decimal(word: str) -> int | None:
+def _parse_microseconds(word: str) -> int | None:
     """Return microseconds as ns."""
     if word.isascii() and word.isdecimal() and len(word) < 20:
         duration_ns = int(word) * 1000
     else:
-        value = _float(word)
+        value = _parse_float(word)
         if value is None:
             return None
         duration_ns = round(value * 1000)
     return duration_ns if 0 <= duration_ns <= LARGEST_NS else None
 
 
-def _float(word: str) -> float | None:
+def _parse_float(word: str) -> float | None:
     if not re.fullmatch(r"[0-9]{1,19}(\.[0-9]*)?([eE][+-]?[0-9]{1,2})?", word):
         return None
     value = float(word)
@@ -264,7 +264,7 @@ class _Layout:
         return groups, names
 
 
-def _layout(workload: _Workload, reading: Reading) -> tuple[_Layout, list[Finding]]:
+def _build_layout(workload: _Workload, reading: Reading) -> tuple[_Layout, list[Finding]]:
     """Return how the ranks of a job are grouped, and findings about it.
 
     Raises:
@@ -356,22 +356,22 @@ class _Builder:
 
     def forward(self, layer: _Layer, *after: int | None) -> int | None:
         """Add the collective of a forward pass; returns its id, None where there is none."""
-        return self._communicate(layer, layer.forward, self._kind_of(layer).model, "", after)
+        return self._communicate(layer, layer.forward, self._get_kind(layer).model, "", after)
 
     def input_gradient(self, layer: _Layer, *after: int | None) -> int | None:
         """Add the collective of an input gradient."""
         mark = "IG_COMM__" if self.kind.marks_input_gradient else ""
-        return self._communicate(layer, layer.input_gradient, self._kind_of(layer).model, mark, after)
+        return self._communicate(layer, layer.input_gradient, self._get_kind(layer).model, mark, after)
 
     def weight_gradient(self, layer: _Layer, *after: int | None) -> int | None:
         """Add the collective of a weight gradient."""
-        return self._communicate(layer, layer.weight_gradient, self._kind_of(layer).data, "", after)
+        return self._communicate(layer, layer.weight_gradient, self._get_kind(layer).data, "", after)
 
     def skip(self, phase: _Phase) -> None:
         """Count a collective that is not run."""
         self.unused += phase.collective != ""
 
-    def _kind_of(self, layer: _Layer) -> _Kind:
+    def _get_kind(self, layer: _Layer) -> _Kind:
         return _KINDS.get(layer.kind, self.kind)
 
     def _communicate(
@@ -417,13 +417,13 @@ class _Builder:
         return row
 
 
-def _micro(run: _Builder) -> None:
+def _run_micro(run: _Builder) -> None:
     """Only the collectives of weight gradients, all at once."""
     for layer in run.layers:
         run.weight_gradient(layer)
 
 
-def _data(run: _Builder) -> None:
+def _run_data(run: _Builder) -> None:
     """Reduce gradients during the backward pass; a layer waits for its own before it runs again."""
     last: int | None = None
     for index, layer in enumerate(run.layers):
@@ -431,12 +431,12 @@ def _data(run: _Builder) -> None:
         run.skip(layer.forward)
         run.skip(layer.input_gradient)
     for index in reversed(range(len(run.layers))):
-        last = _weight_gradient(run, index, last)
+        last = _add_weight_gradient(run, index, last)
         if index:
             last = run.compute(run.layers[index], "BWD_IG", run.layers[index].input_gradient, last)
 
 
-def _weight_gradient(run: _Builder, index: int, *after: int | None) -> int:
+def _add_weight_gradient(run: _Builder, index: int, *after: int | None) -> int:
     """Add a layer's weight gradient and its collective, which nothing in this pass waits for."""
     layer = run.layers[index]
     computed = run.compute(layer, "BWD_WG", layer.weight_gradient, *after)
@@ -445,9 +445,9 @@ def _weight_gradient(run: _Builder, index: int, *after: int | None) -> int:
     return computed
 
 
-def _model(run: _Builder) -> None:
+def _run_model(run: _Builder) -> None:
     """As hybrid, without collectives of weight gradients: every rank has its own weights."""
-    last, sent = _forward(run), None
+    last, sent = _add_forward(run), None
     for index in reversed(range(len(run.layers))):
         layer = run.layers[index]
         computed = run.compute(layer, "BWD_IG", layer.input_gradient, last, sent)
@@ -456,17 +456,17 @@ def _model(run: _Builder) -> None:
         run.skip(layer.weight_gradient)
 
 
-def _hybrid(run: _Builder) -> None:
+def _run_hybrid(run: _Builder) -> None:
     """Each layer waits for the previous layer's collective; input gradients are sent beside the weight gradient."""
-    last, sent = _forward(run), None
+    last, sent = _add_forward(run), None
     for index in reversed(range(len(run.layers))):
         layer = run.layers[index]
         computed = run.compute(layer, "BWD_IG", layer.input_gradient, last, sent)
         sent = run.input_gradient(layer, computed) if index else None
-        last = _weight_gradient(run, index, computed)
+        last = _add_weight_gradient(run, index, computed)
 
 
-def _forward(run: _Builder) -> int | None:
+def _add_forward(run: _Builder) -> int | None:
     """Add a forward pass in which each layer waits for the collective of the one before it; returns its last node."""
     last: int | None = None
     for index, layer in enumerate(run.layers):
@@ -476,9 +476,9 @@ def _forward(run: _Builder) -> int | None:
     return last
 
 
-def _transformer(run: _Builder) -> None:
+def _run_transformer(run: _Builder) -> None:
     """Wait for all input gradients; before some layers part of the forward pass is repeated."""
-    last = _forward(run)
+    last = _add_forward(run)
     # The first number is how many follow.
     checkpoints = sorted(run.workload.numbers.get("checkpoints", ())[1:])
     initiates = set(run.workload.numbers.get("checkpoint_initiates", ())[1:])
@@ -496,10 +496,10 @@ def _transformer(run: _Builder) -> None:
         layer = run.layers[index]
         computed = run.compute(layer, "BWD_IG", layer.input_gradient, last)
         sent = run.input_gradient(layer, computed)
-        last = _weight_gradient(run, index, computed if sent is None else sent)
+        last = _add_weight_gradient(run, index, computed if sent is None else sent)
 
 
-def _dlrm(run: _Builder) -> None:
+def _run_dlrm(run: _Builder) -> None:
     """The first layer exchanges embeddings, which only the last bottom layer waits for; so do their gradients."""
     bottom = run.workload.number("dlrm_last_bottom_layer", "") or 0
     last: int | None = None
@@ -511,35 +511,35 @@ def _dlrm(run: _Builder) -> None:
         exchanged = exchanged if index else sent
     returned: int | None = None
     for index in reversed(range(len(run.layers))):
-        last = _weight_gradient(run, index, last, None if index else returned)
+        last = _add_weight_gradient(run, index, last, None if index else returned)
         if index:
             last = run.compute(run.layers[index], "BWD_IG", run.layers[index].input_gradient, last)
         if index and index == bottom + 1:
             returned = run.input_gradient(run.layers[0], last)
 
 
-def _inference(run: _Builder) -> None:
+def _run_inference(run: _Builder) -> None:
     """Run forward passes one after another."""
     if run.last is not None:
         run.gradient[0] = run.last
-    run.last = _forward(run)
+    run.last = _add_forward(run)
     for layer in run.layers:
         run.skip(layer.input_gradient)
         run.skip(layer.weight_gradient)
 
 
 _KINDS: Mapping[str, _Kind] = {
-    "MICRO": _Kind(_micro),
-    "DATA": _Kind(_data),
-    "MODEL": _Kind(_model),
-    "HYBRID_DATA_MODEL": _Kind(_hybrid, _TENSOR, _DATA, marks_input_gradient=True),
-    "HYBRID_MODEL_DATA": _Kind(_hybrid, _TENSOR, _DATA, data_first=True),
-    "HYBRID_DLRM": _Kind(_dlrm),
-    "HYBRID_DLRM_ENHANCED": _Kind(_dlrm),
-    "HYBRID_TRANSFORMER": _Kind(_transformer, _TENSOR, _DATA, sized=True),
-    "HYBRID_TRANSFORMER_FWD_IN_BCKWD": _Kind(_transformer, _TENSOR, _DATA, sized=True),
-    "HYBRID_CUSTOMIZED": _Kind(_hybrid, _TENSOR, _DATA),
-    "DISTRIBUTED_INFERENCE": _Kind(_inference),
+    "MICRO": _Kind(_run_micro),
+    "DATA": _Kind(_run_data),
+    "MODEL": _Kind(_run_model),
+    "HYBRID_DATA_MODEL": _Kind(_run_hybrid, _TENSOR, _DATA, marks_input_gradient=True),
+    "HYBRID_MODEL_DATA": _Kind(_run_hybrid, _TENSOR, _DATA, data_first=True),
+    "HYBRID_DLRM": _Kind(_run_dlrm),
+    "HYBRID_DLRM_ENHANCED": _Kind(_run_dlrm),
+    "HYBRID_TRANSFORMER": _Kind(_run_transformer, _TENSOR, _DATA, sized=True),
+    "HYBRID_TRANSFORMER_FWD_IN_BCKWD": _Kind(_run_transformer, _TENSOR, _DATA, sized=True),
+    "HYBRID_CUSTOMIZED": _Kind(_run_hybrid, _TENSOR, _DATA),
+    "DISTRIBUTED_INFERENCE": _Kind(_run_inference),
 }
 
 _HEAD = re.compile(
@@ -561,7 +561,7 @@ def read(reading: Reading) -> list[Part]:
         raise TraceFormatError(
             f"{name}: a workload without layers.", hint="Expected a line per layer from line 3 on."
         )
-    layout, findings = _layout(workload, reading)
+    layout, findings = _build_layout(workload, reading)
     if not 1 <= passes <= MOST_NODES:
         raise TraceError(
             f"{name}: {passes:,} passes; 1 to {MOST_NODES:,} can be opened.", hint="Say --passes NUMBER."
@@ -581,12 +581,12 @@ def read(reading: Reading) -> list[Part]:
         Attribute("parallelism", ValueKind.STRING, workload.kind),
         Attribute("passes", ValueKind.INT64, passes),
     ]
-    part = rank_part(reading, builder.nodes, metadata=metadata)
-    noticed = [*part.findings, *workload.findings, *findings, *_workload_findings(builder, name)]
-    return _ranks(part, layout, noticed)
+    part = build_rank_part(reading, builder.nodes, metadata=metadata)
+    noticed = [*part.findings, *workload.findings, *findings, *_build_findings(builder, name)]
+    return _build_rank_parts(part, layout, noticed)
 
 
-def _workload_findings(builder: _Builder, name: str) -> list[Finding]:
+def _build_findings(builder: _Builder, name: str) -> list[Finding]:
     findings = []
     if builder.unknown:
         names = ", ".join(f"{word} ({count:,})" for word, count in list(builder.unknown.items())[:6])
@@ -603,7 +603,7 @@ def _workload_findings(builder: _Builder, name: str) -> list[Finding]:
     return findings
 
 
-def _ranks(part: RankPart, layout: _Layout, findings: Sequence[Finding]) -> list[Part]:
+def _build_rank_parts(part: RankPart, layout: _Layout, findings: Sequence[Finding]) -> list[Part]:
     """Return a part for every rank: all have the same graph, and each the names of its own groups."""
     words = [str(word) for word in part.rank.slots]
     groups: list[CommGroup] = []

@@ -13,10 +13,10 @@ import re
 import msgspec
 import numpy as np
 
-from studio.decoding import decoder
+from studio.decoding import build_decoder
 from studio.errors import TraceFormatError
-from studio.et.collector import collector_paused
-from studio.et.columns import AttributeColumns, NodeColumns, Texts, build_graph, dependencies
+from studio.et.collector import pause_collector
+from studio.et.columns import AttributeColumns, NodeColumns, Texts, build_dependencies, build_graph
 from studio.et.events import NAMED_TYPE
 from studio.et.format import Part, RankPart, Reading
 from studio.et.mend import decode_mended
@@ -49,7 +49,7 @@ class _File(msgspec.Struct):
     events: list[_Event] = msgspec.field(default_factory=list, name="traceEvents")
 
 
-_file = decoder(_File)
+_file = build_decoder(_File)
 
 
 def sniff(head: bytes) -> bool:
@@ -63,7 +63,7 @@ def read(reading: Reading) -> list[Part]:
     Raises:
         TraceFormatError: It is damaged beyond use, or holds no node.
     """
-    with collector_paused():
+    with pause_collector():
         try:
             content, findings = decode_mended(reading.data, _file, reading.name)
         except msgspec.DecodeError as error:
@@ -81,14 +81,16 @@ def read(reading: Reading) -> list[Part]:
             f"{reading.name}: a timeline without a node.", hint="Make it again of lines that hold some."
         )
     left = len(content.events) - sum(map(len, ranks.values()))
-    all_findings = (*reading.findings, *findings, *_findings(reading.name, left))
+    all_findings = (*reading.findings, *findings, *_build_findings(reading.name, left))
     return [
-        _part(reading, number, ranks[number], all_findings if not at else ())
+        _build_part(reading, number, ranks[number], all_findings if not at else ())
         for at, number in enumerate(sorted(ranks))
     ]
 
 
-def _part(reading: Reading, number: int, events: list[_Event], findings: tuple[Finding, ...]) -> RankPart:
+def _build_part(
+    reading: Reading, number: int, events: list[_Event], findings: tuple[Finding, ...]
+) -> RankPart:
     events.sort(key=lambda event: event.ts)
     start = np.rint(np.array([event.ts for event in events]) * _NS_PER_MS).astype(np.int64)
     end = np.rint(np.array([event.ts + event.dur for event in events]) * _NS_PER_MS).astype(np.int64)
@@ -97,24 +99,24 @@ def _part(reading: Reading, number: int, events: list[_Event], findings: tuple[F
     count = len(events)
     nodes = NodeColumns(
         ids=np.arange(count, dtype=np.uint64),
-        types=np.array([_type(event) for event in events], np.int32),
+        types=np.array([_infer_type(event) for event in events], np.int32),
         names=texts.of(event.name for event in events),
         start_ns=start,
         duration_ns=np.maximum(end - start, 0),
-        ctrl=dependencies(none, none, count),
-        data=dependencies(none, none, count),
+        ctrl=build_dependencies(none, none, count),
+        data=build_dependencies(none, none, count),
         io=np.empty((0, 6), np.int32),
     )
     graph, slots = build_graph(nodes, AttributeColumns(texts))
     return RankPart(Rank(NONE, NONE, slots, file=reading.name), graph, number, findings)
 
 
-def _type(event: _Event) -> int:
+def _infer_type(event: _Event) -> int:
     named = NAMED_TYPE.search(event.name)
     return int(NodeType[named[1]]) if named else int(_TYPES.get(event.tid, NodeType.INVALID))
 
 
-def _findings(name: str, left: int) -> list[Finding]:
+def _build_findings(name: str, left: int) -> list[Finding]:
     message = (
         f"{name}: a timeline of chakra_timeline_visualizer, whose times are milliseconds; it holds no node ids and no "
         "dependencies, and nodes that never ended are not in it."

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 
-def varint(data: bytes, at: int) -> tuple[int, int]:
+def read_varint(data: bytes, at: int) -> tuple[int, int]:
     """Return a varint and where it ends, (-1, -1) where there is none.
 
     Example:
-        >>> varint(bytes([0x96, 0x01]), 0)
+        >>> read_varint(bytes([0x96, 0x01]), 0)
         (150, 2)
     """
     value = shift = 0
@@ -21,7 +21,7 @@ def varint(data: bytes, at: int) -> tuple[int, int]:
     return -1, -1
 
 
-def field_kinds(head: bytes, tag: bytes) -> dict[int, int | bytes]:
+def read_field_kinds(head: bytes, tag: bytes) -> dict[int, int | bytes]:
     """Return the fields of the first message in `head`, as far as they are in it and look like fields.
 
     Args:
@@ -32,18 +32,18 @@ def field_kinds(head: bytes, tag: bytes) -> dict[int, int | bytes]:
         The first value of each field: a number, or the bytes of a text or message, maybe cut; none where it is no
         message.
     """
-    size, at = varint(head, len(tag)) if head.startswith(tag) else (-1, -1)
+    size, at = read_varint(head, len(tag)) if head.startswith(tag) else (-1, -1)
     end, fields = at + size, dict[int, int | bytes]()
     while 0 <= at < min(end, len(head)):
-        key, at = varint(head, at)
+        key, at = read_varint(head, at)
         number, wire = key >> 3, key & 7
         if at < 0 or not 0 < number < 1 << 29 or wire in (3, 4, 6, 7):
             return {}
         if wire == 0:
-            value, at = varint(head, at)
+            value, at = read_varint(head, at)
             fields.setdefault(number, value)
             continue
-        length, at = varint(head, at) if wire == 2 else (8 if wire == 1 else 4, at)
+        length, at = read_varint(head, at) if wire == 2 else (8 if wire == 1 else 4, at)
         if at < 0 or length < 0 or at + length > end:
             return {}
         fields.setdefault(number, head[at : at + length])

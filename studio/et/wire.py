@@ -94,8 +94,8 @@ def read_columns(data: Buffer, start: int, tick: Tick, total_bytes: int) -> Colu
         tick: Told the bytes done, out of twice the file (one pass to count, one to fill).
         total_bytes: Size of all files of the job, which decides whether compiling pays.
     """
-    engine = _Engine(data, worth_compiling(max(total_bytes, len(data))))
-    counts, most_texts, end = _count(engine, start, tick)
+    engine = _Engine(data, is_worth_compiling(max(total_bytes, len(data))))
+    counts, most_texts, end = _count_entries(engine, start, tick)
     out = _allocate(counts, most_texts)
     texts = engine.interner()
     counters = engine.counters()
@@ -119,7 +119,7 @@ def read_columns(data: Buffer, start: int, tick: Tick, total_bytes: int) -> Colu
     return Columns(out, counts, texts.strings())
 
 
-def sound_until(data: Buffer, start: int, tick: Tick, total_bytes: int) -> tuple[int, str, int]:
+def scan_records(data: Buffer, start: int, tick: Tick, total_bytes: int) -> tuple[int, str, int]:
     """Look at the node records of `data` from offset `start` without keeping anything.
 
     Args:
@@ -131,12 +131,12 @@ def sound_until(data: Buffer, start: int, tick: Tick, total_bytes: int) -> tuple
     Returns:
         Where the last sound record ends, what is wrong behind it ("" where nothing is), and how many records are sound.
     """
-    engine = _Engine(data, worth_compiling(max(total_bytes, len(data))))
-    counts, _, end = _count(engine, start, tick)
+    engine = _Engine(data, is_worth_compiling(max(total_bytes, len(data))))
+    counts, _, end = _count_entries(engine, start, tick)
     return end, DAMAGE.get(counts[k.ERROR], ""), counts[k.NODES]
 
 
-def _count(engine: _Engine, start: int, tick: Tick) -> tuple[list[int], int, int]:
+def _count_entries(engine: _Engine, start: int, tick: Tick) -> tuple[list[int], int, int]:
     """Count entries without storing them; return counters, most texts in a slice, and the last record's end."""
     counters, most, empty = engine.counters(), 0, _allocate([0] * k.COUNTERS, 0)
     while True:
@@ -217,10 +217,10 @@ class CompiledInterner:
         count = int(self.counts[1])
         end = int(self.offsets[count]) + length
         if end > len(self.pool):
-            self.pool = _longer(self.pool, max(end, len(self.pool) * 3 // 2))
+            self.pool = _lengthen(self.pool, max(end, len(self.pool) * 3 // 2))
         if count + 1 == len(self.offsets):
-            self.hashes = _longer(self.hashes, 2 * count)
-            self.offsets = _longer(self.offsets, 2 * count + 1)
+            self.hashes = _lengthen(self.hashes, 2 * count)
+            self.offsets = _lengthen(self.offsets, 2 * count + 1)
         if 2 * count >= len(self.table):
             self.table = np.full(4 * len(self.table), -1, np.int64)
             load_kernel().fill_table(self.table, self.hashes, count)
@@ -231,7 +231,7 @@ class CompiledInterner:
         return Strings(self.pool[: self.offsets[count]], self.offsets[: count + 1])
 
 
-def _longer(array: Any, length: int) -> Any:
+def _lengthen(array: Any, length: int) -> Any:
     """Return a copy of an array with room for more at its end."""
     longer = np.empty(length, array.dtype)
     longer[: len(array)] = array
@@ -318,7 +318,7 @@ def load_kernel() -> Any:
     return KERNEL.load()
 
 
-def worth_compiling(total_bytes: int) -> bool:
+def is_worth_compiling(total_bytes: int) -> bool:
     """Whether a job of this size is read faster compiled, including the wait for the compiler."""
     if KERNEL.loaded is not None:
         return True

@@ -104,18 +104,18 @@ def read_numbers(data: UInt8, place: Int64) -> tuple[Int64, Int64]:
 
 def list_numbers(data: UInt8, begin: Int64, end: Int64) -> tuple[Int64, Int64, Int64]:
     """Return the list, place and width of every number of the packed lists data[begin:end]."""
-    place = spread(begin, end - begin)
+    place = expand_ranges(begin, end - begin)
     owner = np.repeat(np.arange(len(begin)), end - begin)
     last = np.flatnonzero(data[place] < 128)
     before = np.append(-1, last)[:-1]
     return owner[last], place[before + 1], last - before
 
 
-def spread(begin: Int64, count: Int64) -> Int64:
+def expand_ranges(begin: Int64, count: Int64) -> Int64:
     """Return begin[0], begin[0] + 1, …, `count[0]` numbers, then those from begin[1] on, and so on.
 
     Example:
-        >>> spread(np.array([5, 20]), np.array([3, 2])).tolist()
+        >>> expand_ranges(np.array([5, 20]), np.array([3, 2])).tolist()
         [5, 6, 7, 20, 21]
     """
     ends = np.cumsum(count)

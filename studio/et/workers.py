@@ -19,7 +19,7 @@ _KEPT_MEMORY = "glibc.malloc.mmap_threshold=33554432:glibc.malloc.trim_threshold
 at once the system has to clear each time it is taken again, which is half of what it does for a worker that links."""
 
 
-def processors() -> int:
+def count_processors() -> int:
     """Return how many processors this process may use."""
     if hasattr(os, "sched_getaffinity"):
         return len(os.sched_getaffinity(0))

@@ -17,8 +17,8 @@ from studio.et import encode, groups
 from studio.et.copies import write_table
 from studio.et.format import Copy
 from studio.et.reading_meter import Progress
-from studio.files import is_full, tell_full
-from studio.trace import Rank, Trace, assumed_from
+from studio.files import describe_full, is_full
+from studio.trace import Rank, Trace, get_assumed_source
 from studio.units import format_bytes
 
 _NAME = re.compile(r"[^./\\\x00-\x1f\x7f][^/\\\x00-\x1f\x7f]{0,199}")
@@ -51,26 +51,29 @@ def write(
         ...     [file.name for file in studio.write(trace, folder, "copy")][-2:]
         ['copy.7.et', 'copy.json']
     """
-    name = file_stem(name)
+    name = make_file_stem(name)
     target = Path(folder)
     ending = ".et.gz" if compress else ".et"
     paths = {rank.number: target / f"{name}.{rank.number}{ending}" for rank in trace.ranks}
     written = list(paths.values())
     done, total = 0, sum(len(trace.graph_of(rank)) for rank in trace.ranks)
-    with written_together() as put:
-        for graph, ranks in _by_graph(trace).items():
+    with write_together() as put:
+        for graph, ranks in _group_by_graph(trace).items():
             files = encode.GraphFiles(trace.graphs[graph], keep=len(ranks) > 1)
             for rank in ranks:
-                put(paths[rank.number], packed(_told(files, rank, progress, (done, total)), compress))
+                put(
+                    paths[rank.number],
+                    pack_pieces(_report_pieces(files, rank, progress, (done, total)), compress),
+                )
                 done += len(files.graph)
-        if groups.listed_groups(trace):
+        if groups.collect_listed_groups(trace):
             path = target / f"{name}.json"
             put(path, [groups.write(trace).encode()])
             written.append(path)
     return written
 
 
-def _by_graph(trace: Trace) -> dict[int, list[Rank]]:
+def _group_by_graph(trace: Trace) -> dict[int, list[Rank]]:
     """Return the ranks of each graph that has any."""
     by_graph: dict[int, list[Rank]] = {}
     for rank in trace.ranks:
@@ -98,32 +101,34 @@ def write_with_copies(
     Raises:
         TraceError: `name` cannot be part of a file name.
     """
-    name = file_stem(name)
+    name = make_file_stem(name)
     target = Path(folder)
     first: dict[int, Rank] = {}
     rows: list[Copy] = []
     # Graphs are written from ranks that were recorded, as far as there are any.
-    for rank in sorted(trace.ranks, key=lambda rank: (assumed_from(rank) is not None, rank.number)):
+    for rank in sorted(trace.ranks, key=lambda rank: (get_assumed_source(rank) is not None, rank.number)):
         like = first.setdefault(rank.graph, rank)
         if like is not rank:
-            rows.append(Copy(rank.number, like.number, rank.slots, assumed_from(rank)))
+            rows.append(Copy(rank.number, like.number, rank.slots, get_assumed_source(rank)))
     done, total = 0, sum(len(trace.graphs[graph]) for graph in first)
     contents: dict[Path, Iterable[bytes]] = {}
     for rank in first.values():
         path = target / f"{name}.{rank.number}.et{'.gz' if compress else ''}"
-        contents[path] = rank_file(trace, rank, compress=compress, progress=progress, nodes=(done, total))
+        contents[path] = iterate_rank_file(
+            trace, rank, compress=compress, progress=progress, nodes=(done, total)
+        )
         done += len(trace.graph_of(rank))
     if rows:
         contents[target / f"{name}.copies.json"] = [write_table(rows).encode()]
-    if groups.listed_groups(trace):
+    if groups.collect_listed_groups(trace):
         contents[target / f"{name}.json"] = [groups.write(trace).encode()]
-    with written_together() as put:
+    with write_together() as put:
         for path, pieces in contents.items():
             put(path, pieces)
     return list(contents)
 
 
-def file_stem(name: str) -> str:
+def make_file_stem(name: str) -> str:
     """Return a name that the files of a job can begin with.
 
     Raises:
@@ -137,7 +142,7 @@ def file_stem(name: str) -> str:
     return name
 
 
-def rank_file(
+def iterate_rank_file(
     trace: Trace, rank: Rank, *, compress: bool, progress: Progress | None, nodes: tuple[int, int]
 ) -> Iterator[bytes]:
     """Yield the file of a rank in pieces.
@@ -150,10 +155,10 @@ def rank_file(
         nodes: Nodes written before of other ranks, and of all ranks together.
     """
     files = encode.GraphFiles(trace.graph_of(rank), keep=False)
-    return packed(_told(files, rank, progress, nodes), compress)
+    return pack_pieces(_report_pieces(files, rank, progress, nodes), compress)
 
 
-def _told(
+def _report_pieces(
     files: encode.GraphFiles, rank: Rank, progress: Progress | None, nodes: tuple[int, int]
 ) -> Iterator[bytes]:
     """Yield the file of a rank in pieces and report the nodes written so far."""
@@ -167,7 +172,7 @@ def _told(
 
 
 @contextmanager
-def written_together() -> Iterator[Callable[[Path, Iterable[bytes]], None]]:
+def write_together() -> Iterator[Callable[[Path, Iterable[bytes]], None]]:
     """Yield a function that writes files aside, into folders that it makes where they are not there.
 
     The files are renamed together at the end. After an error all are removed, and with them the folders that were made.
@@ -201,7 +206,7 @@ def written_together() -> Iterator[Callable[[Path, Iterable[bytes]], None]]:
             raise
         written = sum(aside.stat().st_size for aside in asides.values() if aside.exists())
         folder = next(iter(asides)).parent
-        full = tell_full(
+        full = describe_full(
             folder, needed=f"more than {format_bytes(written)}", removed_bytes=written, error=error
         )
         raise StudioError(
@@ -234,12 +239,12 @@ def _make_folder(path: Path) -> list[Path]:
     return missing[::-1]
 
 
-def packed(pieces: Iterable[bytes], compress: bool) -> Iterator[bytes]:
+def pack_pieces(pieces: Iterable[bytes], compress: bool) -> Iterator[bytes]:
     """Yield pieces of a file as they are, or as a gzip stream."""
-    return compressed(pieces) if compress else iter(pieces)
+    return compress_pieces(pieces) if compress else iter(pieces)
 
 
-def compressed(pieces: Iterable[bytes]) -> Iterator[bytes]:
+def compress_pieces(pieces: Iterable[bytes]) -> Iterator[bytes]:
     """Yield a gzip stream, which bears no time: equal contents give equal files."""
     packer = zlib.compressobj(wbits=31)
     yield from map(packer.compress, pieces)

@@ -123,24 +123,24 @@ class Programs:
 
     def add(self, proto: bytes, number: int = NONE) -> None:
         """Add a program, with its number in the recording; bytes that are none tell nothing."""
-        module = _module(proto)
+        module = _parse_module(proto)
         if module is None:
             return
-        self.devices.update(_placed(module.device_assignment))
-        name = _said(module.name)
-        for operation, collective in _of_module(module):
+        self.devices.update(_list_devices(module.device_assignment))
+        name = _decode_text(module.name)
+        for operation, collective in _iterate_collectives(module):
             if number >= 0:
                 self.by_number[number, operation] = collective
             known = self.by_name.setdefault((name, operation), collective)
             if known != collective:
-                self.by_name[name, operation] = _agreed(known, collective)
+                self.by_name[name, operation] = _merge_collectives(known, collective)
 
     def find(self, number: int, name: str, operation: str) -> Collective | None:
         """Return the collective that an operation of a program is, None where it is none or not known."""
         return self.by_number.get((number, operation)) or self.by_name.get((name, operation))
 
 
-def _agreed(first: Collective, second: Collective) -> Collective:
+def _merge_collectives(first: Collective, second: Collective) -> Collective:
     """Return what two programs of one name say alike of an operation of one name."""
     if first.opcode != second.opcode:
         return Collective("")
@@ -163,16 +163,16 @@ def settle_groups(trace: DeviceTrace, rank: int) -> DeviceTrace:
         if id(groups) not in own:
             own[id(groups)] = next((group for group in groups if rank in group), ())
         if group := own[id(groups)]:
-            settled |= {"group": group_name(group), "group_ranks": list(group)}
+            settled |= {"group": name_group(group), "group_ranks": list(group)}
         comm[row] = settled
     return replace(trace, comm=comm)
 
 
-def group_name(ranks: Sequence[int]) -> str:
+def name_group(ranks: Sequence[int]) -> str:
     """Return a name that all members of a group give it, no other group's.
 
     Example:
-        >>> group_name([0, 1, 2, 3]), group_name([1, 5]), group_name([0, 3, 1]), group_name([7])
+        >>> name_group([0, 1, 2, 3]), name_group([1, 5]), name_group([0, 3, 1]), name_group([7])
         ('ranks 0-3', 'ranks 1-5 by 4', 'ranks 0,3,1', 'ranks 7-7')
     """
     step = ranks[1] - ranks[0] if len(ranks) > 1 else 1
@@ -181,22 +181,22 @@ def group_name(ranks: Sequence[int]) -> str:
     return f"ranks {','.join(map(str, ranks))}"
 
 
-def of_name(name: str) -> Collective | None:
+def parse_collective_name(name: str) -> Collective | None:
     """Return the collective that an operation's name tells.
 
     Example:
-        >>> of_name("all-reduce-start.3").opcode, of_name("all-reduce-done"), of_name("fusion.1")
+        >>> parse_collective_name("all-reduce-start.3").opcode, parse_collective_name("all-reduce-done"), parse_collective_name("fusion.1")
         ('all-reduce', None, None)
     """
     known = _NAME.fullmatch(name.removeprefix("%"))
     return Collective(known[1]) if known else None
 
 
-def of_text(text: str) -> Collective | None:
+def parse_collective_text(text: str) -> Collective | None:
     """Return the collective in the text of an operation.
 
     Example:
-        >>> found = of_text("%ar = f32[8]{0} all-reduce(f32[8]{0} %x), replica_groups={{0,1},{2,3}}, to_apply=%sum")
+        >>> found = parse_collective_text("%ar = f32[8]{0} all-reduce(f32[8]{0} %x), replica_groups={{0,1},{2,3}}, to_apply=%sum")
         >>> found.opcode, found.bytes_in, found.bytes_out, found.groups
         ('all-reduce', 32, 32, ((0, 1), (2, 3)))
     """
@@ -204,40 +204,46 @@ def of_text(text: str) -> Collective | None:
     if known is None:
         return None
     arguments, _, rest = text[known.end() :].partition(")")
-    given = _text_bytes(arguments)
-    members, devices = _text_groups(rest)
-    taken = NONE if known[3] else _text_bytes(known["result"])
-    groups = _consistent(_listed_groups(rest), members)
+    given = _count_text_bytes(arguments)
+    members, devices = _parse_group_sizes(rest)
+    taken = NONE if known[3] else _count_text_bytes(known["result"])
+    groups = _check_groups(_parse_groups(rest), members)
     return Collective(known[2], given, taken, members, devices, groups)
 
 
-def _text_bytes(text: str) -> int:
+def _count_text_bytes(text: str) -> int:
     sizes = [
-        (_NAMED_BITS.get(kind) or int(re.sub(r"^f8e.*", "f8", kind)[1:])) * prod(_dimensions(inside)) // 8
+        (_NAMED_BITS.get(kind) or int(re.sub(r"^f8e.*", "f8", kind)[1:]))
+        * prod(_parse_dimensions(inside))
+        // 8
         for kind, inside in _SHAPE.findall(text)
     ]
     return min(sum(sizes), 2**62) if sizes else NONE
 
 
-def _dimensions(text: str) -> list[int]:
+def _parse_dimensions(text: str) -> list[int]:
     return [int(part) for part in re.findall(r"\d{1,18}", text)]
 
 
-def _text_groups(text: str) -> tuple[int, int]:
+def _parse_group_sizes(text: str) -> tuple[int, int]:
     if iota := _IOTA_GROUPS.search(text):
         return int(iota[2]), int(iota[1]) * int(iota[2])
     first, every = _GROUPS.search(text), _ALL_GROUPS.search(text)
     if first is None or every is None:
         return 0, 0
-    return len(_dimensions(first[1])), len(_dimensions(every[1]))
+    return len(_parse_dimensions(first[1])), len(_parse_dimensions(every[1]))
 
 
-def _listed_groups(text: str) -> tuple[tuple[int, ...], ...]:
+def _parse_groups(text: str) -> tuple[tuple[int, ...], ...]:
     every = _ALL_GROUPS.search(text)
-    return tuple(tuple(_dimensions(part)) for part in re.findall(r"\{([\d,]+)\}", every[1])) if every else ()
+    return (
+        tuple(tuple(_parse_dimensions(part)) for part in re.findall(r"\{([\d,]+)\}", every[1]))
+        if every
+        else ()
+    )
 
 
-def _consistent(groups: Sequence[tuple[int, ...]], members: int) -> tuple[tuple[int, ...], ...]:
+def _check_groups(groups: Sequence[tuple[int, ...]], members: int) -> tuple[tuple[int, ...], ...]:
     """Return groups of one size that share no device, none where they are something else."""
     every = [device for group in groups for device in group]
     fits = all(len(group) == members for group in groups) and len(set(every)) == len(every)
@@ -245,16 +251,16 @@ def _consistent(groups: Sequence[tuple[int, ...]], members: int) -> tuple[tuple[
 
 
 @lru_cache(maxsize=1)
-def messages() -> dict[str, Any]:
+def load_messages() -> dict[str, Any]:
     """Return the message classes of the schemas."""
-    from studio.et.schema import message_classes
+    from studio.et.schema import build_message_classes
 
-    return message_classes("xla", _MESSAGES)
+    return build_message_classes("xla", _MESSAGES)
 
 
-def _module(proto: bytes) -> Any | None:
+def _parse_module(proto: bytes) -> Any | None:
     """Return a program, None where the bytes are none."""
-    program = messages()["HloProto"]()
+    program = load_messages()["HloProto"]()
     try:
         program.ParseFromString(proto)
     except Exception as error:
@@ -264,7 +270,7 @@ def _module(proto: bytes) -> Any | None:
     return program.hlo_module
 
 
-def _placed(assigned: Any) -> list[int]:
+def _list_devices(assigned: Any) -> list[int]:
     """Return the device of each replica and partition, replicas first, as groups number them; empty where not told."""
     columns = [list(column.device_ids) for column in assigned.computation_devices]
     if not columns or any(len(column) != assigned.replica_count for column in columns):
@@ -272,21 +278,21 @@ def _placed(assigned: Any) -> list[int]:
     return [column[replica] for replica in range(assigned.replica_count) for column in columns]
 
 
-def _of_module(module: Any) -> Iterator[tuple[str, Collective]]:
+def _iterate_collectives(module: Any) -> Iterator[tuple[str, Collective]]:
     """Yield the collectives of a program by operation."""
     wrapped = {computation.id: computation for computation in module.computations}
     for computation in module.computations:
         shapes = {instruction.id: instruction.shape for instruction in computation.instructions}
         for instruction in computation.instructions:
-            collective = _of_instruction(instruction, shapes, module.device_assignment, wrapped)
+            collective = _build_collective(instruction, shapes, module.device_assignment, wrapped)
             if collective is not None:
-                yield _said(instruction.name), collective
+                yield _decode_text(instruction.name), collective
 
 
-def _of_instruction(
+def _build_collective(
     instruction: Any, shapes: dict[int, Any], assigned: Any, wrapped: dict[int, Any]
 ) -> Collective | None:
-    opcode = _said(instruction.opcode)
+    opcode = _decode_text(instruction.opcode)
     plain = opcode.removesuffix("-start")
     telling = instruction
     if opcode == "async-start":
@@ -297,14 +303,14 @@ def _of_instruction(
             if called in wrapped
             for inner in wrapped[called].instructions
         ]
-        telling = next((inner for inner in inside if _said(inner.opcode) in _OPCODES), None)
-        plain = _said(telling.opcode) if telling is not None else ""
+        telling = next((inner for inner in inside if _decode_text(inner.opcode) in _OPCODES), None)
+        plain = _decode_text(telling.opcode) if telling is not None else ""
     if plain not in _OPCODES:
         return None
     devices = max(assigned.replica_count, 0) * max(assigned.computation_count, 0)
-    given = [_shape_bytes(shapes[operand]) for operand in instruction.operand_ids if operand in shapes]
-    members, groups = _proto_groups(telling, devices)
-    placed = _placed(assigned)
+    given = [_count_shape_bytes(shapes[operand]) for operand in instruction.operand_ids if operand in shapes]
+    members, groups = _read_groups(telling, devices)
+    placed = _list_devices(assigned)
     device_groups: tuple[tuple[int, ...], ...] = ()
     # Groups number replicas where there are several, else partitions; with both it depends on more.
     if placed and 1 in (assigned.replica_count, assigned.computation_count):
@@ -315,28 +321,30 @@ def _of_instruction(
     return Collective(
         plain,
         NONE if not given or NONE in given else sum(given),
-        _shape_bytes(telling.shape) if _said(telling.opcode) == plain else NONE,
+        _count_shape_bytes(telling.shape) if _decode_text(telling.opcode) == plain else NONE,
         members,
         max(sum(map(len, groups)), devices),
-        _consistent(device_groups, members),
+        _check_groups(device_groups, members),
     )
 
 
-def _proto_groups(instruction: Any, devices: int) -> tuple[int, tuple[tuple[int, ...], ...]]:
+def _read_groups(instruction: Any, devices: int) -> tuple[int, tuple[tuple[int, ...], ...]]:
     """Return the size of the groups of a collective, 0 where not known, and their members where they are told."""
     listed = instruction.replica_groups or instruction.device_list.replica_groups
     if listed:
         return len(listed[0].replica_ids), tuple(tuple(group.replica_ids) for group in listed)
     iota = instruction.device_list.iota
     if iota.groups > 0 and iota.devices_per_group > 0:
-        return iota.devices_per_group, _iota_groups(iota)
-    if instruction.device_list.ByteSize() or _said(instruction.opcode).startswith("collective-permute"):
+        return iota.devices_per_group, _expand_iota(iota)
+    if instruction.device_list.ByteSize() or _decode_text(instruction.opcode).startswith(
+        "collective-permute"
+    ):
         # Written in a way that is not known, or pairs.
         return 0, ()
     return devices, (tuple(range(devices)),) if 0 < devices <= _MOST_DEVICES else ()
 
 
-def _iota_groups(iota: Any) -> tuple[tuple[int, ...], ...]:
+def _expand_iota(iota: Any) -> tuple[tuple[int, ...], ...]:
     """Return groups that are written as all devices in a shape, transposed and cut into groups."""
     count, shape = iota.groups * iota.devices_per_group, list(iota.reshape)
     axes = list(iota.transpose) or list(range(len(shape)))
@@ -346,10 +354,10 @@ def _iota_groups(iota: Any) -> tuple[tuple[int, ...], ...]:
     return tuple(map(tuple, devices.tolist()))
 
 
-def _shape_bytes(shape: Any, depth: int = 0) -> int:
+def _count_shape_bytes(shape: Any, depth: int = 0) -> int:
     """Return the bytes of an array or of all arrays of a tuple, -1 where a type is not known."""
     if shape.tuple_shapes and depth < _DEEPEST:
-        sizes = [_shape_bytes(part, depth + 1) for part in shape.tuple_shapes]
+        sizes = [_count_shape_bytes(part, depth + 1) for part in shape.tuple_shapes]
         return NONE if NONE in sizes else sum(sizes)
     bits = _BITS.get(shape.element_type)
     if bits is None:
@@ -358,5 +366,5 @@ def _shape_bytes(shape: Any, depth: int = 0) -> int:
     return size if 0 <= size < 2**62 else NONE
 
 
-def _said(raw: bytes) -> str:
+def _decode_text(raw: bytes) -> str:
     return raw.decode("utf-8", "replace")

@@ -15,18 +15,18 @@ from typing import Any
 
 import msgspec
 
-from studio.decoding import decoder
+from studio.decoding import build_decoder
 from studio.errors import TraceFormatError
 from studio.et import xla
-from studio.et.collector import collector_paused
+from studio.et.collector import pause_collector
 from studio.et.format import DevicePart, Part, Reading
-from studio.et.kineto import times_ns
+from studio.et.kineto import convert_to_ns
 from studio.et.link.names import KERNEL
 from studio.et.mend import decode_mended
-from studio.et.profile_events import LONGEST_NS, Event, Events, device_kind
+from studio.et.profile_events import LONGEST_NS, Event, Events, infer_device_kind
 from studio.et.recording import EventKind, Head
-from studio.et.rocprof import findings_of
-from studio.et.varints import field_kinds
+from studio.et.rocprof import build_findings
+from studio.et.varints import read_field_kinds
 from studio.trace import NONE, STEP, Finding
 
 RECORDER = "JAX (XLA) recording"
@@ -103,16 +103,16 @@ _MESSAGES = {
 
 
 @lru_cache(maxsize=1)
-def messages() -> dict[str, Any]:
+def load_messages() -> dict[str, Any]:
     """Return the message classes of the schema."""
-    from studio.et.schema import message_classes
+    from studio.et.schema import build_message_classes
 
-    return message_classes("xplane", _MESSAGES)
+    return build_message_classes("xplane", _MESSAGES)
 
 
 def sniff(head: bytes) -> bool:
     """Whether `head` starts an XSpace: a message whose first is a plane with a name."""
-    kinds = field_kinds(head, b"\n")
+    kinds = read_field_kinds(head, b"\n")
     name = kinds.get(2)
     return isinstance(name, bytes) and _PLANE_NAME.match(name) is not None
 
@@ -208,9 +208,9 @@ class _Process:
             # What runs beside the rest stands among the rest by its start and by who waits for it.
             for line in sorted(those, key=lambda line: line.name != _ASYNCHRONOUS):
                 if device is None and plane.startswith("/host:"):
-                    self._host(line, is_device=is_device)
+                    self._add_host_line(line, is_device=is_device)
                 elif device is not None and _holds_work(line, those):
-                    self._device(line, int(device[2]))
+                    self._add_device_line(line, int(device[2]))
                 else:
                     self._leave(line.name or plane, sum(1 for _ in line.events))
 
@@ -218,9 +218,9 @@ class _Process:
         if count:
             self.left[what] = self.left.get(what, 0) + count
 
-    def _host(self, line: _Line, *, is_device: bool) -> None:
+    def _add_host_line(self, line: _Line, *, is_device: bool) -> None:
         """Add a thread; where the host is the device, what runs for one device alone is that device's."""
-        events = self._nested(line, is_device=is_device)
+        events = self._nest_events(line, is_device=is_device)
         for event in reversed(events):
             if event.parent >= 0:
                 events[event.parent].devices |= event.devices
@@ -233,7 +233,7 @@ class _Process:
             else:
                 self.shared.append(event.event)
 
-    def _nested(self, line: _Line, *, is_device: bool) -> list[_HostEvent]:
+    def _nest_events(self, line: _Line, *, is_device: bool) -> list[_HostEvent]:
         """Return the events of a thread by their start; inside of a collective is nothing but how the host carries it out."""
         thread = (line.plane, line.name or str(line.number))
         nested: list[_HostEvent] = []
@@ -248,64 +248,64 @@ class _Process:
             elif around and nested[around[-1]].event.comm is not None:
                 self._leave("inside of collectives")
             else:
-                event = self._host_event(written, start_ns, duration_ns, values, thread)
-                device = self._device_of(written, values)
+                event = self._build_host_event(written, start_ns, duration_ns, values, thread)
+                device = self._find_device(written, values)
                 if is_device and values.get("hlo_op") and not written.startswith("end: "):
-                    event = self._operation(event, values, device)
+                    event = self._build_operation(event, values, device)
                 own = {device} if is_device and device >= 0 else set[int]()
                 nested.append(_HostEvent(event, around[-1] if around else NONE, own))
                 around.append(len(nested) - 1)
         return nested
 
-    def _device_of(self, written: str, values: dict[str, Any]) -> int:
+    def _find_device(self, written: str, values: dict[str, Any]) -> int:
         """Return the number in the job of the device that the host does something on, -1 where none is told."""
-        started, number = _STARTED.match(written), _whole(values.get("global_device_id"))
+        started, number = _STARTED.match(written), _parse_whole(values.get("global_device_id"))
         if started and number >= 0:
             self.numbers[int(started[1])] = number
             return number
-        return _whole(values.get("device_ordinal"))
+        return _parse_whole(values.get("device_ordinal"))
 
-    def _operation(self, event: Event, values: dict[str, Any], device: int) -> Event:
+    def _build_operation(self, event: Event, values: dict[str, Any], device: int) -> Event:
         """Return an operation of a program that the host carries out, with what is known of it where it is a collective."""
         if not self.programs.by_name:
             self.untold_programs += 1
             return event
-        comm = self._facts(event.name, values)
+        comm = self._find_facts(event.name, values)
         if comm is None:
             return event
         if device < 0 and comm["collective"] != _PERMUTE:
             self.untold.append((event.start_ns, event.start_ns + event.duration_ns))
-        return event._replace(name=_named(event.name, comm), comm=comm)
+        return event._replace(name=_name_collective(event.name, comm), comm=comm)
 
     @staticmethod
-    def _host_event(
+    def _build_host_event(
         written: str, start_ns: int, duration_ns: int, values: dict[str, Any], thread: tuple[str, str]
     ) -> Event:
-        step = _whole(values.get("step_num"))
+        step = _parse_whole(values.get("step_num"))
         # What `StepTraceAnnotation` writes; all readers call a step alike.
         name = written if step < 0 else f"{STEP}#{step}"
         runtime = _RUNTIME.fullmatch(name) is not None
         python = EventKind.PYTHON if name.startswith("$") else EventKind.OPERATOR
         kind = EventKind.RUNTIME if runtime else python
-        correlation = _whole(values.get("correlation_id"))
+        correlation = _parse_whole(values.get("correlation_id"))
         return Event(kind, name, start_ns, duration_ns, thread, correlation if runtime else NONE)
 
-    def _device(self, line: _Line, device: int) -> None:
+    def _add_device_line(self, line: _Line, device: int) -> None:
         named = _STREAM.match(line.name)
-        events = line.events if named else self._timed(line)
+        events = line.events if named else self._iterate_work(line)
         device_events = []
         for name, start_ns, duration_ns, values in events:
-            kind = device_kind(name)
-            comm = None if kind != EventKind.KERNEL else self._facts(name, values)
+            kind = infer_device_kind(name)
+            comm = None if kind != EventKind.KERNEL else self._find_facts(name, values)
             moved = _BYTES.search(str(values.get("memcpy_details") or values.get("memset_details") or ""))
             device_events.append(
                 Event(
                     kind,
-                    name if comm is None else _named(name, comm),
+                    name if comm is None else _name_collective(name, comm),
                     start_ns,
                     duration_ns,
                     ("", ""),
-                    _whole(values.get("correlation_id")),
+                    _parse_whole(values.get("correlation_id")),
                     NONE,
                     device,
                     int(moved[1]) if moved and kind != EventKind.KERNEL else NONE,
@@ -314,7 +314,7 @@ class _Process:
             )
         if not device_events:
             return
-        stream = int(named[1]) if named else self._lane(device, line)
+        stream = int(named[1]) if named else self._number_lane(device, line)
         place = (f"device {device}", f"stream {stream}")
         self.own.setdefault(device, []).extend(
             event._replace(thread=place, stream=stream) for event in device_events
@@ -322,7 +322,7 @@ class _Process:
         planes = self.planes.setdefault(device, [])
         planes.extend([line.plane] if line.plane not in planes else [])
 
-    def _lane(self, device: int, line: _Line) -> int:
+    def _number_lane(self, device: int, line: _Line) -> int:
         """Return the number of a line that is no stream: its own, unless a line of another plane of the device has it."""
         key, number = (device, line.plane, line.number), max(line.number, 0)
         taken = {lane for (other, *_), lane in self.lanes.items() if other == device}
@@ -330,19 +330,19 @@ class _Process:
             number += 1
         return self.lanes.setdefault(key, number)
 
-    def _timed(self, line: _Line) -> Iterator[_Timed]:
+    def _iterate_work(self, line: _Line) -> Iterator[_Timed]:
         """Yield what a line of operations tells of work: no operation twice, and none that waits for another or holds others."""
         ordered = sorted(line.events, key=lambda event: (event[1], -event[2]))
         if line.name == _ASYNCHRONOUS:
-            whole = list(_joined(ordered))
-            self.beside.setdefault(line.plane, set()).update(map(_operation_name, whole))
+            whole = list(_join_asynchronous(ordered))
+            self.beside.setdefault(line.plane, set()).update(map(_name_operation, whole))
             yield from whole
             return
         beside = self.beside.get(line.plane, set())
         for place, event in enumerate(ordered):
             end = event[1] + event[2]
             following = ordered[place + 1] if place + 1 < len(ordered) else None
-            operation = _operation_name(event)
+            operation = _name_operation(event)
             if operation in beside:
                 self._leave("starts of asynchronous operations")
             elif beside and _DONE.search(operation):
@@ -352,14 +352,14 @@ class _Process:
             else:
                 yield event
 
-    def _facts(self, name: str, values: dict[str, Any]) -> dict[str, Any] | None:
+    def _find_facts(self, name: str, values: dict[str, Any]) -> dict[str, Any] | None:
         operation = str(values.get("hlo_op") or name)
         module = str(values.get("hlo_module") or "")
         text = str(values.get("long_name") or (name if name.startswith("%") else ""))
         known = (
-            self.programs.find(_whole(values.get("program_id")), module, operation)
-            or xla.of_text(text)
-            or xla.of_name(operation)
+            self.programs.find(_parse_whole(values.get("program_id")), module, operation)
+            or xla.parse_collective_text(text)
+            or xla.parse_collective_name(operation)
         )
         if known is None or not known.opcode:
             self.talks = self.talks or KERNEL.search(name) is not None
@@ -384,27 +384,27 @@ class _Process:
         return ranks if len(every) > 1 and None not in ranks.values() else dict.fromkeys(local)
 
 
-def _named(name: str, comm: dict[str, Any]) -> str:
+def _name_collective(name: str, comm: dict[str, Any]) -> str:
     """Return the name of a collective; of one that is no type of Chakra's schema with what it is, which programs need not say."""
     opcode = str(comm["collective"])
     is_told = opcode != _PERMUTE or name.startswith(opcode) or "nccl" in name.lower()
     return name if is_told else f"{opcode} ({name})"
 
 
-def _operation_name(event: _Timed) -> str:
+def _name_operation(event: _Timed) -> str:
     return str(event[3].get("hlo_op") or event[0])
 
 
-def _joined(ordered: list[_Timed]) -> Iterator[_Timed]:
+def _join_asynchronous(ordered: list[_Timed]) -> Iterator[_Timed]:
     """Yield asynchronous operations whole, each of which may be written as its beginning and its end, of one flow."""
     flows: dict[int, list[_Timed]] = {}
     for event in ordered:
-        flow = _whole(event[3].get("flow"))
+        flow = _parse_whole(event[3].get("flow"))
         if flow >= 0:
             flows.setdefault(flow, []).append(event)
     for event in ordered:
-        same = flows.get(_whole(event[3].get("flow")), [event])
-        if len(same) == 2 and _DONE.search(_operation_name(same[1])):
+        same = flows.get(_parse_whole(event[3].get("flow")), [event])
+        if len(same) == 2 and _DONE.search(_name_operation(same[1])):
             if event is same[0]:
                 end = same[1][1] + same[1][2]
                 yield event[0], event[1], end - event[1], event[3]
@@ -421,25 +421,25 @@ def _holds_work(line: _Line, lines: list[_Line]) -> bool:
     return True
 
 
-def _whole(value: Any) -> int:
+def _parse_whole(value: Any) -> int:
     if isinstance(value, str) and value.isascii() and value.isdigit() and len(value) < 19:
         value = int(value)
     return value if isinstance(value, int) and 0 <= value < 2**63 else NONE
 
 
-def _parts(
+def _build_parts(
     reading: Reading, process: _Process, host: str, base_ns: int | None, noticed: list[Finding]
 ) -> list[Part]:
     """Return a rank for each device of a process, or one where there is one or it is not told which did what."""
     damaged = any(finding.level == "error" for finding in noticed)
-    if _overlap(process.untold):
-        noticed.append(_untold_finding(reading.name, len(process.untold)))
+    if _has_overlap(process.untold):
+        noticed.append(_build_untold_finding(reading.name, len(process.untold)))
         process.shared = [
             event if event.comm is None or event.comm["collective"] == _PERMUTE else event._replace(comm=None)
             for event in process.shared
         ]
     if process.untold_programs:
-        noticed.append(_unknown_finding(reading.name, process.untold_programs))
+        noticed.append(_build_unknown_finding(reading.name, process.untold_programs))
     # Devices that exchange nothing are one rank, as those of other recorders.
     several = len(process.own) > 1 and process.talks
     devices = process.ranks() if several or len(process.own) == 1 else {}
@@ -472,7 +472,7 @@ def _parts(
         )
         dropped = max(dropped, events.damaged)
         parts.append(DevicePart(events.trace(reading.name, head, damaged=damaged)))
-    noticed += findings_of(reading.name, dropped, process.left)
+    noticed += build_findings(reading.name, dropped, process.left)
     if several:
         message = (
             f"{reading.name}: one process with {len(devices)} devices, each of which is a rank; what its host did for all of "
@@ -484,13 +484,13 @@ def _parts(
     return [replace(first, findings=tuple(noticed)), *parts[1:]]
 
 
-def _overlap(spans: list[tuple[int, int]]) -> bool:
+def _has_overlap(spans: list[tuple[int, int]]) -> bool:
     """Whether any two of some times overlap."""
     ordered = sorted(spans)
     return any(later[0] < earlier[1] for earlier, later in pairwise(ordered))
 
 
-def _unknown_finding(name: str, count: int) -> Finding:
+def _build_unknown_finding(name: str, count: int) -> Finding:
     message = (
         f"{name}: the programs are not in it, so which of {count:,} operations on the host are collectives is not known; all of "
         "them count as other work of the host."
@@ -499,7 +499,7 @@ def _unknown_finding(name: str, count: int) -> Finding:
     return Finding("warning", "unknown-collective", message, hint, file=name)
 
 
-def _untold_finding(name: str, count: int) -> Finding:
+def _build_untold_finding(name: str, count: int) -> Finding:
     message = (
         f"{name}: {count:,} collectives of several devices on the host, and it is not told which device each is of; they "
         "count as other work of the host."
@@ -518,7 +518,7 @@ def read(reading: Reading) -> list[Part]:
     Raises:
         TraceFormatError: It is damaged.
     """
-    space = messages()["XSpace"]()
+    space = load_messages()["XSpace"]()
     try:
         space.ParseFromString(bytes(reading.data))
     except Exception as error:
@@ -532,18 +532,18 @@ def read(reading: Reading) -> list[Part]:
     base_ns = None
     for plane, known in zip(space.planes, names, strict=True):
         for entry in plane.event_metadata:
-            numbered = _PROGRAM.fullmatch(_text(entry.value.name))
+            numbered = _PROGRAM.fullmatch(_decode_text(entry.value.name))
             for proto in known.values(entry.value.stats).values():
                 if isinstance(proto, bytes):
                     process.programs.add(proto, int(numbered[1]) if numbered else NONE)
-        start_ns = _whole(known.values(plane.stats).get(_START_TIME))
+        start_ns = _parse_whole(known.values(plane.stats).get(_START_TIME))
         base_ns = start_ns if 0 < start_ns < LONGEST_NS else base_ns
     begins = [line.timestamp_ns for plane in space.planes for line in plane.lines]
     # Newer recorders count from the start of the profile, older ones as clocks do.
     shift = base_ns if base_ns is not None and max(map(abs, begins), default=0) < _YEAR_NS else 0
-    with collector_paused():
+    with pause_collector():
         process.add(
-            _proto_line(plane.name, line, known, shift)
+            _build_proto_line(plane.name, line, known, shift)
             for plane, known in zip(space.planes, names, strict=True)
             for line in plane.lines
         )
@@ -552,18 +552,18 @@ def read(reading: Reading) -> list[Part]:
         Finding("warning", "recorder-error", f"{reading.name}: the recorder says: {message}")
         for message in space.errors
     )
-    return _parts(reading, process, ", ".join(space.hostnames), base_ns, noticed)
+    return _build_parts(reading, process, ", ".join(space.hostnames), base_ns, noticed)
 
 
 class _Names:
     """Names and values of a plane, whose events name them by number."""
 
     def __init__(self, plane: Any) -> None:
-        self._stats = {entry.key: _text(entry.value.name) for entry in plane.stat_metadata}
+        self._stats = {entry.key: _decode_text(entry.value.name) for entry in plane.stat_metadata}
         self.events: dict[int, tuple[str, dict[str, Any]]] = {}
         for entry in plane.event_metadata:
-            name, values = _text(entry.value.name), self.values(entry.value.stats)
-            display = _text(entry.value.display_name)
+            name, values = _decode_text(entry.value.name), self.values(entry.value.stats)
+            display = _decode_text(entry.value.display_name)
             if name.startswith("%") and display:
                 name, values = display, {**values, "long_name": name}
             self.events[entry.key] = name, values
@@ -577,25 +577,25 @@ class _Names:
             ]
             # A zero is written as no value at all.
             values[self._stats.get(stat.metadata_id, str(stat.metadata_id))] = (
-                self._value(*fields[0]) if fields else 0
+                self._convert_value(*fields[0]) if fields else 0
             )
         return values
 
-    def _value(self, field_name: str, value: Any) -> Any:
+    def _convert_value(self, field_name: str, value: Any) -> Any:
         if field_name == "ref_value":
             return self._stats.get(value, "")
-        return _text(value) if field_name == "str_value" else value
+        return _decode_text(value) if field_name == "str_value" else value
 
 
-def _text(raw: bytes) -> str:
+def _decode_text(raw: bytes) -> str:
     return raw.decode("utf-8", "replace")
 
 
-def _proto_line(plane: str, line: Any, names: _Names, shift_ns: int) -> _Line:
-    return _Line(plane, line.display_name or line.name, line.id, _proto_events(line, names, shift_ns))
+def _build_proto_line(plane: str, line: Any, names: _Names, shift_ns: int) -> _Line:
+    return _Line(plane, line.display_name or line.name, line.id, _iterate_proto_events(line, names, shift_ns))
 
 
-def _proto_events(line: Any, names: _Names, shift_ns: int) -> Iterator[_Timed]:
+def _iterate_proto_events(line: Any, names: _Names, shift_ns: int) -> Iterator[_Timed]:
     base = line.timestamp_ns + shift_ns
     for event in line.events:
         name, constant = names.events.get(event.metadata_id, (f"event {event.metadata_id}", {}))
@@ -622,7 +622,7 @@ class _Json(msgspec.Struct):
     events: list[_JsonEvent] = msgspec.field(default_factory=list, name="traceEvents")
 
 
-_json = decoder(_Json)
+_json = build_decoder(_Json)
 
 
 def read_json(reading: Reading) -> list[Part]:
@@ -631,7 +631,7 @@ def read_json(reading: Reading) -> list[Part]:
     Raises:
         TraceFormatError: It is damaged.
     """
-    with collector_paused():
+    with pause_collector():
         try:
             content, findings = decode_mended(reading.data, _json, reading.name)
         except msgspec.DecodeError as error:
@@ -640,16 +640,16 @@ def read_json(reading: Reading) -> list[Part]:
             ) from error
         reading.tick(len(reading.data))
         process = _Process()
-        process.add(_json_lines(content.events))
+        process.add(_iterate_json_lines(content.events))
     noticed = [*reading.findings, *findings]
     if sum(event.ph == "X" for event in content.events) >= _MOST_SHOWN:
         message = f"{reading.name}: {_MOST_SHOWN:,} events, the most that JAX writes for the trace viewer; others may be missing."
         hint = "Open the .xplane.pb of the same recording, which holds all of them."
         noticed.append(Finding("warning", "viewer-limit", message, hint, file=reading.name))
-    return _parts(reading, process, "", None, noticed)
+    return _build_parts(reading, process, "", None, noticed)
 
 
-def _json_lines(events: list[_JsonEvent]) -> Iterator[_Line]:
+def _iterate_json_lines(events: list[_JsonEvent]) -> Iterator[_Line]:
     planes: dict[Any, str] = {}
     threads: dict[tuple[Any, Any], str] = {}
     lines: dict[tuple[Any, Any], list[_JsonEvent]] = {}
@@ -664,13 +664,16 @@ def _json_lines(events: list[_JsonEvent]) -> Iterator[_Line]:
             threads[pid, tid] = str(args.get("name", ""))
     for (pid, tid), those in lines.items():
         yield _Line(
-            planes.get(pid, ""), threads.get((pid, tid), ""), max(_whole(tid), 0), _json_events(those)
+            planes.get(pid, ""),
+            threads.get((pid, tid), ""),
+            max(_parse_whole(tid), 0),
+            _iterate_json_events(those),
         )
 
 
-def _json_events(events: list[_JsonEvent]) -> Iterator[_Timed]:
-    starts, good = times_ns([event.ts for event in events])
-    lasted, _ = times_ns([0 if event.dur is None else event.dur for event in events])
+def _iterate_json_events(events: list[_JsonEvent]) -> Iterator[_Timed]:
+    starts, good = convert_to_ns([event.ts for event in events])
+    lasted, _ = convert_to_ns([0 if event.dur is None else event.dur for event in events])
     for event, start, length, usable in zip(
         events, starts.tolist(), lasted.tolist(), good.tolist(), strict=True
     ):

@@ -132,7 +132,7 @@ class Feeder:
             return True
         if not self._records:
             return False
-        raise TraceError(self._stuck_words(), hint="`chakra-studio check FILE` tells what can be repaired.")
+        raise TraceError(self._explain_stuck(), hint="`chakra-studio check FILE` tells what can be repaired.")
 
     def next_issuable(self) -> FeederNode | None:
         """Return the node to issue next, the one with the lowest id of those that wait for nothing; None where all wait.
@@ -167,7 +167,7 @@ class Feeder:
             ...     feeder.next_issuable()
             FeederNode(1, 'step0.conv1.fwd')
         """
-        node = self._under_way(number)
+        node = self._take_issued(number)
         self._records[number] = node.record
         heapq.heappush(self._ready, number)
 
@@ -183,7 +183,7 @@ class Feeder:
             ...     feeder.complete(node.id), feeder.next_issuable()
             ([2], FeederNode(2, 'step0.conv1.norm.fwd'))
         """
-        self._under_way(number)
+        self._take_issued(number)
         self._complete.add(number)
         freed = []
         for child in self._children.pop(number, ()):
@@ -223,8 +223,8 @@ class Feeder:
 
         Example:
             >>> from pathlib import Path
-            >>> from studio.generation.cases import Sizes, cases, write_cases
-            >>> faulty = write_cases(cases(["fault_self-loop"]), Path(tempfile.mkdtemp()), Sizes())
+            >>> from studio.generation.cases import Sizes, select_cases, write_cases
+            >>> faulty = write_cases(select_cases(["fault_self-loop"]), Path(tempfile.mkdtemp()), Sizes())
             >>> with studio.Feeder(faulty[0]) as feeder:
             ...     while node := feeder.next_issuable():
             ...         freed = feeder.complete(node.id)
@@ -245,7 +245,7 @@ class Feeder:
             stuck.append(NeverReady(number, node.name, tuple(waits), missing))
         return stuck
 
-    def _under_way(self, number: int) -> FeederNode:
+    def _take_issued(self, number: int) -> FeederNode:
         """Return a node that was issued, which is not under way any more."""
         node = self._issued.pop(number, None)
         if node is None:
@@ -275,7 +275,7 @@ class Feeder:
         if again.any():
             self._refuse_repeated(int(chunk.ids[np.argmax(again)]))
         left = np.zeros(len(chunk), np.int64)
-        for row, number in _unsatisfied(chunk, self._complete):
+        for row, number in _iterate_unsatisfied(chunk, self._complete):
             self._children.setdefault(number, []).append(ids[row])
             left[row] += 1
         waits = left.tolist()
@@ -291,7 +291,7 @@ class Feeder:
             hint="`chakra-studio check FILE --repair OUT` gives repeated ids new numbers.",
         )
 
-    def _stuck_words(self) -> str:
+    def _explain_stuck(self) -> str:
         """Say which nodes can never be issued, and why."""
         stuck = self.never_ready()
         nodes = f"{len(stuck):,} nodes" if len(stuck) > 1 else "1 node"
@@ -303,14 +303,14 @@ class Feeder:
         ]
         if len(lacking) > _NAMED:
             words.append(f"{len(lacking) - _NAMED:,} more wait for missing nodes")
-        circle = _circle({node.id: node for node in stuck})
+        circle = _find_cycle({node.id: node for node in stuck})
         if circle:
             shown = [*circle[:_NAMED], *(["…"] if len(circle) > _NAMED else []), circle[0]]
             words.append(f"nodes wait for each other: {' → '.join(map(str, shown))}")
         return f"{words[0]}: {'; '.join(words[1:])}."
 
 
-def _unsatisfied(chunk: Chunk, complete: IdSet) -> Iterator[tuple[int, int]]:
+def _iterate_unsatisfied(chunk: Chunk, complete: IdSet) -> Iterator[tuple[int, int]]:
     """Yield the record and the id of each dependency on a node that is not complete, each once."""
     if not len(chunk.deps):
         return
@@ -322,7 +322,7 @@ def _unsatisfied(chunk: Chunk, complete: IdSet) -> Iterator[tuple[int, int]]:
     yield from zip(of[new].tolist(), deps[new].tolist(), strict=True)
 
 
-def _circle(stuck: dict[int, NeverReady]) -> list[int]:
+def _find_cycle(stuck: dict[int, NeverReady]) -> list[int]:
     """Return nodes that each wait for the next, and the last for the first; none where there are no such."""
     done: set[int] = set()
     for start in stuck:

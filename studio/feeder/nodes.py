@@ -40,7 +40,7 @@ class FeederNode:
     def message(self) -> Any:
         """The node as protobuf's message: `type`, `duration_micros`, `inputs` and the other fields of the schema."""
         if self._message is None:
-            self._message = parse_node(self.record) or parse_node(_mended(self.record))
+            self._message = parse_node(self.record) or parse_node(_mend_record(self.record))
         return self._message
 
     @property
@@ -67,34 +67,34 @@ class FeederNode:
     def attrs(self) -> dict[str, Value]:
         """Its attributes by name; of several of one name the last counts."""
         if self._attrs is None:
-            self._attrs = {attr.name: _value(attr) for attr in self.message.attr}
+            self._attrs = {attr.name: _read_value(attr) for attr in self.message.attr}
         return self._attrs
 
     @property
     def start_ns(self) -> int:
         """When it was recorded to start, -1 where the file has no start."""
         # A start at 0 cannot be told from none by protobuf.
-        start = self._precise("start_ns")
+        start = self._read_precise("start_ns")
         return start if start > 0 else NONE
 
     @property
     def duration_ns(self) -> int:
         """How long it takes; 0 also where the file does not say."""
-        return self._precise("duration_ns")
+        return self._read_precise("duration_ns")
 
     @property
     def is_cpu(self) -> bool:
         """Whether it runs on the processor, not on a device."""
         return bool(self.attrs.get("is_cpu_op", False))
 
-    def _precise(self, key: str) -> int:
+    def _read_precise(self, key: str) -> int:
         """Return a time to the nanosecond where an attribute refines the field."""
         micros = int(getattr(self.message, PRECISE[key]))
         refined = self.attrs.get(key)
         return refined if isinstance(refined, int) and refined // 1000 == micros else micros * 1000
 
 
-def _value(attr: Any) -> Value:
+def _read_value(attr: Any) -> Value:
     field = attr.WhichOneof("value")
     if field is None:
         return None
@@ -102,7 +102,7 @@ def _value(attr: Any) -> Value:
     return list(value.values) if _VALUE_FIELDS[field].is_list else value
 
 
-def _mended(record: bytes) -> bytes:
+def _mend_record(record: bytes) -> bytes:
     """Return a record with replacement characters for what is not UTF-8."""
     nodes = chakra.read_nodes(Reading("", add_length(record)), chakra.Metadata("", (), b"", 0))
     _, written = encode.write(nodes.graph, Rank(0, 0, nodes.slots))

@@ -10,7 +10,7 @@ from typing import IO, cast
 from studio.errors import TraceError, TraceFormatError
 from studio.et import chakra, wire
 from studio.et import kernel as k
-from studio.et.merged.records import CHUNK_BYTES, Chunk, chunks
+from studio.et.merged.records import CHUNK_BYTES, Chunk, iterate_chunks
 from studio.files import SpecialFileError, open_file
 
 _LARGEST_RECORD = 1 << 28
@@ -35,16 +35,16 @@ class RecordStream:
         """
         self.name = path.name
         self.ended = False
-        self._file, self._stream = _opened(path)
+        self._file, self._stream = _open_inflated(path)
         self._size = path.stat().st_size
         self._held, self._at, self._end_seen = b"", 0, False
         try:
-            self.metadata = self._metadata()
+            self.metadata = self._read_metadata()
         except BaseException:
             self.close()
             raise
 
-    def _metadata(self) -> chakra.Metadata:
+    def _read_metadata(self) -> chakra.Metadata:
         """Read the first record."""
         self._read(CHUNK_BYTES)
         size, begin = k.varint(self._held, 0, min(len(self._held), 16))
@@ -72,15 +72,15 @@ class RecordStream:
             TraceFormatError: The file is damaged; the message says where.
         """
         while not self.ended:
-            end, damage, _ = wire.sound_until(self._held, 0, lambda _done: None, self._size)
+            end, damage, _ = wire.scan_records(self._held, 0, lambda _done: None, self._size)
             if damage and (damage != wire.DAMAGE[k.CUT_RECORD] or self._end_seen):
                 self.close()
                 raise TraceFormatError(
                     f"{self.name}: {damage} at byte {self._at + end:,} of the uncompressed file.", hint=_HINT
                 )
-            records = list(chunks(self._held, 0, end))
+            records = list(iterate_chunks(self._held, 0, end))
             self._drop(end)
-            wanted = self._wanted()
+            wanted = self._count_wanted()
             if not self._read(max(CHUNK_BYTES, wanted)) and not self._held:
                 self.ended = True
                 self.close()
@@ -88,7 +88,7 @@ class RecordStream:
                 return records
         return []
 
-    def _wanted(self) -> int:
+    def _count_wanted(self) -> int:
         """Return how many bytes the record takes that is held in part."""
         size, begin = k.varint(self._held, 0, min(len(self._held), 16))
         if begin < 0:
@@ -122,7 +122,7 @@ class RecordStream:
         return bool(more)
 
 
-def _opened(path: Path) -> tuple[IO[bytes], IO[bytes]]:
+def _open_inflated(path: Path) -> tuple[IO[bytes], IO[bytes]]:
     """Return a file, and its content, inflated as it is read where it is compressed."""
     try:
         stream = open_file(path)

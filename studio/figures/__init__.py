@@ -50,13 +50,13 @@ def rank_times(run: Trace | SimResult, *, dark: bool = False) -> Any:
         >>> [bar.name for bar in figure.data][:2]
         ['compute', 'overlapped']
     """
-    from studio.analysis.job.blame import assumed_ns
-    from studio.figures.ranks import rank_times as bars
-    from studio.sim.compared import side_of
+    from studio.analysis.job.blame import sum_assumed_ns
+    from studio.figures.ranks import draw_rank_times
+    from studio.sim.compared import build_side
 
-    side = side_of(run)
+    side = build_side(run)
     account = side.ledger()
-    return bars(account, dark=dark, assumed_ns=assumed_ns(side.trace, side.times, account))
+    return draw_rank_times(account, dark=dark, assumed_ns=sum_assumed_ns(side.trace, side.times, account))
 
 
 def activity(run: Trace | SimResult, *, bins: int = 480, dark: bool = False) -> Any:
@@ -77,11 +77,11 @@ def activity(run: Trace | SimResult, *, bins: int = 480, dark: bool = False) -> 
         >>> len(studio.figures.activity(result, bins=60).data[0].x)
         60
     """
-    from studio.analysis.job.occupancy import occupancy
-    from studio.figures.occupancy import occupancy_areas
-    from studio.sim.compared import side_of
+    from studio.analysis.job.occupancy import compute_occupancy
+    from studio.figures.occupancy import draw_occupancy_areas
+    from studio.sim.compared import build_side
 
-    return occupancy_areas(occupancy(side_of(run).ledger(), max(bins, 1)), dark=dark)
+    return draw_occupancy_areas(compute_occupancy(build_side(run).ledger(), max(bins, 1)), dark=dark)
 
 
 def changes(
@@ -108,9 +108,9 @@ def changes(
         'Figure'
     """
     from studio.analysis.job.part_words import NAMES
-    from studio.figures.waterfall import waterfall
+    from studio.figures.waterfall import draw_waterfall
 
-    return waterfall(comparison.waterfall(basis), names, NAMES, dark=dark)
+    return draw_waterfall(comparison.waterfall(basis), names, NAMES, dark=dark)
 
 
 def comm_groups(trace: Trace, *, dark: bool = False) -> Any:
@@ -126,10 +126,10 @@ def comm_groups(trace: Trace, *, dark: bool = False) -> Any:
         >>> figure.data[0].type
         'heatmap'
     """
-    from studio.analysis.collectives.groups import group_use
-    from studio.figures.groups import group_matrix
+    from studio.analysis.collectives.groups import sum_group_use
+    from studio.figures.groups import draw_group_matrix
 
-    return group_matrix(group_use(trace), dark=dark)
+    return draw_group_matrix(sum_group_use(trace), dark=dark)
 
 
 def timeline(
@@ -160,7 +160,7 @@ def timeline(
 
     from studio.analysis.timeline.gantt import Gantt
     from studio.errors import TraceError
-    from studio.figures.lanes import lane_bars
+    from studio.figures.lanes import draw_lane_bars
     from studio.timeline import recorded
     from studio.trace import Trace
 
@@ -173,7 +173,7 @@ def timeline(
     chosen = [number for number in (rank.number for rank in trace.ranks) if number in kept]
     of_ranks = replace(trace, ranks=tuple(rank for rank in trace.ranks if rank.number in kept))
     begin = int(shown.start_ns.min()) if origin is None else origin
-    return lane_bars(Gantt(of_ranks, shown, origin_ns=begin, stands_for=chosen), dark=dark)
+    return draw_lane_bars(Gantt(of_ranks, shown, origin_ns=begin, stands_for=chosen), dark=dark)
 
 
 def collectives(run: Trace | SimResult, metric: Metric = "duration", *, dark: bool = False) -> Any:
@@ -195,20 +195,20 @@ def collectives(run: Trace | SimResult, metric: Metric = "duration", *, dark: bo
         >>> len(figure.data[0].x)
         8
     """
-    from studio.analysis.collectives.heat import Look, heat_of, line_name
+    from studio.analysis.collectives.heat import Look, build_heat, label_line
     from studio.analysis.collectives.imbalance import METRICS
-    from studio.analysis.collectives.members import collective_members
+    from studio.analysis.collectives.members import collect_members
     from studio.errors import ConfigError
-    from studio.figures.collective_heat import collective_heatmap
-    from studio.sim.compared import side_of
+    from studio.figures.collective_heat import draw_collective_heatmap
+    from studio.sim.compared import build_side
 
     if metric not in METRICS:
         raise ConfigError(f"metric is {metric!r:.80}; allowed: {', '.join(METRICS)}")
-    side = side_of(run)
-    heat = heat_of(collective_members(side.trace, side.times, side.groups), Look(metric, sort="time"))
-    names = [line_name(heat, line) for line in range(len(heat.lines))]
+    side = build_side(run)
+    heat = build_heat(collect_members(side.trace, side.times, side.groups), Look(metric, sort="time"))
+    names = [label_line(heat, line) for line in range(len(heat.lines))]
     numbers = [rank.number for rank in side.trace.ranks]
-    return collective_heatmap(heat.table[heat.lines], names, numbers, metric, dark=dark)
+    return draw_collective_heatmap(heat.table[heat.lines], names, numbers, metric, dark=dark)
 
 
 def topology(system: SystemConfig | Preset | Topology, *, dark: bool = False) -> Any:
@@ -223,9 +223,9 @@ def topology(system: SystemConfig | Preset | Topology, *, dark: bool = False) ->
         >>> studio.figures.topology(studio.presets["hgx-h100-8"].config).layout.title.text
         '8 NPUs behind a switch'
     """
-    from studio.figures.network import network_figure
+    from studio.figures.network import draw_network
     from studio.sim.config import SystemConfig
     from studio.sim.presets import Preset
 
     config = system.config if isinstance(system, Preset) else system
-    return network_figure(config.topology if isinstance(config, SystemConfig) else config, dark=dark)
+    return draw_network(config.topology if isinstance(config, SystemConfig) else config, dark=dark)

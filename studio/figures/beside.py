@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 
 from studio.figures.rank_axis import NUMBERED, is_numbered
-from studio.figures.shades import FAINT, scale_ticks, shades
-from studio.figures.theme import axis_unit, layout, palette
+from studio.figures.shades import FAINT, compute_scale_ticks, compute_shades
+from studio.figures.theme import build_figure_layout, choose_axis_unit, choose_palette
 from studio.trace import Float64
 from studio.units import format_ns
 
@@ -20,7 +20,7 @@ _NO_AXIS = {"type": "linear", "range": [0, 1], "showgrid": False, "showticklabel
 """The axes of a heatmap of nothing."""
 
 
-def beside(
+def draw_beside(
     tables: Sequence[Float64],
     ranks: Sequence[Sequence[int]],
     names: Sequence[str],
@@ -43,21 +43,21 @@ def beside(
     """
     import plotly.graph_objects as go
 
-    colours = palette(dark)
+    colours = choose_palette(dark)
     most = max(
         (float(np.nanmax(table)) for table in tables if table.size and not np.isnan(table).all()), default=1.0
     )
-    unit, scale = axis_unit(most)
+    unit, scale = choose_axis_unit(most)
     lines = -(-len(tables) // _ACROSS)
     across = -(-len(tables) // lines)
     gap, wide, high = 0.06 if across < _ACROSS else 0.045, 1 / across, 1 / lines
     # All tables at once, so that they share the range.
-    shade, least, longest = shades(np.concatenate([table.ravel() for table in tables]))
+    shade, least, longest = compute_shades(np.concatenate([table.ravel() for table in tables]))
     parts = np.split(shade, np.cumsum([table.size for table in tables])[:-1])
     zero = any(bool((table == 0).any()) for table in tables)
     called = rows or [[str(row) for row in range(len(table))] for table in tables]
     figure = go.Figure(
-        layout=layout(dark, height=_HEIGHT * lines, margin={"l": 10, "r": 10, "t": 24, "b": 10})
+        layout=build_figure_layout(dark, height=_HEIGHT * lines, margin={"l": 10, "r": 10, "t": 24, "b": 10})
     )
     for index, (table, numbers, labels, name) in enumerate(zip(tables, ranks, called, names, strict=True)):
         axis = "" if index == 0 else str(index + 1)
@@ -116,7 +116,7 @@ def beside(
             "cmin": least - FAINT * (longest - least) if zero else least,
             "cmax": longest,
             "colorbar": {
-                **scale_ticks(least, longest, format_ns, zero="0 ns" if zero else ""),
+                **compute_scale_ticks(least, longest, format_ns, zero="0 ns" if zero else ""),
                 "title": {"text": "log", "font": {"size": 11}},
                 "thickness": 10,
                 "outlinewidth": 0,

@@ -10,8 +10,17 @@ from typing import Any
 import numpy as np
 
 from studio.analysis.graph.blocks import Block, BlockTree, Folded, Path
-from studio.analysis.graph.layout import Layout, layered_layout
-from studio.figures.graph import HEIGHT, STEP_X, STEP_Y, WIDTH, layer_span, look, node_data, shorten
+from studio.analysis.graph.layout import Layout, compute_layered_layout
+from studio.figures.graph import (
+    HEIGHT,
+    STEP_X,
+    STEP_Y,
+    WIDTH,
+    build_node_data,
+    compute_layer_span,
+    get_look,
+    shorten,
+)
 from studio.trace import Float64, Graph, Int32, Int64
 from studio.units import format_bytes, format_count, format_counted, format_ns
 
@@ -93,7 +102,7 @@ def arrange(tree: BlockTree, folded: Folded, layouts: dict[Path, Layout]) -> dic
             else:
                 sizes.append((WIDTH, HEIGHT) if child.is_node else (BLOCK_WIDTH, BLOCK_HEIGHT))
         placed = _pack(
-            _layout(tree, block, layouts), sizes, all(child_block.is_node for child_block in children)
+            _lay_out_block(tree, block, layouts), sizes, all(child_block.is_node for child_block in children)
         )
         boxes: list[tuple[Block, Box]] = []
         for child, box in zip(children, placed, strict=True):
@@ -118,7 +127,7 @@ def arrange(tree: BlockTree, folded: Folded, layouts: dict[Path, Layout]) -> dic
     return boxes
 
 
-def _layout(tree: BlockTree, block: Block, layouts: dict[Path, Layout]) -> Layout:
+def _lay_out_block(tree: BlockTree, block: Block, layouts: dict[Path, Layout]) -> Layout:
     layout = layouts.get(block.path)
     if layout is None:
         children = tree.children(block)
@@ -130,7 +139,7 @@ def _layout(tree: BlockTree, block: Block, layouts: dict[Path, Layout]) -> Layou
             if all(child.is_node for child in children.blocks)
             else (_BLOCK_STEP_X, _BLOCK_STEP_Y)
         )
-        layout = layered_layout(
+        layout = compute_layered_layout(
             len(children.blocks),
             children.before[down],
             children.after[down],
@@ -169,12 +178,12 @@ def _pack(layout: Layout, sizes: Sequence[tuple[float, float]], small: bool) -> 
     return boxes
 
 
-def block_ref(path: Path) -> str:
+def format_block_ref(path: Path) -> str:
     """Return the address of a block, also used in the drawing."""
     return ".".join(map(str, path))
 
 
-def folded_elements(
+def build_folded_elements(
     graph: Graph,
     tree: BlockTree,
     folded: Folded,
@@ -197,32 +206,32 @@ def folded_elements(
     layouts, known = kept
     boxes = arrange(tree, folded, layouts)
     rows = np.array([shown_block.rows[0] for shown_block in folded.shown if shown_block.is_node], np.int64)
-    singles = iter(node_data(graph, rows))
+    singles = iter(build_node_data(graph, rows))
 
     def describe(block: Block) -> dict[str, Any]:
         if block.path not in known:
-            known[block.path] = figures_of(block, weights)
-        return _block_data(block, known[block.path])
+            known[block.path] = sum_figures(block, weights)
+        return _build_block_data(block, known[block.path])
 
     elements: list[dict[str, Any]] = []
     for frame in folded.frames:
         box = boxes[frame.path]
-        data = describe(frame) | {"id": f"f{block_ref(frame.path)}", "kind": "frame"}
+        data = describe(frame) | {"id": f"f{format_block_ref(frame.path)}", "kind": "frame"}
         data["short"] = data["short"].partition("\n")[0]  # their head is a line high
         data |= {"w": round(box.width, 1), "h": round(box.height, 1)}
         elements.append({"group": "nodes", "data": data, "position": box.middle, "selectable": False})
     ids = []
     for block in folded.shown:
         data = (
-            next(singles) | {"hidden": 0, "m": layer_span(weights.layer, block.rows, weights.layers)}
+            next(singles) | {"hidden": 0, "m": compute_layer_span(weights.layer, block.rows, weights.layers)}
             if block.is_node
             else describe(block)
         )
-        data["inside"] = block_ref(block.path[:-1])
+        data["inside"] = format_block_ref(block.path[:-1])
         elements.append({"group": "nodes", "data": data, "position": boxes[block.path].middle})
         ids.append(data["id"])
     _tell_apart([element["data"] for element in elements if "block" in element["data"]])
-    return elements + _lines(folded, ids, [boxes[drawn_block.path] for drawn_block in folded.shown])
+    return elements + _build_lines(folded, ids, [boxes[drawn_block.path] for drawn_block in folded.shown])
 
 
 @dataclass(frozen=True, slots=True)
@@ -241,30 +250,30 @@ class Figures:
     span: list[float]
 
 
-def figures_of(block: Block, weights: Weights) -> Figures:
+def sum_figures(block: Block, weights: Weights) -> Figures:
     """Return the sums of a block."""
     kinds, count = np.unique(weights.type[block.rows], return_counts=True)
     return Figures(
-        _shares(kinds, count),
+        _compute_shares(kinds, count),
         int(weights.busy_ns[block.rows].sum()),
         int(weights.bytes[block.rows].sum()),
-        layer_span(weights.layer, block.rows, weights.layers),
+        compute_layer_span(weights.layer, block.rows, weights.layers),
     )
 
 
-def _block_data(block: Block, figures: Figures) -> dict[str, Any]:
+def _build_block_data(block: Block, figures: Figures) -> dict[str, Any]:
     time_ns, in_bytes = figures.time_ns, figures.bytes
     figures_shown = [format_ns(time_ns)] if time_ns else []
     name = " ".join(block.name.split())
     counted = format_counted(len(block.rows), "node")
     return {
-        "id": f"b{block_ref(block.path)}",
-        "block": block_ref(block.path),
+        "id": f"b{format_block_ref(block.path)}",
+        "block": format_block_ref(block.path),
         "kind": "block",
         "name": block.name,
-        "label": f"{_shown_name(name, _NAME)}\n{' · '.join([counted, *figures_shown])}",
+        "label": f"{_fit_name(name, _NAME)}\n{' · '.join([counted, *figures_shown])}",
         # Of a run only the first end may have room: many begin alike, and their counts tell them apart.
-        "short": f"{_shown_name(name, _SHORT_NAME)}\n{counted}",
+        "short": f"{_fit_name(name, _SHORT_NAME)}\n{counted}",
         "count": len(block.rows),
         "time": format_ns(time_ns) if time_ns else "",
         "bytes": format_bytes(in_bytes) if in_bytes else "",
@@ -273,13 +282,13 @@ def _block_data(block: Block, figures: Figures) -> dict[str, Any]:
     }
 
 
-def _shown_name(name: str, most: int) -> str:
+def _fit_name(name: str, most: int) -> str:
     """Return the name of a block as it fits: without the calls around it, then without libraries, of a run both ends.
 
     Example:
-        >>> _shown_name("ProfilerStep#6 › aten::dropout to aten::scaled_dot_product_attention", 24)
+        >>> _fit_name("ProfilerStep#6 › aten::dropout to aten::scaled_dot_product_attention", 24)
         'dropout to scaled…ention'
-        >>> _shown_name("autograd::engine::evaluate_function: AddmmBackward0", 16)
+        >>> _fit_name("autograd::engine::evaluate_function: AddmmBackward0", 16)
         'AddmmBackward0'
     """
     if len(name) <= most:
@@ -308,22 +317,22 @@ def _tell_apart(blocks: Sequence[dict[str, Any]]) -> None:
         for (_, shown), group in alike.items():
             if len({data["count"] for data in group}) == len(group):
                 continue  # How many nodes they have tells.
-            names = _names_apart([" ".join(data["name"].split()) for data in group], shown, most)
+            names = _distinguish_names([" ".join(data["name"].split()) for data in group], shown, most)
             for data, name in zip(group, names, strict=True):
                 data[key] = name + data[key][len(shown) :]
 
 
-def _names_apart(names: Sequence[str], shown: str, most: int) -> list[str]:
+def _distinguish_names(names: Sequence[str], shown: str, most: int) -> list[str]:
     """Return a text for each of several names that are shown alike, none equal to another.
 
     Example:
-        >>> _names_apart(["aten::add to aten::mm", "aten::add to aten::sum"], "add to …", 16)
+        >>> _distinguish_names(["aten::add to aten::mm", "aten::add to aten::sum"], "add to …", 16)
         ['add…mm', 'add…sum']
-        >>> _names_apart(["aten::as_strided"] * 2, "aten::as_strided", 16)
+        >>> _distinguish_names(["aten::as_strided"] * 2, "aten::as_strided", 16)
         ['as_strided #1', 'as_strided #2']
     """
     begin = shown.removesuffix(f"{_TO}…")
-    parts = [_LIBRARY.sub("", part) for part in _differing(names)]
+    parts = [_LIBRARY.sub("", part) for part in _cut_common(names)]
     texts = [f"{shorten(begin, most - len(part) - 1)}…{part}" for part in parts if 0 < len(part) <= most // 2]
     if len(set(texts)) == len(names):
         return texts
@@ -331,38 +340,38 @@ def _names_apart(names: Sequence[str], shown: str, most: int) -> list[str]:
     room = most - len(marks[-1])
     begin = begin if len(begin) <= room else _LIBRARY.sub("", begin)
     if room >= 2 * _END + len(_TO):  # Both ends of a run have room.
-        return [f"{_shown_name(name, room)}{mark}" for name, mark in zip(names, marks, strict=True)]
+        return [f"{_fit_name(name, room)}{mark}" for name, mark in zip(names, marks, strict=True)]
     return [f"{shorten(begin, room)}{mark}" for mark in marks]
 
 
-def _differing(names: Sequence[str]) -> list[str]:
+def _cut_common(names: Sequence[str]) -> list[str]:
     """Return what of names lies between the words that all begin with and those that all end with."""
-    first = _END_WORD.sub("", _common_start(names))
+    first = _END_WORD.sub("", _find_common_start(names))
     rest = [name[len(first) :] for name in names]
-    last = _END_WORD.sub("", _common_start([name[::-1] for name in rest]))
+    last = _END_WORD.sub("", _find_common_start([name[::-1] for name in rest]))
     return [name[: len(name) - len(last)] for name in rest]
 
 
-def _common_start(texts: Sequence[str]) -> str:
+def _find_common_start(texts: Sequence[str]) -> str:
     low, high = min(texts), max(texts)
     return next((low[:place] for place, letter in enumerate(low) if high[place : place + 1] != letter), low)
 
 
-def _shares(kinds: Int32, count: Int64) -> list[list[Any]]:
+def _compute_shares(kinds: Int32, count: Int64) -> list[list[Any]]:
     """Return the kinds of nodes in a block with their shares, the largest first."""
     total: dict[str, int] = {}
     for number, nodes in zip(kinds.tolist(), count.tolist(), strict=True):
         if nodes:
-            total[look(number).kind] = total.get(look(number).kind, 0) + nodes
+            total[get_look(number).kind] = total.get(get_look(number).kind, 0) + nodes
     whole = sum(total.values())
     return [
         [name, round(nodes / whole, 4)] for name, nodes in sorted(total.items(), key=lambda item: -item[1])
     ]
 
 
-def _lines(folded: Folded, ids: list[str], boxes: list[Box]) -> list[dict[str, Any]]:
+def _build_lines(folded: Folded, ids: list[str], boxes: list[Box]) -> list[dict[str, Any]]:
     lines = []
-    widths = _widths(folded.count)
+    widths = _compute_widths(folded.count)
     for this, other, count, data_count, width in zip(
         folded.before.tolist(),
         folded.after.tolist(),
@@ -387,7 +396,7 @@ def _lines(folded: Folded, ids: list[str], boxes: list[Box]) -> list[dict[str, A
     return lines
 
 
-def _widths(count: Int64) -> Float64:
+def _compute_widths(count: Int64) -> Float64:
     """Return (L,) the widths of lines: the logarithm of the number of dependencies."""
     width: Float64 = np.round(1.2 + 0.55 * np.log10(np.maximum(count, 1)), 2)
     return width

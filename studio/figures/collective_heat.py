@@ -10,14 +10,14 @@ import numpy as np
 
 from studio.analysis.collectives.cell import FORMATS
 from studio.analysis.collectives.imbalance import Metric
-from studio.figures.shades import FAINT, scale_ticks, shades
-from studio.figures.theme import SEQUENTIAL, layout, palette
+from studio.figures.shades import FAINT, compute_scale_ticks, compute_shades
+from studio.figures.theme import SEQUENTIAL, build_figure_layout, choose_palette
 from studio.trace import Float64
 
 _ROW_PX, _LEAST_PX, _MOST_PX = 16, 160, 900
 
 
-def collective_heatmap(
+def draw_collective_heatmap(
     table: Float64, names: Sequence[str], numbers: Sequence[int], metric: Metric, *, dark: bool
 ) -> Any:
     """Return the heatmap of a figure of collectives by rank; None where there are no collectives.
@@ -35,9 +35,9 @@ def collective_heatmap(
 
     if not table.size:
         return None
-    colours, format_value = palette(dark), FORMATS[metric]
-    shade, low, high = shades(table)
-    labels = [_plain(name) for name in names]
+    colours, format_value = choose_palette(dark), FORMATS[metric]
+    shade, low, high = compute_shades(table)
+    labels = [_escape_text(name) for name in names]
     words = np.array(
         [
             [f"{label} · {'takes no part' if np.isnan(value) else format_value(value)}" for value in line]
@@ -56,7 +56,9 @@ def collective_heatmap(
         zmax=high,
         hoverongaps=False,
         colorbar={
-            **scale_ticks(low, high, format_value, zero=format_value(0) if (table == 0).any() else ""),
+            **compute_scale_ticks(
+                low, high, format_value, zero=format_value(0) if (table == 0).any() else ""
+            ),
             "title": {"text": metric, "side": "right"},
             "thickness": 10,
             "outlinewidth": 0,
@@ -66,7 +68,7 @@ def collective_heatmap(
     if not (table > 0).any():
         heat.colorbar.update(tickvals=[heat.zmin], ticktext=[format_value(0)])
     height = int(min(_MOST_PX, max(_LEAST_PX, 60 + _ROW_PX * len(labels))))
-    figure = go.Figure(heat, layout(dark, height=height))
+    figure = go.Figure(heat, build_figure_layout(dark, height=height))
     every = max(1, -(-len(labels) // ((height - 60) // 14)))
     figure.update_xaxes(title="rank", type="category", showgrid=False, nticks=min(32, len(numbers)))
     figure.update_yaxes(
@@ -79,7 +81,7 @@ def collective_heatmap(
     return figure
 
 
-def _plain(name: str) -> str:
+def _escape_text(name: str) -> str:
     """Return untrusted text as plotly shows it to the letter, shortened."""
     kept = "".join(letter for letter in name if letter.isprintable())
     kept = kept if len(kept) <= 40 else f"…{kept[-39:]}"

@@ -64,35 +64,35 @@ class _Block:
     shapes: tuple[Shape, ...]
 
 
-def topology_drawing(topology: Topology) -> Drawing:
+def draw_topology(topology: Topology) -> Drawing:
     """Draw a network.
 
     Example:
-        >>> drawing = topology_drawing(Topology((Dimension("ring", 4, 50.0, 500.0),)))
+        >>> drawing = draw_topology(Topology((Dimension("ring", 4, 50.0, 500.0),)))
         >>> sum(shape.kind == "rect" for shape in drawing.shapes), drawing.sentence
         (4, '4 NPUs in a ring')
     """
     dims = topology.dims
-    widths = _widths(dims)
+    widths = _compute_widths(dims)
     if len(dims) == 1 and dims[0].kind != "switch":
-        block = _circle(dims[0], widths[0])
+        block = _draw_circle(dims[0], widths[0])
     else:
-        block = _npu()
+        block = _draw_npu()
         stride = 1
         for level, dim in enumerate(dims):
-            block = _nest(block, dim, level, (widths[level], stride), _room(len(dims), level))
+            block = _nest(block, dim, level, (widths[level], stride), _choose_room(len(dims), level))
             stride *= dim.size
     margin = 4.0
-    shapes = tuple(moved(shape, margin, margin) for shape in block.shapes)
-    return Drawing(block.width + 2 * margin, block.height + 2 * margin, shapes, sentence(topology))
+    shapes = tuple(move_shape(shape, margin, margin) for shape in block.shapes)
+    return Drawing(block.width + 2 * margin, block.height + 2 * margin, shapes, describe_topology(topology))
 
 
-def sentence(topology: Topology) -> str:
+def describe_topology(topology: Topology) -> str:
     """Describe a network in words, the innermost dimension first.
 
     Example:
         >>> dims = Dimension("switch", 8, 400.0), Dimension("ring", 4, 50.0)
-        >>> sentence(Topology(dims))
+        >>> describe_topology(Topology(dims))
         '8 NPUs behind a switch; 4 of these in a ring: 32 NPUs'
     """
     how = {"ring": "in a ring", "fully_connected": "fully connected", "switch": "behind a switch"}
@@ -110,17 +110,17 @@ def describe_links(dim: Dimension, level: int) -> str:
     return f"dimension {level}: {what} of {format_count(dim.size)}, {format_rate(dim.bytes_per_ns)}{latency} per link"
 
 
-def _widths(dims: Sequence[Dimension]) -> list[float]:
+def _compute_widths(dims: Sequence[Dimension]) -> list[float]:
     """Return line widths: twice the bandwidth is half a unit wider, within visible limits."""
     least = min(dim.bytes_per_ns for dim in dims)
     return [min(1.2 + 0.5 * math.log2(dim.bytes_per_ns / least), 4.0) for dim in dims]
 
 
-def _npu() -> _Block:
+def _draw_npu() -> _Block:
     return _Block(_NPU, _NPU, (Shape("rect", (0, 0, _NPU, _NPU), "sim-npu", title="NPU"),))
 
 
-def moved(shape: Shape, x: float, y: float) -> Shape:
+def move_shape(shape: Shape, x: float, y: float) -> Shape:
     """Return a shape elsewhere, further by `x` and `y`."""
     if shape.kind == "path":
         words = shape.d.split(" ")
@@ -142,7 +142,7 @@ def moved(shape: Shape, x: float, y: float) -> Shape:
 # One dimension
 
 
-def _circle(dim: Dimension, width: float) -> _Block:
+def _draw_circle(dim: Dimension, width: float) -> _Block:
     """Draw a ring as a circle, and a fully connected dimension as a circle with chords."""
     count = min(dim.size, _ALL_ON_CIRCLE)
     folded = dim.size > count
@@ -151,12 +151,12 @@ def _circle(dim: Dimension, width: float) -> _Block:
     centre = radius + _NPU / 2
     link, title = "sim-link sim-dim-0", describe_links(dim, 0)
 
-    def place(index: int) -> tuple[float, float]:
+    def compute_point(index: int) -> tuple[float, float]:
         # The gap of a folded circle is at the bottom, where its label has room.
         angle = math.pi / 2 + 2 * math.pi * (index + (1.5 if folded else 0)) / places
         return centre + radius * math.cos(angle), centre + radius * math.sin(angle)
 
-    points = [place(index) for index in range(count)]
+    points = [compute_point(index) for index in range(count)]
     shapes: list[Shape] = []
     if dim.kind == "ring":
         pairs = [(index, index + 1) for index in range(count - 1)] + (
@@ -168,24 +168,24 @@ def _circle(dim: Dimension, width: float) -> _Block:
         thin = width if dim.kind == "ring" or count <= 12 else 0.5
         shapes.append(Shape("line", (*points[a], *points[b]), link, thin, title=title))
     if folded and dim.kind == "ring":
-        for end, beside in ((points[0], place(-1)), (points[-1], place(count))):
+        for end, beside in ((points[0], compute_point(-1)), (points[-1], compute_point(count))):
             middle = (end[0] + beside[0]) / 2, (end[1] + beside[1]) / 2
             shapes.append(Shape("line", (*end, *middle), f"{link} sim-faint", width, title=title))
     for index, (x, y) in enumerate(points):
         number = dim.size - 1 if folded and index == count - 1 else index
-        shapes.append(_npu_at(x, y, number))
+        shapes.append(_draw_npu_at(x, y, number))
     if folded:
-        shapes.append(_text(centre, 2 * radius + _NPU + 8, f"⋯ {format_count(dim.size - count)} more ⋯"))
+        shapes.append(_draw_text(centre, 2 * radius + _NPU + 8, f"⋯ {format_count(dim.size - count)} more ⋯"))
     side = 2 * radius + _NPU
     return _Block(side, side + (14 if folded else 0), tuple(shapes))
 
 
-def _npu_at(x: float, y: float, number: int) -> Shape:
+def _draw_npu_at(x: float, y: float, number: int) -> Shape:
     half = _NPU / 2
     return Shape("rect", (x - half, y - half, _NPU, _NPU), "sim-npu", title=f"NPU {number}")
 
 
-def _text(x: float, y: float, text: str) -> Shape:
+def _draw_text(x: float, y: float, text: str) -> Shape:
     return Shape("text", (x, y), "sim-text", text=text)
 
 
@@ -193,7 +193,7 @@ def _text(x: float, y: float, text: str) -> Shape:
 # Several
 
 
-def _room(dims: int, level: int) -> tuple[int, int]:
+def _choose_room(dims: int, level: int) -> tuple[int, int]:
     rooms = _ROOM if dims <= len(_ROOM) else _LITTLE_ROOM
     return rooms[min(level, len(rooms) - 1)]
 
@@ -220,19 +220,21 @@ def _nest(
     shapes: list[Shape] = []
     for start, index in zip(starts, indices, strict=True):
         x, y = (start, 0.0) if across else (0.0, start)
-        shapes += [moved(_name_copy(shape, index, stride), x, y) for shape in child.shapes]
+        shapes += [move_shape(_name_copy(shape, index, stride), x, y) for shape in child.shapes]
     thick = child.height if across else child.width
-    joints, before_side, after_side = _joints(dim, level, width, starts, extent, thick)
+    joints, before_side, after_side = _draw_joints(dim, level, width, starts, extent, thick)
     if folded:
         middle = starts[before] - fold_room / 2
         label = f"⋯ {format_count(dim.size - len(indices))} more"
-        joints.append(_text(middle, thick / 2 + 4, label) if across else _text(thick / 2, middle + 4, label))
+        joints.append(
+            _draw_text(middle, thick / 2 + 4, label) if across else _draw_text(thick / 2, middle + 4, label)
+        )
     turned = [
         _turn(shape) if not across and shape.look.startswith(("sim-link", "sim-switch")) else shape
         for shape in joints
     ]
     dx, dy = (0.0, before_side) if across else (0.0, 0.0)
-    placed = tuple(moved(shape, dx, dy) for shape in (*turned, *shapes))
+    placed = tuple(move_shape(shape, dx, dy) for shape in (*turned, *shapes))
     if across:
         return _Block(length, thick + before_side + after_side, placed)
     return _Block(thick + before_side + after_side, length, placed)
@@ -247,12 +249,12 @@ def _name_copy(shape: Shape, index: int, stride: int) -> Shape:
 
 
 def _draw_box(block: _Block) -> _Block:
-    shapes = tuple(moved(shape, _PAD, _PAD) for shape in block.shapes)
+    shapes = tuple(move_shape(shape, _PAD, _PAD) for shape in block.shapes)
     width, height = block.width + 2 * _PAD, block.height + 2 * _PAD
     return _Block(width, height, (Shape("rect", (0, 0, width, height), "sim-box"), *shapes))
 
 
-def _joints(
+def _draw_joints(
     dim: Dimension, level: int, width: float, starts: list[float], extent: float, thick: float
 ) -> tuple[list[Shape], float, float]:
     """Return the connections of blocks in a row, and the space they take above and below.

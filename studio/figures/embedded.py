@@ -9,14 +9,14 @@ from typing import Any
 
 
 @cache
-def plotly_packed() -> str:
+def pack_plotly() -> str:
     """Return plotly's script, gzipped, in base64: 2 MB instead of 4.8."""
     from plotly.offline import get_plotlyjs
 
     return base64.b64encode(gzip.compress(get_plotlyjs().encode(), 9, mtime=0)).decode()
 
 
-def figure_json(figure: Any) -> str:
+def encode_figure(figure: Any) -> str:
     """Return a figure as JSON that is safe inside a script element."""
     text: str = figure.to_json()
     # Neither the end of the element nor a comment may begin in it; line separators end lines in old scripts.

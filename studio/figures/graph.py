@@ -8,9 +8,9 @@ from typing import Any
 
 import numpy as np
 
-from studio.analysis.graph.layout import Layout, layered_layout
+from studio.analysis.graph.layout import Layout, compute_layered_layout
 from studio.analysis.graph.neighbours import Adjacency, Part
-from studio.analysis.job.function_names import short_function_name
+from studio.analysis.job.function_names import shorten_function_name
 from studio.analysis.job.kinds import (
     ASSUMED_ARRIVAL,
     ASSUMED_ARRIVAL_TYPE,
@@ -20,18 +20,18 @@ from studio.analysis.job.kinds import (
     HOST_GAP_TYPE,
     LIBRARY_KERNEL,
     LIBRARY_KERNEL_TYPE,
-    counted_type,
-    counted_type_name,
-    counted_types,
+    infer_counted_type,
+    infer_counted_types,
+    label_counted_type,
 )
-from studio.figures.theme import Palette, palette
+from studio.figures.theme import Palette, choose_palette
 from studio.trace import (
     COPY,
     Graph,
     Int64,
     NodeType,
-    collective_name,
-    int_column,
+    label_collective,
+    read_int_column,
 )
 from studio.units import format_bytes
 
@@ -94,76 +94,78 @@ POLYGONS: dict[str, list[tuple[float, float]]] = {
 """Corners of shapes that are not Cytoscape's, from -1 to 1."""
 
 
-def look(number: int) -> Look:
+def get_look(number: int) -> Look:
     """Return the look of a node type; undefined types look alike."""
     return LOOKS.get(number, OTHER)
 
 
-def legend(graph: Graph, rows: Int64) -> list[tuple[Look, int]]:
+def count_looks(graph: Graph, rows: Int64) -> list[tuple[Look, int]]:
     """Return the looks of some nodes with their counts, most frequent first."""
     counts: dict[Look, int] = {}
-    for number, count in zip(*np.unique(counted_types(graph)[rows], return_counts=True), strict=True):
-        counts[look(int(number))] = counts.get(look(int(number)), 0) + int(count)
+    for number, count in zip(*np.unique(infer_counted_types(graph)[rows], return_counts=True), strict=True):
+        counts[get_look(int(number))] = counts.get(get_look(int(number)), 0) + int(count)
     return sorted(counts.items(), key=lambda item: -item[1])
 
 
-def place(part: Part) -> Layout:
+def place_part(part: Part) -> Layout:
     """Return the layout of a part."""
     before, after = (np.searchsorted(part.rows, rows) for rows in (part.edges.before, part.edges.after))
-    return layered_layout(len(part.rows), before, after, aspect=16 / 9 * STEP_Y / STEP_X)
+    return compute_layered_layout(len(part.rows), before, after, aspect=16 / 9 * STEP_Y / STEP_X)
 
 
-def elements(graph: Graph, part: Part, near: Adjacency, layer: Int64 | None = None) -> list[dict[str, Any]]:
+def build_elements(
+    graph: Graph, part: Part, near: Adjacency, layer: Int64 | None = None
+) -> list[dict[str, Any]]:
     """Return the nodes and edges of a part for Cytoscape.
 
-    Nodes have the data `id` (their ref), `label`, `short`, `name`, `type`, `kind`, `bytes` (a text) and `hidden` (how
+    Nodes have the data `id` (their ref), `label_node`, `short`, `name`, `type`, `kind`, `bytes` (a text) and `hidden` (how
     many of their neighbours are not in the part); edges `dep` ("data" or "ctrl") and `far` (1 where they lead
     through other nodes). With the layers of all nodes, nodes have `m`, where theirs begins and ends as parts of all.
     """
-    places = place(part)
-    hidden = _hidden(part, near)
+    places = place_part(part)
+    hidden = _count_hidden(part, near)
     layers = (0, 0) if layer is None or not len(layer) else (int(layer.min()), int(layer.max()))
     drawn: list[dict[str, Any]] = []
-    for index, data in enumerate(node_data(graph, part.rows)):
+    for index, data in enumerate(build_node_data(graph, part.rows)):
         position = {"x": round(places.x[index] * STEP_X, 1), "y": round(places.y[index] * STEP_Y, 1)}
         data |= {"hidden": int(hidden[index])}
         if layer is not None:
-            data["m"] = layer_span(layer, part.rows[index : index + 1], layers)
+            data["m"] = compute_layer_span(layer, part.rows[index : index + 1], layers)
         drawn.append({"group": "nodes", "data": data, "position": position})
-    return drawn + _edges(part, places, [node["data"]["id"] for node in drawn])
+    return drawn + _build_edges(part, places, [node["data"]["id"] for node in drawn])
 
 
-def layer_span(layer: Int64, rows: Int64, layers: tuple[int, int]) -> list[float]:
+def compute_layer_span(layer: Int64, rows: Int64, layers: tuple[int, int]) -> list[float]:
     """Return the first and last layer of some nodes, as fractions of all layers."""
     low, count = layers[0], layers[1] - layers[0] + 1
     here = layer[rows] - low
     return [round(int(here.min()) / count, 5), round((int(here.max()) + 1) / count, 5)]
 
 
-def node_data(graph: Graph, rows: Int64) -> list[dict[str, Any]]:
+def build_node_data(graph: Graph, rows: Int64) -> list[dict[str, Any]]:
     """Return the data of some nodes; their rows may be in any order."""
-    refs = node_refs(graph, rows)
-    sizes, collectives = _numbers(graph, "comm_size", rows), _numbers(graph, "comm_type", rows)
+    refs = format_node_refs(graph, rows)
+    sizes, collectives = _index_numbers(graph, "comm_size", rows), _index_numbers(graph, "comm_type", rows)
     entries = []
     for ref, row in zip(refs, rows.tolist(), strict=True):
-        number = counted_type(graph, row)
+        number = infer_counted_type(graph, row)
         name = graph.strings[int(graph.name[row])]
-        shown = short_function_name(name)
+        shown = shorten_function_name(name)
         entries.append(
             {
                 "id": ref,
-                "label": label(shown or f"id {ref}", number, collectives.get(row), sizes.get(row)),
-                "short": short_label(shown or ref, number, collectives.get(row)),
+                "label": label_node(shown or f"id {ref}", number, collectives.get(row), sizes.get(row)),
+                "short": label_node_briefly(shown or ref, number, collectives.get(row)),
                 "name": name,
-                "type": _what(number, collectives.get(row)),
-                "kind": look(number).kind,
+                "type": _label_type(number, collectives.get(row)),
+                "kind": get_look(number).kind,
                 "bytes": format_bytes(sizes[row]) if row in sizes else "",
             }
         )
     return entries
 
 
-def _edges(part: Part, places: Layout, refs: list[str]) -> list[dict[str, Any]]:
+def _build_edges(part: Part, places: Layout, refs: list[str]) -> list[dict[str, Any]]:
     before, after = (np.searchsorted(part.rows, rows) for rows in (part.edges.before, part.edges.after))
     # Edges of many rows or to another column would hide what lies under them: they are drawn faintly.
     far = (places.column[before] != places.column[after]) | (np.abs(places.y[after] - places.y[before]) > 3.5)
@@ -177,7 +179,7 @@ def _edges(part: Part, places: Layout, refs: list[str]) -> list[dict[str, Any]]:
     return drawn
 
 
-def _hidden(part: Part, near: Adjacency) -> Int64:
+def _count_hidden(part: Part, near: Adjacency) -> Int64:
     """Return (N,) the number of dependencies of each node that lead out of the part."""
     degree = near.up[part.rows + 1] - near.up[part.rows] + near.down[part.rows + 1] - near.down[part.rows]
     drawn = np.zeros(len(part.rows), np.int64)
@@ -186,14 +188,14 @@ def _hidden(part: Part, near: Adjacency) -> Int64:
     return np.asarray(degree - drawn, np.int64)
 
 
-def _numbers(graph: Graph, key: str, rows: Int64) -> dict[int, int]:
+def _index_numbers(graph: Graph, key: str, rows: Int64) -> dict[int, int]:
     """Return the values of an integer attribute, for nodes of a part that have it."""
-    owners, values = int_column(graph, key, among=np.array(sorted(set(rows.tolist())), np.int64))
+    owners, values = read_int_column(graph, key, among=np.array(sorted(set(rows.tolist())), np.int64))
     return dict(zip(owners.tolist(), values.tolist(), strict=True))
 
 
-def node_refs(graph: Graph, rows: Int64) -> list[str]:
-    """Return the addresses of nodes: ids, with a count where ids repeat (see `analysis.job.nodes.node_ref`)."""
+def format_node_refs(graph: Graph, rows: Int64) -> list[str]:
+    """Return the addresses of nodes: ids, with a count where ids repeat (see `analysis.job.nodes.format_node_ref`)."""
     ids = graph.id[rows]
     same = np.flatnonzero(np.isin(graph.id, ids))
     order = same[np.lexsort((same, graph.id[same]))]
@@ -205,51 +207,51 @@ def node_refs(graph: Graph, rows: Int64) -> list[str]:
     return [f"{number}.{count}" if count else str(number) for number, count in pairs]
 
 
-def _what(number: int, collective: int | None) -> str:
-    name = counted_type_name(number)
+def _label_type(number: int, collective: int | None) -> str:
+    name = label_counted_type(number)
     return (
-        f"{name} {collective_name(collective)}"
+        f"{name} {label_collective(collective)}"
         if collective is not None and number == NodeType.COMM_COLL
         else name
     )
 
 
-def label(name: str, number: int, collective: int | None = None, size: int | None = None) -> str:
+def label_node(name: str, number: int, collective: int | None = None, size: int | None = None) -> str:
     r"""Return the two-line text inside a node.
 
     Example:
-        >>> label("mb0.transformer.1.mha.attn_kernel.dq@0_COMP", NodeType.COMP)
+        >>> label_node("mb0.transformer.1.mha.attn_kernel.dq@0_COMP", NodeType.COMP)
         '1.mha\nattn_kernel.dq'
-        >>> label("mb0.transformer.0.mha.qkv@0_X1COMM", NodeType.COMM_COLL, 2, 4 * 2**20)
+        >>> label_node("mb0.transformer.0.mha.qkv@0_X1COMM", NodeType.COMM_COLL, 2, 4 * 2**20)
         'all-gather\n4.00 MiB'
     """
-    last, rest = _last(_parts(name), _LINE)
-    what = communication(number, collective)
+    last, rest = _take_last_levels(_split_levels(name), _LINE)
+    what = label_communication(number, collective)
     if what:
         return f"{shorten(what, _LINE)}\n{last if size is None else format_bytes(size)}"
-    first, _ = _last(rest, _LINE)
+    first, _ = _take_last_levels(rest, _LINE)
     return f"{first}\n{last}" if first else last
 
 
-def short_label(name: str, number: int, collective: int | None = None) -> str:
+def label_node_briefly(name: str, number: int, collective: int | None = None) -> str:
     """Return the one-line text inside a node at low zoom.
 
     Example:
-        >>> short_label("mb0.transformer.1.mha.attn_kernel.dq@0_COMP", NodeType.COMP)
+        >>> label_node_briefly("mb0.transformer.1.mha.attn_kernel.dq@0_COMP", NodeType.COMP)
         'attn_….dq'
     """
-    what = communication(number, collective)
+    what = label_communication(number, collective)
     return (
         _ABBREVIATED.get(what, shorten(what, _SHORT_LINE + 1))
         if what
-        else _last(_parts(name), _SHORT_LINE)[0]
+        else _take_last_levels(_split_levels(name), _SHORT_LINE)[0]
     )
 
 
-def communication(number: int, collective: int | None) -> str:
+def label_communication(number: int, collective: int | None) -> str:
     """Return the displayed name of a communication node, "" for other nodes."""
     if number == NodeType.COMM_COLL and collective is not None:
-        return collective_name(collective).lower().replace("_", "-")
+        return label_collective(collective).lower().replace("_", "-")
     return {int(NodeType.COMM_SEND): "send", int(NodeType.COMM_RECV): "receive"}.get(number, "")
 
 
@@ -258,14 +260,14 @@ _SEPARATORS = re.compile(r"(?<=[./])|(?<=:)(?!:)")
 """Behind each separator; namespaces of C++ are set apart by two colons, which are one."""
 
 
-def _parts(name: str) -> list[str]:
+def _split_levels(name: str) -> list[str]:
     """Return the levels of a hierarchical name, each with its separator."""
     # STG ends names with the kind of node, which colour and shape tell already.
     plain = _STG_SUFFIX.sub("", " ".join(name.split()))
     return [part for part in _SEPARATORS.split(plain) if part]
 
 
-def _last(parts: list[str], most: int) -> tuple[str, list[str]]:
+def _take_last_levels(parts: list[str], most: int) -> tuple[str, list[str]]:
     """Return as many of the last levels as fit on a line, and the levels before them."""
     for start in range(len(parts)):
         text = "".join(parts[start:]).rstrip("./:")
@@ -288,27 +290,27 @@ def shorten(text: str, most: int) -> str:
     return text if len(text) <= most else f"{text[: most // 2]}…{text[len(text) - (most - most // 2 - 1) :]}"
 
 
-def stylesheet(dark: bool) -> list[dict[str, Any]]:
+def build_stylesheet(dark: bool) -> list[dict[str, Any]]:
     """Return the Cytoscape stylesheet of a theme."""
-    colours = palette(dark)
+    colours = choose_palette(dark)
     looks = [*LOOKS.values(), OTHER]
     return [
         {"selector": "core", "style": {"active-bg-opacity": 0, "selection-box-opacity": 0}},
-        {"selector": "node", "style": _node_style(colours)},
+        {"selector": "node", "style": _build_node_style(colours)},
         *(
-            {"selector": f'node[kind = "{node_look.kind}"]', "style": _kind_style(node_look, colours)}
+            {"selector": f'node[kind = "{node_look.kind}"]', "style": _build_kind_style(node_look, colours)}
             for node_look in looks
         ),
         {"selector": "node[hidden > 0]", "style": {"border-style": "dashed"}},
-        {"selector": "edge", "style": _edge_style(colours)},
+        {"selector": "edge", "style": _build_edge_style(colours)},
         {"selector": "edge[far = 1]", "style": {"opacity": 0.3, "width": 1}},
-        *_block_styles(colours),
+        *_build_block_styles(colours),
         {"selector": 'edge[dep = "ctrl"]', "style": {"line-style": "dashed", "line-dash-pattern": [5, 4]}},
-        *_state_styles(colours),
+        *_build_state_styles(colours),
     ]
 
 
-def _node_style(colours: Palette) -> dict[str, Any]:
+def _build_node_style(colours: Palette) -> dict[str, Any]:
     return {
         "width": WIDTH,
         "height": HEIGHT,
@@ -327,7 +329,7 @@ def _node_style(colours: Palette) -> dict[str, Any]:
     }
 
 
-def _kind_style(node_look: Look, colours: Palette) -> dict[str, Any]:
+def _build_kind_style(node_look: Look, colours: Palette) -> dict[str, Any]:
     colour = getattr(colours, node_look.colour)
     style = {
         "shape": node_look.shape,
@@ -343,7 +345,7 @@ def _kind_style(node_look: Look, colours: Palette) -> dict[str, Any]:
     return style
 
 
-def _block_styles(colours: Palette) -> list[dict[str, Any]]:
+def _build_block_styles(colours: Palette) -> list[dict[str, Any]]:
     """Return the styles of blocks, frames and the lines between them."""
     block = {
         "width": 172,
@@ -404,7 +406,7 @@ def _block_styles(colours: Palette) -> list[dict[str, Any]]:
     ]
 
 
-def _edge_style(colours: Palette) -> dict[str, Any]:
+def _build_edge_style(colours: Palette) -> dict[str, Any]:
     line = mix(colours.dim, colours.background, 0.75)
     return {
         "width": 1.3,
@@ -418,7 +420,7 @@ def _edge_style(colours: Palette) -> dict[str, Any]:
     }
 
 
-def _state_styles(colours: Palette) -> list[dict[str, Any]]:
+def _build_state_styles(colours: Palette) -> list[dict[str, Any]]:
     """Return the styles of selection, search hits and hover."""
     strong = {
         "line-color": colours.accent,

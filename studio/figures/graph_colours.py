@@ -68,10 +68,12 @@ def scale_colours(values: Float64, format_number: Callable[[float], str]) -> tup
                 else f"{format_number(least)} to {format_number(most)}"
             )
             legend.append(Swatch(f"s{number}", both, int(here.sum())))
-    return hues, legend + _unknown(known)
+    return hues, legend + _list_unknown(known)
 
 
-def diverging(values: Float64, format_number: Callable[[float], str]) -> tuple[list[str], list[Swatch]]:
+def colour_differences(
+    values: Float64, format_number: Callable[[float], str]
+) -> tuple[list[str], list[Swatch]]:
     """Return the hue of each difference, and the legend: blue below zero, vermilion above."""
     known = ~np.isnan(values)
     most = float(np.abs(values[known]).max()) if known.any() else 0.0
@@ -96,10 +98,10 @@ def diverging(values: Float64, format_number: Callable[[float], str]) -> tuple[l
                 else f"{format_number(least)} to {format_number(greatest)}"
             )
             legend.append(Swatch(f"d{number}", both, int(here.sum())))
-    return hues, legend + _unknown(known)
+    return hues, legend + _list_unknown(known)
 
 
-def categories(codes: Int64, names: Callable[[int], str], none: str) -> tuple[list[str], list[Swatch]]:
+def colour_categories(codes: Int64, names: Callable[[int], str], none: str) -> tuple[list[str], list[Swatch]]:
     """Return the hue of each category, and the legend: the most frequent have their own colours.
 
     Args:
@@ -117,15 +119,15 @@ def categories(codes: Int64, names: Callable[[int], str], none: str) -> tuple[li
     rest = ranked[_CATEGORIES:]
     if rest:
         legend.append(Swatch("more", f"{len(rest)} more", int(count[rest].sum())))
-    return [hue[index] for index in inverse.tolist()], legend + _unknown(codes >= 0, none)
+    return [hue[index] for index in inverse.tolist()], legend + _list_unknown(codes >= 0, none)
 
 
-def _unknown(known: Any, title: str = "not known") -> list[Swatch]:
+def _list_unknown(known: Any, title: str = "not known") -> list[Swatch]:
     missing = int((~known).sum())
     return [Swatch("none", title, missing)] if missing else []
 
 
-def hue_colour(hue: str, colours: Palette, dark: bool) -> str:
+def compute_hue_colour(hue: str, colours: Palette, dark: bool) -> str:
     """Return the colour of a hue in a theme."""
     if hue[0] == "s":
         return _SEQUENTIAL[int(hue[1:])]
@@ -138,14 +140,14 @@ def hue_colour(hue: str, colours: Palette, dark: bool) -> str:
     return mix(colours.host, colours.panel, 0.5 if hue == "more" else 0.15)
 
 
-def hue_styles(colours: Palette, dark: bool) -> list[dict[str, Any]]:
+def build_hue_styles(colours: Palette, dark: bool) -> list[dict[str, Any]]:
     """Return the Cytoscape styles of hues."""
     hues = [f"{kind}{number}" for kind in "sd" for number in range(STEPS)] + [
         f"c{number}" for number in range(_CATEGORIES)
     ]
     styles = []
     for hue in [*hues, "more", "none"]:
-        colour = hue_colour(hue, colours, dark)
+        colour = compute_hue_colour(hue, colours, dark)
         fill = mix(colour, colours.panel, 0.3) if hue[0] == "c" else colour
         styles.append(
             {
@@ -153,18 +155,18 @@ def hue_styles(colours: Palette, dark: bool) -> list[dict[str, Any]]:
                 "style": {
                     "background-color": fill,
                     "border-color": colour if hue[0] == "c" else colours.dim,
-                    "color": ink(fill),
+                    "color": choose_ink(fill),
                 },
             }
         )
     return styles
 
 
-def ink(ground: str) -> str:
+def choose_ink(ground: str) -> str:
     """Return a text colour that contrasts with a ground: nearly black, or white.
 
     Example:
-        >>> ink("#fde725"), ink("#440154")
+        >>> choose_ink("#fde725"), choose_ink("#440154")
         ('#101418', '#ffffff')
     """
     red, green, blue = (int(ground[offset : offset + 2], 16) / 255 for offset in (1, 3, 5))

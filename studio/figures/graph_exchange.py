@@ -10,11 +10,11 @@ from xml.sax.saxutils import escape, quoteattr
 import numpy as np
 
 from studio.analysis.graph.neighbours import Part
-from studio.analysis.job.kinds import counted_type, counted_type_name, counted_types
-from studio.figures.graph import LOOKS, OTHER, node_refs
-from studio.figures.graph_files import dot_text, xml_text
+from studio.analysis.job.kinds import infer_counted_type, infer_counted_types, label_counted_type
+from studio.figures.graph import LOOKS, OTHER, format_node_refs
+from studio.figures.graph_files import clean_xml, quote_dot
 from studio.figures.theme import LIGHT
-from studio.trace import NONE, Graph, Int64, Rank, node_attributes, type_name
+from studio.trace import NONE, Graph, Int64, Rank, list_node_attributes, type_name
 
 _AT_ONCE = 1 << 12
 _HEAD = (
@@ -41,7 +41,7 @@ def write_graphml(graph: Graph, rank: Rank, part: Part) -> Iterator[bytes]:
     keys = {name: f"d{index}" for index, name in enumerate(kinds)}
     yield _HEAD.encode()
     yield "".join(
-        f'  <key id="{keys[name]}" for="node" attr.name={quoteattr(xml_text(name))} attr.type="{kind}" />\n'
+        f'  <key id="{keys[name]}" for="node" attr.name={quoteattr(clean_xml(name))} attr.type="{kind}" />\n'
         for name, kind in kinds.items()
     ).encode()
     yield b'  <key id="dep" for="edge" attr.name="dependency" attr.type="string" />\n'
@@ -50,7 +50,7 @@ def write_graphml(graph: Graph, rank: Rank, part: Part) -> Iterator[bytes]:
     for ref, values in table.nodes():
         texts.append(f"    <node id={quoteattr(ref)}>\n")
         texts += [
-            f'      <data key="{keys[name]}">{escape(xml_text(_plain(value, kinds[name])))}</data>\n'
+            f'      <data key="{keys[name]}">{escape(clean_xml(_format_value(value, kinds[name])))}</data>\n'
             for name, value in values.items()
         ]
         texts.append("    </node>\n")
@@ -72,19 +72,21 @@ def write_dot(graph: Graph, rank: Rank, part: Part) -> Iterator[bytes]:
     table = _Table(graph, rank, part.rows)
     yield b"digraph chakra {\n  node [shape=box, style=filled, fontname=Helvetica];\n"
     texts: list[str] = []
-    types = counted_types(graph)
+    types = infer_counted_types(graph)
     rows: list[int] = part.rows.tolist()
     for index, (ref, values) in enumerate(table.nodes()):
         look = LOOKS.get(int(types[rows[index]]), OTHER) if index < len(rows) else OTHER
         given = {"label": values.pop("label", ref), "fillcolor": f"{getattr(LIGHT, look.colour)}40", **values}
-        listed = ", ".join(f"{dot_text(name)}={dot_text(_plain(value, ''))}" for name, value in given.items())
-        texts.append(f"  {dot_text(ref)} [{listed}];\n")
+        listed = ", ".join(
+            f"{quote_dot(name)}={quote_dot(_format_value(value, ''))}" for name, value in given.items()
+        )
+        texts.append(f"  {quote_dot(ref)} [{listed}];\n")
         if len(texts) > _AT_ONCE:
             yield "".join(texts).encode()
             texts.clear()
     for this, other, dep in table.edges(part):
         style = ' [dependency="control", style=dashed]' if dep == "control" else ' [dependency="data"]'
-        texts.append(f"  {dot_text(this)} -> {dot_text(other)}{style};\n")
+        texts.append(f"  {quote_dot(this)} -> {quote_dot(other)}{style};\n")
         if len(texts) > _AT_ONCE:
             yield "".join(texts).encode()
             texts.clear()
@@ -96,33 +98,33 @@ class _Table:
 
     def __init__(self, graph: Graph, rank: Rank, rows: Int64) -> None:
         self.graph, self.rank, self.rows = graph, rank, rows
-        self.refs = node_refs(graph, rows)
+        self.refs = format_node_refs(graph, rows)
         self.whole = len(rows) == len(graph)
 
     def nodes(self) -> Iterator[tuple[str, dict[str, Any]]]:
         """Yield each node's reference and values, then the ids that are waited for and missing."""
         for ref, row in zip(self.refs, self.rows.tolist(), strict=True):
-            yield ref, self._values(row)
+            yield ref, self._collect_values(row)
         known = set(self.refs)
-        for number in self._missing():
+        for number in self._find_missing():
             if str(number) not in known:
                 yield str(number), {"missing": True}
 
-    def _missing(self) -> list[int]:
+    def _find_missing(self) -> list[int]:
         """Return the ids that nodes wait for and that the file lacks; of a part of the graph none."""
         if not self.whole:
             return []
         both = [*self.graph.ctrl.dangling.tolist(), *self.graph.data.dangling.tolist()]
         return list(dict.fromkeys(both))
 
-    def _values(self, row: int) -> dict[str, Any]:
+    def _collect_values(self, row: int) -> dict[str, Any]:
         graph = self.graph
         values: dict[str, Any] = {
             "label": graph.strings[int(graph.name[row])],
             "type": type_name(int(graph.type[row])),
         }
-        if (counted := counted_type(graph, row)) != graph.type[row]:
-            values[_COUNTED] = counted_type_name(counted)
+        if (counted := infer_counted_type(graph, row)) != graph.type[row]:
+            values[_COUNTED] = label_counted_type(counted)
         if graph.start_ns[row] >= 0:
             values["start_ns"] = int(graph.start_ns[row])
         if graph.duration_ns[row]:
@@ -131,7 +133,7 @@ class _Table:
             for name, code in zip(_IO, graph.io[row].tolist(), strict=True):
                 if code != NONE:
                     values[name] = graph.strings[code]
-        for attr in node_attributes(graph, row, self.rank.slots):
+        for attr in list_node_attributes(graph, row, self.rank.slots):
             name = f"attr.{attr.name}" if attr.name in _OWN or attr.name in _IO else attr.name
             while name in values:
                 name += "'"
@@ -143,7 +145,7 @@ class _Table:
         kinds: dict[str, str] = {}
         for _, values in self.nodes():
             for name, value in values.items():
-                kind = _kind(value)
+                kind = _infer_kind(value)
                 before = kinds.setdefault(name, kind)
                 if before != kind:
                     kinds[name] = "double" if {before, kind} == {"long", "double"} else "string"
@@ -167,7 +169,7 @@ class _Table:
                 yield str(number), ref[row], kind
 
 
-def _kind(value: Any) -> str:
+def _infer_kind(value: Any) -> str:
     if isinstance(value, bool):
         return "boolean"
     if isinstance(value, int):
@@ -175,7 +177,7 @@ def _kind(value: Any) -> str:
     return "double" if isinstance(value, float) else "string"
 
 
-def _plain(value: Any, kind: str) -> str:
+def _format_value(value: Any, kind: str) -> str:
     """Return a value as the text of a file."""
     if isinstance(value, bool):
         return "true" if value else "false"

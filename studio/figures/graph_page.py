@@ -8,10 +8,10 @@ from pathlib import Path
 from typing import Any
 
 from studio.figures.graph import LOOKS, OTHER, mix
-from studio.figures.graph_files import OUTLINES, Caption, size_of
+from studio.figures.graph_files import OUTLINES, Caption, get_size
 from studio.figures.rank_graph import RankGraph
-from studio.figures.theme import Palette, palette
-from studio.trace import Graph, Rank, node_attributes
+from studio.figures.theme import Palette, choose_palette
+from studio.trace import Graph, Rank, list_node_attributes
 from studio.units import format_ns
 
 _TEMPLATE = Path(__file__).with_name("graph_page.html")
@@ -20,7 +20,7 @@ _LONGEST = 600
 _KINDS = [*LOOKS.values(), OTHER]
 
 
-def graph_page(drawn: RankGraph, graph: Graph, rank: Rank, caption: Caption) -> str:
+def render_graph_page(drawn: RankGraph, graph: Graph, rank: Rank, caption: Caption) -> str:
     """Return a drawing as a page.
 
     Args:
@@ -41,13 +41,13 @@ def graph_page(drawn: RankGraph, graph: Graph, rank: Rank, caption: Caption) -> 
         "legend": [[look.kind, look.title, count] for look, count in caption.kinds],
         "kinds": [*({"kind": look.kind, "shape": look.shape} for look in _KINDS), {"kind": "block", "shape": ""}],
         "outlines": OUTLINES,
-        "colours": {"light": _colours(palette(False)), "dark": _colours(palette(True))},
-        "frames": [_frame(node) for node in nodes if node["data"]["kind"] == "frame"],
+        "colours": {"light": _collect_colours(choose_palette(False)), "dark": _collect_colours(choose_palette(True))},
+        "frames": [_build_frame(node) for node in nodes if node["data"]["kind"] == "frame"],
         "nodes": [
-            _node(node, kinds, _attributes(node["data"], graph, rank, rows.tolist()))
+            _build_node(node, kinds, _list_attributes(node["data"], graph, rank, rows.tolist()))
             for node, rows in zip(shown, drawn.rows, strict=True)
         ],
-        "lines": [_line(element["data"], number) for element in drawn.elements if element["group"] == "edges"],
+        "lines": [_build_line(element["data"], number) for element in drawn.elements if element["group"] == "edges"],
     }  # fmt: skip
     # Within a script no text may look like its end, or like a comment.
     text = json.dumps(data, separators=(",", ":")).replace("<", "\\u003c").replace("&", "\\u0026")
@@ -55,7 +55,7 @@ def graph_page(drawn: RankGraph, graph: Graph, rank: Rank, caption: Caption) -> 
     return before.replace("@TITLE@", escape(caption.title)) + text + after
 
 
-def _colours(colours: Palette) -> dict[str, Any]:
+def _collect_colours(colours: Palette) -> dict[str, Any]:
     kinds = {
         look.kind: [getattr(colours, look.colour), mix(getattr(colours, look.colour), colours.panel, 0.2)]
         for look in _KINDS
@@ -71,14 +71,14 @@ def _colours(colours: Palette) -> dict[str, Any]:
     }
 
 
-def _frame(node: dict[str, Any]) -> dict[str, Any]:
+def _build_frame(node: dict[str, Any]) -> dict[str, Any]:
     data = node["data"]
     return {**node["position"], "w": data["w"], "h": data["h"], "name": data["name"]}
 
 
-def _node(node: dict[str, Any], kinds: dict[str, int], attrs: list[list[str]]) -> dict[str, Any]:
+def _build_node(node: dict[str, Any], kinds: dict[str, int], attrs: list[list[str]]) -> dict[str, Any]:
     data = node["data"]
-    wide, high = size_of(data)
+    wide, high = get_size(data)
     drawn = {
         **node["position"],
         "w": wide,
@@ -95,7 +95,7 @@ def _node(node: dict[str, Any], kinds: dict[str, int], attrs: list[list[str]]) -
     return drawn | ({"p": 1} if "crit" in data else {})
 
 
-def _attributes(data: dict[str, Any], graph: Graph, rank: Rank, rows: list[int]) -> list[list[str]]:
+def _list_attributes(data: dict[str, Any], graph: Graph, rank: Rank, rows: list[int]) -> list[list[str]]:
     """Return what a node or block says, as names and texts."""
     if data["kind"] == "block":
         facts = {"nodes": f"{data['count']:,}", "time": data["time"], "bytes": data["bytes"]}
@@ -113,23 +113,26 @@ def _attributes(data: dict[str, Any], graph: Graph, rank: Rank, rows: list[int])
         for name, code in zip(
             ("inputs", "shapes", "types", "outputs", "shapes", "types"), graph.io[row].tolist(), strict=True
         ):
-            pairs += [[name, _cut(graph.strings[code])]] if code >= 0 else []
-    pairs += [[attr.name, _cut(_said(attr.value))] for attr in node_attributes(graph, row, rank.slots)]
+            pairs += [[name, _shorten_text(graph.strings[code])]] if code >= 0 else []
+    pairs += [
+        [attr.name, _shorten_text(_format_value(attr.value))]
+        for attr in list_node_attributes(graph, row, rank.slots)
+    ]
     return pairs
 
 
-def _said(value: Any) -> str:
+def _format_value(value: Any) -> str:
     if isinstance(value, bytes):
         return value.hex()
-    return ", ".join(map(_said, value)) if isinstance(value, list) else str(value)
+    return ", ".join(map(_format_value, value)) if isinstance(value, list) else str(value)
 
 
-def _cut(text: str) -> str:
+def _shorten_text(text: str) -> str:
     more = len(text) - _LONGEST
     return text if more <= 0 else f"{text[:_LONGEST]}… ({more:,} more letters)"
 
 
-def _line(data: dict[str, Any], number: dict[str, int]) -> dict[str, Any]:
+def _build_line(data: dict[str, Any], number: dict[str, int]) -> dict[str, Any]:
     line: dict[str, Any] = {"s": number[data["source"]], "t": number[data["target"]]}
     if data["dep"] == "ctrl":
         line["c"] = 1

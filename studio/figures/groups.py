@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from studio.analysis.collectives.groups import GroupUse
-from studio.figures.theme import SEQUENTIAL, layout, palette
+from studio.figures.theme import SEQUENTIAL, build_figure_layout, choose_palette
 from studio.trace import Int64
 from studio.units import format_bytes, format_counted
 
@@ -49,11 +49,11 @@ class _Blocks:
     sized: Int64
 
 
-def _blocks(use: GroupUse) -> _Blocks:
+def _build_blocks(use: GroupUse) -> _Blocks:
     """Return the cells of the matrix, each of as many neighbours as have to share one."""
     rows = max(1, -(-len(use.groups) // MOST_CELLS))
     # Nodes and groups of neighbours have powers of two of ranks: cells of others would lie across them.
-    columns = _power_of_two(-(-len(use.ranks) // MOST_CELLS))
+    columns = _compute_power_of_two(-(-len(use.ranks) // MOST_CELLS))
     shape = -(-len(use.groups) // rows), -(-len(use.ranks) // columns)
     cell, where = np.unique((use.group // rows) * shape[1] + use.rank // columns, return_inverse=True)
     sums = [np.zeros(len(cell), np.int64) for _ in range(4)]
@@ -65,17 +65,17 @@ def _blocks(use: GroupUse) -> _Blocks:
     return _Blocks(shape, rows, columns, cell // shape[1], cell % shape[1], members, count, most, sized)
 
 
-def _power_of_two(least: int) -> int:
+def _compute_power_of_two(least: int) -> int:
     """Return the least power of two that is not less.
 
     Example:
-        >>> [_power_of_two(least) for least in (0, 1, 3, 8, 9)]
+        >>> [_compute_power_of_two(least) for least in (0, 1, 3, 8, 9)]
         [1, 1, 4, 8, 16]
     """
     return 1 << max(0, least - 1).bit_length()
 
 
-def _columns(ranks: Sequence[int], each: int) -> list[str]:
+def _label_columns(ranks: Sequence[int], each: int) -> list[str]:
     """Return the names of columns of so many ranks."""
     starts = range(0, len(ranks), each)
     ends = [min(start + each, len(ranks)) - 1 for start in starts]
@@ -85,7 +85,7 @@ def _columns(ranks: Sequence[int], each: int) -> list[str]:
     ]
 
 
-def _labels(groups: Sequence[str], notes: Sequence[str], each: int) -> list[str]:
+def _label_rows(groups: Sequence[str], notes: Sequence[str], each: int) -> list[str]:
     """Return the names of rows of so many groups, with what is said of a group that has a row of its own."""
     most = 24 if each == 1 else 14
     names = [
@@ -102,17 +102,17 @@ def _labels(groups: Sequence[str], notes: Sequence[str], each: int) -> list[str]
     ]
 
 
-def _title(what: str, each: int) -> str:
+def _label_axis(what: str, each: int) -> str:
     """Name an axis, and how many share a place on it."""
     return what if each == 1 else f"{what}s, {each} to a cell"
 
 
-def widest_px(use: GroupUse) -> int:
+def compute_widest_px(use: GroupUse) -> int:
     """Return the largest width of the matrix of groups and ranks, so that few ranks do not get huge cells."""
     return min(_WIDEST_PX, max(_CELL_PX * 8, _CELL_PX * len(use.ranks)) + _BESIDE_PX)
 
 
-def group_matrix(use: GroupUse, *, dark: bool, notes: Sequence[str] = ()) -> Any:
+def draw_group_matrix(use: GroupUse, *, dark: bool, notes: Sequence[str] = ()) -> Any:
     """Return the heatmap of bytes by comm group and rank, at full width; None where there is nothing to show.
 
     Cells are blank where a rank is no member, and faintest where a member moves nothing. Colour is linear in the
@@ -128,7 +128,7 @@ def group_matrix(use: GroupUse, *, dark: bool, notes: Sequence[str] = ()) -> Any
 
     if not len(use.group):
         return None
-    blocks = _blocks(use)
+    blocks = _build_blocks(use)
     shape = blocks.shape
     size = np.full(shape, np.nan)
     size[blocks.row, blocks.column] = blocks.bytes
@@ -149,16 +149,16 @@ def group_matrix(use: GroupUse, *, dark: bool, notes: Sequence[str] = ()) -> Any
     # Nothing of a size that is not recorded is no size of 0.
     known = bool((use.sized[use.bytes == 0] > 0).any()) or bool((use.count[use.bytes == 0] == 0).any())
     zero = ("0 B" if known else "not recorded") if (use.bytes == 0).any() else ""
-    labels = _labels(use.groups, notes, blocks.rows)
+    labels = _label_rows(use.groups, notes, blocks.rows)
     text[blocks.row, blocks.column] = np.array(labels, object)[blocks.row]
-    colours = palette(dark)
+    colours = choose_palette(dark)
     steps = [step * most // 4 for step in range(1, 5)] if most else []
     ticks = {
         "tickvals": [*([0] if zero else []), *steps],
         "ticktext": [*([zero] if zero else []), *(format_bytes(step) for step in steps)],
     }
-    columns = _columns(use.ranks, blocks.columns)
-    step = 1 if len(columns) <= _NAMED else _power_of_two(-(-len(columns) // _NAMED_OF_MANY))
+    columns = _label_columns(use.ranks, blocks.columns)
+    step = 1 if len(columns) <= _NAMED else _compute_power_of_two(-(-len(columns) // _NAMED_OF_MANY))
     heat = go.Heatmap(
         z=size,
         x=columns,
@@ -183,11 +183,11 @@ def group_matrix(use: GroupUse, *, dark: bool, notes: Sequence[str] = ()) -> Any
         },
     )
     height = int(min(_MOST_PX, max(_LEAST_PX, 60 + _ROW_PX * shape[0])))
-    figure = go.Figure(heat, layout(dark, height=height))
+    figure = go.Figure(heat, build_figure_layout(dark, height=height))
     every = max(1, -(-len(labels) // ((height - 60) // 14)))
     shown = list(range(0, len(labels), every))
     figure.update_xaxes(
-        title=_title("rank", blocks.columns),
+        title=_label_axis("rank", blocks.columns),
         type="category",
         showgrid=False,
         # Of ranges the first rank: more would overprint.
@@ -197,7 +197,7 @@ def group_matrix(use: GroupUse, *, dark: bool, notes: Sequence[str] = ()) -> Any
         title_standoff=6,
     )
     figure.update_yaxes(
-        title=_title("comm group", blocks.rows),
+        title=_label_axis("comm group", blocks.rows),
         tickvals=[str(index) for index in shown],
         ticktext=[labels[index] for index in shown],
         type="category",

@@ -9,7 +9,7 @@ import numpy as np
 
 from studio.analysis.timeline.coverage import Category
 from studio.analysis.timeline.gantt import Gantt
-from studio.figures.theme import Palette, axis_unit, layout, palette
+from studio.figures.theme import Palette, build_figure_layout, choose_axis_unit, choose_palette
 from studio.timeline import LANE_KINDS
 from studio.trace import Bool, Int64
 from studio.units import format_counted, format_ns
@@ -29,7 +29,7 @@ _LANES: dict[str, str] = {
 """What lanes are called before their own name; those of communication have that of their comm group."""
 
 
-def lane_bars(gantt: Gantt, *, dark: bool) -> Any:
+def draw_lane_bars(gantt: Gantt, *, dark: bool) -> Any:
     """Return the bars of a timeline, in rows by rank and lane.
 
     Of a large one neighbours of a category share a bar, which says how many nodes it is; none is left out.
@@ -40,18 +40,18 @@ def lane_bars(gantt: Gantt, *, dark: bool) -> Any:
     """
     import plotly.graph_objects as go
 
-    colours = palette(dark)
-    row, span = _spans(gantt)
+    colours = choose_palette(dark)
+    row, span = _list_spans(gantt)
     start = gantt.coverage.start_ns[span] - gantt.origin_ns
     end = gantt.coverage.end_ns[span] - gantt.origin_ns
     category = gantt.coverage.category[span].astype(np.int64)
     order = np.lexsort((start, category, row))
     row, span, start, end, category = (values[order] for values in (row, span, start, end, category))
-    first = _first_of_bars(row, category, start, end, gantt.span_ns)
+    first = _find_bar_starts(row, category, start, end, gantt.span_ns)
     last = np.append(first[1:], len(row)) - 1
     until = np.maximum.reduceat(end, first) if len(first) else end
-    unit, scale = axis_unit(float(gantt.span_ns))
-    figure = go.Figure(layout=layout(dark, barmode="overlay"))
+    unit, scale = choose_axis_unit(float(gantt.span_ns))
+    figure = go.Figure(layout=build_figure_layout(dark, barmode="overlay"))
     for kind in Category:
         own_bars = np.flatnonzero(category[first] == kind)
         if not len(own_bars):
@@ -66,9 +66,9 @@ def lane_bars(gantt: Gantt, *, dark: bool) -> Any:
                 y=row[at],
                 base=start[at] / scale,
                 x=(until[own_bars] - start[at]) / scale,
-                marker={"color": _colour(kind, colours), "line": {"width": 0}},
+                marker={"color": _choose_colour(kind, colours), "line": {"width": 0}},
                 customdata=[
-                    _say(
+                    _describe_bar(
                         gantt,
                         int(row[begin]),
                         int(span[begin]),
@@ -80,7 +80,7 @@ def lane_bars(gantt: Gantt, *, dark: bool) -> Any:
                 hovertemplate="%{customdata}<extra></extra>",
             )
         )
-    names = [_row_name(gantt, index) for index in range(len(gantt.rows))]
+    names = [_label_row(gantt, index) for index in range(len(gantt.rows))]
     figure.update_layout(
         height=max(_LEAST_PX, 70 + _ROW_PX * len(names)),
         legend={"orientation": "h", "y": 1.01, "yanchor": "bottom", "x": 0, "xanchor": "left"},
@@ -96,7 +96,7 @@ def lane_bars(gantt: Gantt, *, dark: bool) -> Any:
     return figure
 
 
-def _spans(gantt: Gantt) -> tuple[Int64, Int64]:
+def _list_spans(gantt: Gantt) -> tuple[Int64, Int64]:
     """Return the row and the place in the coverage of every span."""
     bounds = gantt.coverage.bounds
     begin, until = bounds[gantt.rows.track], bounds[gantt.rows.track + 1]
@@ -105,7 +105,7 @@ def _spans(gantt: Gantt) -> tuple[Int64, Int64]:
     return row, np.arange(int(count.sum())) + np.repeat(begin - np.cumsum(count) + count, count)
 
 
-def _first_of_bars(row: Int64, category: Int64, start: Int64, end: Int64, span_ns: int) -> Int64:
+def _find_bar_starts(row: Int64, category: Int64, start: Int64, end: Int64, span_ns: int) -> Int64:
     """Return where each bar begins among spans sorted by row, category and start: joined until there are few enough."""
     if not len(row):
         return np.zeros(0, np.int64)
@@ -121,32 +121,32 @@ def _first_of_bars(row: Int64, category: Int64, start: Int64, end: Int64, span_n
     return np.flatnonzero(begins)
 
 
-def _say(gantt: Gantt, row: int, span: int, nodes: int, length_ns: int) -> str:
+def _describe_bar(gantt: Gantt, row: int, span: int, nodes: int, length_ns: int) -> str:
     graph = gantt.trace.graph_of(gantt.rank(int(gantt.rows.rank[row])))
     name = int(graph.name[int(gantt.coverage.row[span])])
-    first = _plain(graph.strings[name]) if name >= 0 else ""
+    first = _escape_text(graph.strings[name]) if name >= 0 else ""
     what = (first or "a node") if nodes == 1 else f"{format_counted(nodes, 'node')}, the first is {first}"
-    return f"{_row_name(gantt, row) or 'the same lane'} · {what} · {format_ns(length_ns)}"
+    return f"{_label_row(gantt, row) or 'the same lane'} · {what} · {format_ns(length_ns)}"
 
 
-def _row_name(gantt: Gantt, row: int) -> str:
+def _label_row(gantt: Gantt, row: int) -> str:
     """Return the name of a row, "" below the first of its lane."""
     if gantt.rows.level[row]:
         return ""
     kind = LANE_KINDS[int(gantt.rows.kind[row])]
-    name = _plain(gantt.rows.names[int(gantt.rows.name[row])])
+    name = _escape_text(gantt.rows.names[int(gantt.rows.name[row])])
     word = _LANES.get(kind, "group" if name.isdecimal() else "")
     return f"rank {int(gantt.rows.rank[row])} · {word} {name}".replace("  ", " ").rstrip()
 
 
-def _plain(text: str) -> str:
+def _escape_text(text: str) -> str:
     """Return untrusted text as plotly shows it to the letter, shortened."""
     kept = "".join(letter for letter in text if letter.isprintable())
     kept = kept if len(kept) <= 60 else f"{kept[:59]}…"
     return escape(kept, quote=False)
 
 
-def _colour(kind: Category, colours: Palette) -> str:
+def _choose_colour(kind: Category, colours: Palette) -> str:
     return {
         Category.COMPUTE: colours.compute,
         Category.COLLECTIVE: colours.collective,

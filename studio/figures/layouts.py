@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from studio.figures.theme import layout, palette
-from studio.layout_search.unfit import describe
+from studio.figures.theme import build_figure_layout, choose_palette
+from studio.layout_search.unfit import describe_layout
 from studio.units import format_ns, format_si
 
 if TYPE_CHECKING:
@@ -23,11 +23,11 @@ def front_figure(layout_plan: LayoutPlan, *, dark: bool) -> Any:
     """
     import plotly.graph_objects as go
 
-    colours, best = palette(dark), {id(item) for item in layout_plan.front}
+    colours, best = choose_palette(dark), {id(item) for item in layout_plan.front}
     place = {id(item): at for at, item in enumerate(layout_plan.items)}
     rest = [item for item in layout_plan.simulated if id(item) not in best]
     left = [item for item in layout_plan.left_out if item.bound_ns]
-    base = layout(dark, height=HEIGHT_PX, hovermode="closest")
+    base = build_figure_layout(dark, height=HEIGHT_PX, hovermode="closest")
     small = {"color": colours.dim, "size": 11}
     figure = go.Figure(
         layout={
@@ -53,7 +53,7 @@ def front_figure(layout_plan: LayoutPlan, *, dark: bool) -> Any:
                 name=name,
                 marker=mark,
                 line={"color": colours.compute, "width": 1.5, "shape": "hv"},
-                text=[layout_words(layout_plan, item) for item in chosen],
+                text=[describe_planned_layout(layout_plan, item) for item in chosen],
                 customdata=[place[id(item)] for item in chosen],
                 hovertemplate="%{text}<extra></extra>",
             )
@@ -65,9 +65,9 @@ def front_figure(layout_plan: LayoutPlan, *, dark: bool) -> Any:
     return figure
 
 
-def layout_words(layout_plan: LayoutPlan, item: Item) -> str:
+def describe_planned_layout(layout_plan: LayoutPlan, item: Item) -> str:
     """Return a layout in words for hovering."""
     step = format_ns(round(layout_plan.step_ns(item)))
     time = step if item.answer is not None else f"at least {step}"
     mfu = f" · MFU {100 * layout_plan.mfu(item):.1f} %" if item.answer is not None else ""
-    return f"<b>{time}</b> · {format_si(item.held.total, 'B')}{mfu}<br>{describe(item.candidate)}"
+    return f"<b>{time}</b> · {format_si(item.held.total, 'B')}{mfu}<br>{describe_layout(item.candidate)}"

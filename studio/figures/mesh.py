@@ -9,9 +9,9 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from studio.completion.clues import dimension_words
+from studio.completion.clues import describe_dimension
 from studio.completion.mesh import Axis, Mesh
-from studio.figures.drawing import Drawing, Shape, moved
+from studio.figures.drawing import Drawing, Shape, move_shape
 from studio.units import format_count, format_counted
 
 _DIGIT, _AROUND = 7.0, 14.0
@@ -41,14 +41,14 @@ class Cell:
     is_hatched: bool = False
 
 
-def assumed_cell(rank: int, source: int | None, word: str = "recorded") -> Cell:
+def build_assumed_cell(rank: int, source: int | None, word: str = "recorded") -> Cell:
     """Return how a rank is drawn that repeats another one, or none (None): then `word` says what it is."""
     if source is None:
         return Cell("rk-recorded", "", f"rank {rank}: {word}")
     return Cell("rk-assumed", f"= {source}", f"rank {rank}: assumed equal to rank {source}", is_hatched=True)
 
 
-def mesh_drawing(mesh: Mesh, cell_of: Callable[[int], Cell], shown: Sequence[int] = ()) -> Drawing:
+def draw_mesh(mesh: Mesh, cell_of: Callable[[int], Cell], shown: Sequence[int] = ()) -> Drawing:
     """Draw a mesh.
 
     Args:
@@ -57,42 +57,44 @@ def mesh_drawing(mesh: Mesh, cell_of: Callable[[int], Cell], shown: Sequence[int
         shown: Ranks that are to be seen wherever they are, such as the recorded ones.
 
     Example:
-        >>> drawing = mesh_drawing(Mesh.of([("dp", 4)]), lambda rank: assumed_cell(rank, None if rank == 0 else 0))
+        >>> drawing = draw_mesh(Mesh.of([("dp", 4)]), lambda rank: build_assumed_cell(rank, None if rank == 0 else 0))
         >>> sum(shape.look == "rk-assumed" for shape in drawing.shapes), drawing.sentence
         (3, '4 ranks: 4 along data (dp)')
     """
     axes = [axis for axis in mesh.axes if axis.size > 1] or list(mesh.axes[:1])
     rooms = _ROOM.get(len(axes), _LITTLE_ROOM)
-    places = [_places(axis, room, shown) for axis, room in zip(axes, rooms, strict=False)]
+    places = [_select_places(axis, room, shown) for axis, room in zip(axes, rooms, strict=False)]
     pen = _Pen(mesh, cell_of, max(_AROUND + _DIGIT * len(str(mesh.world - 1)), _NARROWEST))
     block = pen.rows(axes[0], places[0]) if len(axes) == 1 else pen.block(axes, places, 0)
     drawn = sum(shape.look.startswith("rk-") and shape.kind == "rect" for shape in block.shapes)
-    axes_words = " × ".join(f"{format_count(axis.size)} along {dimension_words(axis.name)}" for axis in axes)
+    axes_words = " × ".join(
+        f"{format_count(axis.size)} along {describe_dimension(axis.name)}" for axis in axes
+    )
     rest = f"; {format_count(drawn)} of them are drawn" if drawn < mesh.world else ""
     return Drawing(
         block.width + 2,
         block.height + 2,
-        tuple(moved(shape, 1, 1) for shape in block.shapes),
+        tuple(move_shape(shape, 1, 1) for shape in block.shapes),
         f"{format_counted(mesh.world, 'rank')}: {axes_words}{rest}",
     )
 
 
-def directions(mesh: Mesh) -> str:
+def describe_directions(mesh: Mesh) -> str:
     """Say which way each dimension of a drawing goes.
 
     Example:
-        >>> directions(Mesh.of([("tp", 4), ("dp", 2), ("pp", 2)]))
+        >>> describe_directions(Mesh.of([("tp", 4), ("dp", 2), ("pp", 2)]))
         'across: tensor (tp) · down: data (dp) · blocks beside each other: pipeline (pp)'
     """
     axes = [axis for axis in mesh.axes if axis.size > 1]
     if len(axes) < 2:
-        return f"in rows: {dimension_words(axes[0].name)}" if axes else ""
+        return f"in rows: {describe_dimension(axes[0].name)}" if axes else ""
     ways = ["across", "down"]
     ways += [f"blocks {'beside' if level % 2 == 0 else 'below'} each other" for level in range(2, len(axes))]
-    return " · ".join(f"{way}: {dimension_words(axis.name)}" for way, axis in zip(ways, axes, strict=True))
+    return " · ".join(f"{way}: {describe_dimension(axis.name)}" for way, axis in zip(ways, axes, strict=True))
 
 
-def _places(axis: Axis, room: int, shown: Sequence[int]) -> list[int]:
+def _select_places(axis: Axis, room: int, shown: Sequence[int]) -> list[int]:
     """Return the places along a dimension that are drawn, rising."""
     if axis.size <= room:
         return list(range(axis.size))
@@ -131,7 +133,7 @@ class _Pen:
         middle = self.wide / 2
         shapes = [Shape("rect", (0, 0, self.wide, _HIGH), cell.look, title=title)]
         if cell.is_hatched:
-            shapes.append(Shape("path", (), "rk-hatch", d=_hatch(self.wide, _HIGH)))
+            shapes.append(Shape("path", (), "rk-hatch", d=_draw_hatch(self.wide, _HIGH)))
         shapes.append(
             Shape("text", (middle, 15 if cell.below else 21), f"rk-number {cell.look}-number", text=str(rank))
         )
@@ -144,9 +146,9 @@ class _Pen:
         lines: list[_Block] = []
         for start in range(0, len(places), _ROW):
             run = places[start : start + _ROW]
-            lines.append(self._line([self.cell(place * axis.stride) for place in run], run, across=True))
+            lines.append(self._line_up([self.cell(place * axis.stride) for place in run], run, across=True))
         firsts = [place // _ROW for place in places[::_ROW]]
-        return self._line(lines, firsts, across=False)
+        return self._line_up(lines, firsts, across=False)
 
     def block(self, axes: Sequence[Axis], places: Sequence[Sequence[int]], first: int) -> _Block:
         """Draw the ranks along some dimensions from rank `first` on."""
@@ -156,10 +158,10 @@ class _Pen:
         parts = []
         for place in places[level]:
             part = self.block(axes[:-1], places[:-1], first + place * axis.stride)
-            parts.append(_titled(part, f"{axis.name} {place}") if level > 1 else part)
-        return self._line(parts, places[level], across=level % 2 == 0, apart=_APART if level > 1 else _GAP)
+            parts.append(_add_title(part, f"{axis.name} {place}") if level > 1 else part)
+        return self._line_up(parts, places[level], across=level % 2 == 0, apart=_APART if level > 1 else _GAP)
 
-    def _line(
+    def _line_up(
         self, parts: Sequence[_Block], places: Sequence[int], *, across: bool, apart: float = _GAP
     ) -> _Block:
         """Put parts beside or below each other, with a gap where places are left out."""
@@ -175,23 +177,23 @@ class _Pen:
                     Shape("text", centre, "rk-more", text=words, title=f"{format_count(left_out)} more")
                 )
                 at += _SKIPPED + apart
-            shapes += [moved(shape, at if across else 0, 0 if across else at) for shape in part.shapes]
+            shapes += [move_shape(shape, at if across else 0, 0 if across else at) for shape in part.shapes]
             at += (part.width if across else part.height) + apart
             before = place
         along = at - apart
         return _Block(along, other, tuple(shapes)) if across else _Block(other, along, tuple(shapes))
 
 
-def _titled(block: _Block, title: str) -> _Block:
+def _add_title(block: _Block, title: str) -> _Block:
     """Put a title above a block."""
     shapes = [
         Shape("text", (0, 11), "rk-title", text=title),
-        *(moved(shape, 0, _TITLE) for shape in block.shapes),
+        *(move_shape(shape, 0, _TITLE) for shape in block.shapes),
     ]
     return _Block(max(block.width, _DIGIT * len(title)), block.height + _TITLE, tuple(shapes))
 
 
-def _hatch(width: float, height: float, step: float = 7.0) -> str:
+def _draw_hatch(width: float, height: float, step: float = 7.0) -> str:
     """Return the path of slanted lines across a cell."""
     lines = []
     reach = step

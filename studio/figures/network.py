@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from typing import Any
 
-from studio.figures.drawing import Shape, describe_links, topology_drawing
-from studio.figures.theme import Palette, layout, palette
+from studio.figures.drawing import Shape, describe_links, draw_topology
+from studio.figures.theme import Palette, build_figure_layout, choose_palette
 from studio.sim.config import Topology
 
 _FAINTER = (1.0, 0.8, 0.62, 0.48)
 """How strong the links of each dimension are, as in the stylesheet of the Simulate page."""
 
 
-def network_figure(topology: Topology, *, dark: bool) -> Any:
+def draw_network(topology: Topology, *, dark: bool) -> Any:
     """Return the drawing of a network, with a legend of its dimensions.
 
     Args:
@@ -21,10 +21,10 @@ def network_figure(topology: Topology, *, dark: bool) -> Any:
     """
     import plotly.graph_objects as go
 
-    drawing, colours = topology_drawing(topology), palette(dark)
-    figure = go.Figure(layout=layout(dark))
+    drawing, colours = draw_topology(topology), choose_palette(dark)
+    figure = go.Figure(layout=build_figure_layout(dark))
     figure.update_layout(
-        shapes=[plotly_shape for shape in drawing.shapes if (plotly_shape := _shape(shape, colours))],
+        shapes=[plotly_shape for shape in drawing.shapes if (plotly_shape := _convert_shape(shape, colours))],
         height=int(min(max(drawing.height * 1.4, 120), 700)) + 30 + 20 * len(topology.dims),
         legend={"orientation": "h", "y": -0.02, "yanchor": "top", "x": 0, "xanchor": "left"},
         title={"text": drawing.sentence, "font": {"size": 13}},
@@ -35,18 +35,20 @@ def network_figure(topology: Topology, *, dark: bool) -> Any:
             figure.add_annotation(
                 x=shape.at[0], y=shape.at[1], text=shape.text, showarrow=False, font={"color": colours.dim}
             )
-    figure.add_trace(_points(go, [shape for shape in drawing.shapes if shape.kind == "rect" and shape.title]))
+    figure.add_trace(
+        _draw_points(go, [shape for shape in drawing.shapes if shape.kind == "rect" and shape.title])
+    )
     for level, dim in enumerate(topology.dims):
         line = {"color": colours.collective, "width": 3}
         figure.add_trace(
-            go.Scatter(x=[None], y=[None], mode="lines", line=line, opacity=_strength(level), name=describe_links(dim, level))
+            go.Scatter(x=[None], y=[None], mode="lines", line=line, opacity=_choose_opacity(level), name=describe_links(dim, level))
         )  # fmt: skip
     figure.update_xaxes(visible=False, range=[0, drawing.width])
     figure.update_yaxes(visible=False, range=[drawing.height, 0], scaleanchor="x")
     return figure
 
 
-def _points(go: Any, shapes: list[Shape]) -> Any:
+def _draw_points(go: Any, shapes: list[Shape]) -> Any:
     """Return what is said where NPUs and switches are pointed at."""
     return go.Scatter(
         x=[shape.at[0] + shape.at[2] / 2 for shape in shapes],
@@ -59,7 +61,7 @@ def _points(go: Any, shapes: list[Shape]) -> Any:
     )
 
 
-def _shape(shape: Shape, colours: Palette) -> dict[str, Any] | None:
+def _convert_shape(shape: Shape, colours: Palette) -> dict[str, Any] | None:
     """Return a shape as plotly has it; None for texts, which are annotations."""
     if shape.kind == "text":
         return None
@@ -80,7 +82,7 @@ def _shape(shape: Shape, colours: Palette) -> dict[str, Any] | None:
     level = next((int(look[-1]) for look in looks if look.startswith("sim-dim-")), 0)
     drawn: dict[str, Any] = {
         "line": {"color": colours.collective, "width": shape.width or 1.5},
-        "opacity": _strength(level) * (0.5 if "sim-faint" in looks else 1),
+        "opacity": _choose_opacity(level) * (0.5 if "sim-faint" in looks else 1),
         "layer": "below",
     }
     if shape.kind == "path":
@@ -89,5 +91,5 @@ def _shape(shape: Shape, colours: Palette) -> dict[str, Any] | None:
     return {"type": "line", "x0": x0, "y0": y0, "x1": x1, "y1": y1, **drawn}
 
 
-def _strength(level: int) -> float:
+def _choose_opacity(level: int) -> float:
     return _FAINTER[min(level, len(_FAINTER) - 1)]

@@ -7,12 +7,18 @@ from typing import Any
 from studio.analysis.job.ledger import PARTS
 from studio.analysis.job.occupancy import Occupancy
 from studio.analysis.job.part_words import NAMES
-from studio.figures.part_marks import STACKED, area_of
-from studio.figures.theme import FIGURE_PX, LEGEND_ABOVE, axis_unit, layout, palette
+from studio.figures.part_marks import STACKED, choose_area
+from studio.figures.theme import (
+    FIGURE_PX,
+    LEGEND_ABOVE,
+    build_figure_layout,
+    choose_axis_unit,
+    choose_palette,
+)
 from studio.units import format_ns
 
 
-def occupancy_areas(shares: Occupancy, *, dark: bool) -> Any:
+def draw_occupancy_areas(shares: Occupancy, *, dark: bool) -> Any:
     """Return stacked areas of the share of ranks in each part over time; the empty rest is idle.
 
     Args:
@@ -21,13 +27,13 @@ def occupancy_areas(shares: Occupancy, *, dark: bool) -> Any:
     """
     import plotly.graph_objects as go
 
-    colours = palette(dark)
-    unit, scale = axis_unit(float(shares.edges_ns[-1]))
+    colours = choose_palette(dark)
+    unit, scale = choose_axis_unit(float(shares.edges_ns[-1]))
     middle = (shares.edges_ns[:-1] + shares.edges_ns[1:]) / 2
     traces = []
     for part in STACKED:
         name, share = NAMES[part], shares.share[PARTS.index(part)]
-        shade, pattern = area_of(part, colours)
+        shade, pattern = choose_area(part, colours)
         if not shade or not share.any():
             continue
         traces.append(
@@ -44,7 +50,7 @@ def occupancy_areas(shares: Occupancy, *, dark: bool) -> Any:
                 hovertemplate=f"%{{customdata}} · {name} %{{y:.3g}} % of the ranks<extra></extra>",
             )
         )
-    figure = go.Figure(traces, layout(dark, height=FIGURE_PX))
+    figure = go.Figure(traces, build_figure_layout(dark, height=FIGURE_PX))
     figure.update_layout(
         legend={**LEGEND_ABOVE, "traceorder": "normal"}, margin={"l": 10, "r": 10, "t": 26, "b": 10}
     )

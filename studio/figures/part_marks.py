@@ -27,14 +27,14 @@ _NO_LINE = {"width": 0}
 """Plotly's own outline is nearly white: among many bars it is all that is seen in the dark."""
 
 
-def mark_of(part: Part, colours: Palette) -> dict[str, Any]:
+def choose_mark(part: Part, colours: Palette) -> dict[str, Any]:
     """Return plotly's marker of a part."""
     if part in ("waiting", "queueing"):
-        return _hatch(colours.collective, colours.panel, "/" if part == "waiting" else "x")
+        return _build_hatch(colours.collective, colours.panel, "/" if part == "waiting" else "x")
     if part == "overlapped":
-        return _hatch(colours.compute, colours.collective, "-")
+        return _build_hatch(colours.compute, colours.collective, "-")
     if part == "latency":
-        return _hatch(colours.collective, colours.panel, ".")
+        return _build_hatch(colours.collective, colours.panel, ".")
     if part in ("bubble", "stall"):
         # Idle is background; what a pipeline waits for is told apart by a pale hatch.
         pattern = {
@@ -56,19 +56,19 @@ def mark_of(part: Part, colours: Palette) -> dict[str, Any]:
     return {"color": plain[part], "line": _NO_LINE}
 
 
-def assumed_mark(colours: Palette) -> dict[str, Any]:
+def build_assumed_mark(colours: Palette) -> dict[str, Any]:
     """Return plotly's marker of assumed arrivals: host time that nobody recorded."""
-    return _hatch(colours.host, colours.panel, "/")
+    return _build_hatch(colours.host, colours.panel, "/")
 
 
-def area_of(part: Part, colours: Palette) -> tuple[str, dict[str, Any]]:
+def choose_area(part: Part, colours: Palette) -> tuple[str, dict[str, Any]]:
     """Return fill colour and pattern of a part as an area; "" for what stays empty."""
-    mark = mark_of(part, colours)
+    mark = choose_mark(part, colours)
     if part in ("bubble", "stall"):
         return "", {}
     return mark["color"], mark.get("pattern", {})
 
 
-def _hatch(colour: str, over: str, shape: str) -> dict[str, Any]:
+def _build_hatch(colour: str, over: str, shape: str) -> dict[str, Any]:
     pattern = {"shape": shape, "fgcolor": over, "bgcolor": colour, "size": 5, "solidity": 0.25}
     return {"color": colour, "pattern": pattern, "line": _NO_LINE}

@@ -5,9 +5,15 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from studio.analysis.job.launch_words import stream_words
+from studio.analysis.job.launch_words import describe_stream
 from studio.analysis.job.launches import Queue
-from studio.figures.theme import FIGURE_PX, LEGEND_ABOVE, axis_unit, layout, palette
+from studio.figures.theme import (
+    FIGURE_PX,
+    LEGEND_ABOVE,
+    build_figure_layout,
+    choose_axis_unit,
+    choose_palette,
+)
 from studio.units import format_ns
 
 MOST_LINES = 4
@@ -23,14 +29,14 @@ def queue_lines(queues: Sequence[Queue], *, dark: bool) -> Any:
     """
     import plotly.graph_objects as go
 
-    colours = palette(dark)
+    colours = choose_palette(dark)
     shades = (colours.compute, colours.collective, colours.memory, colours.copy)
     begin = int(queues[0].edges_ns[0])
-    unit, scale = axis_unit(float(queues[0].edges_ns[-1] - begin))
+    unit, scale = choose_axis_unit(float(queues[0].edges_ns[-1] - begin))
     traces = []
     for queue, shade in zip(queues[:MOST_LINES], shades, strict=False):
         middle = (queue.edges_ns[:-1] + queue.edges_ns[1:]) / 2 - begin
-        name = stream_words(queue, queues) or "all streams"
+        name = describe_stream(queue, queues) or "all streams"
         traces.append(
             go.Scatter(
                 x=middle / scale,
@@ -42,7 +48,7 @@ def queue_lines(queues: Sequence[Queue], *, dark: bool) -> Any:
                 hovertemplate=f"%{{customdata}} · {name}: %{{y:.3~r}} launched and not ended<extra></extra>",
             )
         )
-    figure = go.Figure(traces, layout(dark, height=FIGURE_PX))
+    figure = go.Figure(traces, build_figure_layout(dark, height=FIGURE_PX))
     figure.update_layout(
         legend={**LEGEND_ABOVE}, showlegend=True, margin={"l": 10, "r": 10, "t": 26, "b": 10}
     )

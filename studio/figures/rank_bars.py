@@ -8,8 +8,8 @@ from typing import Any
 from studio.analysis.job.ledger import PARTS
 from studio.analysis.job.part_words import NAMES
 from studio.analysis.job.rank_rows import RankRow
-from studio.figures.part_marks import STACKED, mark_of
-from studio.figures.theme import axis_unit, layout, palette
+from studio.figures.part_marks import STACKED, choose_mark
+from studio.figures.theme import build_figure_layout, choose_axis_unit, choose_palette
 from studio.units import format_ns
 
 _ROW_PX, _AROUND_PX = 21, 58
@@ -17,12 +17,12 @@ _FEW = 4
 """So few bars would be very thick in the room of more."""
 
 
-def bars_height_px(rows: int) -> int:
+def compute_bars_height_px(rows: int) -> int:
     """Return the height of the figure with so many bars."""
     return rows * _ROW_PX + _AROUND_PX
 
 
-def rank_bars(
+def draw_rank_bars(
     rows: Sequence[RankRow],
     *,
     dark: bool,
@@ -41,14 +41,14 @@ def rank_bars(
     """
     import plotly.graph_objects as go
 
-    colours = palette(dark)
+    colours = choose_palette(dark)
     longest = max((row.finish_ns for row in rows), default=0)
-    unit, scale = axis_unit(longest)
+    unit, scale = choose_axis_unit(longest)
     labels = [row.label for row in rows]
     figure = go.Figure(
-        layout=layout(
+        layout=build_figure_layout(
             dark,
-            height=bars_height_px(max(room, len(rows))),
+            height=compute_bars_height_px(max(room, len(rows))),
             barmode="stack",
             bargap=0.22 if len(rows) > _FEW else 0.45,
         )
@@ -62,7 +62,7 @@ def rank_bars(
             x=[value / scale for value in values],
             orientation="h",
             name=NAMES[part],
-            marker=mark_of(part, colours),
+            marker=choose_mark(part, colours),
             customdata=[
                 [
                     f"{label} · {NAMES[part]} {format_ns(value)}, {100 * value / max(longest, 1):.1f} % of the finish"
@@ -70,7 +70,11 @@ def rank_bars(
                     address,
                 ]
                 for label, value, note, address in zip(
-                    labels, values, _filled(notes, len(rows)), _filled(links, len(rows)), strict=True
+                    labels,
+                    values,
+                    _fill_blanks(notes, len(rows)),
+                    _fill_blanks(links, len(rows)),
+                    strict=True,
                 )
             ],
             hovertemplate="%{customdata[0]}<extra></extra>",
@@ -98,5 +102,5 @@ def rank_bars(
     return figure
 
 
-def _filled(values: Sequence[str], count: int) -> Sequence[str]:
+def _fill_blanks(values: Sequence[str], count: int) -> Sequence[str]:
     return values or [""] * count

@@ -9,17 +9,17 @@ from typing import Any
 import numpy as np
 
 from studio.analysis.graph.blocks import BlockTree
-from studio.analysis.graph.critical import Schedule, schedule
-from studio.analysis.graph.depth import Depths, depths
-from studio.analysis.graph.levels import LevelName, Source, offered_levels, thread_lanes
+from studio.analysis.graph.critical import Schedule, compute_schedule
+from studio.analysis.graph.depth import Depths, compute_depths
+from studio.analysis.graph.levels import LevelName, Source, find_thread_lanes, list_levels
 from studio.analysis.graph.nameparts import NameParts
-from studio.analysis.graph.neighbours import Adjacency, Part, adjacency, neighbourhood, whole
-from studio.analysis.job.kinds import counted_types
+from studio.analysis.graph.neighbours import Adjacency, Part, build_adjacency, build_whole, find_neighbourhood
+from studio.analysis.job.kinds import infer_counted_types
 from studio.analysis.path.of_rank import RankPath
 from studio.errors import TraceError
-from studio.figures.blocks import Weights, folded_elements
-from studio.figures.graph import elements, legend
-from studio.trace import NONE, Graph, Int64, Rank, dense_column
+from studio.figures.blocks import Weights, build_folded_elements
+from studio.figures.graph import build_elements, count_looks
+from studio.trace import NONE, Graph, Int64, Rank, read_dense_column
 from studio.units import format_count, format_counted, format_ns
 
 MOST_DRAWN = 300_000
@@ -69,7 +69,7 @@ class RankGraph:
 
     Attributes:
         elements: Nodes, blocks, frames and lines, as `figures.graph` and `figures.blocks` describe them.
-        rows: The nodes of each node or block of `elements`, frames left out, in their order.
+        rows: The nodes of each node or block of `build_elements`, frames left out, in their order.
         part: The nodes drawn, and the dependencies between them.
         kinds: What nodes there are: look and how many.
         caption: What is drawn, in a sentence or two.
@@ -84,12 +84,12 @@ class RankGraph:
     critical: int
 
 
-def rank_part(near: Adjacency, asked: Asked) -> Part:
+def select_rank_part(near: Adjacency, asked: Asked) -> Part:
     """Return the nodes that are asked for, all of them however many."""
     if asked.around == NONE:
-        return whole(near)
+        return build_whole(near)
     most = len(near) + len(near.edges)
-    return neighbourhood(near, asked.around, asked.depth, most=most)
+    return find_neighbourhood(near, asked.around, asked.depth, most=most)
 
 
 def draw_rank(graph: Graph, rank: Rank, asked: Asked, times: tuple[Int64, Int64] | None = None) -> RankGraph:
@@ -104,11 +104,11 @@ def draw_rank(graph: Graph, rank: Rank, asked: Asked, times: tuple[Int64, Int64]
     Raises:
         TraceError: It cannot be folded by that, or there is too much to draw.
     """
-    near = adjacency(graph)
-    deep = depths(len(near), near.edges)
-    part = rank_part(near, asked)
+    near = build_adjacency(graph)
+    deep = compute_depths(len(near), near.edges)
+    part = select_rank_part(near, asked)
     if asked.fold:
-        drawn, rows, words = _folded(graph, rank, near, deep, asked.fold, times)
+        drawn, rows, words = _draw_folded(graph, rank, near, deep, asked.fold, times)
     else:
         if part.elements > MOST_DRAWN:
             raise TraceError(
@@ -116,30 +116,30 @@ def draw_rank(graph: Graph, rank: Rank, asked: Asked, times: tuple[Int64, Int64]
                 f"are too many for a drawing; allowed: {format_count(MOST_DRAWN)} together.",
                 hint="Draw blocks of them (--fold scope), or what lies around one (--around ID), or write .graphml or .dot.",
             )
-        drawn, rows = elements(graph, part, near), list(part.rows[:, None])
+        drawn, rows = build_elements(graph, part, near), list(part.rows[:, None])
         if asked.around != NONE:
             drawn[int(np.searchsorted(part.rows, asked.around))]["data"]["centre"] = 1
-        words = _part_words(graph, part)
+        words = _describe_part(graph, part)
     on_path, path_words = 0, ""
     if asked.critical and len(graph):
         if asked.path is not None:
             on_path = _mark(drawn, rows, asked.path.found.rows, len(graph))
             _mark_crossings(drawn, rows, asked.path)
-            path_words = _whole_path_words(asked.path, times is not None)
+            path_words = _describe_whole_path(asked.path, times is not None)
         else:
-            plan = _schedule(graph, near, deep, times)
+            plan = _build_schedule(graph, near, deep, times)
             on_path = _mark(drawn, rows, plan.path, len(graph))
-            path_words = _path_words(plan, times is not None)
-    return RankGraph(drawn, rows, part, legend(graph, part.rows), words + path_words, on_path)
+            path_words = _describe_path(plan, times is not None)
+    return RankGraph(drawn, rows, part, count_looks(graph, part.rows), words + path_words, on_path)
 
 
-def _part_words(graph: Graph, part: Part) -> str:
+def _describe_part(graph: Graph, part: Part) -> str:
     edges = format_counted(len(part.edges), "dependency", "dependencies")
     some = "" if len(part.rows) == len(graph) else f" of {format_count(len(graph))}"
     return f"{format_count(len(part.rows))}{some} nodes, {edges}."
 
 
-def _folded(
+def _draw_folded(
     graph: Graph,
     rank: Rank,
     near: Adjacency,
@@ -149,7 +149,7 @@ def _folded(
 ) -> tuple[list[dict[str, Any]], list[Int64], str]:
     """Return the blocks of a graph, opened as far as the Graph page opens them at first."""
     source = Source(graph, near, NameParts(graph), tuple(map(str, rank.slots)))
-    offered = offered_levels(source)
+    offered = list_levels(source)
     if by not in offered:
         raise TraceError(
             f"This graph cannot be folded by {by}, which tells no nodes of it apart; allowed: {', '.join(offered)}.",
@@ -161,9 +161,9 @@ def _folded(
     start, end = times or (graph.start_ns, graph.start_ns + graph.duration_ns)
     busy = np.where(start >= 0, end - start, 0 if times else graph.duration_ns)
     layers = (int(deep.layer.min(initial=0)), int(deep.layer.max(initial=0)))
-    size = dense_column(graph, "comm_size", 0)
-    weights = Weights(counted_types(graph), busy, size, deep.layer, layers)
-    drawn = folded_elements(graph, tree, folded, weights, ({}, {}))
+    size = read_dense_column(graph, "comm_size", 0)
+    weights = Weights(infer_counted_types(graph), busy, size, deep.layer, layers)
+    drawn = build_folded_elements(graph, tree, folded, weights, ({}, {}))
     blocks = sum(not block.is_node for block in folded.shown)
     alone = len(folded.shown) - blocks
     by_itself = f" and {format_counted(alone, 'single node')}" if alone else ""
@@ -176,13 +176,15 @@ def _folded(
     return drawn, [block.rows for block in folded.shown], words
 
 
-def _schedule(graph: Graph, near: Adjacency, deep: Depths, times: tuple[Int64, Int64] | None) -> Schedule:
+def _build_schedule(
+    graph: Graph, near: Adjacency, deep: Depths, times: tuple[Int64, Int64] | None
+) -> Schedule:
     start, end = times or (
         graph.start_ns,
         np.where(graph.start_ns >= 0, graph.start_ns + graph.duration_ns, NONE),
     )
-    lane = None if times else thread_lanes(graph)[0]
-    return schedule(near.edges, deep, start, end, duration_ns=graph.duration_ns, lane=lane)
+    lane = None if times else find_thread_lanes(graph)[0]
+    return compute_schedule(near.edges, deep, start, end, duration_ns=graph.duration_ns, lane=lane)
 
 
 def _mark(drawn: list[dict[str, Any]], rows: list[Int64], on_path: Int64, count: int) -> int:
@@ -191,7 +193,7 @@ def _mark(drawn: list[dict[str, Any]], rows: list[Int64], on_path: Int64, count:
     of = np.full(count + 1, NONE, np.int64)
     for index, here in enumerate(rows):
         of[here] = index
-    nodes = _nodes(drawn)
+    nodes = _select_nodes(drawn)
     path = of[on_path]
     for index in set(path.tolist()) - {NONE}:
         nodes[index]["crit"] = 1
@@ -207,7 +209,7 @@ def _mark(drawn: list[dict[str, Any]], rows: list[Int64], on_path: Int64, count:
     return sum("crit" in data for data in nodes)
 
 
-def _nodes(drawn: list[dict[str, Any]]) -> list[dict[str, Any]]:
+def _select_nodes(drawn: list[dict[str, Any]]) -> list[dict[str, Any]]:
     """Return what nodes and blocks say, in the order of their rows."""
     return [
         element["data"]
@@ -219,7 +221,9 @@ def _nodes(drawn: list[dict[str, Any]]) -> list[dict[str, Any]]:
 def _mark_crossings(drawn: list[dict[str, Any]], rows: list[Int64], path: PathHere) -> None:
     """Note on nodes from which rank the critical path comes, and to which rank it goes on."""
     at = {
-        int(here[0]): data for here, data in zip(rows, _nodes(drawn), strict=True) if data["kind"] != "block"
+        int(here[0]): data
+        for here, data in zip(rows, _select_nodes(drawn), strict=True)
+        if data["kind"] != "block"
     }
     by_row: dict[int, list[tuple[str, str]]] = {}
     for crossing, by in zip(path.found.crossings, path.by, strict=True):
@@ -234,7 +238,7 @@ def _mark_crossings(drawn: list[dict[str, Any]], rows: list[Int64], path: PathHe
         at[row]["crossing"] = ", ".join(words for _, words in by_row[row])
 
 
-def _whole_path_words(path: PathHere, simulated: bool) -> str:
+def _describe_whole_path(path: PathHere, simulated: bool) -> str:
     on_rank, how = path.found, "simulated" if simulated else "recorded"
     here = format_counted(len(set(on_rank.rows.tolist()) - {NONE}), "node")
     words = f" Critical path through all ranks by {how} times, {format_ns(on_rank.length_ns)}: "
@@ -255,7 +259,7 @@ def _whole_path_words(path: PathHere, simulated: bool) -> str:
     return f"{words} It {' and '.join(ways)}." if ways else words
 
 
-def _path_words(plan: Schedule, simulated: bool) -> str:
+def _describe_path(plan: Schedule, simulated: bool) -> str:
     nodes = format_counted(len(plan.path), "node")
     if plan.basis == "nodes":
         return f" Critical path without times or durations, the longest chain: {nodes}."

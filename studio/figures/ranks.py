@@ -10,9 +10,15 @@ import numpy as np
 from studio.analysis.job.kinds import ASSUMED_ARRIVAL
 from studio.analysis.job.ledger import Ledger
 from studio.analysis.job.part_words import NAMES
-from studio.figures.part_marks import STACKED, assumed_mark, mark_of
+from studio.figures.part_marks import STACKED, build_assumed_mark, choose_mark
 from studio.figures.rank_axis import NUMBERED, is_numbered
-from studio.figures.theme import FIGURE_PX, LEGEND_ABOVE, axis_unit, layout, palette
+from studio.figures.theme import (
+    FIGURE_PX,
+    LEGEND_ABOVE,
+    build_figure_layout,
+    choose_axis_unit,
+    choose_palette,
+)
 from studio.trace import Int64
 from studio.units import format_ns
 
@@ -21,7 +27,7 @@ _ROOM = 6
 """Fewer columns are as wide as if there were so many."""
 
 
-def rank_times(account: Ledger, *, dark: bool, assumed_ns: Int64 | None = None) -> Any:
+def draw_rank_times(account: Ledger, *, dark: bool, assumed_ns: Int64 | None = None) -> Any:
     """Return columns of the parts of each rank's time, up to its finish.
 
     Above 128 ranks a column stands for several neighbours and shows the one that finishes last.
@@ -33,18 +39,18 @@ def rank_times(account: Ledger, *, dark: bool, assumed_ns: Int64 | None = None) 
     """
     import plotly.graph_objects as go
 
-    colours = palette(dark)
+    colours = choose_palette(dark)
     finish_ns = account.finish_ns
     numbered = is_numbered(account.numbers)
-    chosen, names, places, widths = columns(finish_ns, account.numbers)
+    chosen, names, places, widths = group_into_columns(finish_ns, account.numbers)
     gap = 0.15 if len(chosen) <= 64 else 0
     times = account.totals()
-    parts = [(NAMES[part], times.of(part), mark_of(part, colours)) for part in STACKED]
+    parts = [(NAMES[part], times.of(part), choose_mark(part, colours)) for part in STACKED]
     if assumed_ns is not None and assumed_ns.any():
         host = STACKED.index("host")
-        parts[host] = (NAMES["host"], times.of("host") - assumed_ns, mark_of("host", colours))
-        parts.insert(host + 1, (ASSUMED_ARRIVAL, assumed_ns, assumed_mark(colours)))
-    unit, scale = axis_unit(int(finish_ns.max()))
+        parts[host] = (NAMES["host"], times.of("host") - assumed_ns, choose_mark("host", colours))
+        parts.insert(host + 1, (ASSUMED_ARRIVAL, assumed_ns, build_assumed_mark(colours)))
+    unit, scale = choose_axis_unit(int(finish_ns.max()))
     figure = go.Figure(
         [
             go.Bar(
@@ -62,13 +68,15 @@ def rank_times(account: Ledger, *, dark: bool, assumed_ns: Int64 | None = None) 
             for name, values, marker in parts
             if values.any()
         ],
-        layout(dark, height=FIGURE_PX, barmode="stack", bargap=gap),
+        build_figure_layout(dark, height=FIGURE_PX, barmode="stack", bargap=gap),
     )
     figure.update_layout(
         legend={**LEGEND_ABOVE, "traceorder": "normal"},
         margin={"l": 10, "r": 10, "t": 26, "b": 10},
     )
-    figure.update_xaxes(title="rank", title_standoff=4, **(NUMBERED if numbered else _named(names)))
+    figure.update_xaxes(
+        title="rank", title_standoff=4, **(NUMBERED if numbered else _build_named_axis(names))
+    )
     if not numbered and len(chosen) < _ROOM:
         # One column as wide as the figure looks like an area, not like a rank.
         figure.update_xaxes(domain=[0, len(chosen) / _ROOM])
@@ -76,7 +84,7 @@ def rank_times(account: Ledger, *, dark: bool, assumed_ns: Int64 | None = None) 
     return figure
 
 
-def _named(names: Sequence[str]) -> dict[str, Any]:
+def _build_named_axis(names: Sequence[str]) -> dict[str, Any]:
     """Return the axis of columns that are named one by one, up to sixteen of them."""
     every = max(1, -(-len(names) // 16))
     # Of several ranks the first: all of a range has no room below its column.
@@ -89,11 +97,13 @@ def _named(names: Sequence[str]) -> dict[str, Any]:
     }
 
 
-def columns(finish_ns: Int64, numbers: Sequence[int]) -> tuple[Int64, list[str], list[float], list[int]]:
+def group_into_columns(
+    finish_ns: Int64, numbers: Sequence[int]
+) -> tuple[Int64, list[str], list[float], list[int]]:
     """Return the rank and the label of each column, the middle of its ranks, and how many they are.
 
     Example:
-        >>> columns(np.array([3, 9, 5]), [0, 1, 2])[1:]
+        >>> group_into_columns(np.array([3, 9, 5]), [0, 1, 2])[1:]
         (['rank 0', 'rank 1', 'rank 2'], [0.0, 1.0, 2.0], [1, 1, 1])
     """
     ranks = len(finish_ns)

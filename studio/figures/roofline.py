@@ -8,9 +8,9 @@ from typing import Any
 
 import numpy as np
 
-from studio.figures.theme import LEGEND_ABOVE, layout, palette
+from studio.figures.theme import LEGEND_ABOVE, build_figure_layout, choose_palette
 from studio.operators.report import OperatorReport, OperatorRow
-from studio.operators.roofline import Gpu, peak
+from studio.operators.roofline import Gpu, find_peak
 from studio.units import format_ns, format_si
 
 _HEIGHT_PX = 340
@@ -22,13 +22,13 @@ _STRUCK = 0.4
 """How near a name is to a roof that goes through it, in decades."""
 
 
-def drawable(report: OperatorReport) -> list[OperatorRow]:
+def select_drawable(report: OperatorReport) -> list[OperatorRow]:
     """Return the operators that a roofline can show: they compute something, and took a time that counts."""
     least = _LEAST_SHARE * report.time_ns
     return [row for row in report.rows if row.flop > 0 and row.bytes > 0 and row.time_ns > least]
 
 
-def roofline_figure(report: OperatorReport, gpu: Gpu | None, *, dark: bool) -> Any:
+def draw_roofline(report: OperatorReport, gpu: Gpu | None, *, dark: bool) -> Any:
     """Return the roofline of a job; None where it has nothing to show.
 
     Args:
@@ -38,30 +38,32 @@ def roofline_figure(report: OperatorReport, gpu: Gpu | None, *, dark: bool) -> A
     """
     import plotly.graph_objects as go
 
-    rows = drawable(report)
+    rows = select_drawable(report)
     if not rows:
         return None
-    colours = palette(dark)
+    colours = choose_palette(dark)
     groups = {
         "matrix units": ([row for row in rows if row.family in _MATRICES], colours.compute, "circle"),
         "vector units": ([row for row in rows if row.family not in _MATRICES], colours.memory, "diamond"),
     }
-    figure = go.Figure(layout=layout(dark, height=_HEIGHT_PX))
+    figure = go.Figure(layout=build_figure_layout(dark, height=_HEIGHT_PX))
     intensities = np.array([row.intensity for row in rows], np.float64)
     least, most = float(intensities.min()) / 3, float(intensities.max()) * 3
     if gpu is not None:
-        most = max(most, max(_ridges(rows, gpu).values(), default=most) * 2)
+        most = max(most, max(_compute_ridges(rows, gpu).values(), default=most) * 2)
         _draw_roofs(figure, rows, gpu, (least, most), colours.dim)
     for name, (some, shade, symbol) in groups.items():
         if some:
-            figure.add_trace(_points(name, some, report.time_ns, shade, symbol, colours.background))
-    lower = sorted(_tops(rows, gpu))[:-1] if gpu is not None else []
+            figure.add_trace(_draw_points(name, some, report.time_ns, shade, symbol, colours.background))
+    lower = sorted(_list_tops(rows, gpu))[:-1] if gpu is not None else []
     _name_largest(figure, rows, report.time_ns, (least * most) ** 0.5, lower, colours.text)
     figure.update_layout(
         legend={**LEGEND_ABOVE, "traceorder": "normal"},
         margin={"l": 10, "r": 10, "t": 26, "b": 10},
     )
-    highest = max(*(row.flop_per_s for row in rows), *(_tops(rows, gpu) if gpu is not None else ()), 1.0) * 2
+    highest = (
+        max(*(row.flop_per_s for row in rows), *(_list_tops(rows, gpu) if gpu is not None else ()), 1.0) * 2
+    )
     lowest = min(row.flop_per_s for row in rows) / 2
     decades = range(int(np.floor(np.log10(lowest))), int(np.ceil(np.log10(highest))) + 1)
     figure.update_xaxes(
@@ -80,16 +82,16 @@ def roofline_figure(report: OperatorReport, gpu: Gpu | None, *, dark: bool) -> A
     return figure
 
 
-def _ridges(rows: list[OperatorRow], gpu: Gpu) -> Mapping[str, float]:
+def _compute_ridges(rows: list[OperatorRow], gpu: Gpu) -> Mapping[str, float]:
     """Return the intensity at which each data type's roof becomes flat."""
     types = dict.fromkeys(row.type for row in rows)
-    rates = {kind: rate for kind in types if (rate := peak(gpu, kind))}
+    rates = {kind: rate for kind in types if (rate := find_peak(gpu, kind))}
     return {kind: rate * 1e3 / gpu.memory_bytes_per_ns for kind, rate in rates.items()}
 
 
-def _tops(rows: list[OperatorRow], gpu: Gpu) -> list[float]:
+def _list_tops(rows: list[OperatorRow], gpu: Gpu) -> list[float]:
     """Return the flat roofs of the data types that the job uses, in operations per second."""
-    return [ridge * gpu.memory_bytes_per_ns * 1e9 for ridge in _ridges(rows, gpu).values()]
+    return [ridge * gpu.memory_bytes_per_ns * 1e9 for ridge in _compute_ridges(rows, gpu).values()]
 
 
 def _draw_roofs(
@@ -98,7 +100,7 @@ def _draw_roofs(
     """Draw the slope of the memory, and the flat roof of each data type that the job uses."""
     least, most = span
     bandwidth = gpu.memory_bytes_per_ns * 1e9
-    ridges = _ridges(rows, gpu)
+    ridges = _compute_ridges(rows, gpu)
     for number, (kind, ridge) in enumerate(sorted(ridges.items(), key=lambda item: -item[1])):
         # The slope is the same for all: the highest roof draws it.
         start = least if number == 0 else ridge
@@ -120,7 +122,9 @@ def _draw_roofs(
         )  # fmt: skip
 
 
-def _points(name: str, rows: list[OperatorRow], whole_ns: int, shade: str, symbol: str, border: str) -> Any:
+def _draw_points(
+    name: str, rows: list[OperatorRow], whole_ns: int, shade: str, symbol: str, border: str
+) -> Any:
     import plotly.graph_objects as go
 
     shares = np.array([row.time_ns / max(whole_ns, 1) for row in rows])
@@ -133,13 +137,13 @@ def _points(name: str, rows: list[OperatorRow], whole_ns: int, shade: str, symbo
             "color": shade,
             "symbol": symbol,
             # Areas are shares of the time.
-            "size": [_size_px(share) for share in shares.tolist()],
+            "size": [_compute_size_px(share) for share in shares.tolist()],
             "opacity": 0.85,
             "line": {"color": border, "width": 1},
         },
         customdata=[
             (
-                _escaped(row.operator),
+                _escape_text(row.operator),
                 format_ns(row.time_ns),
                 f"{100 * share:.3g} %",
                 format_si(row.flop_per_s, "FLOP/s"),
@@ -155,7 +159,7 @@ def _points(name: str, rows: list[OperatorRow], whole_ns: int, shade: str, symbo
     )
 
 
-def _size_px(share: float) -> float:
+def _compute_size_px(share: float) -> float:
     return float(min(max(share**0.5 * 2 * _MOST_PX, _LEAST_PX), _MOST_PX))
 
 
@@ -175,7 +179,7 @@ def _name_largest(
         taken.append(place)
         name = row.operator.removeprefix("aten::")
         to_the_left = (row.intensity or 1) > middle
-        beside = _size_px(row.time_ns / max(whole_ns, 1)) / 2 + 4
+        beside = _compute_size_px(row.time_ns / max(whole_ns, 1)) / 2 + 4
         struck = any(abs(place[1] - np.log10(top)) < _STRUCK for top in tops)
         where: dict[str, Any] = (
             {"yshift": beside - 2, "xanchor": "center", "yanchor": "bottom"}
@@ -187,11 +191,11 @@ def _name_largest(
             }
         )
         figure.add_annotation(
-            x=place[0], y=place[1], text=_escaped(name if len(name) <= 28 else f"{name[:27]}…"), showarrow=False,
+            x=place[0], y=place[1], text=_escape_text(name if len(name) <= 28 else f"{name[:27]}…"), showarrow=False,
             font={"color": shade, "size": 11}, **where,
         )  # fmt: skip
 
 
-def _escaped(name: str) -> str:
+def _escape_text(name: str) -> str:
     """Return a name without what plotly takes for markup."""
     return escape(name, quote=False)

@@ -6,7 +6,7 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from studio.figures.theme import axis_unit, layout, palette
+from studio.figures.theme import build_figure_layout, choose_axis_unit, choose_palette
 from studio.units import format_ns
 
 LATENCIES = {
@@ -23,20 +23,20 @@ _FRAME: dict[str, Any] = {
 _DASHES = {"p50": "solid", "p90": "dash", "p99": "dot"}
 
 
-def latency_figure(loads: Sequence[Mapping[str, Any]], key: str, *, dark: bool) -> Any:
+def draw_latency(loads: Sequence[Mapping[str, Any]], key: str, *, dark: bool) -> Any:
     """Return percentiles of a latency over the load, on a logarithmic axis.
 
     Args:
-        loads: Figures of each load (`studio.generation.inference.serving.summary`).
+        loads: Figures of each load (`studio.generation.inference.serving.summarise_outcome`).
         key: One of `LATENCIES`.
         dark: Whether for a dark background.
     """
     import plotly.graph_objects as go
 
-    colours = palette(dark)
+    colours = choose_palette(dark)
     shown = sorted((load for load in loads if load[key]["p50"] is not None), key=lambda load: load["load"])
     offered = all(load["offered_per_s"] is not None for load in shown)
-    figure = go.Figure(layout=layout(dark, hovermode="x unified", **_FRAME))
+    figure = go.Figure(layout=build_figure_layout(dark, hovermode="x unified", **_FRAME))
     for name, dash in _DASHES.items():
         figure.add_trace(
             go.Scatter(
@@ -51,7 +51,7 @@ def latency_figure(loads: Sequence[Mapping[str, Any]], key: str, *, dark: bool) 
             )
         )
     figure.update_xaxes(title_text="requests arriving per second" if offered else "load", rangemode="tozero")
-    ticks = _decade_ticks([load[key][name] for load in shown for name in _DASHES])
+    ticks = _compute_decade_ticks([load[key][name] for load in shown for name in _DASHES])
     figure.update_yaxes(
         title_text=LATENCIES[key],
         type="log",
@@ -61,7 +61,7 @@ def latency_figure(loads: Sequence[Mapping[str, Any]], key: str, *, dark: bool) 
     return figure
 
 
-def _decade_ticks(values: Sequence[int]) -> list[int]:
+def _compute_decade_ticks(values: Sequence[int]) -> list[int]:
     """Return 1, 2 and 5 of every decade that the values lie in, in nanoseconds."""
     known = [value for value in values if value > 0]
     if not known:
@@ -70,19 +70,19 @@ def _decade_ticks(values: Sequence[int]) -> list[int]:
     return [factor * 10**power for power in powers for factor in (1, 2, 5)]
 
 
-def memory_figure(over_time: Sequence[Mapping[str, Any]], *, dark: bool) -> Any:
+def draw_memory(over_time: Sequence[Mapping[str, Any]], *, dark: bool) -> Any:
     """Return how full the KV cache is over time, and how many requests run and wait.
 
     Args:
-        over_time: Samples (`studio.generation.inference.serving.memory_over_time`).
+        over_time: Samples (`studio.generation.inference.serving.sample_memory`).
         dark: Whether for a dark background.
     """
     import plotly.graph_objects as go
 
-    colours = palette(dark)
-    unit, length = axis_unit(over_time[-1]["time_ns"] if over_time else 0)
+    colours = choose_palette(dark)
+    unit, length = choose_axis_unit(over_time[-1]["time_ns"] if over_time else 0)
     times = [sample["time_ns"] / length for sample in over_time]
-    base = layout(dark, hovermode="x unified", **_FRAME)
+    base = build_figure_layout(dark, hovermode="x unified", **_FRAME)
     figure = go.Figure(
         layout={
             **base,

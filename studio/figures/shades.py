@@ -13,7 +13,7 @@ FAINT = 0.25
 """How far zeros lie below the least figure above 0, as a part of the range: they still stand out from nothing."""
 
 
-def shades(values: Float64) -> tuple[Float64, float, float]:
+def compute_shades(values: Float64) -> tuple[Float64, float, float]:
     """Return logarithms of values, NaN where missing, and the range of the positive ones; zeros lie below it."""
     above = values > 0
     logs = np.log10(values, out=np.full(values.shape, np.nan), where=above)
@@ -24,7 +24,7 @@ def shades(values: Float64) -> tuple[Float64, float, float]:
     return np.where(values == 0, low - FAINT * (high - low), logs), low, high
 
 
-def scale_ticks(
+def compute_scale_ticks(
     low: float, high: float, format_value: Callable[[float], str], *, zero: str = ""
 ) -> dict[str, Sequence[Any]]:
     """Return the ticks of a logarithmic colour scale; `zero` is the value that stands for zeros, if any."""

@@ -12,16 +12,16 @@ _LONGEST_POINTS = 14_000
 _ZOOM = 2.0
 
 
-def cannot_draw() -> str:
+def explain_no_pictures() -> str:
     """Return why no pictures can be made here, "" where they can."""
     try:
-        _cairosvg()
+        _import_cairosvg()
     except StudioError as error:
         return error.message
     return ""
 
 
-def _cairosvg() -> Any:
+def _import_cairosvg() -> Any:
     try:
         import cairosvg
     except ImportError as error:
@@ -37,18 +37,18 @@ def _cairosvg() -> Any:
     return cairosvg
 
 
-def pdf(svg: str, size: tuple[float, float]) -> bytes:
+def render_pdf(svg: str, size: tuple[float, float]) -> bytes:
     """Return SVG as PDF, with text as text; a drawing larger than a page of PDF can be is made smaller.
 
     Raises:
         StudioError: CairoSVG is not there.
     """
     scale = min(1.0, _LONGEST_POINTS / 0.75 / max(*size, 1.0))
-    content: bytes = _cairosvg().svg2pdf(bytestring=svg.encode(), scale=scale)
+    content: bytes = _import_cairosvg().svg2pdf(bytestring=svg.encode(), scale=scale)
     return content
 
 
-def png(svg: str, size: tuple[float, float]) -> bytes:
+def render_png(svg: str, size: tuple[float, float]) -> bytes:
     """Return SVG as PNG, twice as large for sharp screens, less where that is more than pictures can be.
 
     Raises:
@@ -56,5 +56,5 @@ def png(svg: str, size: tuple[float, float]) -> bytes:
     """
     wide, high = size
     scale = min(_ZOOM, _LONGEST_PX / max(wide, high, 1.0), (_MOST_PX / max(wide * high, 1.0)) ** 0.5)
-    content: bytes = _cairosvg().svg2png(bytestring=svg.encode(), scale=scale)
+    content: bytes = _import_cairosvg().svg2png(bytestring=svg.encode(), scale=scale)
     return content

@@ -9,8 +9,8 @@ from typing import Any
 
 import numpy as np
 
-from studio.figures.theme import SEQUENTIAL, layout, palette
-from studio.sweep.analysis import LITTLE, Importance, differs, pareto, possible
+from studio.figures.theme import SEQUENTIAL, build_figure_layout, choose_palette
+from studio.sweep.analysis import LITTLE, Importance, differs, select_front, select_possible
 from studio.sweep.running import Row
 from studio.sweep.space import Axis, Space
 from studio.units import format_distinct, format_ns, format_si
@@ -27,30 +27,30 @@ Units = Mapping[str, str]
 NO_UNITS: Units = {}
 
 
-def point_words(space: Space, row: Row, units: Units = NO_UNITS) -> str:
+def describe_point(space: Space, row: Row, units: Units = NO_UNITS) -> str:
     """Return a point in words, a setting a line, for hovering."""
     settings = "<br>".join(
-        _escape(f"{key} = {value} {units.get(key, '')}".rstrip())
+        _escape_text(f"{key} = {value} {units.get(key, '')}".rstrip())
         for key, value in space.point(row.index).items()
     )
     cost = "" if row.cost is None else f" · cost {format_si(row.cost)}"
     return f"<b>{format_ns(row.finish_ns or 0)}</b>{cost}<br>{settings}<br>point {row.index:,}"
 
 
-def _escape(text: str) -> str:
+def _escape_text(text: str) -> str:
     return escape(text, quote=False)
 
 
-def front_figure(space: Space, rows: Sequence[Row], *, dark: bool, units: Units = NO_UNITS) -> Any:
+def draw_front(space: Space, rows: Sequence[Row], *, dark: bool, units: Units = NO_UNITS) -> Any:
     """Return cost against finish of every point, and the front that no point beats in both."""
     import plotly.graph_objects as go
 
-    colours, front = palette(dark), pareto(rows)
+    colours, front = choose_palette(dark), select_front(rows)
     best = {row.index for row in front}
-    rest = [row for row in possible(rows) if row.cost is not None and row.index not in best]
+    rest = [row for row in select_possible(rows) if row.cost is not None and row.index not in best]
     step = max(1, -(-len(rest) // MOST_POINTS))
     beaten = f"beaten in both ({len(rest):,}{f', 1 in {step} drawn' if step > 1 else ''})"
-    figure = go.Figure(layout=_layout(rows, dark))
+    figure = go.Figure(layout=_build_front_layout(rows, dark))
     for chosen, name, mark, mode in (
         (rest[::step], beaten, {"color": colours.host, "size": 5, "opacity": 0.55}, "markers"),
         (front, f"front ({len(front):,})", {"color": colours.compute, "size": 8}, "lines+markers"),
@@ -63,7 +63,7 @@ def front_figure(space: Space, rows: Sequence[Row], *, dark: bool, units: Units 
                 name=name,
                 marker=mark,
                 line={"color": colours.compute, "width": 1.5, "shape": "hv"},
-                text=[point_words(space, row, units) for row in chosen],
+                text=[describe_point(space, row, units) for row in chosen],
                 customdata=[row.index for row in chosen],
                 hovertemplate="%{text}<extra></extra>",
             )
@@ -71,30 +71,30 @@ def front_figure(space: Space, rows: Sequence[Row], *, dark: bool, units: Units 
     return figure
 
 
-def _layout(rows: Sequence[Row], dark: bool) -> dict[str, Any]:
-    colours, base = palette(dark), layout(dark, height=FRONT_PX, hovermode="closest")
+def _build_front_layout(rows: Sequence[Row], dark: bool) -> dict[str, Any]:
+    colours, base = choose_palette(dark), build_figure_layout(dark, height=FRONT_PX, hovermode="closest")
     small = {"color": colours.dim, "size": 11}
-    prices = [row.cost for row in possible(rows) if row.cost is not None]
-    ticks = _ticks(prices)
+    prices = [row.cost for row in select_possible(rows) if row.cost is not None]
+    ticks = _compute_ticks(prices)
     return {
         **base,
         "legend": {"font": {"size": 11}, "orientation": "h", "x": 1, "xanchor": "right", "y": 1.02, "yanchor": "bottom"},
         "margin": {"l": 10, "r": 16, "t": 28, "b": 10},
         "xaxis": {
             **base["xaxis"], "title": {"text": "cost of the system, in what the prices are in", "font": small}, "tickfont": small,
-            "tickvals": ticks, "ticktext": _whole_numbers(ticks),
+            "tickvals": ticks, "ticktext": _format_numbers(ticks),
         },
-        "yaxis": {**base["yaxis"], **_time_axis(rows), "title": {"text": "finish", "font": small}, "tickfont": small},
+        "yaxis": {**base["yaxis"], **_build_time_axis(rows), "title": {"text": "finish", "font": small}, "tickfont": small},
     }  # fmt: skip
 
 
-def _time_axis(rows: Sequence[Row]) -> dict[str, Any]:
+def _build_time_axis(rows: Sequence[Row]) -> dict[str, Any]:
     """Return ticks of an axis of finishes, in seconds, with units."""
-    finishes = [float(row.finish_ns) for row in possible(rows) if row.finish_ns is not None]
-    ticks = _ticks(_widened(finishes))
+    finishes = [float(row.finish_ns) for row in select_possible(rows) if row.finish_ns is not None]
+    ticks = _compute_ticks(_widen_finishes(finishes))
     axis: dict[str, Any] = {
         "tickvals": [tick / 1e9 for tick in ticks],
-        "ticktext": _whole_times(ticks),
+        "ticktext": _format_times(ticks),
     }
     if finishes and not differs(min(finishes), max(finishes)):
         # Over the whole height differences would look large that are none.
@@ -102,7 +102,7 @@ def _time_axis(rows: Sequence[Row]) -> dict[str, Any]:
     return axis
 
 
-def _widened(finishes_ns: list[float]) -> list[float]:
+def _widen_finishes(finishes_ns: list[float]) -> list[float]:
     """Return finishes with two more around them where they are hardly apart, so that an axis shows them so."""
     if not finishes_ns or differs(min(finishes_ns), max(finishes_ns)):
         return finishes_ns
@@ -110,7 +110,7 @@ def _widened(finishes_ns: list[float]) -> list[float]:
     return [min(finishes_ns) - around, *finishes_ns, max(finishes_ns) + around]
 
 
-def _ticks(values: Sequence[float | None]) -> list[float]:
+def _compute_ticks(values: Sequence[float | None]) -> list[float]:
     """Return about five round numbers over the range of some values."""
     known = [value for value in values if value is not None]
     if not known:
@@ -123,39 +123,39 @@ def _ticks(values: Sequence[float | None]) -> list[float]:
     return [float(f"{first + step * at:.10g}") for at in range(int((high - first) / step) + 2)]
 
 
-def _whole_si(value: float) -> str:
+def _format_whole_si(value: float) -> str:
     """Write a round number with its decimal prefix and all its digits: three would show different ticks as equal."""
     short, _, prefix = format_si(value).partition(" ")
     powers = {"k": 1e3, "M": 1e6, "G": 1e9, "T": 1e12, "P": 1e15}
     return f"{value / powers[prefix]:g} {prefix}" if prefix in powers else short
 
 
-def _whole_numbers(values: list[float]) -> list[str]:
-    return [_whole_si(value) for value in values]
+def _format_numbers(values: list[float]) -> list[str]:
+    return [_format_whole_si(value) for value in values]
 
 
-def _whole_times(values: list[float]) -> list[str]:
+def _format_times(values: list[float]) -> list[str]:
     return format_distinct([round(value) for value in values])
 
 
-def parallel_figure(space: Space, rows: Sequence[Row], *, dark: bool, units: Units = NO_UNITS) -> Any:
+def draw_parallel(space: Space, rows: Sequence[Row], *, dark: bool, units: Units = NO_UNITS) -> Any:
     """Return every setting, cost and finish as axes beside each other, a line a point, darker where it finishes sooner.
 
     Drawn as lines, for plotly's own kind needs WebGL, which not every browser has.
     """
     import plotly.graph_objects as go
 
-    ordered = sorted(possible(rows), key=lambda row: (-(row.finish_ns or 0), row.index))
+    ordered = sorted(select_possible(rows), key=lambda row: (-(row.finish_ns or 0), row.index))
     step = max(1, -(-len(ordered) // MOST_LINES))
     # From the best one on, which is the last.
     shown = ordered[::-1][::step][::-1]
-    colours, shades = palette(dark), SEQUENTIAL["dark" if dark else "light"]
-    axes = [_setting_axis(axis, space, shown, units) for axis in space.axes if len(axis.values) > 1]
+    colours, shades = choose_palette(dark), SEQUENTIAL["dark" if dark else "light"]
+    axes = [_build_setting_axis(axis, space, shown, units) for axis in space.axes if len(axis.values) > 1]
     if shown and all(row.cost is not None for row in shown):
-        axes.append(_number_axis("cost", [row.cost or 0.0 for row in shown], _whole_numbers))
+        axes.append(_build_number_axis("cost", [row.cost or 0.0 for row in shown], _format_numbers))
     finishes = [float(row.finish_ns or 0) for row in shown]
-    axes.append(_number_axis("finish", finishes, _whole_times, _widened(finishes)))
-    figure = go.Figure(layout=layout(dark, height=340, hovermode="closest", showlegend=False))
+    axes.append(_build_number_axis("finish", finishes, _format_times, _widen_finishes(finishes)))
+    figure = go.Figure(layout=build_figure_layout(dark, height=340, hovermode="closest", showlegend=False))
     # The quickest are drawn last, above all others.
     for at, part in enumerate(np.array_split(np.arange(len(shown)), len(shades))):
         x = [place for _ in part for place in (*range(len(axes)), None)]
@@ -163,7 +163,7 @@ def parallel_figure(space: Space, rows: Sequence[Row], *, dark: bool, units: Uni
         text = [
             words
             for row in part.tolist()
-            for words in [point_words(space, shown[row], units)] * (len(axes) + 1)
+            for words in [describe_point(space, shown[row], units)] * (len(axes) + 1)
         ]
         line = {"color": shades[at], "width": 1 if at < len(shades) - 1 else 1.6}
         figure.add_trace(
@@ -177,7 +177,7 @@ def parallel_figure(space: Space, rows: Sequence[Row], *, dark: bool, units: Uni
             x=at,
             y=1,
             yshift=10,
-            text=_head_of(axis),
+            text=_label_axis(axis),
             showarrow=False,
             xanchor=anchor,
             yanchor="bottom",
@@ -185,9 +185,9 @@ def parallel_figure(space: Space, rows: Sequence[Row], *, dark: bool, units: Uni
         )
         for height, words in axis.ticks:
             figure.add_annotation(
-                x=at, y=height, text=_escape(words), showarrow=False, font={"size": 11},
+                x=at, y=height, text=_escape_text(words), showarrow=False, font={"size": 11},
                 xanchor="left" if at == 0 else "right", xshift=6 if at == 0 else -6,
-                bgcolor=_faint(colours.panel, 0.8),
+                bgcolor=_fade_colour(colours.panel, 0.8),
             )  # fmt: skip
     bare = {"visible": False, "fixedrange": True}
     figure.update_layout(
@@ -215,17 +215,17 @@ class _Upright:
     unit: str = ""
 
 
-def _head_of(axis: _Upright) -> str:
+def _label_axis(axis: _Upright) -> str:
     """Return the name of an axis, its unit below: the next axis is near."""
-    return f"<b>{_escape(axis.name)}</b>" + (f"<br>{_escape(axis.unit)}" if axis.unit else "")
+    return f"<b>{_escape_text(axis.name)}</b>" + (f"<br>{_escape_text(axis.unit)}" if axis.unit else "")
 
 
-def _with_unit(key: str, units: Units) -> str:
+def _label_setting(key: str, units: Units) -> str:
     """Return the name of a setting, cut where it is long, with its unit."""
     return f"{_shorten(key)}, {units[key]}" if key in units else _shorten(key)
 
 
-def _setting_axis(axis: Axis, space: Space, rows: Sequence[Row], units: Units) -> _Upright:
+def _build_setting_axis(axis: Axis, space: Space, rows: Sequence[Row], units: Units) -> _Upright:
     last = len(axis.values) - 1
     height = {value: at / last for at, value in enumerate(axis.values)}
     step = -(-len(axis.values) // 9)
@@ -234,7 +234,7 @@ def _setting_axis(axis: Axis, space: Space, rows: Sequence[Row], units: Units) -
     return _Upright(_shorten(axis.key), places, ticks, units.get(axis.key, ""))
 
 
-def _number_axis(
+def _build_number_axis(
     name: str,
     values: list[float],
     words: Callable[[list[float]], list[str]],
@@ -244,7 +244,7 @@ def _number_axis(
     over = values if over is None else over
     low, high = min(over, default=0.0), max(over, default=1.0)
     wide = (high - low) or 1.0
-    inside = [tick for tick in _ticks(over) if low <= tick <= high]
+    inside = [tick for tick in _compute_ticks(over) if low <= tick <= high]
     ticks = [((tick - low) / wide, text) for tick, text in zip(inside, words(inside), strict=True)]
     return _Upright(name, [(value - low) / wide for value in values], ticks)
 
@@ -253,28 +253,28 @@ def _shorten(text: str) -> str:
     return text if len(text) <= _LABEL else f"…{text[1 - _LABEL :]}"
 
 
-def slice_figure(space: Space, rows: Sequence[Row], key: str, *, dark: bool, units: Units = NO_UNITS) -> Any:
+def draw_slice(space: Space, rows: Sequence[Row], key: str, *, dark: bool, units: Units = NO_UNITS) -> Any:
     """Return the finish along one setting: through the best point, and the median and range over all others."""
     import plotly.graph_objects as go
 
-    colours = palette(dark)
+    colours = choose_palette(dark)
     axis = next(axis for axis in space.axes if axis.key == key)
-    possible_rows = possible(rows)
+    possible_rows = select_possible(rows)
     by_value: dict[str, list[Row]] = {value: [] for value in axis.values}
     for row in possible_rows:
         by_value[space.point(row.index)[key]].append(row)
     values = [value for value in axis.values if by_value[value]]
     x: list[Any] = [float(value) for value in values] if axis.numbers is not None else list(values)
     sides = [np.array([(row.finish_ns or 0) / 1e9 for row in by_value[value]]) for value in values]
-    figure = go.Figure(layout=_layout(rows, dark))
+    figure = go.Figure(layout=_build_front_layout(rows, dark))
     shown: dict[str, Any] = {
         "tickvals": None,
         "ticktext": None,
-        "title": {"text": _with_unit(key, units), "font": {"size": 11, "color": colours.dim}},
+        "title": {"text": _label_setting(key, units), "font": {"size": 11, "color": colours.dim}},
     }
     if axis.numbers is None:
         shown["range"] = [-0.6, len(values) - 0.4]
-    figure.update_layout(xaxis=shown, yaxis=_time_axis(possible_rows))
+    figure.update_layout(xaxis=shown, yaxis=_build_time_axis(possible_rows))
     if not values:
         return figure
     numeric = axis.numbers is not None
@@ -283,7 +283,7 @@ def slice_figure(space: Space, rows: Sequence[Row], key: str, *, dark: bool, uni
         figure.add_trace(go.Scatter(x=x, y=[side.max() for side in sides], showlegend=False, **band))
         figure.add_trace(
             go.Scatter(
-                x=x, y=[side.min() for side in sides], fill="tonexty", fillcolor=_faint(colours.host),
+                x=x, y=[side.min() for side in sides], fill="tonexty", fillcolor=_fade_colour(colours.host),
                 name="least to most", **band,
             )
         )  # fmt: skip
@@ -293,10 +293,10 @@ def slice_figure(space: Space, rows: Sequence[Row], key: str, *, dark: bool, uni
         figure.add_trace(
             go.Scatter(
                 x=[value for value in x for _ in range(3)], y=ends, mode="lines", hoverinfo="skip",
-                name="least to most", line={"color": _faint(colours.host, 0.35), "width": 14},
+                name="least to most", line={"color": _fade_colour(colours.host, 0.35), "width": 14},
             )
         )  # fmt: skip
-    through = _through_best(space, by_value, possible_rows, key)
+    through = _trace_best(space, by_value, possible_rows, key)
     for name, line, colour, dash in (
         ("median of all others", [float(np.median(side)) for side in sides], colours.host, "dash"),
         ("through the best point", [through.get(value) for value in values], colours.compute, "solid"),
@@ -311,7 +311,7 @@ def slice_figure(space: Space, rows: Sequence[Row], key: str, *, dark: bool, uni
     return figure
 
 
-def _through_best(
+def _trace_best(
     space: Space, by_value: dict[str, list[Row]], possible_rows: Sequence[Row], key: str
 ) -> dict[str, float]:
     """Return the finish by value of a setting where all others are those of the best point, in seconds."""
@@ -326,19 +326,19 @@ def _through_best(
     return line
 
 
-def _faint(colour: str, share: float = 0.18) -> str:
+def _fade_colour(colour: str, share: float = 0.18) -> str:
     red, green, blue = (int(colour[at : at + 2], 16) for at in (1, 3, 5))
     return f"rgba({red},{green},{blue},{share})"
 
 
-def importance_figure(shares: Sequence[Importance], *, dark: bool) -> Any:
+def draw_importance(shares: Sequence[Importance], *, dark: bool) -> Any:
     """Return how much of the variance of the finish each setting explains by itself."""
     import plotly.graph_objects as go
 
-    colours = palette(dark)
+    colours = choose_palette(dark)
     listed = list(reversed(shares))
     names = [_shorten(importance.key) for importance in listed]
-    figure = go.Figure(layout=layout(dark, height=max(90, 30 * len(listed) + 50)))
+    figure = go.Figure(layout=build_figure_layout(dark, height=max(90, 30 * len(listed) + 50)))
     figure.update_layout(
         xaxis={
             "range": [0, 1.2],

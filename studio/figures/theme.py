@@ -71,7 +71,7 @@ DIVERGING = {
 """From less, blue, to more, vermilion; the true middle is all but the background."""
 
 
-def palette(dark: bool) -> Palette:
+def choose_palette(dark: bool) -> Palette:
     """Return the colours of a theme."""
     return DARK if dark else LIGHT
 
@@ -82,9 +82,9 @@ LEGEND_ABOVE: Mapping[str, Any] = MappingProxyType(
 """A legend in a line above the plot, at its left: the tools of a figure lie over its right."""
 
 
-def layout(dark: bool, **more: Any) -> dict[str, Any]:
+def build_figure_layout(dark: bool, **more: Any) -> dict[str, Any]:
     """Return the layout that all figures share."""
-    colours = palette(dark)
+    colours = choose_palette(dark)
     axis = {"gridcolor": colours.border, "linecolor": colours.border, "zeroline": False, "automargin": True}
     return {
         "paper_bgcolor": "rgba(0,0,0,0)",
@@ -106,7 +106,7 @@ def layout(dark: bool, **more: Any) -> dict[str, Any]:
     }
 
 
-def axis_unit(most_ns: float) -> tuple[str, float]:
+def choose_axis_unit(most_ns: float) -> tuple[str, float]:
     """Return the unit of a time axis, and its length in ns."""
     for unit, scale in (("s", 1e9), ("ms", 1e6), ("µs", 1e3)):
         if most_ns >= scale:

@@ -7,7 +7,7 @@ from html import escape
 from typing import Any
 
 from studio.advice.words import Bar
-from studio.figures.theme import layout, palette
+from studio.figures.theme import build_figure_layout, choose_palette
 
 ROW_PX = 26
 HEAD_PX = 70
@@ -16,7 +16,7 @@ _ROOM = 0.28
 """Share of the axis that is kept free beside the longest bar, for its text."""
 
 
-def tornado(rows: Sequence[Bar], *, dark: bool) -> Any:
+def draw_tornado(rows: Sequence[Bar], *, dark: bool) -> Any:
     """Return bars from the present finish: to the left what is saved, to the right what the opposite costs.
 
     Args:
@@ -25,7 +25,7 @@ def tornado(rows: Sequence[Bar], *, dark: bool) -> Any:
     """
     import plotly.graph_objects as go
 
-    colours = palette(dark)
+    colours = choose_palette(dark)
     places = list(range(len(rows)))
     saved = [-row.better_percent for row in rows]
     ranged = [row.low_percent is not None for row in rows]
@@ -61,7 +61,7 @@ def tornado(rows: Sequence[Bar], *, dark: bool) -> Any:
                 textposition="outside",
                 textfont={"color": colours.text, "size": 12},
                 cliponaxis=False,
-                hovertext=[_escaped(row.words) for row in rows],
+                hovertext=[_escape_text(row.words) for row in rows],
                 hovertemplate="%{hovertext}<extra></extra>",
             ),
             go.Bar(
@@ -74,11 +74,11 @@ def tornado(rows: Sequence[Bar], *, dark: bool) -> Any:
                 textposition="outside",
                 textfont={"color": colours.text, "size": 12},
                 cliponaxis=False,
-                hovertext=[_escaped(row.words) for row in rows],
+                hovertext=[_escape_text(row.words) for row in rows],
                 hovertemplate="%{hovertext}<extra></extra>",
             ),
         ],
-        layout(
+        build_figure_layout(
             dark, height=HEAD_PX + ROW_PX * max(len(rows), 1), showlegend=False, barmode="overlay", bargap=0.3
         ),
     )
@@ -100,7 +100,7 @@ def tornado(rows: Sequence[Bar], *, dark: bool) -> Any:
     )
     figure.update_yaxes(
         tickvals=places,
-        ticktext=[_escaped(_short(row.label)) for row in rows],
+        ticktext=[_escape_text(_shorten_text(row.label)) for row in rows],
         autorange="reversed",
         showgrid=False,
         linecolor="rgba(0,0,0,0)",
@@ -108,10 +108,10 @@ def tornado(rows: Sequence[Bar], *, dark: bool) -> Any:
     return figure
 
 
-def _short(text: str) -> str:
+def _shorten_text(text: str) -> str:
     return text if len(text) <= _LABEL else f"{text[: _LABEL - 1]}…"
 
 
-def _escaped(text: str) -> str:
+def _escape_text(text: str) -> str:
     """Return a text that plotly shows as it is, without reading tags in it."""
     return escape(text, quote=False)

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from html import escape
 from typing import Any, Final
 
-from studio.figures.theme import Palette, axis_unit, layout, palette
+from studio.figures.theme import Palette, build_figure_layout, choose_axis_unit, choose_palette
 from studio.units import format_ns
 
 PANEL_PX: Final = 150
@@ -60,12 +60,12 @@ class Shift:
     worse: bool
 
 
-def height_px() -> int:
+def compute_height_px() -> int:
     """Return how high the figure is."""
     return 3 * PANEL_PX + 60
 
 
-def trend_figure(marks: Sequence[Mark], shifts: Sequence[Shift], pace: str, *, dark: bool) -> Any:
+def draw_trend(marks: Sequence[Mark], shifts: Sequence[Shift], pace: str, *, dark: bool) -> Any:
     """Return the figure of a series.
 
     Args:
@@ -76,25 +76,25 @@ def trend_figure(marks: Sequence[Mark], shifts: Sequence[Shift], pace: str, *, d
     """
     import plotly.graph_objects as go
 
-    colours = palette(dark)
-    base = layout(dark, height=height_px(), hovermode="closest", showlegend=False)
+    colours = choose_palette(dark)
+    base = build_figure_layout(dark, height=compute_height_px(), hovermode="closest", showlegend=False)
     base["margin"] = {"l": 10, "r": 16, "t": 14, "b": 10}
     figure = go.Figure(layout=base)
-    panels = _panels(marks, pace, colours)
-    words = [_words(mark, pace) for mark in marks]
+    panels = _build_panels(marks, pace, colours)
+    words = [_describe_mark(mark, pace) for mark in marks]
     for number, panel in enumerate(panels):
         figure.update_layout(
-            {f"yaxis{number + 1 if number else ''}": {**base["yaxis"], **_axis_of(number, panel)}}
+            {f"yaxis{number + 1 if number else ''}": {**base["yaxis"], **_build_axis(number, panel)}}
         )
-        figure.add_trace(_line_of(number, panel, marks, words, colours))
+        figure.add_trace(_draw_line(number, panel, marks, words, colours))
     for shift in shifts:
         assert panels[shift.panel].values[shift.at] is not None, "a change is where there is a value"
         _draw_shift(figure, shift, len(marks), colours)
-    ticks = _ticks(len(marks))
+    ticks = _compute_ticks(len(marks))
     figure.update_xaxes(
         tickmode="array",
         tickvals=ticks,
-        ticktext=_dates([marks[place].when for place in ticks]),
+        ticktext=_label_dates([marks[place].when for place in ticks]),
         range=[-0.6, max(len(marks) - 0.4, 0.6)],
         showgrid=False,
         anchor="y3",
@@ -117,8 +117,8 @@ class _Panel:
     colour: str
 
 
-def _panels(marks: Sequence[Mark], pace: str, colours: Palette) -> tuple[_Panel, ...]:
-    unit, length = axis_unit(max((mark.step_ns or 0 for mark in marks), default=0))
+def _build_panels(marks: Sequence[Mark], pace: str, colours: Palette) -> tuple[_Panel, ...]:
+    unit, length = choose_axis_unit(max((mark.step_ns or 0 for mark in marks), default=0))
     return (
         _Panel(
             f"{pace}, {unit}",
@@ -134,7 +134,7 @@ def _panels(marks: Sequence[Mark], pace: str, colours: Palette) -> tuple[_Panel,
     )
 
 
-def _axis_of(number: int, panel: _Panel) -> dict[str, Any]:
+def _build_axis(number: int, panel: _Panel) -> dict[str, Any]:
     """Return the vertical axis of a panel."""
     gap = 0.07
     share = (1 - 2 * gap) / 3
@@ -152,7 +152,7 @@ def _axis_of(number: int, panel: _Panel) -> dict[str, Any]:
     }
 
 
-def _line_of(
+def _draw_line(
     number: int, panel: _Panel, marks: Sequence[Mark], words: Sequence[str], colours: Palette
 ) -> Any:
     """Return the line of a panel with a mark for each job."""
@@ -161,14 +161,14 @@ def _line_of(
     return go.Scatter(
         x=list(range(len(marks))),
         y=panel.values,
-        yaxis=_axis_name(number),
+        yaxis=_name_axis(number),
         mode="lines+markers",
         connectgaps=True,
         # A mark at the lowest value is drawn whole.
         cliponaxis=False,
         line={"color": panel.colour, "width": 1.5},
         marker={
-            "size": [_size(mark, len(marks)) for mark in marks],
+            "size": [_choose_size(mark, len(marks)) for mark in marks],
             "color": [colours.p2p if mark.level == "error" else panel.colour for mark in marks],
             "symbol": [_SYMBOLS[mark.level] for mark in marks],
             "opacity": 1,
@@ -181,7 +181,7 @@ def _line_of(
 
 def _draw_shift(figure: Any, shift: Shift, count: int, colours: Palette) -> None:
     """Mark a change by a line with its words."""
-    domain = f"{_axis_name(shift.panel)} domain"
+    domain = f"{_name_axis(shift.panel)} domain"
     colour = colours.p2p if shift.worse else colours.memory
     figure.add_shape(
         type="line", x0=shift.at - 0.5, x1=shift.at - 0.5, y0=0, y1=1, xref="x", yref=domain,
@@ -195,43 +195,43 @@ def _draw_shift(figure: Any, shift: Shift, count: int, colours: Palette) -> None
     )  # fmt: skip
 
 
-def _axis_name(number: int) -> str:
+def _name_axis(number: int) -> str:
     return "y" if number == 0 else f"y{number + 1}"
 
 
 _SYMBOLS = {"": "circle", "warning": "triangle-up", "error": "x"}
 
 
-def _size(mark: Mark, count: int) -> float:
+def _choose_size(mark: Mark, count: int) -> float:
     usual = 8 if count <= _FEW else 5
     return usual + 2 if mark.level else usual
 
 
-def _words(mark: Mark, pace: str) -> str:
+def _describe_mark(mark: Mark, pace: str) -> str:
     """Say of a job what the figure shows; names are untrusted, and plotly reads markup."""
-    lines = [f"<b>{_plain(mark.name)}</b>", time.strftime("%Y-%m-%d %H:%M", time.localtime(mark.when))]
+    lines = [f"<b>{_escape_text(mark.name)}</b>", time.strftime("%Y-%m-%d %H:%M", time.localtime(mark.when))]
     if mark.step_ns is not None:
         lines.append(f"{pace} {format_ns(mark.step_ns)}")
     if mark.exposed is not None:
         lines.append(f"exposed {100 * mark.exposed:.1f} %")
     if mark.imbalance is not None:
         lines.append(f"imbalance {mark.imbalance:.2f}")
-    return "<br>".join([*lines, _plain(mark.verdict)])
+    return "<br>".join([*lines, _escape_text(mark.verdict)])
 
 
-def _plain(text: str) -> str:
+def _escape_text(text: str) -> str:
     cut = text if len(text) <= 70 else f"{text[:40]}…{text[-28:]}"
     return escape(cut, quote=False)
 
 
-def _ticks(count: int) -> list[int]:
+def _compute_ticks(count: int) -> list[int]:
     if count <= _LABELS:
         return list(range(count))
     every = -(-count // _LABELS)
     return list(range(0, count, every))
 
 
-def _dates(moments: Sequence[float]) -> list[str]:
+def _label_dates(moments: Sequence[float]) -> list[str]:
     """Return labels of moments: days, or times where all lie within two days, each part once where it can be."""
     if not moments:
         return []

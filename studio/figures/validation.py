@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from studio.calibration.judging import Judgement
-from studio.figures.theme import Palette, layout, palette
+from studio.figures.theme import Palette, build_figure_layout, choose_palette
 from studio.units import format_bytes, format_ns
 
 _DASHES = ("solid", "dash", "dot", "dashdot")
@@ -17,7 +17,7 @@ _TALLEST_RESIDUAL = 1.0
 """Residuals beyond twice and half the measured time end at the edge of the lower plot, and say so on hover."""
 
 
-def measured_and_simulated(
+def draw_measured_and_simulated(
     judged: Sequence[Judgement], names: Sequence[str], *, corrected: bool, dark: bool
 ) -> Any:
     """Return two plots over the same sizes: measured (marks) and simulated (lines) times, and the residuals below.
@@ -30,24 +30,24 @@ def measured_and_simulated(
     """
     import plotly.graph_objects as go
 
-    colours = palette(dark)
-    figure = go.Figure(layout=_layout(judged, colours, dark))
+    colours = choose_palette(dark)
+    figure = go.Figure(layout=_build_validation_layout(judged, colours, dark))
     for number, (judgement, name) in enumerate(zip(judged, names, strict=True)):
         order = np.argsort(judgement.table.size_bytes, kind="stable")
-        look = _look(number, colours)
-        for trace in _traces(judgement, name, order, look, corrected=corrected):
+        look = _choose_look(number, colours)
+        for trace in _draw_traces(judgement, name, order, look, corrected=corrected):
             figure.add_trace(trace)
     figure.add_hline(y=0, line={"color": colours.dim, "width": 1}, yref="y2", row=None, col=None)
     return figure
 
 
-def _look(number: int, colours: Palette) -> tuple[str, str, str]:
+def _choose_look(number: int, colours: Palette) -> tuple[str, str, str]:
     hues = (colours.compute, colours.collective, colours.memory, colours.p2p, colours.copy, colours.host)
     lap = number // len(hues)
     return hues[number % len(hues)], _DASHES[lap % len(_DASHES)], _MARKERS[lap % len(_MARKERS)]
 
 
-def _traces(
+def _draw_traces(
     judgement: Judgement, name: str, order: np.ndarray, look: tuple[str, str, str], *, corrected: bool
 ) -> list[Any]:
     import plotly.graph_objects as go
@@ -82,13 +82,13 @@ def _traces(
     ]  # fmt: skip
 
 
-def _layout(judged: Sequence[Judgement], colours: Palette, dark: bool) -> dict[str, Any]:
+def _build_validation_layout(judged: Sequence[Judgement], colours: Palette, dark: bool) -> dict[str, Any]:
     sizes = np.concatenate([judgement.table.size_bytes for judgement in judged])
     measured = np.concatenate([judgement.table.time_us for judgement in judged]) / 1e6
     low, high = int(np.floor(np.log10(measured.min()))), int(np.ceil(np.log10(measured.max())))
     times = [10.0**power for power in range(low, high + 1)]
-    ticks = _size_ticks(float(sizes.min()), float(sizes.max()))
-    base = layout(dark, height=560, hovermode="closest")
+    ticks = _compute_size_ticks(float(sizes.min()), float(sizes.max()))
+    base = build_figure_layout(dark, height=560, hovermode="closest")
     axis = base["xaxis"]
     small = {"color": colours.dim, "size": 11}
     return {
@@ -110,7 +110,7 @@ def _layout(judged: Sequence[Judgement], colours: Palette, dark: bool) -> dict[s
     }  # fmt: skip
 
 
-def _size_ticks(least: float, most: float) -> list[float]:
+def _compute_size_ticks(least: float, most: float) -> list[float]:
     """Return powers of 1024 and those between, about eight at most."""
     low, high = int(np.floor(np.log2(least))), int(np.ceil(np.log2(most)))
     step = max(1, -(-(high - low) // 8))

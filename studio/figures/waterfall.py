@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from studio.analysis.compare.waterfall import Step, Waterfall
-from studio.figures.theme import axis_unit, layout, palette
+from studio.figures.theme import build_figure_layout, choose_axis_unit, choose_palette
 from studio.units import format_ns
 
 _ROWS = 11
@@ -19,7 +19,7 @@ _BEYOND = 0.32
 """Room for labels to the right of the longest bar, as a part of its length."""
 
 
-def waterfall(shown: Waterfall, names: tuple[str, str], words: Mapping[str, str], *, dark: bool) -> Any:
+def draw_waterfall(shown: Waterfall, names: tuple[str, str], words: Mapping[str, str], *, dark: bool) -> Any:
     """Return A's makespan, the steps that change it, and B's makespan, from top to bottom.
 
     Args:
@@ -30,13 +30,13 @@ def waterfall(shown: Waterfall, names: tuple[str, str], words: Mapping[str, str]
     """
     import plotly.graph_objects as go
 
-    colours = palette(dark)
+    colours = choose_palette(dark)
     steps = [step for step in shown.steps if step.difference_ns]
     levels = [shown.a_ns]
     for step in steps:
         levels.append(levels[-1] + step.difference_ns)
     low = _begin(levels)
-    unit, scale = axis_unit(max(levels))
+    unit, scale = choose_axis_unit(max(levels))
     labels = [f"{names[0]} finishes", *(words[step.part] for step in steps), f"{names[1]} finishes"]
     starts = [low, *(min(pair) for pair in itertools.pairwise(levels)), low]
     ends = [shown.a_ns, *(max(pair) for pair in itertools.pairwise(levels)), shown.b_ns]
@@ -45,7 +45,7 @@ def waterfall(shown: Waterfall, names: tuple[str, str], words: Mapping[str, str]
         *(colours.p2p if step.difference_ns > 0 else colours.compute for step in steps),
         colours.host,
     ]
-    texts = [format_ns(shown.a_ns), *map(_step_label, steps), format_ns(shown.b_ns)]
+    texts = [format_ns(shown.a_ns), *map(_label_step, steps), format_ns(shown.b_ns)]
     hovers = [
         f"{names[0]}: {shown.a_ns:,} ns",
         *(
@@ -80,7 +80,9 @@ def waterfall(shown: Waterfall, names: tuple[str, str], words: Mapping[str, str]
             hovertext=hovers,
             hovertemplate="%{hovertext}<extra></extra>",
         ),
-        layout(dark, height=FIGURE_PX + 22 * max(0, len(labels) - _ROWS), showlegend=False, bargap=0.3),
+        build_figure_layout(
+            dark, height=FIGURE_PX + 22 * max(0, len(labels) - _ROWS), showlegend=False, bargap=0.3
+        ),
     )
     for index, level in enumerate(levels):
         # From each bar to the next: where the one ends the other begins.
@@ -111,6 +113,6 @@ def _begin(levels: list[int]) -> int:
     return max(0, round(low - 0.6 * (high - low)))
 
 
-def _step_label(step: Step) -> str:
+def _label_step(step: Step) -> str:
     sign, arrow = ("+", "▲") if step.difference_ns > 0 else ("−", "▼")
     return f"{arrow} {sign}{format_ns(abs(step.difference_ns))}"

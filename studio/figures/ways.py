@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from studio.figures.theme import layout, palette
+from studio.figures.theme import build_figure_layout, choose_palette
 from studio.sim.explaining import Explanation
 from studio.trace import Float64
 from studio.units import format_bytes, format_ns
@@ -16,7 +16,7 @@ _HEIGHT_PX = 340
 _DASHES = {"LL": "dot", "LL128": "dash", "Simple": "solid", "NVLS": "solid"}
 
 
-def time_of_ways(
+def draw_ways(
     explanation: Explanation, *, dark: bool, measured: Sequence[tuple[str, Float64, Float64]] = ()
 ) -> Any:
     """Return time over size, both logarithmic: a line per way, thick where it is taken, and the size that is asked about.
@@ -28,7 +28,7 @@ def time_of_ways(
     """
     import plotly.graph_objects as go
 
-    colours = palette(dark)
+    colours = choose_palette(dark)
     hues = {
         "ring": colours.compute,
         "tree": colours.memory,
@@ -36,7 +36,7 @@ def time_of_ways(
         "NVLS": colours.collective,
         "NVLS-tree": colours.collective,
     }
-    figure = go.Figure(layout=layout(dark, height=_HEIGHT_PX))
+    figure = go.Figure(layout=build_figure_layout(dark, height=_HEIGHT_PX))
     for index, way in enumerate(explanation.ways):
         algorithm, _, protocol = way.name.partition(" ")
         look = {"color": hues.get(algorithm, colours.copy), "dash": _DASHES.get(protocol or "NVLS", "solid")}
@@ -78,11 +78,11 @@ def time_of_ways(
         marker={"color": colours.accent, "size": 11, "symbol": "x"},
         hovertemplate=f"{format_bytes(explanation.comm_size)}: {format_ns(explanation.total_ns)}<extra></extra>",
     )
-    _axes(figure, explanation)
+    _set_axes(figure, explanation)
     return figure
 
 
-def _axes(figure: Any, explanation: Explanation) -> None:
+def _set_axes(figure: Any, explanation: Explanation) -> None:
     powers = range(4, int(np.log2(explanation.sizes[-1])) + 1, 4)
     figure.update_xaxes(
         type="log",

@@ -50,7 +50,7 @@ def read_config(path: Path) -> Model:
     return KINDS[kind](values, path.name, kind)
 
 
-def _number(values: dict[str, Any], key: str, file: str, default: int | None = None) -> int:
+def _read_number(values: dict[str, Any], key: str, file: str, default: int | None = None) -> int:
     value = values.get(key)
     if value is None and default is not None:
         return default
@@ -67,12 +67,12 @@ def _number(values: dict[str, Any], key: str, file: str, default: int | None = N
     return value
 
 
-def _zero(values: dict[str, Any], key: str, file: str) -> int:
+def _read_optional_number(values: dict[str, Any], key: str, file: str) -> int:
     """Return a number that a model may do without: 0 where it is not there or null."""
-    return _number(values, key, file, 0)
+    return _read_number(values, key, file, 0)
 
 
-def _only(values: dict[str, Any], file: str, **allowed: Any) -> None:
+def _check_modelled(values: dict[str, Any], file: str, **allowed: Any) -> None:
     """Refuse a value other than the modelled one; a missing value counts as the modelled one."""
     for key, value in allowed.items():
         given = values.get(key)
@@ -83,23 +83,26 @@ def _only(values: dict[str, Any], file: str, **allowed: Any) -> None:
             )
 
 
-def _rotary(values: dict[str, Any], file: str, kind: str, **more: Any) -> Model:
-    hidden, heads = _number(values, "hidden_size", file), _number(values, "num_attention_heads", file)
+def _read_rotary(values: dict[str, Any], file: str, kind: str, **more: Any) -> Model:
+    hidden, heads = (
+        _read_number(values, "hidden_size", file),
+        _read_number(values, "num_attention_heads", file),
+    )
     if heads < 1:
         raise ConfigError(f"{file}: num_attention_heads is {heads}; allowed: at least 1.")
     if not more.get("qkv_bias"):
-        _only(values, file, attention_bias=False)
+        _check_modelled(values, file, attention_bias=False)
     return Model(
         **{
             "name": kind,
-            "layers": _number(values, "num_hidden_layers", file),
+            "layers": _read_number(values, "num_hidden_layers", file),
             "hidden": hidden,
             "heads": heads,
-            "kv_heads": _number(values, "num_key_value_heads", file, heads),
-            "head_size": _number(values, "head_dim", file, hidden // heads),
-            "feed_forward": _number(values, "intermediate_size", file),
-            "vocabulary": _number(values, "vocab_size", file),
-            "sequence": min(_number(values, "max_position_embeddings", file, 4_096), 8_192),
+            "kv_heads": _read_number(values, "num_key_value_heads", file, heads),
+            "head_size": _read_number(values, "head_dim", file, hidden // heads),
+            "feed_forward": _read_number(values, "intermediate_size", file),
+            "vocabulary": _read_number(values, "vocab_size", file),
+            "sequence": min(_read_number(values, "max_position_embeddings", file, 4_096), 8_192),
             "tied": bool(values.get("tie_word_embeddings", False)),
             "source": file,
             **more,
@@ -107,57 +110,61 @@ def _rotary(values: dict[str, Any], file: str, kind: str, **more: Any) -> Model:
     )
 
 
-def _windowed(values: dict[str, Any], file: str, kind: str, **more: Any) -> Model:
+def _read_windowed(values: dict[str, Any], file: str, kind: str, **more: Any) -> Model:
     """Return a model whose layers all have the sliding window that it names, if any."""
-    return _rotary(values, file, kind, window=_zero(values, "sliding_window", file), **more)
+    return _read_rotary(
+        values, file, kind, window=_read_optional_number(values, "sliding_window", file), **more
+    )
 
 
-def _qwen(values: dict[str, Any], file: str, kind: str) -> Model:
-    _only(values, file, use_sliding_window=False)
+def _read_qwen(values: dict[str, Any], file: str, kind: str) -> Model:
+    _check_modelled(values, file, use_sliding_window=False)
     more: dict[str, Any] = {"qk_norm": True} if kind.startswith("qwen3") else {"qkv_bias": True}
     if kind.endswith("_moe"):
-        _only(values, file, decoder_sparse_step=1, mlp_only_layers=[])
-        more |= _experts(values, file, "num_experts", "moe_intermediate_size")
+        _check_modelled(values, file, decoder_sparse_step=1, mlp_only_layers=[])
+        more |= _read_experts(values, file, "num_experts", "moe_intermediate_size")
     if kind == "qwen2_moe":
         more |= {
-            "shared_width": _number(values, "shared_expert_intermediate_size", file),
+            "shared_width": _read_number(values, "shared_expert_intermediate_size", file),
             "shared_gate": True,
         }
-    return _rotary(values, file, kind, **more)
+    return _read_rotary(values, file, kind, **more)
 
 
-def _experts(values: dict[str, Any], file: str, count: str, width: str) -> dict[str, Any]:
+def _read_experts(values: dict[str, Any], file: str, count: str, width: str) -> dict[str, Any]:
     return {
-        "experts": _number(values, count, file),
-        "experts_per_token": _number(values, "num_experts_per_tok", file),
-        "expert_width": _number(values, width, file),
+        "experts": _read_number(values, count, file),
+        "experts_per_token": _read_number(values, "num_experts_per_tok", file),
+        "expert_width": _read_number(values, width, file),
     }
 
 
-def _mixtral(values: dict[str, Any], file: str, kind: str) -> Model:
-    return _windowed(values, file, kind, **_experts(values, file, "num_local_experts", "intermediate_size"))
+def _read_mixtral(values: dict[str, Any], file: str, kind: str) -> Model:
+    return _read_windowed(
+        values, file, kind, **_read_experts(values, file, "num_local_experts", "intermediate_size")
+    )
 
 
-def _deepseek(values: dict[str, Any], file: str, kind: str) -> Model:
-    _only(values, file, moe_layer_freq=1)
-    experts = _experts(values, file, "n_routed_experts", "moe_intermediate_size")
-    return _rotary(
+def _read_deepseek(values: dict[str, Any], file: str, kind: str) -> Model:
+    _check_modelled(values, file, moe_layer_freq=1)
+    experts = _read_experts(values, file, "n_routed_experts", "moe_intermediate_size")
+    return _read_rotary(
         values, file, kind,
         **experts,
-        kv_heads=_number(values, "num_attention_heads", file),
-        shared_width=_zero(values, "n_shared_experts", file) * experts["expert_width"],
-        dense_layers=_zero(values, "first_k_dense_replace", file),
+        kv_heads=_read_number(values, "num_attention_heads", file),
+        shared_width=_read_optional_number(values, "n_shared_experts", file) * experts["expert_width"],
+        dense_layers=_read_optional_number(values, "first_k_dense_replace", file),
         # The number of each expert that balances routing without a loss.
         router_bias=kind == "deepseek_v3" and values.get("topk_method", "noaux_tc") == "noaux_tc",
-        query_rank=_zero(values, "q_lora_rank", file),
-        kv_rank=_number(values, "kv_lora_rank", file),
-        head_size=_number(values, "qk_nope_head_dim", file),
-        rope_size=_number(values, "qk_rope_head_dim", file),
-        value_size=_number(values, "v_head_dim", file),
+        query_rank=_read_optional_number(values, "q_lora_rank", file),
+        kv_rank=_read_number(values, "kv_lora_rank", file),
+        head_size=_read_number(values, "qk_nope_head_dim", file),
+        rope_size=_read_number(values, "qk_rope_head_dim", file),
+        value_size=_read_number(values, "v_head_dim", file),
     )  # fmt: skip
 
 
-def _gemma(values: dict[str, Any], file: str, kind: str) -> Model:
+def _read_gemma(values: dict[str, Any], file: str, kind: str) -> Model:
     # A config.json of Gemma 3 with its vision encoder has the language model inside, and leaves out what Transformers assumes of it.
     inner = values.get("text_config") if kind == "gemma3" else None
     values = {**(inner if isinstance(inner, dict) else values)}
@@ -170,16 +177,20 @@ def _gemma(values: dict[str, Any], file: str, kind: str) -> Model:
     elif kind == "gemma2":
         more["full_every"] = 2
     if kind != "gemma":
-        window = _number(values, "sliding_window", file, 4_096)
-        more |= {"post_norms": True, "window": window, "full_every": _every(values, file, more["full_every"])}
-    return _rotary(values, file, kind, head_size=_number(values, "head_dim", file, 256), **more)
+        window = _read_number(values, "sliding_window", file, 4_096)
+        more |= {
+            "post_norms": True,
+            "window": window,
+            "full_every": _read_full_every(values, file, more["full_every"]),
+        }
+    return _read_rotary(values, file, kind, head_size=_read_number(values, "head_dim", file, 256), **more)
 
 
-def _every(values: dict[str, Any], file: str, assumed: Any) -> int:
+def _read_full_every(values: dict[str, Any], file: str, assumed: Any) -> int:
     """Return every how many layers one attends to all tokens, as `layer_types` says it or else as assumed."""
     types = values.get("layer_types")
     if not isinstance(types, list):
-        return _number({"sliding_window_pattern": assumed}, "sliding_window_pattern", file)
+        return _read_number({"sliding_window_pattern": assumed}, "sliding_window_pattern", file)
     full = [number for number, kind in enumerate(types, 1) if kind == "full_attention"]
     every = full[0] if full else 0
     if full != (list(range(every, len(types) + 1, every)) if every else []):
@@ -189,23 +200,23 @@ def _every(values: dict[str, Any], file: str, assumed: Any) -> int:
     return every
 
 
-def _gpt2(values: dict[str, Any], file: str, kind: str) -> Model:
-    hidden, heads = _number(values, "n_embd", file), _number(values, "n_head", file)
+def _read_gpt2(values: dict[str, Any], file: str, kind: str) -> Model:
+    hidden, heads = _read_number(values, "n_embd", file), _read_number(values, "n_head", file)
     if heads < 1 or hidden % heads:
         raise ConfigError(
             f"{file}: n_embd is {hidden}, which {heads} heads do not share evenly.",
             hint="Correct n_embd or n_head.",
         )
-    positions = _number(values, "n_positions", file, 1_024)
+    positions = _read_number(values, "n_positions", file, 1_024)
     return Model(
         name=kind,
-        layers=_number(values, "n_layer", file),
+        layers=_read_number(values, "n_layer", file),
         hidden=hidden,
         heads=heads,
         kv_heads=heads,
         head_size=hidden // heads,
-        feed_forward=_number(values, "n_inner", file, 4 * hidden),
-        vocabulary=_number(values, "vocab_size", file),
+        feed_forward=_read_number(values, "n_inner", file, 4 * hidden),
+        vocabulary=_read_number(values, "vocab_size", file),
         sequence=positions,
         positions=positions,
         gated=False,
@@ -217,21 +228,21 @@ def _gpt2(values: dict[str, Any], file: str, kind: str) -> Model:
 
 
 KINDS = {
-    "llama": _rotary,
-    "mistral": _windowed,
-    "mixtral": _mixtral,
-    "phi3": _windowed,
-    "qwen2": _qwen,
-    "qwen2_moe": _qwen,
-    "qwen3": _qwen,
-    "qwen3_moe": _qwen,
-    "deepseek_v2": _deepseek,
-    "deepseek_v3": _deepseek,
-    "gemma": _gemma,
-    "gemma2": _gemma,
-    "gemma3": _gemma,
-    "gemma3_text": _gemma,
-    "gpt2": _gpt2,
+    "llama": _read_rotary,
+    "mistral": _read_windowed,
+    "mixtral": _read_mixtral,
+    "phi3": _read_windowed,
+    "qwen2": _read_qwen,
+    "qwen2_moe": _read_qwen,
+    "qwen3": _read_qwen,
+    "qwen3_moe": _read_qwen,
+    "deepseek_v2": _read_deepseek,
+    "deepseek_v3": _read_deepseek,
+    "gemma": _read_gemma,
+    "gemma2": _read_gemma,
+    "gemma3": _read_gemma,
+    "gemma3_text": _read_gemma,
+    "gpt2": _read_gpt2,
 }
 """What reads each `model_type`."""
 _EXPERT_KINDS = ("mixtral", "qwen2_moe", "qwen3_moe", "deepseek_v2", "deepseek_v3")

@@ -13,13 +13,19 @@ from collections.abc import Sequence
 from studio.generation.layout import Layout
 from studio.generation.models import Model
 from studio.generation.program import Program
-from studio.generation.transformer import attention_flop, keys, outputs, queries, values
+from studio.generation.transformer import (
+    compute_key_width,
+    compute_output_width,
+    compute_query_width,
+    compute_value_width,
+    count_attention_flop,
+)
 from studio.trace import CollectiveType
 
 ELEMENT_BYTES = 2
 
 
-def attention(  # noqa: PLR0913 (a program, what it is of, and the node)
+def append_attention(  # noqa: PLR0913 (a program, what it is of, and the node)
     program: Program,
     model: Model,
     layout: Layout,
@@ -46,49 +52,57 @@ def attention(  # noqa: PLR0913 (a program, what it is of, and the node)
     """
     times = 2 if name.endswith(".bwd") else 1
     flop = (
-        times * attention_flop(model, layout.micro_batch, layout.sequence, layer) // (layout.tp * layout.cp)
+        times
+        * count_attention_flop(model, layout.micro_batch, layout.sequence, layer)
+        // (layout.tp * layout.cp)
     )
     if layout.cp == 1:
         return program.compute(name, after, flop, moved + scores, "attention", kernels=kernels)
     if layout.cp_kind == "ring":
-        return _ring(
+        return _append_ring(
             program,
             layout,
             name,
             after,
-            (flop, moved + scores // layout.cp, kv_bytes(model, layout), kernels),
+            (flop, moved + scores // layout.cp, count_kv_bytes(model, layout), kernels),
         )
-    before, behind = ulysses_bytes(model, layout)
+    before, behind = count_ulysses_bytes(model, layout)
     if times == 2:
         before, behind = behind, before
-    exchanged = [_exchange(program, f"{name}.{word}", after, size) for word, size in before.items()]
+    exchanged = [_append_exchange(program, f"{name}.{word}", after, size) for word, size in before.items()]
     node = program.compute(name, exchanged, flop, moved + scores, "attention", kernels=kernels)
     # Each is on its way while the next is; the last is what others wait for.
-    last = [_exchange(program, f"{name}.{word}", [node], size) for word, size in behind.items()]
+    last = [_append_exchange(program, f"{name}.{word}", [node], size) for word, size in behind.items()]
     return last[-1]
 
 
-def kv_bytes(model: Model, layout: Layout) -> int:
+def count_kv_bytes(model: Model, layout: Layout) -> int:
     """Return the bytes of the keys and values of a rank's part of a micro-batch."""
-    return ELEMENT_BYTES * layout.tokens * (keys(model) + values(model)) // layout.tp
+    return (
+        ELEMENT_BYTES * layout.tokens * (compute_key_width(model) + compute_value_width(model)) // layout.tp
+    )
 
 
-def ulysses_bytes(model: Model, layout: Layout) -> tuple[dict[str, int], dict[str, int]]:
+def count_ulysses_bytes(model: Model, layout: Layout) -> tuple[dict[str, int], dict[str, int]]:
     """Return the bytes that a rank gives to the all-to-alls before and behind attention in the forward pass, by name."""
     own = ELEMENT_BYTES * layout.tokens
 
-    def size(width: int) -> int:
+    def count_bytes(width: int) -> int:
         return own * width // layout.tp
 
-    before = {"queries": size(queries(model)), "keys": size(keys(model)), "values": size(values(model))}
-    return before, {"outputs": size(outputs(model))}
+    before = {
+        "queries": count_bytes(compute_query_width(model)),
+        "keys": count_bytes(compute_key_width(model)),
+        "values": count_bytes(compute_value_width(model)),
+    }
+    return before, {"outputs": count_bytes(compute_output_width(model))}
 
 
-def _exchange(program: Program, name: str, after: Sequence[int], size: int) -> int:
+def _append_exchange(program: Program, name: str, after: Sequence[int], size: int) -> int:
     return program.collective(f"{name}.all_to_all", "cp", CollectiveType.ALL_TO_ALL, after, size)
 
 
-def _ring(
+def _append_ring(
     program: Program, layout: Layout, name: str, after: Sequence[int], sizes: tuple[int, int, int, int]
 ) -> int:
     """Append attention in a ring.

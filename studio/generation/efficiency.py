@@ -11,7 +11,7 @@ from __future__ import annotations
 from dataclasses import dataclass, fields, replace
 
 from studio.errors import ConfigError
-from studio.operators.roofline import Gpu, peak
+from studio.operators.roofline import Gpu, find_peak
 
 ALIGNED_ELEMENTS = 8
 """Matrix products reach their rate where every size is a multiple of this."""
@@ -89,7 +89,7 @@ class Efficiency:
             >>> round(Efficiency().time_ns(Work(312 * 10**9, 0), a100)), round(Efficiency(matmul=0.5).time_ns(Work(312 * 10**9, 0), a100))
             (1000000, 2000000)
         """
-        rate = peak(gpu, work.dtype)
+        rate = find_peak(gpu, work.dtype)
         assert rate is not None
         share = self.matmul if work.aligned else self.odd_matmul
         arithmetic = work.flop / (rate * 1e3 * share)
@@ -131,12 +131,12 @@ _LIKE = (("H200", "H100"), ("GH200", "H100"), ("B200", "H100"), ("B300", "H100")
 """GPUs of which nothing was recorded, by a word of their name, and the one whose numbers are carried over; else those of A100."""
 
 
-def efficiency_of(gpu: Gpu) -> Efficiency:
+def choose_efficiency(gpu: Gpu) -> Efficiency:
     """Return what is reached of a GPU: as measured on it, or on the one most like it.
 
     Example:
         >>> from studio.sim.systems.gpus import find_gpu
-        >>> [efficiency_of(find_gpu(name)).gpu for name in ("a100", "h100", "b200", "mi325x", "v100")]
+        >>> [choose_efficiency(find_gpu(name)).gpu for name in ("a100", "h100", "b200", "mi325x", "v100")]
         ['A100', 'H100', 'H100', 'MI300X', 'A100']
     """
     known = {numbers.gpu: numbers for numbers in (FITTED, *RECORDED)}
@@ -145,16 +145,16 @@ def efficiency_of(gpu: Gpu) -> Efficiency:
     return known[own or like]
 
 
-def serving_efficiency(gpu: Gpu) -> Efficiency:
+def estimate_serving_efficiency(gpu: Gpu) -> Efficiency:
     """Return what steps of inference reach of a GPU: as measured on H100, of GPUs of AMD by as much less as was recorded there.
 
     Example:
         >>> from studio.sim.systems.gpus import find_gpu
-        >>> [round(serving_efficiency(find_gpu(name)).matmul, 3) for name in ("h100", "h200", "a100", "mi300x")]
+        >>> [round(estimate_serving_efficiency(find_gpu(name)).matmul, 3) for name in ("h100", "h200", "a100", "mi300x")]
         [0.689, 0.689, 0.689, 0.419]
     """
     recorded = {numbers.gpu: numbers for numbers in RECORDED}
-    on_gpu, on_served = efficiency_of(gpu), recorded[SERVED.gpu]
+    on_gpu, on_served = choose_efficiency(gpu), recorded[SERVED.gpu]
     if on_gpu.gpu not in recorded:
         return SERVED
     return replace(

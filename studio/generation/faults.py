@@ -72,7 +72,7 @@ def parse_slow_ranks(text: str) -> dict[int, float]:
     return factors
 
 
-def faults_of(slow_rank: str | None, jitter: float, seed: int, ranks: int) -> Faults:
+def build_faults(slow_rank: str | None, jitter: float, seed: int, ranks: int) -> Faults:
     """Return the faults that a user asks for.
 
     Raises:

@@ -7,8 +7,8 @@ from dataclasses import dataclass, fields, replace
 from typing import Any
 
 from studio.errors import ConfigError
-from studio.generation.layout import RECOMPUTES, Layout, Wish, layout_of
-from studio.generation.memory import fullest_stage, stage_memory
+from studio.generation.layout import RECOMPUTES, Layout, Wish, build_layout
+from studio.generation.memory import count_stage_memory, find_fullest_stage
 from studio.generation.models import Model
 
 _LEAST_TOLD = 50_000_000
@@ -34,7 +34,7 @@ class Remedy:
     held: int
 
     def __str__(self) -> str:
-        return f"{self.words} ({giga(self.held)})"
+        return f"{self.words} ({format_giga(self.held)})"
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,11 +50,11 @@ class Fit:
     remedies: tuple[Remedy, ...] = ()
 
 
-def unfit_words(held: Mapping[str, int], memory_bytes: float) -> str:
+def describe_unfit(held: Mapping[str, int], memory_bytes: float) -> str:
     """Return the sentence that memory does not fit, with its parts; empty where it fits.
 
     Example:
-        >>> unfit_words({"weights": 90_000_000_000, "kv_cache": 3_000_000_000}, 80e9)
+        >>> describe_unfit({"weights": 90_000_000_000, "kv_cache": 3_000_000_000}, 80e9)
         'does not fit on 80 GB: 93 GB, of which weights 90 GB, KV cache 3 GB'
     """
     total = sum(held.values())
@@ -62,11 +62,11 @@ def unfit_words(held: Mapping[str, int], memory_bytes: float) -> str:
         return ""
     names = {"kv_cache": "KV cache", "draft": "draft model"}
     named_sizes = {names.get(part, part): size for part, size in held.items() if size >= _LEAST_TOLD}
-    parts = ", ".join(f"{name} {giga(size)}" for name, size in named_sizes.items())
-    return f"does not fit on {giga(memory_bytes)}: {giga(total)}, of which {parts}"
+    parts = ", ".join(f"{name} {format_giga(size)}" for name, size in named_sizes.items())
+    return f"does not fit on {format_giga(memory_bytes)}: {format_giga(total)}, of which {parts}"
 
 
-def giga(size: float) -> str:
+def format_giga(size: float) -> str:
     """Write bytes in GB of 10^9, as makers of GPUs give them."""
     return f"{size / 1e9:.1f}".removesuffix(".0") + " GB"
 
@@ -83,18 +83,18 @@ def fit_in(model: Model, layout: Layout, memory_bytes: float, most_tp: int = _LA
     Example:
         >>> from studio.generation.models import find_model
         >>> model = find_model("llama3-8b")
-        >>> fit = fit_in(model, layout_of(model, Wish(8, batch=8, recompute="full")), 80e9)
+        >>> fit = fit_in(model, build_layout(model, Wish(8, batch=8, recompute="full")), 80e9)
         >>> fit.words
         'does not fit on 80 GB: 136 GB, of which optimizer 96.4 GB, parameters 16.1 GB, gradients 16.1 GB, activations 7.6 GB'
         >>> [str(remedy) for remedy in fit.remedies]
         ['--zero 1 (51.7 GB)', '--tp 2 (68 GB)', '--pp 2 (70.7 GB)']
     """
-    most = fullest_stage(model, layout)[1]
-    words = unfit_words(dict(sorted(most.items(), key=lambda part: -part[1])), memory_bytes)
-    return Fit(words, _remedies(model, wish_of(layout), memory_bytes, most_tp)) if words else Fit()
+    most = find_fullest_stage(model, layout)[1]
+    words = describe_unfit(dict(sorted(most.items(), key=lambda part: -part[1])), memory_bytes)
+    return Fit(words, _find_remedies(model, infer_wish(layout), memory_bytes, most_tp)) if words else Fit()
 
 
-def wish_of(layout: Layout) -> Wish:
+def infer_wish(layout: Layout) -> Wish:
     """Return what a user would say of a layout; a batch that nobody gave is left to its rule, as it would be with a change."""
     same = {spec.name for spec in fields(Wish)} & {spec.name for spec in fields(Layout)}
     given = {
@@ -113,65 +113,67 @@ def wish_of(layout: Layout) -> Wish:
     )  # fmt: skip
 
 
-def _remedies(model: Model, wish: Wish, memory_bytes: float, most_tp: int) -> tuple[Remedy, ...]:
+def _find_remedies(model: Model, wish: Wish, memory_bytes: float, most_tp: int) -> tuple[Remedy, ...]:
     """Return the least change of every kind that does, each by itself; where none does, two changes together.
 
     Ranks and batch stay what they are, so that more tensor parallel ranks or stages are fewer replicas; only where nothing else does
     there are more ranks, or what host memory can hold goes there.
     """
-    kinds = list(_changes(model, wish, most_tp))
-    alone = [_first_that_fits(model, wish, changes, memory_bytes) for changes in kinds]
+    kinds = list(_iterate_changes(model, wish, most_tp))
+    alone = [_find_first_fitting(model, wish, changes, memory_bytes) for changes in kinds]
     remedies = [remedy for remedy in alone if remedy]
     for number, changes in enumerate(kinds) if not remedies else ():
         # The most of one kind, with the least of every later kind that is enough then.
         words, most = changes[-1]
         for others in kinds[number + 1 :]:
             both = [(f"{words} and {more}", {**most, **other}) for more, other in others]
-            done = _first_that_fits(model, wish, both, memory_bytes)
+            done = _find_first_fitting(model, wish, both, memory_bytes)
             remedies += [done] if done else []
     if not remedies:
-        last = (_more_ranks(model, wish), _offloads(wish))
-        tried = (_first_that_fits(model, wish, changes, memory_bytes) for changes in last)
+        last = (_list_more_ranks(model, wish), _list_offloads(wish))
+        tried = (_find_first_fitting(model, wish, changes, memory_bytes) for changes in last)
         remedies = [remedy for remedy in tried if remedy]
     return tuple(remedies[:_MOST_TOLD])
 
 
-def _first_that_fits(model: Model, wish: Wish, changes: list[Change], memory_bytes: float) -> Remedy | None:
+def _find_first_fitting(
+    model: Model, wish: Wish, changes: list[Change], memory_bytes: float
+) -> Remedy | None:
     for words, change in changes:
-        layout = _changed(model, wish, change)
+        layout = _apply_change(model, wish, change)
         if layout is None:
             continue
-        held = held_within(model, layout, memory_bytes)
+        held = count_held_within(model, layout, memory_bytes)
         if held is not None:
             return Remedy(words, change, held)
     return None
 
 
-def held_within(model: Model, layout: Layout, memory_bytes: float) -> int | None:
+def count_held_within(model: Model, layout: Layout, memory_bytes: float) -> int | None:
     """Return the bytes on the fullest rank where they are at most so many, else None: known with the first stage that holds more."""
     held = 0
-    for stage in _likely(layout.pp):
-        held = max(held, sum(stage_memory(model, layout, stage).values()))
+    for stage in _order_stages(layout.pp):
+        held = max(held, sum(count_stage_memory(model, layout, stage).values()))
         if held > memory_bytes:
             return None
     return held
 
 
-def _likely(stages: int) -> list[int]:
+def _order_stages(stages: int) -> list[int]:
     """Return the stages, those first that mostly hold most."""
     first = [0, stages - 1] if stages > 1 else [0]
     return [*first, *(stage for stage in range(1, stages - 1))]
 
 
-def _changed(model: Model, wish: Wish, change: Mapping[str, Any]) -> Layout | None:
+def _apply_change(model: Model, wish: Wish, change: Mapping[str, Any]) -> Layout | None:
     """Return the layout with a change, None where it does not divide."""
     try:
-        return layout_of(model, replace(wish, **{"dp": None, **change}))
+        return build_layout(model, replace(wish, **{"dp": None, **change}))
     except ConfigError:
         return None
 
 
-def _changes(model: Model, wish: Wish, most_tp: int) -> Iterator[list[Change]]:
+def _iterate_changes(model: Model, wish: Wish, most_tp: int) -> Iterator[list[Change]]:
     """Yield changes by kind, each list from the least to the most."""
     if wish.attention == "unfused" and wish.recompute == "none":
         yield [
@@ -192,7 +194,7 @@ def _changes(model: Model, wish: Wish, most_tp: int) -> Iterator[list[Change]]:
     degrees = [degree for degree in range(wish.tp + 1, most_tp + 1) if wish.ranks % degree == 0]
     if degrees:
         yield [(f"--tp {degree}", {"tp": degree, "sequence_parallel": None}) for degree in degrees]
-    experts = _expert_degrees(model, wish)
+    experts = _list_expert_degrees(model, wish)
     if experts:
         yield [(f"--ep {degree}", {"ep": degree}) for degree in experts]
     stages = [count for count in range(wish.pp + 1, model.layers + 1) if wish.ranks % count == 0]
@@ -200,7 +202,7 @@ def _changes(model: Model, wish: Wish, most_tp: int) -> Iterator[list[Change]]:
         yield [(f"--pp {count}", {"pp": count, "stage_layers": None}) for count in stages]
 
 
-def _expert_degrees(model: Model, wish: Wish) -> list[int]:
+def _list_expert_degrees(model: Model, wish: Wish) -> list[int]:
     """Return larger degrees in which experts can be divided among ranks that hold the same other weights."""
     copies = wish.ranks // (wish.tp * wish.pp)
     return [
@@ -210,7 +212,7 @@ def _expert_degrees(model: Model, wish: Wish) -> list[int]:
     ]
 
 
-def _offloads(wish: Wish) -> list[Change]:
+def _list_offloads(wish: Wish) -> list[Change]:
     """Return what may go to host memory besides: the least first, without recomputation and with it."""
     kinds = {"none": ("optimizer", "activations", "all"), "all": ()}.get(wish.offload, ("all",))
     more = (
@@ -223,7 +225,7 @@ def _offloads(wish: Wish) -> list[Change]:
     ]
 
 
-def _more_ranks(model: Model, wish: Wish) -> list[Change]:
+def _list_more_ranks(model: Model, wish: Wish) -> list[Change]:
     """Return more stages of as many more ranks, without recomputation and with it, or replicas that divide all and have as much work."""
     changes: list[Change] = []
     for times in _MORE_RANKS:
@@ -239,7 +241,7 @@ def _more_ranks(model: Model, wish: Wish) -> list[Change]:
         free = {"bucket_mb": None, "grad_overlap": None}
         more = {"ranks": ranks, **batch, "zero": 3, "recompute": "full", **free}
         changes.append((f"--ranks {ranks}{batch_words}, --zero 3 and --recompute full", more))
-        wide = _expert_degrees(model, replace(wish, ranks=ranks))[-1:]
+        wide = _list_expert_degrees(model, replace(wish, ranks=ranks))[-1:]
         changes += [
             (
                 f"--ranks {ranks}{batch_words}, --ep {degree}, --zero 3 and --recompute full",

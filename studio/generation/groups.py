@@ -10,12 +10,12 @@ from studio.generation.program import AFTER, BEFORE, OWN, RING_BEFORE, RING_NEXT
 from studio.trace import CommGroup, Int64
 
 
-def rank_mesh(layout: Layout) -> Int64:
+def build_rank_mesh(layout: Layout) -> Int64:
     """Return (pp, dp, cp, tp) the rank at each place of a layout.
 
     Example:
         >>> from studio.generation.layout import Layout
-        >>> rank_mesh(Layout(2, 1, 2, (1, 1), 1, 1, 8, order=("pp", "tp", "dp"))).ravel().tolist()
+        >>> build_rank_mesh(Layout(2, 1, 2, (1, 1), 1, 1, 8, order=("pp", "tp", "dp"))).ravel().tolist()
         [0, 2, 1, 3]
     """
     sizes = {"pp": layout.pp, "dp": layout.dp, "cp": layout.cp, "tp": layout.tp}
@@ -31,35 +31,35 @@ def group_ranks(layout: Layout) -> dict[str, Int64]:
     `tp`, `cp`, `pp`; `dp` of ranks that hold the same weights, of experts `edp`; `ep` of ranks that divide experts; `shard` of those
     that ZeRO divides among, of experts `eshard`, and `replica` of those that hold the same shards; `emb` of the first and the last stage.
     """
-    mesh = rank_mesh(layout)
+    mesh = build_rank_mesh(layout)
     pp, dp, cp, tp = mesh.shape
     # Ranks of a stage that hold the same weights, context parallel ones adjacent.
     copies = np.moveaxis(mesh, 3, 1).reshape(pp * tp, dp * cp)
     stages = mesh.reshape(pp, -1).T
 
-    def neighbours(count: int) -> Int64:
+    def group_neighbours(count: int) -> Int64:
         return copies.reshape(-1, count)
 
-    def strided(count: int, among: Int64 = copies) -> Int64:
+    def group_strided(count: int, among: Int64 = copies) -> Int64:
         parts = among.reshape(len(among), -1, count)
         return parts.swapaxes(1, 2).reshape(-1, parts.shape[1])
 
     by_kind = {
         "tp": mesh.reshape(-1, tp),
-        "cp": neighbours(cp),
+        "cp": group_neighbours(cp),
         "dp": copies,
-        "shard": neighbours(layout.shards),
-        "eshard": strided(layout.ep, copies.reshape(-1, layout.shards)),
-        "replica": strided(layout.shards),
+        "shard": group_neighbours(layout.shards),
+        "eshard": group_strided(layout.ep, copies.reshape(-1, layout.shards)),
+        "replica": group_strided(layout.shards),
         "pp": stages,
-        "ep": neighbours(layout.ep),
-        "edp": strided(layout.ep),
+        "ep": group_neighbours(layout.ep),
+        "edp": group_strided(layout.ep),
         "emb": stages[:, [0, -1]],
     }
     return {kind: ranks[np.argsort(ranks[:, 0], kind="stable")] for kind, ranks in by_kind.items()}
 
 
-def names_by_rank(groups: dict[str, Int64], ranks: int) -> list[dict[str, str]]:
+def list_names_by_rank(groups: dict[str, Int64], ranks: int) -> list[dict[str, str]]:
     """Return the comm group of each kind that each rank is in, whether or not it has other ranks."""
     names: list[dict[str, str]] = [{} for _ in range(ranks)]
     for kind, members in groups.items():
@@ -69,7 +69,7 @@ def names_by_rank(groups: dict[str, Int64], ranks: int) -> list[dict[str, str]]:
     return names
 
 
-def peers_by_rank(groups: dict[str, Int64], ranks: int) -> list[dict[int, int]]:
+def list_peers_by_rank(groups: dict[str, Int64], ranks: int) -> list[dict[int, int]]:
     """Return the ranks that each rank sends to and receives from: of the stages beside it and in its context parallel ring.
 
     Stages are a ring as well: interleaved ones send from the last to the first.
@@ -83,7 +83,7 @@ def peers_by_rank(groups: dict[str, Int64], ranks: int) -> list[dict[int, int]]:
     return peers
 
 
-def comm_groups(model: Model, layout: Layout) -> tuple[CommGroup, ...]:
+def build_comm_groups(model: Model, layout: Layout) -> tuple[CommGroup, ...]:
     """Return the comm groups of a job that have more than one rank: `tp0`, `dp0`, `pp0` and so on."""
     kinds = ["tp", "cp", *(["dp"] if layout.shards == layout.copies else ["shard", "replica"]), "pp"]
     kinds += ["ep", "edp"] if model.experts else []

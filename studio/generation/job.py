@@ -5,15 +5,15 @@ from __future__ import annotations
 from itertools import product
 
 from studio.errors import ConfigError
-from studio.et.build import graph_of_nodes
+from studio.et.build import build_graph
 from studio.generation.faults import NO_FAULTS, Faults, add_faults
-from studio.generation.groups import comm_groups, group_ranks, names_by_rank, peers_by_rank
+from studio.generation.groups import build_comm_groups, group_ranks, list_names_by_rank, list_peers_by_rank
 from studio.generation.layout import Layout
 from studio.generation.models import Model
-from studio.generation.program import Speed, told_times
+from studio.generation.program import Speed, describe_times
 from studio.generation.routing import is_even
 from studio.generation.stage import Stage
-from studio.generation.transformer import largest_node_flop
+from studio.generation.transformer import compute_largest_node_flop
 from studio.trace import GENERATED, RECIPE, Attribute, Finding, Rank, Trace, ValueKind
 
 MOST_NODES = 4_000_000
@@ -36,10 +36,10 @@ def make_job(
         ConfigError: The job would have too many nodes, or a node too many operations.
 
     Example:
-        >>> from studio.generation.layout import Wish, layout_of
+        >>> from studio.generation.layout import Wish, build_layout
         >>> from studio.generation.models import find_model
         >>> model = find_model("llama3-8b")
-        >>> make_job(model, layout_of(model, Wish(ranks=8, tp=8)))
+        >>> make_job(model, build_layout(model, Wish(ranks=8, tp=8)))
         Trace(8 ranks, 1 graph, 8,344 nodes, 1 comm group, 1 finding)
     """
     # Ranks whose experts get other numbers of tokens have graphs of their own.
@@ -54,7 +54,7 @@ def make_job(
             f"{nodes:,} nodes; allowed: {MOST_NODES:,}.",
             hint="Use a smaller --batch, a larger --micro-batch or fewer --steps.",
         )
-    largest = largest_node_flop(model, layout)
+    largest = compute_largest_node_flop(model, layout)
     if largest >= 1 << 63:
         raise ConfigError(
             f"A single node of this job would have {largest:.2g} operations; allowed: below 2^63, about 9.2e18.",
@@ -62,12 +62,12 @@ def make_job(
         )
     graphs, stage_slots = [], []
     for stage, place in product(range(layout.pp), range(places)):
-        graph, slots = graph_of_nodes(Stage(model, layout, stage, speed, place).nodes())
+        graph, slots = build_graph(Stage(model, layout, stage, speed, place).nodes())
         keys = [graph.strings[key] for key in graph.slot_key.tolist()]
         graphs.append(graph)
         stage_slots.append(list(zip(keys, slots, strict=True)))
     groups = group_ranks(layout)
-    names, peers = names_by_rank(groups, layout.ranks), peers_by_rank(groups, layout.ranks)
+    names, peers = list_names_by_rank(groups, layout.ranks), list_peers_by_rank(groups, layout.ranks)
     stage_of, place_of = (
         {rank: place for group in groups[kind].tolist() for place, rank in enumerate(group)}
         for kind in ("pp", "ep")
@@ -88,6 +88,8 @@ def make_job(
             *((Attribute(RECIPE, ValueKind.STRING, recipe),) if recipe else ()),
         )
         ranks.append(Rank(number, index, slots, "1.0.0", metadata))
-    words = f"Generated, not recorded: {description} ({layout.batch_from}); {told_times(speed)}."
+    words = f"Generated, not recorded: {description} ({layout.batch_from}); {describe_times(speed)}."
     finding = Finding("info", "generated", words)
-    return add_faults(Trace(tuple(graphs), tuple(ranks), comm_groups(model, layout), (finding,)), faults)
+    return add_faults(
+        Trace(tuple(graphs), tuple(ranks), build_comm_groups(model, layout), (finding,)), faults
+    )

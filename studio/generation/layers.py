@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from studio.generation.experts import experts_backward, experts_forward
+from studio.generation.experts import append_experts_backward, append_experts_forward
 from studio.generation.passes import Passes
 from studio.generation.transformer import EXPERTS, has_experts
 
@@ -19,7 +19,7 @@ def layer_forward(passes: Passes, at: str, x: int, ready: int) -> int:
     layer = layer_number(at)
     x = passes.attention_forward(at, layer, x, ready)
     if has_experts(passes.model, layer):
-        return experts_forward(passes, at, layer, x)
+        return append_experts_forward(passes, at, layer, x)
     return passes.feed_forward_forward(at, x)
 
 
@@ -36,7 +36,7 @@ def layer_backward(passes: Passes, at: str, grad: int, ready: int) -> int:
     passes.weights[unit] = []
     if has_experts(passes.model, layer):
         passes.weights[f"{unit}{EXPERTS}"] = []
-        grad = experts_backward(passes, at, unit, layer, [grad, ready])
+        grad = append_experts_backward(passes, at, unit, layer, [grad, ready])
     else:
         grad = passes.feed_forward_backward(at, unit, grad, ready)
     return passes.attention_backward(at, unit, layer, grad, 0)

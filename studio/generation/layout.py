@@ -9,7 +9,7 @@ from typing import Literal
 
 from studio.errors import ConfigError
 from studio.generation.efficiency import ALIGNED_ELEMENTS
-from studio.generation.models import Model, nearest
+from studio.generation.models import Model, format_nearest
 
 Schedule = Literal["1f1b", "gpipe", "interleaved", "zb-h1"]
 SCHEDULES: tuple[Schedule, ...] = ("1f1b", "gpipe", "interleaved", "zb-h1")
@@ -203,7 +203,7 @@ class Layout:
 
 @dataclass(frozen=True, slots=True)
 class Wish:
-    """What a user says of a layout; None leaves it to the rules of `layout_of`.
+    """What a user says of a layout; None leaves it to the rules of `build_layout`.
 
     Attributes:
         ranks: How many ranks.
@@ -254,7 +254,7 @@ class Wish:
     host_gbytes: float = HOST_GBYTES
 
 
-def layout_of(model: Model, wish: Wish) -> Layout:
+def build_layout(model: Model, wish: Wish) -> Layout:
     """Return the layout that a user asks for.
 
     Raises:
@@ -281,18 +281,18 @@ def layout_of(model: Model, wish: Wish) -> Layout:
     sequence = wish.sequence or model.sequence
     parallel = wish.tp > 1 if wish.sequence_parallel is None else wish.sequence_parallel and wish.tp > 1
     _check_sequence(wish, sequence, parallel=parallel)
-    dp = _replicas(wish)
+    dp = _count_replicas(wish)
     _check_sharding(wish, wish.cp * dp)
     if model.positions and sequence > model.positions:
         raise ConfigError(
             f"--seq is {sequence:,}; {model.name} has {model.positions:,} learned positions.",
             hint=f"Allowed: 1 to {model.positions:,}.",
         )
-    chunks = _chunks(model, wish)
-    layers = _stage_layers(model, wish, chunks)
+    chunks = _count_chunks(model, wish)
+    layers = _split_stage_layers(model, wish, chunks)
     _check_context(model, wish)
     _check_experts(model, wish, dp, parallel=parallel)
-    batch, words = _batch(model, wish, dp)
+    batch, words = _choose_batch(model, wish, dp)
     _check_micro_batches(wish, batch, dp)
     _check_offload(wish)
     overlap = wish.pp == 1 or wish.zero >= 2 if wish.grad_overlap is None else wish.grad_overlap
@@ -357,7 +357,7 @@ def _check_sharding(wish: Wish, copies: int) -> None:
             f"--shard is {wish.shard}, but --zero is 0.", hint="Use --zero 1, 2 or 3.", key="shard"
         )
     if wish.shard is not None and (copies % wish.shard or (wish.shard == 1 and copies > 1)):
-        near = nearest(wish.shard, (degree for degree in range(2, copies + 1) if copies % degree == 0))
+        near = format_nearest(wish.shard, (degree for degree in range(2, copies + 1) if copies % degree == 0))
         raise ConfigError(
             f"--shard is {wish.shard}; allowed: above 1, what divides the {copies:,} ranks that hold the same weights.",
             hint=f"The nearest: {near}." if copies > 1 else "Leave it out: no other rank does.",
@@ -367,7 +367,7 @@ def _check_sharding(wish: Wish, copies: int) -> None:
         able = (n for n in range(wish.ep, copies + 1, wish.ep) if copies % n == 0 and n > 1)
         raise ConfigError(
             f"--shard is {wish.shard}, which --ep {wish.ep} does not divide: ranks that divide all else would hold unequal experts.",
-            hint=f"The nearest that does: {nearest(wish.shard, able)}.",
+            hint=f"The nearest that does: {format_nearest(wish.shard, able)}.",
             key="shard",
         )
     if wish.zero == 3 and (wish.bucket_mb or wish.grad_overlap is False):
@@ -395,7 +395,7 @@ def _check_offload(wish: Wish) -> None:
         )
 
 
-def _chunks(model: Model, wish: Wish) -> int:
+def _count_chunks(model: Model, wish: Wish) -> int:
     """Return the chunks of layers of each stage: above 1 where the schedule is interleaved, and only there."""
     if wish.schedule != "interleaved":
         if wish.virtual_stages not in (None, 1):
@@ -408,12 +408,12 @@ def _chunks(model: Model, wish: Wish) -> int:
     if wish.pp == 1:
         raise ConfigError("--schedule is interleaved, but --pp is 1; allowed: at least 2.", key="schedule")
     chunks = wish.virtual_stages or 2
-    able = [n for n in range(2, model.layers // wish.pp + 1) if shared_layers(model.layers, n * wish.pp)]
+    able = [n for n in range(2, model.layers // wish.pp + 1) if split_layers(model.layers, n * wish.pp)]
     if chunks < 2 or (wish.stage_layers is None and chunks not in able):
         raise ConfigError(
             f"--virtual-stages is {chunks}, of {wish.pp} stages {chunks * wish.pp} chunks; the {model.layers} layers of {model.name} "
             "do not divide so, nor where the first and the last have fewer; allowed: at least 2.",
-            hint=f"The nearest that does: {nearest(chunks, able)}; --stage-layers gives any other split.",
+            hint=f"The nearest that does: {format_nearest(chunks, able)}; --stage-layers gives any other split.",
             key="virtual_stages",
         )
     return chunks
@@ -424,7 +424,7 @@ def _check_micro_batches(wish: Wish, batch: int, dp: int) -> None:
     count = batch // (dp * wish.micro_batch)
     if wish.schedule == "interleaved" and count % wish.pp:
         once = dp * wish.micro_batch
-        near = nearest(batch, (once * number for number in _multiples(wish.pp, count)))
+        near = format_nearest(batch, (once * number for number in _list_multiples(wish.pp, count)))
         raise ConfigError(
             f"--batch is {batch:,}, of which a replica has {count:,} micro-batches; --schedule interleaved takes multiples of --pp "
             f"{wish.pp}.",
@@ -433,7 +433,7 @@ def _check_micro_batches(wish: Wish, batch: int, dp: int) -> None:
         )
 
 
-def _multiples(step: int, value: int) -> tuple[int, ...]:
+def _list_multiples(step: int, value: int) -> tuple[int, ...]:
     below = value // step * step
     return tuple(number for number in (below, below + step) if number > 0)
 
@@ -446,7 +446,7 @@ def _check_tensor(model: Model, tp: int) -> None:
         return not any(width % degree for width in widths)
 
     if not divides(tp):
-        near = nearest(tp, (degree for degree in range(1, model.kv_heads + 1) if divides(degree)))
+        near = format_nearest(tp, (degree for degree in range(1, model.kv_heads + 1) if divides(degree)))
         experts = f" (of experts {model.expert_width:,})" if model.experts else ""
         raise ConfigError(
             f"--tp is {tp}, which does not divide {model.heads} heads, {model.kv_heads} heads of keys and values and a "
@@ -461,7 +461,7 @@ def _check_sequence(wish: Wish, sequence: int, *, parallel: bool) -> None:
     step = wish.cp * (wish.tp if parallel else 1)
     if sequence % step == 0:
         return
-    near = nearest(sequence, _multiples(step, sequence))
+    near = format_nearest(sequence, _list_multiples(step, sequence))
     if wish.cp == 1:
         raise ConfigError(
             f"--seq is {sequence:,}, which --tp {wish.tp} does not divide.",
@@ -469,7 +469,7 @@ def _check_sequence(wish: Wish, sequence: int, *, parallel: bool) -> None:
         )
     each = wish.tp if parallel else 1
     degrees = (n for n in range(1, wish.ranks + 1) if wish.ranks % (wish.tp * wish.pp * n) == 0)
-    able = nearest(wish.cp, (n for n in degrees if sequence % (n * each) == 0))
+    able = format_nearest(wish.cp, (n for n in degrees if sequence % (n * each) == 0))
     raise ConfigError(
         f"--seq is {sequence:,}, which cp{' × tp' if parallel else ''} = {step:,} does not divide.",
         hint=f"The nearest: --seq {near}{f'; --cp {able}' if able != 'none' else ''}.",
@@ -483,7 +483,7 @@ def _check_context(model: Model, wish: Wish) -> None:
         raise ConfigError(f"--cp-kind is {wish.cp_kind}; allowed: {', '.join(CONTEXT_KINDS)}.", key="cp_kind")
     heads = model.kv_heads // wish.tp
     if wish.cp_kind == "all-to-all" and heads % wish.cp:
-        near = nearest(wish.cp, (degree for degree in range(1, heads + 1) if heads % degree == 0))
+        near = format_nearest(wish.cp, (degree for degree in range(1, heads + 1) if heads % degree == 0))
         raise ConfigError(
             f"--cp is {wish.cp} and --cp-kind all-to-all, which does not divide the {heads} heads of keys and values of a rank.",
             hint=f"The nearest that does: {near}; or --cp-kind ring.",
@@ -518,7 +518,7 @@ def _check_experts(model: Model, wish: Wish, dp: int, *, parallel: bool) -> None
         raise ConfigError(
             f"--ep is {wish.ep}, which does not divide both the {model.experts} experts of {model.name} and the {copies:,} ranks that "
             f"hold the same weights (cp × dp = {wish.cp} × {dp:,}).",
-            hint=f"The nearest that does: {nearest(wish.ep, allowed)}.",
+            hint=f"The nearest that does: {format_nearest(wish.ep, allowed)}.",
             key="ep",
         )
     if wish.tp > 1 and not parallel and (model.experts or model.kv_rank):
@@ -530,10 +530,10 @@ def _check_experts(model: Model, wish: Wish, dp: int, *, parallel: bool) -> None
         )
 
 
-def _replicas(wish: Wish) -> int:
+def _count_replicas(wish: Wish) -> int:
     cell = wish.tp * wish.cp * wish.pp
     if wish.ranks % cell:
-        near = nearest(wish.ranks, _multiples(cell, wish.ranks))
+        near = format_nearest(wish.ranks, _list_multiples(cell, wish.ranks))
         degrees = (("tp", wish.tp), ("cp", wish.cp), ("pp", wish.pp))
         shown = [(name, degree) for name, degree in degrees if name != "cp" or degree > 1]
         words = f"{' × '.join(name for name, _ in shown)} = {' × '.join(str(degree) for _, degree in shown)}"
@@ -557,22 +557,22 @@ def _check_stages(model: Model, wish: Wish) -> None:
     if wish.pp > model.layers:
         raise ConfigError(
             f"--pp is {wish.pp}, more stages than the {model.layers} layers of {model.name}.",
-            hint=f"The nearest: --pp {_nearest_stages(model, wish)}.",
+            hint=f"The nearest: --pp {_format_nearest_stages(model, wish)}.",
             key="pp",
         )
 
 
-def _nearest_stages(model: Model, wish: Wish) -> str:
+def _format_nearest_stages(model: Model, wish: Wish) -> str:
     """Return the nearest numbers of stages that share the layers, of those that divide the ranks as well where there are any."""
-    able = [n for n in range(1, model.layers + 1) if shared_layers(model.layers, n) is not None]
-    return nearest(wish.pp, [n for n in able if wish.ranks % (wish.tp * wish.cp * n) == 0] or able)
+    able = [n for n in range(1, model.layers + 1) if split_layers(model.layers, n) is not None]
+    return format_nearest(wish.pp, [n for n in able if wish.ranks % (wish.tp * wish.cp * n) == 0] or able)
 
 
-def _stage_layers(model: Model, wish: Wish, chunks: int) -> tuple[int, ...]:
+def _split_stage_layers(model: Model, wish: Wish, chunks: int) -> tuple[int, ...]:
     """Return the layers of each stage, or of each chunk of stages in the order of the model."""
     count = wish.pp * chunks
     if wish.stage_layers is not None:
-        given, even = wish.stage_layers, shared_layers(model.layers, count)
+        given, even = wish.stage_layers, split_layers(model.layers, count)
         if len(given) != count or sum(given) != model.layers or min(given) < 1:
             what = "stages" if chunks == 1 else f"stages × {chunks} chunks"
             raise ConfigError(
@@ -582,22 +582,22 @@ def _stage_layers(model: Model, wish: Wish, chunks: int) -> tuple[int, ...]:
                 key="stage-layers",
             )
         return given
-    layers = shared_layers(model.layers, count)
+    layers = split_layers(model.layers, count)
     if layers is None:
         raise ConfigError(
             f"--pp is {wish.pp}; the {model.layers} layers of {model.name} do not divide so, nor where the first and the last "
             "stage have fewer.",
-            hint=f"The nearest that does: {_nearest_stages(model, wish)}; --stage-layers gives any other split.",
+            hint=f"The nearest that does: {_format_nearest_stages(model, wish)}; --stage-layers gives any other split.",
             key="pp",
         )
     return layers
 
 
-def shared_layers(layers: int, stages: int) -> tuple[int, ...] | None:
+def split_layers(layers: int, stages: int) -> tuple[int, ...] | None:
     """Return the layers of each stage, the first and the last with fewer where they do not divide; None where that fails.
 
     Example:
-        >>> shared_layers(126, 16)
+        >>> split_layers(126, 16)
         (7, 8, 8, 8, 8, 8, 8, 8, 8, 8, 8, 8, 8, 8, 8, 7)
     """
     each = -(-layers // stages)
@@ -611,12 +611,12 @@ def shared_layers(layers: int, stages: int) -> tuple[int, ...] | None:
     return tuple(shared)
 
 
-def _batch(model: Model, wish: Wish, dp: int) -> tuple[int, str]:
+def _choose_batch(model: Model, wish: Wish, dp: int) -> tuple[int, str]:
     """Return the sequences of a step, and where they are from."""
     once = dp * wish.micro_batch
     if wish.batch is not None:
         if wish.batch % once:
-            near = nearest(wish.batch, _multiples(once, wish.batch))
+            near = format_nearest(wish.batch, _list_multiples(once, wish.batch))
             raise ConfigError(
                 f"--batch is {wish.batch:,}, which {dp:,} replicas × micro-batch {wish.micro_batch} = {once:,} does not divide.",
                 hint=f"The nearest: --batch {near}.",

@@ -4,16 +4,21 @@ from __future__ import annotations
 
 from typing import Any
 
-from studio.generation.families.job import asked_of
+from studio.generation.families.job import build_asked_network
 from studio.generation.families.presets import NAMES
 from studio.generation.fitting import Fit, fit_in
 from studio.generation.job import make_job
 from studio.generation.layout import Layout
-from studio.generation.memory import host_memory, stage_memory
+from studio.generation.memory import count_host_memory, count_stage_memory
 from studio.generation.models import Model
-from studio.generation.transformer import active_parameters, parameters, recomputed_flop, step_flop
-from studio.generation.volumes import step_volumes
-from studio.generation.workload import workload_of
+from studio.generation.transformer import (
+    count_active_parameters,
+    count_parameters,
+    count_recomputed_flop,
+    count_step_flop,
+)
+from studio.generation.volumes import compute_step_volumes
+from studio.generation.workload import build_workload
 from studio.operators.roofline import Gpu
 from studio.trace import Trace
 
@@ -38,8 +43,8 @@ def generate(model: str | Model, *, ranks: int, **options: Any) -> Trace:
         Trace(8 ranks, 1 graph, 8,344 nodes, 1 comm group, 1 finding)
     """
     if isinstance(model, str) and model.strip().lower() in NAMES:
-        return asked_of(model, ranks, options).job()
-    workload = workload_of(model, ranks, options)
+        return build_asked_network(model, ranks, options).job()
+    workload = build_workload(model, ranks, options)
     return make_job(workload.model, workload.layout, workload.speed, workload.faults, workload.recipe)
 
 
@@ -54,13 +59,13 @@ def describe(model: Model, layout: Layout, gpu: Gpu | None = None) -> dict[str, 
         gpu: Whose memory it is held against (`fits`, `unfit`, `remedies`); None holds it against none.
     """
     fit = fit_in(model, layout, gpu.memory_gbytes * 1e9) if gpu else Fit()
-    stages = [stage_memory(model, layout, stage) for stage in range(layout.pp)]
+    stages = [count_stage_memory(model, layout, stage) for stage in range(layout.pp)]
     fullest = max(range(layout.pp), key=lambda stage: sum(stages[stage].values()))
     return {
         "model": model.name,
         "source": model.source,
-        "parameters": parameters(model),
-        "active_parameters": active_parameters(model),
+        "parameters": count_parameters(model),
+        "active_parameters": count_active_parameters(model),
         "layout": layout.name,
         "world_size": layout.ranks,
         "zero": layout.zero,
@@ -83,18 +88,18 @@ def describe(model: Model, layout: Layout, gpu: Gpu | None = None) -> dict[str, 
         "micro_batches": layout.micro_batches,
         "sequence": layout.sequence,
         "padded_vocabulary": layout.vocabulary(model),
-        "flop": step_flop(model, layout),
-        "flop_recomputed": recomputed_flop(model, layout),
+        "flop": count_step_flop(model, layout),
+        "flop_recomputed": count_recomputed_flop(model, layout),
         "recompute": layout.recompute,
         "attention": layout.attention,
         "memory": {**stages[fullest], "total": sum(stages[fullest].values()), "stage": fullest},
         "memory_by_stage": stages,
-        "host_memory": host_memory(model, layout, fullest),
+        "host_memory": count_host_memory(model, layout, fullest),
         "fits": not fit.words if gpu else None,
         "unfit": fit.words,
         "remedies": [str(remedy) for remedy in fit.remedies],
         "collectives": [
             {"group": group, "type": kind, "count": count, "bytes": size}
-            for (group, kind), (count, size) in sorted(step_volumes(model, layout).items())
+            for (group, kind), (count, size) in sorted(compute_step_volumes(model, layout).items())
         ],
     }

@@ -16,16 +16,23 @@ from studio.generation.layout import Layout, OptimizerName
 from studio.generation.models import Model
 from studio.generation.replicas import (
     Held,
-    chunk_units,
-    gathered_at_once,
-    gradient_buckets,
-    holders_of,
-    shard_of,
-    shards_of,
+    count_gathered_at_once,
+    count_holders,
+    count_shard_parameters,
+    count_shards,
+    group_gradient_buckets,
+    list_chunk_units,
 )
-from studio.generation.routing import given_tokens, own_tokens, shares_of_ranks
-from studio.generation.schedule import most_held
-from studio.generation.transformer import EXPERTS, has_experts, keys, outputs, queries, values
+from studio.generation.routing import count_given_tokens, count_own_tokens, count_tokens_by_rank
+from studio.generation.schedule import count_held_micro_batches
+from studio.generation.transformer import (
+    EXPERTS,
+    compute_key_width,
+    compute_output_width,
+    compute_query_width,
+    compute_value_width,
+    has_experts,
+)
 from studio.trace import Int64
 
 WEIGHT_BYTES = ACTIVATION_BYTES = 2
@@ -45,7 +52,7 @@ FP8_COPIES = 2
 keeps both on Hopper."""
 
 
-def layer_activations(model: Model, layout: Layout, layer: int = 0) -> int:
+def count_layer_activations(model: Model, layout: Layout, layer: int = 0) -> int:
     """Return the bytes that the forward pass of a layer makes on a rank for one micro-batch and its backward pass reads.
 
     Of a GPT: s b h (10 + 24 / t), with sequence parallelism 34 s b h / t; scores of unfused attention 5 a b s² / t. Of layers whose
@@ -61,42 +68,47 @@ def layer_activations(model: Model, layout: Layout, layer: int = 0) -> int:
         + 2 * model.rope_size
     )
     # Queries, keys, values, the input of the projection; what the activation function reads and what it makes.
-    divided = 2 * (queries(model) + keys(model) + values(model) + outputs(model))
+    divided = 2 * (
+        compute_query_width(model)
+        + compute_key_width(model)
+        + compute_value_width(model)
+        + compute_output_width(model)
+    )
     divided += (6 if model.gated else 4) * (model.shared_width if experts else model.feed_forward)
     if layout.dtype == "fp8":
         # Both first products and the one behind the activation keep their inputs in a byte; attention keeps what it makes in two,
         # and the projection that in one besides.
         whole -= 2 * model.hidden
-        divided += outputs(model) - (model.shared_width if experts else model.feed_forward)
+        divided += compute_output_width(model) - (model.shared_width if experts else model.feed_forward)
     share = layout.tp if layout.sequence_parallel else 1
     scores = 0
     if layout.attention == "unfused" and layout.recompute != "selective":
         # What the softmax makes; of dropout the mask, a byte, and what it makes.
         scores = model.heads * layout.sequence * (5 if model.dropout else 2)
     dense = layout.tokens * (whole * layout.tp // share + divided + scores) // layout.tp
-    return dense + (_expert_activations(model, layout, layer) if experts else 0)
+    return dense + (_count_expert_activations(model, layout, layer) if experts else 0)
 
 
-def _expert_activations(model: Model, layout: Layout, layer: int) -> int:
+def _count_expert_activations(model: Model, layout: Layout, layer: int) -> int:
     """Return the bytes of a layer's experts: their inputs, what both products make of them, what comes back, and scores in 4 bytes."""
     share = layout.tp if layout.sequence_parallel else 1
-    tokens = share * layout.ep * max(shares_of_ranks(model, layout, layer))
+    tokens = share * layout.ep * max(count_tokens_by_rank(model, layout, layer))
     each = ACTIVATION_BYTES * model.hidden + (6 if model.gated else 4) * model.expert_width // layout.tp
     if layout.dtype == "fp8":
         each -= model.hidden + model.expert_width // layout.tp
-    back = ACTIVATION_BYTES * given_tokens(model, layout) * model.hidden
-    return tokens * each + back + 4 * model.experts * own_tokens(layout)
+    back = ACTIVATION_BYTES * count_given_tokens(model, layout) * model.hidden
+    return tokens * each + back + 4 * model.experts * count_own_tokens(layout)
 
 
-def kept_activations(model: Model, layout: Layout, layer: int = 0) -> int:
+def count_kept_activations(model: Model, layout: Layout, layer: int = 0) -> int:
     """Return the bytes that a layer keeps on a rank from the forward to the backward pass: with full recomputation its input."""
     if layout.recompute != "full":
-        return layer_activations(model, layout, layer)
+        return count_layer_activations(model, layout, layer)
     share = layout.tp if layout.sequence_parallel else 1
     return ACTIVATION_BYTES * layout.tokens * model.hidden // share
 
 
-def stage_activations(model: Model, layout: Layout, stage: int) -> int:
+def count_stage_activations(model: Model, layout: Layout, stage: int) -> int:
     """Return the bytes of activations on a rank of a stage at the peak of a step.
 
     Beside its layers, for each micro-batch in flight: of the first stage the mask of dropout after the embedding, of the last
@@ -104,35 +116,35 @@ def stage_activations(model: Model, layout: Layout, stage: int) -> int:
     recomputation one layer's are there whole besides, while its backward pass runs; where gradients of weights are left to a later
     pass, all that it repeated stay until then.
     """
-    kept, waiting = chunk_activations(model, layout, stage)
-    held, late = most_held(layout, stage)
+    kept, waiting = count_chunk_activations(model, layout, stage)
+    held, late = count_held_micro_batches(layout, stage)
     every = (layer for layers in layout.chunk_layers(stage) for layer in layers)
     again = (
-        layer_activations(model, layout, layer) - kept_activations(model, layout, layer)
-        for layer in {_kind(model, layout, f"layer{layer}"): layer for layer in every}.values()
+        count_layer_activations(model, layout, layer) - count_kept_activations(model, layout, layer)
+        for layer in {_classify_unit(model, layout, f"layer{layer}"): layer for layer in every}.values()
     )
     return int((held @ kept + late @ waiting).max()) + max(again, default=0)
 
 
-def chunk_activations(model: Model, layout: Layout, stage: int) -> tuple[Int64, Int64]:
+def count_chunk_activations(model: Model, layout: Layout, stage: int) -> tuple[Int64, Int64]:
     """Return (V,) the bytes that each of V chunks of a stage keeps for a micro-batch, twice.
 
     From its forward pass on, and how many more while it waits for the gradients of weights alone.
     """
     known: dict[str, tuple[int, int]] = {}
     chunks = []
-    for units in chunk_units(model, layout, stage):
-        kinds = [_kind(model, layout, name) for name in units]
+    for units in list_chunk_units(model, layout, stage):
+        kinds = [_classify_unit(model, layout, name) for name in units]
         for name, kind in zip(units, kinds, strict=True):
             if kind not in known:
-                known[kind] = unit_activations(model, layout, name)
+                known[kind] = count_unit_activations(model, layout, name)
         chunks.append([known[kind] for kind in kinds])
     kept = [sum(unit[0] for unit in chunk) for chunk in chunks]
     again = [sum(unit[1] for unit in chunk) for chunk in chunks]
     return np.array(kept, np.int64), np.array(again, np.int64)
 
 
-def _kind(model: Model, layout: Layout, unit: str) -> str:
+def _classify_unit(model: Model, layout: Layout, unit: str) -> str:
     """Return what is the same of units with as many activations: their name, of layers whether they have experts, unless routing differs."""
     if not unit.startswith("layer") or layout.expert_skew:
         return unit
@@ -141,7 +153,7 @@ def _kind(model: Model, layout: Layout, unit: str) -> str:
     return "experts" if has_experts(model, int(unit.removeprefix("layer"))) else "dense"
 
 
-def unit_activations(model: Model, layout: Layout, unit: str) -> tuple[int, int]:
+def count_unit_activations(model: Model, layout: Layout, unit: str) -> tuple[int, int]:
     """Return the bytes that a unit of a stage keeps for a micro-batch, and those that its backward pass makes again."""
     share = layout.tp if layout.sequence_parallel else 1
     if unit == "embedding":
@@ -153,12 +165,12 @@ def unit_activations(model: Model, layout: Layout, unit: str) -> tuple[int, int]
         # Counted with their layer.
         return 0, 0
     layer = int(unit.removeprefix("layer"))
-    kept = kept_activations(model, layout, layer)
-    again = layer_activations(model, layout, layer) - kept
+    kept = count_kept_activations(model, layout, layer)
+    again = count_layer_activations(model, layout, layer) - kept
     return (0 if layout.offloads_activations else kept), again
 
 
-def stage_memory(model: Model, layout: Layout, stage: int) -> dict[str, int]:
+def count_stage_memory(model: Model, layout: Layout, stage: int) -> dict[str, int]:
     """Return the bytes on a rank of a stage, by part: parameters, gradients, optimizer, activations, buffers.
 
     Shards are whole parameters, as many on every replica, so that a unit may be padded. Buffers are the weights that ZeRO-3 has
@@ -166,22 +178,22 @@ def stage_memory(model: Model, layout: Layout, stage: int) -> dict[str, int]:
     of weights in fp8, gradients of a bucket in the type in which they are summed where it is another, and, where activations are in host
     memory, those of two layers: one at work and one on its way.
     """
-    units = {name: held for chunk in chunk_units(model, layout, stage) for name, held in chunk.items()}
+    units = {name: held for chunk in list_chunk_units(model, layout, stage) for name, held in chunk.items()}
     held = {name: unit.parameters for name, unit in units.items()}
-    sharded = sum(shard_of(layout, unit) for unit in units.values())
+    sharded = sum(count_shard_parameters(layout, unit) for unit in units.values())
     whole = sum(held.values())
     zero = layout.zero
-    largest = sorted(gathered_at_once(layout, units))[-1 - layout.prefetch :]
+    largest = sorted(count_gathered_at_once(layout, units))[-1 - layout.prefetch :]
     buffers = WEIGHT_BYTES * sum(largest) if zero == 3 else 0
     if zero >= 2:
-        buckets = gradient_buckets(model, layout, stage)
-        summed = [bucket for bucket in buckets if shards_of(layout, units[bucket[0]]) > 1]
+        buckets = group_gradient_buckets(model, layout, stage)
+        summed = [bucket for bucket in buckets if count_shards(layout, units[bucket[0]]) > 1]
         sizes = (sum(held[name] for name in bucket) for bucket in summed)
         buffers += layout.reduced_bytes * max(sizes, default=0)
     elif layout.reduced_bytes != layout.gradient_bytes:
-        buffers += layout.reduced_bytes * _largest_summed(model, layout, stage, units)
+        buffers += layout.reduced_bytes * _find_largest_summed(model, layout, stage, units)
     if layout.offloads_activations:
-        buffers += 2 * max(_stowed_layers(model, layout, stage))
+        buffers += 2 * max(_list_stowed_bytes(model, layout, stage))
     if layout.dtype == "fp8":
         of_layers = (parameters for name, parameters in held.items() if name.startswith("layer"))
         buffers += FP8_COPIES * (sum(largest) if zero == 3 else sum(of_layers))
@@ -191,12 +203,12 @@ def stage_memory(model: Model, layout: Layout, stage: int) -> dict[str, int]:
         "optimizer": 0
         if layout.offloads_optimizer
         else OPTIMIZER_BYTES[layout.optimizer] * (sharded if zero else whole),
-        "activations": stage_activations(model, layout, stage),
+        "activations": count_stage_activations(model, layout, stage),
         "buffers": buffers,
     }
 
 
-def optimizer_traffic(layout: Layout, parameters: int) -> int:
+def count_optimizer_traffic(layout: Layout, parameters: int) -> int:
     """Return the bytes that an optimizer of so many parameters reads and writes in a step.
 
     Gradients are read; the copy and what is kept besides are read and written, and so are weights written, and read where they have no copy.
@@ -205,52 +217,54 @@ def optimizer_traffic(layout: Layout, parameters: int) -> int:
     return (layout.gradient_bytes + 2 * OPTIMIZER_BYTES[layout.optimizer] + weights) * parameters
 
 
-def updated_parameters(model: Model, layout: Layout, stage: int) -> int:
+def count_updated_parameters(model: Model, layout: Layout, stage: int) -> int:
     """Return how many parameters a rank of a stage updates."""
-    units = [unit for chunk in chunk_units(model, layout, stage) for unit in chunk.values()]
-    return sum(shard_of(layout, unit) if layout.zero else unit.parameters for unit in units)
+    units = [unit for chunk in list_chunk_units(model, layout, stage) for unit in chunk.values()]
+    return sum(count_shard_parameters(layout, unit) if layout.zero else unit.parameters for unit in units)
 
 
-def host_memory(model: Model, layout: Layout, stage: int) -> dict[str, int]:
+def count_host_memory(model: Model, layout: Layout, stage: int) -> dict[str, int]:
     """Return the bytes that a rank of a stage has in host memory, by part: optimizer with a copy of the gradients, activations at the peak.
 
     Activations of all micro-batches that a stage holds, but for those of the layers at work, which are on their way.
     """
     optimizer = activations = 0
     if layout.offloads_optimizer:
-        count = updated_parameters(model, layout, stage)
+        count = count_updated_parameters(model, layout, stage)
         optimizer = (OPTIMIZER_BYTES[layout.optimizer] + layout.gradient_bytes) * count
     if layout.offloads_activations:
         kept = [
-            sum(kept_activations(model, layout, layer) for layer in layers)
+            sum(count_kept_activations(model, layout, layer) for layer in layers)
             for layers in layout.chunk_layers(stage)
         ]
-        activations = int((most_held(layout, stage)[0] @ np.array(kept, np.int64)).max())
+        activations = int((count_held_micro_batches(layout, stage)[0] @ np.array(kept, np.int64)).max())
     return {"optimizer": optimizer, "activations": activations}
 
 
-def _stowed_layers(model: Model, layout: Layout, stage: int) -> list[int]:
+def _list_stowed_bytes(model: Model, layout: Layout, stage: int) -> list[int]:
     """Return what each layer of a stage keeps of a micro-batch."""
     return [
-        kept_activations(model, layout, layer) for layers in layout.chunk_layers(stage) for layer in layers
+        count_kept_activations(model, layout, layer)
+        for layers in layout.chunk_layers(stage)
+        for layer in layers
     ]
 
 
-def _largest_summed(model: Model, layout: Layout, stage: int, units: Mapping[str, Held]) -> int:
+def _find_largest_summed(model: Model, layout: Layout, stage: int, units: Mapping[str, Held]) -> int:
     """Return the parameters of the largest bucket that is summed."""
-    buckets = gradient_buckets(model, layout, stage)
+    buckets = group_gradient_buckets(model, layout, stage)
     return max(
         (
             sum(units[name].parameters for name in bucket)
             for bucket in buckets
-            if holders_of(layout, units[bucket[0]]) > 1
+            if count_holders(layout, units[bucket[0]]) > 1
         ),
         default=0,
     )
 
 
-def fullest_stage(model: Model, layout: Layout) -> tuple[int, dict[str, int]]:
+def find_fullest_stage(model: Model, layout: Layout) -> tuple[int, dict[str, int]]:
     """Return the stage whose ranks hold most at their peak, and what they hold, in bytes by part."""
-    stages = [stage_memory(model, layout, stage) for stage in range(layout.pp)]
+    stages = [count_stage_memory(model, layout, stage) for stage in range(layout.pp)]
     stage = max(range(layout.pp), key=lambda number: sum(stages[number].values()))
     return stage, stages[stage]

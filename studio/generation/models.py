@@ -118,7 +118,7 @@ class Model:
                     key=spec.name,
                 )
         if self.heads % self.kv_heads:
-            near = nearest(self.kv_heads, (n for n in range(1, self.heads + 1) if self.heads % n == 0))
+            near = format_nearest(self.kv_heads, (n for n in range(1, self.heads + 1) if self.heads % n == 0))
             raise ConfigError(
                 f"kv_heads of model {self.name} is {self.kv_heads}, which does not divide its {self.heads} heads.",
                 hint=f"The nearest that does: {near}.",
@@ -166,7 +166,7 @@ class Model:
             )
 
 
-def nearest(value: int, allowed: Any) -> str:
+def format_nearest(value: int, allowed: Any) -> str:
     """Return the allowed values next to a value, below and above, as options take them."""
     known = sorted(set(allowed))
     below = [number for number in known if number < value][-1:]
@@ -174,14 +174,14 @@ def nearest(value: int, allowed: Any) -> str:
     return " or ".join(str(number) for number in (*below, *above)) or "none"
 
 
-def _gpt3(name: str, layers: int, hidden: int, heads: int, batch: int) -> Model:
+def _build_gpt3(name: str, layers: int, hidden: int, heads: int, batch: int) -> Model:
     return Model(
         name, layers, hidden, heads, heads, hidden // heads, 4 * hidden, 50_257, 2_048, positions=2_048,
         gated=False, biases=True, tied=True, dropout=True, batch=batch, source=_GPT3,
     )  # fmt: skip
 
 
-def _rotary(
+def _build_rotary(
     name: str, shape: tuple[int, int, int, int, int], vocabulary: int, sequence: int, source: str, **more: Any
 ) -> Model:
     """Return a model of the Llama kind; `shape` is layers, hidden, heads, heads of keys and values, feed-forward."""
@@ -198,64 +198,64 @@ _GEMMA2_KIND: dict[str, Any] = {"tied": True, "post_norms": True, "window": 4_09
 # Batches are in sequences. Their sources give tokens in millions, read as 2^20 here, but for GPT-3's largest: its 3.2 million are the
 # 1,536 sequences of Narayanan et al., 2021.
 _LISTED = (
-    _gpt3("gpt3-125m", 12, 768, 12, 256),
-    _gpt3("gpt3-350m", 24, 1_024, 16, 256),
-    _gpt3("gpt3-760m", 24, 1_536, 16, 256),
+    _build_gpt3("gpt3-125m", 12, 768, 12, 256),
+    _build_gpt3("gpt3-350m", 24, 1_024, 16, 256),
+    _build_gpt3("gpt3-760m", 24, 1_536, 16, 256),
     # The table gives 24 heads of 128 for a width of 2,048, which do not agree; 16 of 128 do.
-    _gpt3("gpt3-1.3b", 24, 2_048, 16, 512),
-    _gpt3("gpt3-2.7b", 32, 2_560, 32, 512),
-    _gpt3("gpt3-6.7b", 32, 4_096, 32, 1_024),
+    _build_gpt3("gpt3-1.3b", 24, 2_048, 16, 512),
+    _build_gpt3("gpt3-2.7b", 32, 2_560, 32, 512),
+    _build_gpt3("gpt3-6.7b", 32, 4_096, 32, 1_024),
     # The table gives a width of 5,140, which 40 heads of 128 do not fill; 5,120 does.
-    _gpt3("gpt3-13b", 40, 5_120, 40, 1_024),
-    _gpt3("gpt3-175b", 96, 12_288, 96, 1_536),
-    _rotary("llama2-7b", (32, 4_096, 32, 32, 11_008), 32_000, 4_096, _LLAMA2, batch=1_024),
-    _rotary("llama2-13b", (40, 5_120, 40, 40, 13_824), 32_000, 4_096, _LLAMA2, batch=1_024),
-    _rotary("llama2-70b", (80, 8_192, 64, 8, 28_672), 32_000, 4_096, _LLAMA2, batch=1_024),
-    _rotary("llama3-8b", (32, 4_096, 32, 8, 14_336), 128_256, 8_192, _LLAMA3),
-    _rotary("llama3-70b", (80, 8_192, 64, 8, 28_672), 128_256, 8_192, _LLAMA3),
-    _rotary("llama3-405b", (126, 16_384, 128, 8, 53_248), 128_256, 8_192, _LLAMA3, batch=2_048),
-    _rotary("mistral-7b", (32, 4_096, 32, 8, 14_336), 32_000, 8_192, _MISTRAL, window=4_096),
-    _rotary(
+    _build_gpt3("gpt3-13b", 40, 5_120, 40, 1_024),
+    _build_gpt3("gpt3-175b", 96, 12_288, 96, 1_536),
+    _build_rotary("llama2-7b", (32, 4_096, 32, 32, 11_008), 32_000, 4_096, _LLAMA2, batch=1_024),
+    _build_rotary("llama2-13b", (40, 5_120, 40, 40, 13_824), 32_000, 4_096, _LLAMA2, batch=1_024),
+    _build_rotary("llama2-70b", (80, 8_192, 64, 8, 28_672), 32_000, 4_096, _LLAMA2, batch=1_024),
+    _build_rotary("llama3-8b", (32, 4_096, 32, 8, 14_336), 128_256, 8_192, _LLAMA3),
+    _build_rotary("llama3-70b", (80, 8_192, 64, 8, 28_672), 128_256, 8_192, _LLAMA3),
+    _build_rotary("llama3-405b", (126, 16_384, 128, 8, 53_248), 128_256, 8_192, _LLAMA3, batch=2_048),
+    _build_rotary("mistral-7b", (32, 4_096, 32, 8, 14_336), 32_000, 8_192, _MISTRAL, window=4_096),
+    _build_rotary(
         "mixtral-8x7b", (32, 4_096, 32, 8, 14_336), 32_000, 8_192, _MIXTRAL,
         experts=8, experts_per_token=2, expert_width=14_336,
     ),
-    _rotary(
+    _build_rotary(
         "mixtral-8x22b", (56, 6_144, 48, 8, 16_384), 32_000, 8_192, _MIXTRAL.replace("table 1, and ", "and, of its shape, "),
         experts=8, experts_per_token=2, expert_width=16_384,
     ),
-    _rotary("qwen2.5-0.5b", (24, 896, 14, 2, 4_864), 151_936, 4_096, _QWEN25, qkv_bias=True, tied=True),
-    _rotary("qwen2.5-1.5b", (28, 1_536, 12, 2, 8_960), 151_936, 4_096, _QWEN25, qkv_bias=True, tied=True),
-    _rotary("qwen2.5-3b", (36, 2_048, 16, 2, 11_008), 151_936, 4_096, _QWEN25, qkv_bias=True, tied=True),
-    _rotary("qwen2.5-7b", (28, 3_584, 28, 4, 18_944), 152_064, 4_096, _QWEN25, qkv_bias=True),
-    _rotary("qwen2.5-14b", (48, 5_120, 40, 8, 13_824), 152_064, 4_096, _QWEN25, qkv_bias=True),
-    _rotary("qwen2.5-32b", (64, 5_120, 40, 8, 27_648), 152_064, 4_096, _QWEN25, qkv_bias=True),
-    _rotary("qwen2.5-72b", (80, 8_192, 64, 8, 29_568), 152_064, 4_096, _QWEN25, qkv_bias=True),
-    _rotary("qwen3-8b", (36, 4_096, 32, 8, 12_288), 151_936, 4_096, _QWEN3, qk_norm=True),
-    _rotary("qwen3-14b", (40, 5_120, 40, 8, 17_408), 151_936, 4_096, _QWEN3, qk_norm=True),
-    _rotary(
+    _build_rotary("qwen2.5-0.5b", (24, 896, 14, 2, 4_864), 151_936, 4_096, _QWEN25, qkv_bias=True, tied=True),
+    _build_rotary("qwen2.5-1.5b", (28, 1_536, 12, 2, 8_960), 151_936, 4_096, _QWEN25, qkv_bias=True, tied=True),
+    _build_rotary("qwen2.5-3b", (36, 2_048, 16, 2, 11_008), 151_936, 4_096, _QWEN25, qkv_bias=True, tied=True),
+    _build_rotary("qwen2.5-7b", (28, 3_584, 28, 4, 18_944), 152_064, 4_096, _QWEN25, qkv_bias=True),
+    _build_rotary("qwen2.5-14b", (48, 5_120, 40, 8, 13_824), 152_064, 4_096, _QWEN25, qkv_bias=True),
+    _build_rotary("qwen2.5-32b", (64, 5_120, 40, 8, 27_648), 152_064, 4_096, _QWEN25, qkv_bias=True),
+    _build_rotary("qwen2.5-72b", (80, 8_192, 64, 8, 29_568), 152_064, 4_096, _QWEN25, qkv_bias=True),
+    _build_rotary("qwen3-8b", (36, 4_096, 32, 8, 12_288), 151_936, 4_096, _QWEN3, qk_norm=True),
+    _build_rotary("qwen3-14b", (40, 5_120, 40, 8, 17_408), 151_936, 4_096, _QWEN3, qk_norm=True),
+    _build_rotary(
         "qwen3-32b", (64, 5_120, 64, 8, 25_600), 151_936, 4_096, _QWEN3, qk_norm=True, head_size=128
     ),
-    _rotary(
+    _build_rotary(
         "qwen3-30b-a3b", (48, 2_048, 32, 4, 6_144), 151_936, 4_096, _QWEN3.replace("table 1", "table 2"), qk_norm=True,
         head_size=128, experts=128, experts_per_token=8, expert_width=768,
     ),
-    _rotary(
+    _build_rotary(
         "qwen3-235b-a22b", (94, 4_096, 64, 4, 12_288), 151_936, 4_096, _QWEN3.replace("table 1", "table 2"), qk_norm=True,
         head_size=128, experts=128, experts_per_token=8, expert_width=1_536,
     ),
     # The largest batches of their schedules, in sequences of 4,096.
-    _rotary(
+    _build_rotary(
         "deepseek-v2", (60, 5_120, 128, 128, 12_288), 102_400, 4_096, _DEEPSEEK2, batch=9_216, head_size=128,
         experts=160, experts_per_token=6, expert_width=1_536, shared_width=3_072, dense_layers=1, **_LATENT,
     ),
-    _rotary(
+    _build_rotary(
         "deepseek-v3", (61, 7_168, 128, 128, 18_432), 129_280, 4_096, _DEEPSEEK3, batch=15_360, head_size=128,
         experts=256, experts_per_token=8, expert_width=2_048, shared_width=2_048, dense_layers=3, router_bias=True, **_LATENT,
     ),
-    _rotary("gemma-7b", (28, 3_072, 16, 16, 24_576), 256_000, 8_192, _GEMMA, head_size=256, tied=True),
-    _rotary("gemma2-9b", (42, 3_584, 16, 8, 14_336), 256_000, 8_192, _GEMMA2, head_size=256, **_GEMMA2_KIND),
-    _rotary("gemma2-27b", (46, 4_608, 32, 16, 36_864), 256_000, 8_192, _GEMMA2, head_size=128, **_GEMMA2_KIND),
-    _rotary(
+    _build_rotary("gemma-7b", (28, 3_072, 16, 16, 24_576), 256_000, 8_192, _GEMMA, head_size=256, tied=True),
+    _build_rotary("gemma2-9b", (42, 3_584, 16, 8, 14_336), 256_000, 8_192, _GEMMA2, head_size=256, **_GEMMA2_KIND),
+    _build_rotary("gemma2-27b", (46, 4_608, 32, 16, 36_864), 256_000, 8_192, _GEMMA2, head_size=128, **_GEMMA2_KIND),
+    _build_rotary(
         "gemma3-27b", (62, 5_376, 32, 16, 21_504), 262_208, 8_192, _GEMMA3, head_size=128, qk_norm=True, tied=True,
         post_norms=True, window=1_024, full_every=6,
     ),

@@ -12,22 +12,22 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 
-from studio.generation.context import ELEMENT_BYTES, attention
+from studio.generation.context import ELEMENT_BYTES, append_attention
 from studio.generation.efficiency import ALIGNED_ELEMENTS
 from studio.generation.layout import OPERAND_BYTES, Layout
 from studio.generation.models import Model
 from studio.generation.program import Program
-from studio.generation.routing import own_tokens
+from studio.generation.routing import count_own_tokens
 from studio.generation.transformer import (
     Product,
-    down_products,
-    entering_width,
-    feed_forward_products,
-    keys,
-    outputs,
-    queries,
-    up_products,
-    values,
+    compute_entering_width,
+    compute_key_width,
+    compute_output_width,
+    compute_query_width,
+    compute_value_width,
+    list_down_products,
+    list_feed_forward_products,
+    list_up_products,
 )
 from studio.trace import CollectiveType
 
@@ -122,7 +122,7 @@ class Passes:
         """Append what makes the sequence whole before a tensor parallel part; of tokens of a width, that of the stream unless said."""
         if not self.layout.sequence_parallel:
             return node
-        size = ELEMENT_BYTES * own_tokens(self.layout) * (width or self.model.hidden)
+        size = ELEMENT_BYTES * count_own_tokens(self.layout) * (width or self.model.hidden)
         return self.program.collective(
             f"{part}.all_gather.{way}", "tp", CollectiveType.ALL_GATHER, [node], size
         )
@@ -132,7 +132,7 @@ class Passes:
         if not self.layout.sequence_parallel:
             return 0
         after = [self.program.last["compute"]]
-        size = ELEMENT_BYTES * own_tokens(self.layout) * (width or self.model.hidden)
+        size = ELEMENT_BYTES * count_own_tokens(self.layout) * (width or self.model.hidden)
         return self.program.collective(
             f"{part}.input.all_gather.bwd", "tp", CollectiveType.ALL_GATHER, after, size
         )
@@ -169,12 +169,14 @@ class Passes:
         tokens, tp, hidden = layout.tokens, layout.tp, model.hidden
         part = f"{at}.attn"
         node = self.elementwise(f"{part}.norm.fwd", [x, ready], self.own, _NORM, 2)
-        for product in down_products(model):
-            self.matmul(f"{part}.{product.name}.fwd", [node], own_tokens(layout), hidden, product.columns)
+        for product in list_down_products(model):
+            self.matmul(
+                f"{part}.{product.name}.fwd", [node], count_own_tokens(layout), hidden, product.columns
+            )
         if model.kv_rank:
-            node = self._compressed_norm(f"{part}.compressed.norm.fwd", _NORM, 2)
-        core = self.attended(part, layer, self.enter(part, "fwd", node, entering_width(model)))
-        out = self.matmul(f"{part}.proj.fwd", [core], tokens, outputs(model) // tp, hidden)
+            node = self._append_compressed_norm(f"{part}.compressed.norm.fwd", _NORM, 2)
+        core = self.attended(part, layer, self.enter(part, "fwd", node, compute_entering_width(model)))
+        out = self.matmul(f"{part}.proj.fwd", [core], tokens, compute_output_width(model) // tp, hidden)
         out = self.leave(part, "fwd", out)
         return self.residual(part, [out, x])
 
@@ -183,9 +185,9 @@ class Passes:
         tokens, tp = self.layout.tokens, self.layout.tp
         projections = [
             self.matmul(f"{part}.{product.name}.fwd", [whole], tokens, product.rows, product.columns // tp)
-            for product in up_products(self.model)
+            for product in list_up_products(self.model)
         ]
-        return self._attention(f"{part}.core.fwd", projections, 1, layer)
+        return self._append_attention(f"{part}.core.fwd", projections, 1, layer)
 
     def residual(self, part: str, parts: Sequence[int]) -> int:
         """Append the sum of a part and the residual stream, behind dropout or the norm after the part where a model has one."""
@@ -215,7 +217,7 @@ class Passes:
     def dense_forward(self, part: str, normed: int, width: int) -> int:
         """Append both products of a feed-forward part of an inner width, and what ranks exchange around them."""
         tokens, tp = self.layout.tokens, self.layout.tp
-        first, second = feed_forward_products(self.model, width)
+        first, second = list_feed_forward_products(self.model, width)
         whole = self.enter(part, "fwd", normed)
         wide = self.matmul(f"{part}.fc1.fwd", [whole], tokens, first.rows, first.columns // tp)
         active = self.activation(f"{part}.act.fwd", wide, tokens * width // tp)
@@ -232,7 +234,7 @@ class Passes:
     def dense_backward(self, part: str, unit: str, grads: Sequence[int], width: int) -> int:
         """Append the backward pass of both products of a feed-forward part; returns the node that makes its input's gradient."""
         tokens, tp = self.layout.tokens, self.layout.tp
-        first, second = feed_forward_products(self.model, width)
+        first, second = list_feed_forward_products(self.model, width)
         whole = self.enter(part, "bwd", grads[0])
         active = self.matmul(
             f"{part}.fc2.dgrad", [whole, *grads[1:]], tokens, second.columns, second.rows // tp
@@ -247,34 +249,34 @@ class Passes:
         model, layout = self.model, self.layout
         part = f"{at}.attn"
         whole = self.enter(part, "bwd", self.residual_backward(part, unit, grad))
-        size = outputs(model) // layout.tp
+        size = compute_output_width(model) // layout.tp
         core = self.matmul(f"{part}.proj.dgrad", [whole, ready], layout.tokens, model.hidden, size)
         shape = size, layout.tokens, model.hidden
         self.weight(unit, lambda: [self.matmul(f"{part}.proj.wgrad", [whole], *shape)])
         if layout.recompute == "selective":
-            core = self._attention(f"{part}.core.again", [core], 1, layer)
-        node = self._attention(f"{part}.core.bwd", [core], 2, layer)
-        node = self.entry_backward(part, unit, up_products(model), node, entering_width(model))
+            core = self._append_attention(f"{part}.core.again", [core], 1, layer)
+        node = self._append_attention(f"{part}.core.bwd", [core], 2, layer)
+        node = self.entry_backward(part, unit, list_up_products(model), node, compute_entering_width(model))
         if model.kv_rank:
-            node = self._compressed_norm(f"{part}.compressed.norm.bwd", _NORM_BACK, 4, after=node)
-            node = self._compression_backward(part, unit, node)
+            node = self._append_compressed_norm(f"{part}.compressed.norm.bwd", _NORM_BACK, 4, after=node)
+            node = self._append_compression_backward(part, unit, node)
         return self.norm_backward(part, unit, [node, grad])
 
-    def _compression_backward(self, part: str, unit: str, grad: int) -> int:
+    def _append_compression_backward(self, part: str, unit: str, grad: int) -> int:
         """Append the backward pass of the products that compress queries, keys and values."""
-        own, node = own_tokens(self.layout), grad
-        for product in down_products(self.model):
+        own, node = count_own_tokens(self.layout), grad
+        for product in list_down_products(self.model):
             name, shape = f"{part}.{product.name}", (self.model.hidden, own, product.columns)
             node = self.matmul(f"{name}.dgrad", [grad], own, product.columns, self.model.hidden)
-            self.weight(unit, partial(self._weight_product, f"{name}.wgrad", grad, shape))
+            self.weight(unit, partial(self._append_weight_product, f"{name}.wgrad", grad, shape))
         return node
 
-    def _weight_product(self, name: str, grad: int, shape: tuple[int, int, int]) -> list[int]:
+    def _append_weight_product(self, name: str, grad: int, shape: tuple[int, int, int]) -> list[int]:
         return [self.matmul(name, [grad], *shape)]
 
-    def _compressed_norm(self, name: str, passes: int, tensors: int, after: int = 0) -> int:
+    def _append_compressed_norm(self, name: str, passes: int, tensors: int, after: int = 0) -> int:
         """Append the norms of compressed queries, keys and values, of the tokens that the rank has."""
-        elements = own_tokens(self.layout) * (self.model.query_rank + self.model.kv_rank)
+        elements = count_own_tokens(self.layout) * (self.model.query_rank + self.model.kv_rank)
         return self.elementwise(name, [after or self.program.last["compute"]], elements, passes, tensors)
 
     def entry_backward(self, part: str, unit: str, products: Sequence[Product], grad: int, width: int) -> int:
@@ -313,13 +315,18 @@ class Passes:
         self.weights[unit].append(node)
         return node
 
-    def _attention(self, name: str, after: Sequence[int], times: int, layer: int) -> int:
+    def _append_attention(self, name: str, after: Sequence[int], times: int, layer: int) -> int:
         """Append attention: forward where `times` is 1, backward where it is 2.
 
         Its scores never leave the chip (as in FlashAttention), unless attention is unfused.
         """
         model, layout = self.model, self.layout
-        width = queries(model) + keys(model) + values(model) + outputs(model)
+        width = (
+            compute_query_width(model)
+            + compute_key_width(model)
+            + compute_value_width(model)
+            + compute_output_width(model)
+        )
         moved = times * ELEMENT_BYTES * layout.tokens * width // layout.tp
         kernels, stored = times, 0
         if layout.attention == "unfused":
@@ -329,7 +336,7 @@ class Passes:
             score, dropped = _SCORE_BYTES[times]
             scores = model.heads * layout.sequence * layout.tokens // layout.tp
             stored = (score + (dropped if model.dropout else 0)) * scores
-        return attention(
+        return append_attention(
             self.program, model, layout, name, after, layer=layer, moved=moved, scores=stored, kernels=kernels
         )
 

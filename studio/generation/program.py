@@ -56,12 +56,12 @@ class Speed:
         return f"durations of {self.gpu.name}: {self.efficiency.told(self.gpu)}"
 
 
-def told_times(speed: Speed | None) -> str:
+def describe_times(speed: Speed | None) -> str:
     """Return where the durations of a job's compute nodes are from, in words."""
     return speed.told if speed else "no durations: a simulated system's roofline times it"
 
 
-def work_of(name: str, flop: int, moved: int, kernels: int, *, aligned: bool, dtype: str = "bf16") -> Work:
+def build_work(name: str, flop: int, moved: int, kernels: int, *, aligned: bool, dtype: str = "bf16") -> Work:
     """Return the work of a node: operations, bytes and kernels; the end of its name tells a backward pass."""
     return Work(flop, moved, kernels, aligned, name.endswith(BACKWARD), dtype)
 
@@ -113,7 +113,7 @@ class Program:
         attrs = {"is_cpu_op": False, "num_ops": flop, "tensor_size": moved, "op_type": kind}
         node = self._add(name, "COMP_NODE", "compute", after, attrs)
         if self.speed is not None:
-            work = work_of(name, flop, moved, kernels + self.launched, aligned=aligned, dtype=dtype)
+            work = build_work(name, flop, moved, kernels + self.launched, aligned=aligned, dtype=dtype)
             self.nodes[-1]["duration_micros"] = self.speed.micros(work)
         self.launched = 0
         return node

@@ -8,25 +8,25 @@ from typing import Any
 
 import numpy as np
 
-from studio.completion.clues import known_facts
-from studio.completion.complete import chosen_mesh
+from studio.completion.clues import collect_facts
+from studio.completion.complete import choose_mesh
 from studio.completion.layout import Layout as GivenLayout
 from studio.completion.mesh import PIPELINE, Mesh
-from studio.completion.rules import DATA, EXPERT, TENSOR, Layers, Rule, rules_for, size_of
-from studio.completion.scale import scale_to, scaled_mesh
+from studio.completion.rules import DATA, EXPERT, TENSOR, Layers, Rule, get_size, select_rules
+from studio.completion.scale import scale_mesh, scale_to
 from studio.errors import ConfigError
-from studio.generation.families.job import asked_of as network_of
+from studio.generation.families.job import build_asked_network
 from studio.generation.faults import parse_slow_ranks
-from studio.generation.groups import rank_mesh
-from studio.generation.inference.deployment import DISAGGREGATED, ranks_layout
-from studio.generation.inference.generate import steps_job
-from studio.generation.inference.options import asked_of as steps_of
+from studio.generation.groups import build_rank_mesh
+from studio.generation.inference.deployment import DISAGGREGATED, build_ranks_layout
+from studio.generation.inference.generate import generate_steps
+from studio.generation.inference.options import build_asked_steps
 from studio.generation.job import make_job
 from studio.generation.layout import Layout
 from studio.generation.models import Model
-from studio.generation.workload import CUSTOM, INFERENCE, NETWORK, TRAINING, Workload, workload_of
-from studio.sim.generated import told_recipe
-from studio.trace import NONE, Graph, NodeType, Trace, dense_column
+from studio.generation.workload import CUSTOM, INFERENCE, NETWORK, TRAINING, Workload, build_workload
+from studio.sim.generated import load_recipe
+from studio.trace import NONE, Graph, NodeType, Trace, read_dense_column
 
 _TOLD = ("num_ops", "tensor_size", "comm_type", "comm_size", "comm_tag")
 """Attributes that say what a node does."""
@@ -54,7 +54,7 @@ class Recipe:
         Raises:
             ConfigError: Numbers do not divide.
         """
-        return workload_of(self.model, self.ranks, self.given)
+        return build_workload(self.model, self.ranks, self.given)
 
     def layout(self) -> Layout | None:
         """Return how ranks share the model; None where that is more than one layout, or replicas alone.
@@ -66,8 +66,8 @@ class Recipe:
             return self.workload().layout
         if self.kind == NETWORK:
             return None
-        asked = steps_of(self.model, self.ranks, self.given)
-        return None if asked.wish.phase == DISAGGREGATED else ranks_layout(asked.model, asked.wish)
+        asked = build_asked_steps(self.model, self.ranks, self.given)
+        return None if asked.wish.phase == DISAGGREGATED else build_ranks_layout(asked.model, asked.wish)
 
     def batch(self) -> int:
         """Return the sequences or samples of all replicas.
@@ -78,8 +78,8 @@ class Recipe:
         if self.kind == TRAINING:
             return self.workload().layout.batch
         if self.kind == NETWORK:
-            return network_of(str(self.model), self.ranks, self.given).replicas.batch
-        wish = steps_of(self.model, self.ranks, self.given).wish
+            return build_asked_network(str(self.model), self.ranks, self.given).replicas.batch
+        wish = build_asked_steps(self.model, self.ranks, self.given).wish
         replicas = (wish.ranks - wish.prefill_ranks) // (wish.tp * wish.pp)
         return wish.batch or max(replicas, 1) * wish.micro_batches
 
@@ -97,10 +97,10 @@ class Recipe:
             kept = workload if timed else replace(workload, speed=None)
             return make_job(kept.model, kept.layout, kept.speed, kept.faults, kept.recipe)
         if self.kind == NETWORK:
-            network = network_of(str(self.model), self.ranks, self.given)
+            network = build_asked_network(str(self.model), self.ranks, self.given)
             return (network if timed else replace(network, speed=None)).job()
-        asked = steps_of(self.model, self.ranks, self.given)
-        return steps_job(asked if timed else replace(asked, speed=None))
+        asked = build_asked_steps(self.model, self.ranks, self.given)
+        return generate_steps(asked if timed else replace(asked, speed=None))
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,7 +131,7 @@ class Growth:
         return (self.dp, self.ranks, self.pp, self.ep) == (None,) * 4
 
 
-def mesh_of(trace: Trace, layout: GivenLayout | str | None = None) -> Mesh:
+def infer_mesh(trace: Trace, layout: GivenLayout | str | None = None) -> Mesh:
     """Return the mesh of a job to be scaled: from its recipe where it was generated, else from its clues.
 
     Args:
@@ -141,14 +141,14 @@ def mesh_of(trace: Trace, layout: GivenLayout | str | None = None) -> Mesh:
     Raises:
         ConfigError: The layout does not fit what is known.
     """
-    recipe = recipe_of(trace) if layout is None else None
-    mesh = _made_mesh(recipe) if recipe is not None else None
+    recipe = read_recipe(trace) if layout is None else None
+    mesh = _build_mesh(recipe) if recipe is not None else None
     if mesh is not None and mesh.world == len(trace.ranks):
         return mesh
-    return chosen_mesh(known_facts(trace), layout, None, first=True)
+    return choose_mesh(collect_facts(trace), layout, None, first=True)
 
 
-def _made_mesh(recipe: Recipe) -> Mesh | None:
+def _build_mesh(recipe: Recipe) -> Mesh | None:
     """Return the mesh that a recipe gives; None where its dimensions overlap or it gives none."""
     try:
         layout = recipe.layout()
@@ -175,23 +175,23 @@ def scale_job(trace: Trace, before: Mesh, wanted: Growth) -> tuple[Trace, Mesh, 
         TraceError: The larger job would hang.
     """
     strong, layers = wanted.strong, wanted.layers
-    recipe = unchanged_recipe(trace)
+    recipe = find_unchanged_recipe(trace)
     if recipe is not None:
-        scaled, after = _anew(trace, recipe, before, wanted)
-        return scaled, after, rules_for(before, after, strong=strong, layers=layers, generated=True)
-    if wanted.tp is not None and recipe_of(trace) is not None:
+        scaled, after = _generate_anew(trace, recipe, before, wanted)
+        return scaled, after, select_rules(before, after, strong=strong, layers=layers, generated=True)
+    if wanted.tp is not None and read_recipe(trace) is not None:
         raise ConfigError(
             "the job was changed after it was generated: it is not what its options make",
             hint="Scale the tensor dimension first, then change the rest; or generate it again.",
         )
-    after = scaled_mesh(before, dp=wanted.dp, ranks=wanted.ranks, pp=wanted.pp, ep=wanted.ep, tp=wanted.tp)
+    after = scale_mesh(before, dp=wanted.dp, ranks=wanted.ranks, pp=wanted.pp, ep=wanted.ep, tp=wanted.tp)
     scaled = scale_to(trace, before, after, strong=strong, layers=layers)
-    return scaled, after, rules_for(before, after, strong=strong, layers=layers)
+    return scaled, after, select_rules(before, after, strong=strong, layers=layers)
 
 
-def recipe_of(trace: Trace) -> Recipe | None:
+def read_recipe(trace: Trace) -> Recipe | None:
     """Return what a job was generated from; None for other jobs."""
-    stored = told_recipe(trace)
+    stored = load_recipe(trace)
     try:
         given = {key: _read(value) for key, value in stored["given"].items()}
         recipe = Recipe(_read(stored["model"]), int(stored["ranks"]), given, stored.get("kind", TRAINING))
@@ -207,16 +207,16 @@ def _read(value: Any) -> Any:
     return Model(**value) if isinstance(value, dict) else value
 
 
-def unchanged_recipe(trace: Trace) -> Recipe | None:
+def find_unchanged_recipe(trace: Trace) -> Recipe | None:
     """Return the recipe that a job was generated from; None where the job was changed since."""
-    recipe = recipe_of(trace)
+    recipe = read_recipe(trace)
     if recipe is None:
         return None
     try:
         generated = recipe.job(timed=is_timed(trace))
     except ConfigError:
         return None
-    return recipe if _same(generated, trace) else None
+    return recipe if _is_same(generated, trace) else None
 
 
 def is_timed(trace: Trace) -> bool:
@@ -224,7 +224,7 @@ def is_timed(trace: Trace) -> bool:
     return any(bool((graph.duration_ns[graph.type == NodeType.COMP] > 0).any()) for graph in trace.graphs)
 
 
-def _anew(trace: Trace, recipe: Recipe, before: Mesh, wanted: Growth) -> tuple[Trace, Mesh]:
+def _generate_anew(trace: Trace, recipe: Recipe, before: Mesh, wanted: Growth) -> tuple[Trace, Mesh]:
     """Return a job as it is generated on more ranks, and its mesh.
 
     Raises:
@@ -234,7 +234,7 @@ def _anew(trace: Trace, recipe: Recipe, before: Mesh, wanted: Growth) -> tuple[T
     if wanted.tp is not None and recipe.layout() is not None:
         recipe = _with_tensor_ranks(recipe, wanted.tp)
         trace = recipe.job(timed=timed)
-        start = mesh_of(trace)
+        start = infer_mesh(trace)
         if wanted.is_of_tensor_ranks:
             return trace, start
     if (
@@ -247,19 +247,19 @@ def _anew(trace: Trace, recipe: Recipe, before: Mesh, wanted: Growth) -> tuple[T
             hint="Generate it with other degrees.",
         )
     tp = None if recipe.layout() is not None else wanted.tp
-    wider = _with_dimensions(start, wanted) if _made_mesh(recipe) is not None else start
-    after = scaled_mesh(wider, dp=wanted.dp, ranks=wanted.ranks, pp=wanted.pp, ep=wanted.ep, tp=tp)
+    wider = _with_dimensions(start, wanted) if _build_mesh(recipe) is not None else start
+    after = scale_mesh(wider, dp=wanted.dp, ranks=wanted.ranks, pp=wanted.pp, ep=wanted.ep, tp=tp)
     if after.layout == start.layout:
         return trace, start
     replicas, stages, experts = (
-        size_of(after, name) // size_of(start, name) for name in (DATA, PIPELINE, EXPERT)
+        get_size(after, name) // get_size(start, name) for name in (DATA, PIPELINE, EXPERT)
     )
     larger = _with_replicas(_with_stages(recipe, stages, wanted.layers), replicas, experts, wanted.strong)
     larger = _with_slow_ranks(recipe, larger)
     scaled = larger.job(timed=timed)
     # A dimension that was not there before stands where the layout of the recipe has it.
     is_new = any(start.axis(axis.name) is None for axis in after.axes)
-    return scaled, mesh_of(scaled) if is_new else after
+    return scaled, infer_mesh(scaled) if is_new else after
 
 
 def _with_dimensions(mesh: Mesh, wanted: Growth) -> Mesh:
@@ -291,15 +291,15 @@ def _with_stages(recipe: Recipe, stages: int, layers: Layers) -> Recipe:
     if layers == "kept" and model == CUSTOM:
         given["layers"] *= stages
     elif layers == "kept":
-        shape = recipe.workload().model if recipe.kind == TRAINING else _steps_model(recipe)
+        shape = recipe.workload().model if recipe.kind == TRAINING else _find_steps_model(recipe)
         deeper = shape.layers * stages
         model = replace(shape, layers=deeper, name=f"{shape.name} of {deeper:,} layers")
     larger = Recipe(model, recipe.ranks * stages, given, recipe.kind)
     return _with_batch(larger, recipe.batch())
 
 
-def _steps_model(recipe: Recipe) -> Model:
-    return steps_of(recipe.model, recipe.ranks, recipe.given).model
+def _find_steps_model(recipe: Recipe) -> Model:
+    return build_asked_steps(recipe.model, recipe.ranks, recipe.given).model
 
 
 def _with_replicas(recipe: Recipe, replicas: int, experts: int, strong: bool) -> Recipe:
@@ -338,9 +338,9 @@ def _with_slow_ranks(before: Recipe, after: Recipe) -> Recipe:
     text = before.given.get("slow_rank")
     if not text:
         return after
-    places = {int(rank): place for place, rank in np.ndenumerate(rank_mesh(before.workload().layout))}
+    places = {int(rank): place for place, rank in np.ndenumerate(build_rank_mesh(before.workload().layout))}
     plain = replace(after, given={key: value for key, value in after.given.items() if key != "slow_rank"})
-    numbers = rank_mesh(plain.workload().layout)
+    numbers = build_rank_mesh(plain.workload().layout)
     moved = {
         int(numbers[places[rank]]): factor
         for rank, factor in parse_slow_ranks(text).items()
@@ -350,7 +350,7 @@ def _with_slow_ranks(before: Recipe, after: Recipe) -> Recipe:
     return replace(after, given={**after.given, "slow_rank": text_after or None})
 
 
-def _same(generated: Trace, trace: Trace) -> bool:
+def _is_same(generated: Trace, trace: Trace) -> bool:
     """Whether a job is one that was generated, maybe written and read since: files have attributes more that say the same."""
     # Graphs are numbered as files are read, which is not the order of ranks.
     pairs = {(own.graph, other.graph) for own, other in zip(generated.ranks, trace.ranks, strict=False)}
@@ -358,11 +358,11 @@ def _same(generated: Trace, trace: Trace) -> bool:
         [(rank.number, rank.slots) for rank in generated.ranks]
         == [(rank.number, rank.slots) for rank in trace.ranks]
         and set(generated.groups) == set(trace.groups)
-        and all(_same_graph(generated.graphs[own], trace.graphs[other]) for own, other in pairs)
+        and all(_is_same_graph(generated.graphs[own], trace.graphs[other]) for own, other in pairs)
     )
 
 
-def _same_graph(generated: Graph, graph: Graph) -> bool:
+def _is_same_graph(generated: Graph, graph: Graph) -> bool:
     columns: list[tuple[Any, Any]] = [
         (generated.type, graph.type),
         (generated.duration_ns, graph.duration_ns),
@@ -372,5 +372,7 @@ def _same_graph(generated: Graph, graph: Graph) -> bool:
         for kind in ("ctrl", "data")
         for part in ("offsets", "rows")
     ]
-    columns += [(dense_column(generated, key, NONE), dense_column(graph, key, NONE)) for key in _TOLD]
+    columns += [
+        (read_dense_column(generated, key, NONE), read_dense_column(graph, key, NONE)) for key in _TOLD
+    ]
     return all(np.array_equal(own, other) for own, other in columns)

@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 from studio.generation.layout import Layout
 from studio.generation.models import Model
-from studio.generation.transformer import EXPERTS, stage_units
+from studio.generation.transformer import EXPERTS, build_stage_units
 
 
 class Held(NamedTuple):
@@ -28,12 +28,12 @@ class Held(NamedTuple):
     group: str
 
 
-def holders_of(layout: Layout, unit: Held) -> int:
+def count_holders(layout: Layout, unit: Held) -> int:
     """Return how many ranks hold the same weights, sharded or not."""
     return layout.holders(unit.group)
 
 
-def shards_of(layout: Layout, unit: Held) -> int:
+def count_shards(layout: Layout, unit: Held) -> int:
     """Return among how many ranks ZeRO divides a unit."""
     if unit.group == "dp" or layout.shard is None:
         return layout.shards if unit.group == "dp" else layout.holders(unit.group)
@@ -41,21 +41,21 @@ def shards_of(layout: Layout, unit: Held) -> int:
     return layout.shard // layout.ep
 
 
-def shard_of(layout: Layout, unit: Held) -> int:
+def count_shard_parameters(layout: Layout, unit: Held) -> int:
     """Return the parameters of a unit that a rank holds where ZeRO divides it; the last shard may be padded."""
-    return -(-unit.parameters // shards_of(layout, unit))
+    return -(-unit.parameters // count_shards(layout, unit))
 
 
-def group_of(layout: Layout, unit: Held) -> str:
+def name_group(layout: Layout, unit: Held) -> str:
     """Return the kind of comm group over which a unit's gradients are summed, or scattered where ZeRO divides it."""
-    if shards_of(layout, unit) == holders_of(layout, unit):
+    if count_shards(layout, unit) == count_holders(layout, unit):
         return unit.group
     return "shard" if unit.group == "dp" else "eshard"
 
 
-def chunk_units(model: Model, layout: Layout, stage: int) -> tuple[dict[str, Held], ...]:
+def list_chunk_units(model: Model, layout: Layout, stage: int) -> tuple[dict[str, Held], ...]:
     """Return the units of weights of each chunk of a stage, in forward order; a layer's experts follow it."""
-    weights = stage_units(model, layout, stage)
+    weights = build_stage_units(model, layout, stage)
     # Layers of a kind are one object.
     held = {id(unit): Held(unit.held(layout.tp), unit.group) for unit in weights.values()}
     units = {name: held[id(unit)] for name, unit in weights.items()}
@@ -70,14 +70,14 @@ def chunk_units(model: Model, layout: Layout, stage: int) -> tuple[dict[str, Hel
     return tuple(chunks)
 
 
-def gradient_buckets(model: Model, layout: Layout, stage: int) -> tuple[tuple[str, ...], ...]:
+def group_gradient_buckets(model: Model, layout: Layout, stage: int) -> tuple[tuple[str, ...], ...]:
     """Return the units whose gradients are summed at once, in the order in which a backward pass makes them.
 
     A bucket is closed by the unit that fills it, and by the end of a chunk; experts have buckets of their own.
     """
     buckets: list[tuple[str, ...]] = []
     least = layout.bucket or (0 if layout.grad_overlap else None)
-    for units in reversed(chunk_units(model, layout, stage)):
+    for units in reversed(list_chunk_units(model, layout, stage)):
         filling: dict[str, list[str]] = {}
         for name in reversed(units):
             bucket = filling.setdefault(units[name].group, [])
@@ -97,18 +97,18 @@ def gathers_in_pass(layout: Layout, name: str, unit: Held, way: str) -> bool:
     The gradient of an embedding needs none. The head's are there still where its backward pass follows at once: always but in
     GPipe.
     """
-    if layout.zero != 3 or shards_of(layout, unit) == 1:
+    if layout.zero != 3 or count_shards(layout, unit) == 1:
         return False
     if way == "fwd" or name.startswith("layer"):
         return True
     return name == "head" and layout.schedule == "gpipe" and layout.micro_batches > 1
 
 
-def gathered_at_once(layout: Layout, units: Mapping[str, Held]) -> list[int]:
+def count_gathered_at_once(layout: Layout, units: Mapping[str, Held]) -> list[int]:
     """Return the parameters that ZeRO-3 gathers at once: of a layer its own and its experts'."""
     by_layer: dict[str, int] = {}
     for name, unit in units.items():
-        if shards_of(layout, unit) > 1:
+        if count_shards(layout, unit) > 1:
             layer = name.removesuffix(EXPERTS)
             by_layer[layer] = by_layer.get(layer, 0) + unit.parameters
     return list(by_layer.values())

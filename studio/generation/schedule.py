@@ -35,7 +35,7 @@ class Pass(NamedTuple):
 
 
 @lru_cache(maxsize=256)
-def stage_order(
+def order_passes(
     schedule: Schedule, stage: int, stages: int, micro_batches: int, chunks: int = 1
 ) -> tuple[Pass, ...]:
     """Return the passes of a stage in order.
@@ -48,14 +48,14 @@ def stage_order(
         chunks: Chunks of layers that the stage has, of an interleaved schedule (virtual stages).
 
     Example:
-        >>> [f"{way}{number}" for way, number, _ in stage_order("1f1b", 0, 2, 3)]
+        >>> [f"{way}{number}" for way, number, _ in order_passes("1f1b", 0, 2, 3)]
         ['fwd0', 'fwd1', 'bwd0', 'fwd2', 'bwd1', 'bwd2']
-        >>> [f"{way}{number}" for way, number, _ in stage_order("zb-h1", 1, 2, 2)]
+        >>> [f"{way}{number}" for way, number, _ in order_passes("zb-h1", 1, 2, 2)]
         ['fwd0', 'input0', 'fwd1', 'input1', 'weight0', 'weight1']
     """
     if schedule == "interleaved":
-        return _interleaved(stage, stages, micro_batches, chunks)
-    ahead = in_flight("gpipe" if schedule == "gpipe" else "1f1b", stage, stages, micro_batches) - 1
+        return _order_interleaved(stage, stages, micro_batches, chunks)
+    ahead = count_in_flight("gpipe" if schedule == "gpipe" else "1f1b", stage, stages, micro_batches) - 1
     order = [Pass("fwd", number) for number in range(ahead)]
     # Gradients of weights wait for as many micro-batches as there are stages before: all stages hold equally many activations then.
     late = min(stage, micro_batches) if schedule == "zb-h1" else 0
@@ -71,23 +71,23 @@ def stage_order(
     )
 
 
-def _interleaved(stage: int, stages: int, micro_batches: int, chunks: int) -> tuple[Pass, ...]:
+def _order_interleaved(stage: int, stages: int, micro_batches: int, chunks: int) -> tuple[Pass, ...]:
     """Return the order of interleaved 1F1B: groups of as many micro-batches as there are stages, chunk after chunk."""
     every = micro_batches * chunks
 
-    def place(way: Way, index: int) -> Pass:
+    def build_pass(way: Way, index: int) -> Pass:
         group, inner = divmod(index, stages * chunks)
         chunk, number = divmod(inner, stages)
         return Pass(way, group * stages + number, chunk if way == "fwd" else chunks - 1 - chunk)
 
     ahead = min(2 * (stages - stage - 1) + (chunks - 1) * stages, every)
-    order = [place("fwd", index) for index in range(ahead)]
+    order = [build_pass("fwd", index) for index in range(ahead)]
     for index in range(every - ahead):
-        order += [place("fwd", ahead + index), place("bwd", index)]
-    return (*order, *(place("bwd", index) for index in range(every - ahead, every)))
+        order += [build_pass("fwd", ahead + index), build_pass("bwd", index)]
+    return (*order, *(build_pass("bwd", index) for index in range(every - ahead, every)))
 
 
-def in_flight(schedule: Schedule, stage: int, stages: int, micro_batches: int, chunks: int = 1) -> int:
+def count_in_flight(schedule: Schedule, stage: int, stages: int, micro_batches: int, chunks: int = 1) -> int:
     """Return the forward passes whose activations a stage holds at most, of a chunk each.
 
     All in GPipe, as many as stages are left in 1F1B, as many as stages in ZB-H1; interleaved, those of the warm-up and one more.
@@ -99,7 +99,7 @@ def in_flight(schedule: Schedule, stage: int, stages: int, micro_batches: int, c
     return min(micro_batches, stages if schedule == "zb-h1" else stages - stage)
 
 
-def most_held(layout: Layout, stage: int) -> tuple[Int64, Int64]:
+def count_held_micro_batches(layout: Layout, stage: int) -> tuple[Int64, Int64]:
     """Return (P, V) the micro-batches whose activations a stage holds after each of P passes, of each of V chunks, twice.
 
     All of them, and those that wait for the gradients of weights alone. The passes are those of a step of few micro-batches,
@@ -111,13 +111,13 @@ def most_held(layout: Layout, stage: int) -> tuple[Int64, Int64]:
     elif few > 1:
         # Peaks stand where all forward passes are over.
         return np.full((1, 1), few, np.int64), np.zeros((1, 1), np.int64)
-    return _held(
-        stage_order(layout.schedule, stage, layout.pp, few, layout.virtual_stages), layout.virtual_stages
+    return _count_held(
+        order_passes(layout.schedule, stage, layout.pp, few, layout.virtual_stages), layout.virtual_stages
     )
 
 
 @lru_cache(maxsize=256)
-def _held(order: tuple[Pass, ...], chunks: int) -> tuple[Int64, Int64]:
+def _count_held(order: tuple[Pass, ...], chunks: int) -> tuple[Int64, Int64]:
     change = np.zeros((2, len(order), chunks), np.int64)
     for row, (way, _, chunk) in enumerate(order):
         change[0, row, chunk] = {"fwd": 1, "bwd": -1, "input": 0, "weight": -1}[way]

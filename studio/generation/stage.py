@@ -11,10 +11,10 @@ from studio.generation.layers import layer_backward, layer_forward
 from studio.generation.layout import Layout
 from studio.generation.memory import (
     WEIGHT_BYTES,
-    kept_activations,
-    optimizer_traffic,
-    stage_memory,
-    unit_activations,
+    count_kept_activations,
+    count_optimizer_traffic,
+    count_stage_memory,
+    count_unit_activations,
 )
 from studio.generation.models import Model
 from studio.generation.notes import MemoryNotes
@@ -22,16 +22,16 @@ from studio.generation.passes import Passes
 from studio.generation.program import AFTER, BEFORE, OWN, Program, Speed
 from studio.generation.replicas import (
     Held,
-    chunk_units,
+    count_holders,
+    count_shard_parameters,
+    count_shards,
     gathers_in_pass,
-    gradient_buckets,
-    group_of,
-    holders_of,
-    shard_of,
-    shards_of,
+    group_gradient_buckets,
+    list_chunk_units,
+    name_group,
 )
-from studio.generation.schedule import Pass, stage_order
-from studio.generation.transformer import EXPERTS, stage_units
+from studio.generation.schedule import Pass, order_passes
+from studio.generation.transformer import EXPERTS, build_stage_units
 from studio.trace import CollectiveType
 
 OPERATIONS = {"sgd": 4}
@@ -87,21 +87,21 @@ class Stage:
     def __post_init__(self) -> None:
         self.program = Program(self.speed)
         self.passes = Passes(self.program, self.model, self.layout, self.place)
-        units = chunk_units(self.model, self.layout, self.stage)
+        units = list_chunk_units(self.model, self.layout, self.stage)
         self.held = {name: unit for chunk in units for name, unit in chunk.items()}
-        self.activations = {name: unit_activations(self.model, self.layout, name) for name in self.held}
-        constant = stage_memory(self.model, self.layout, self.stage)
+        self.activations = {name: count_unit_activations(self.model, self.layout, name) for name in self.held}
+        constant = count_stage_memory(self.model, self.layout, self.stage)
         self.notes = MemoryNotes(self.program, sum(constant.values()) - constant["activations"])
         self.chunks = [
             [name for name in chunk if name.startswith("layer") and not name.endswith(EXPERTS)]
             for chunk in units
         ]
         layout = self.layout
-        self.order = stage_order(
+        self.order = order_passes(
             layout.schedule, self.stage, layout.pp, layout.micro_batches, layout.virtual_stages
         )
         self.closing = {
-            bucket[-1]: bucket for bucket in gradient_buckets(self.model, self.layout, self.stage)
+            bucket[-1]: bucket for bucket in group_gradient_buckets(self.model, self.layout, self.stage)
         }
 
     def nodes(self) -> list[dict[str, object]]:
@@ -109,15 +109,15 @@ class Stage:
         layout = self.layout
         for step in range(layout.steps):
             self.reduced = []
-            self.coming = dict.fromkeys(self._uses(step))
+            self.coming = dict.fromkeys(self._iterate_uses(step))
             for part in self.order:
                 at = f"step{step}.mb{part.number}"
                 if part.way == "fwd":
-                    self._forward(at, step, part)
+                    self._append_forward(at, step, part)
                 elif part.way == "weight":
-                    self._weights_backward(at, part)
+                    self._append_weights_backward(at, part)
                 else:
-                    self._backward(at, step, part)
+                    self._append_backward(at, step, part)
                 if layout.zero >= 2:
                     self._sum_rest(at, last=part.number == layout.micro_batches - 1)
             self._sum_rest(f"step{step}.mb{layout.micro_batches - 1}", last=True)
@@ -130,39 +130,41 @@ class Stage:
     def _is_last(self, part: Pass) -> bool:
         return self.stage == self.layout.pp - 1 and part.chunk == self.layout.virtual_stages - 1
 
-    def _forward(self, at: str, step: int, part: Pass) -> None:
+    def _append_forward(self, at: str, step: int, part: Pass) -> None:
         if self._is_first(part):
-            x = self.passes.embedding_forward(at, self._weights(at, "embedding", "fwd"))
+            x = self.passes.embedding_forward(at, self._gather_weights(at, "embedding", "fwd"))
             self._take("embedding", part)
         else:
-            x = self._message(at, step, part, [], sends=False)
+            x = self._append_message(at, step, part, [], sends=False)
         for name in self.chunks[part.chunk]:
-            x = layer_forward(self.passes, f"{at}.{name}", x, self._weights(at, name, "fwd"))
+            x = layer_forward(self.passes, f"{at}.{name}", x, self._gather_weights(at, name, "fwd"))
             self._take(name, part)
-            self._stow(at, name, part, x)
+            self._append_stow(at, name, part, x)
         if self._is_last(part):
-            self.losses[part.number] = self.passes.head_forward(at, x, self._weights(at, "head", "fwd"))
+            self.losses[part.number] = self.passes.head_forward(
+                at, x, self._gather_weights(at, "head", "fwd")
+            )
             self._take("head", part)
         else:
-            self._message(at, step, part, [x], sends=True)
+            self._append_message(at, step, part, [x], sends=True)
 
-    def _backward(self, at: str, step: int, part: Pass) -> None:
+    def _append_backward(self, at: str, step: int, part: Pass) -> None:
         """Append a backward pass, or its first half, which leaves gradients of weights to a later pass."""
         self.passes.later = [] if part.way == "input" else None
         if self._is_last(part):
             grad = self.passes.head_backward(
-                at, self.losses.pop(part.number), self._weights(at, "head", "bwd")
+                at, self.losses.pop(part.number), self._gather_weights(at, "head", "bwd")
             )
             self._close(at, "head", part)
         else:
-            grad = self._message(at, step, part, [], sends=False)
+            grad = self._append_message(at, step, part, [], sends=False)
         names = self.chunks[part.chunk][::-1]
-        self._fetch(at, part, names[:1])
+        self._append_fetch(at, part, names[:1])
         for place, name in enumerate(names):
-            ready = self._weights(at, name, "bwd")
+            ready = self._gather_weights(at, name, "bwd")
             self.program.sent += [node] if (node := self.fetched.pop(name, 0)) else []
             # The next layer's are on their way while this one is at work.
-            self._fetch(at, part, names[place + 1 : place + 2])
+            self._append_fetch(at, part, names[place + 1 : place + 2])
             if self.layout.recompute == "full":
                 # The whole forward pass of the layer, from its kept input, once the gradient is there, as Megatron-LM does.
                 ready = layer_forward(self.passes, f"{at}.{name}.again", grad, ready)
@@ -173,18 +175,18 @@ class Stage:
             self.passes.embedding_backward(at, grad)
             self._close(at, "embedding", part)
         else:
-            self._message(at, step, part, [grad], sends=True)
+            self._append_message(at, step, part, [grad], sends=True)
         self.passes.later = None
 
-    def _stow(self, at: str, unit: str, part: Pass, after: int) -> None:
+    def _append_stow(self, at: str, unit: str, part: Pass, after: int) -> None:
         """Append the copy of a layer's activations to host memory, where they are held there."""
         if self.layout.offloads_activations:
-            size = kept_activations(self.model, self.layout, int(unit.removeprefix("layer")))
+            size = count_kept_activations(self.model, self.layout, int(unit.removeprefix("layer")))
             name = f"{at}.{unit}.activations.to_host"
             node = self.program.copy(name, [after], size, self.layout.host_gbytes, to_host=True)
             self.stowed[part.number, unit] = node, size
 
-    def _fetch(self, at: str, part: Pass, units: list[str]) -> None:
+    def _append_fetch(self, at: str, part: Pass, units: list[str]) -> None:
         """Append the copies of layers' activations from host memory, from now on."""
         for unit in units:
             if (part.number, unit) in self.stowed:
@@ -197,7 +199,7 @@ class Stage:
                     to_host=False,
                 )
 
-    def _weights_backward(self, at: str, part: Pass) -> None:
+    def _append_weights_backward(self, at: str, part: Pass) -> None:
         """Append the gradients of weights that a backward pass has left."""
         for unit, nodes, later in self.kept.pop((part.number, part.chunk)):
             self.passes.weights |= nodes
@@ -217,21 +219,23 @@ class Stage:
             self.notes.give((part.number, unit, again))
         last = part.number == layout.micro_batches - 1
         for name, nodes in gradients.items():
-            if holders_of(layout, self.held[name]) == 1:
+            if count_holders(layout, self.held[name]) == 1:
                 if last and layout.offloads_optimizer:
-                    self.reduced.append(self._to_host(f"{at}.{name}.grads", nodes, self._updated(name)))
+                    self.reduced.append(
+                        self._append_host_copy(f"{at}.{name}.grads", nodes, self._count_updated(name))
+                    )
                 elif last:
                     self.reduced += nodes
             elif last or layout.zero >= 2:
                 self.made[name] = nodes
                 if layout.grad_overlap and name in self.closing:
-                    self._sum(at, self.closing[name], [], last=last)
+                    self._append_sum(at, self.closing[name], [], last=last)
 
     def _take(self, unit: str, part: Pass, *, again: bool = False) -> None:
         """Note what a unit's forward pass leaves in memory, or makes again."""
         self.notes.take((part.number, unit, again), self.activations[unit][again])
 
-    def _message(self, at: str, step: int, part: Pass, after: list[int], *, sends: bool) -> int:
+    def _append_message(self, at: str, step: int, part: Pass, after: list[int], *, sends: bool) -> int:
         """Append one end of a message between stages, and return its node.
 
         A message is tagged by the micro-batch, the chunk that receives it, and its way. Stages are a ring where they are
@@ -257,7 +261,7 @@ class Stage:
             self.program.sent = []
         return node
 
-    def _weights(self, at: str, unit: str, way: str) -> int:
+    def _gather_weights(self, at: str, unit: str, way: str) -> int:
         """Append what gathers the weights of a unit, with ZeRO-3, and of the next ones; returns the node that its pass waits for.
 
         What is gathered ahead stands before the unit's own gradients are scattered: all ranks of a group take both in one order, as
@@ -279,10 +283,10 @@ class Stage:
         for name in (unit, f"{unit}{EXPERTS}"):
             held = self.held.get(name)
             if held is not None and gathers_in_pass(self.layout, name, held, way):
-                size = WEIGHT_BYTES * shard_of(self.layout, held)
+                size = WEIGHT_BYTES * count_shard_parameters(self.layout, held)
                 node = self.program.collective(
                     f"{at}.{name}.weights.all_gather.{way}",
-                    group_of(self.layout, held),
+                    name_group(self.layout, held),
                     CollectiveType.ALL_GATHER,
                     after,
                     size,
@@ -290,7 +294,7 @@ class Stage:
                 after = [node, *after]
         return after[0]
 
-    def _uses(self, step: int) -> Iterator[tuple[str, str, str]]:
+    def _iterate_uses(self, step: int) -> Iterator[tuple[str, str, str]]:
         """Yield the uses of weights that a step gathers, in order: micro-batch, unit, pass."""
         for part in self.order:
             at, units = f"step{step}.mb{part.number}", list(self.chunks[part.chunk])
@@ -312,39 +316,41 @@ class Stage:
         for bucket in self.closing.values():
             if bucket[0] in self.made:
                 # Sums do not hold up the pipeline, as in Megatron-LM without --overlap-grad-reduce.
-                self._sum(at, bucket, [*self.program.sent, self.program.last["compute"]], last=last)
+                self._append_sum(at, bucket, [*self.program.sent, self.program.last["compute"]], last=last)
 
-    def _sum(self, at: str, bucket: tuple[str, ...], after: list[int], *, last: bool) -> None:
+    def _append_sum(self, at: str, bucket: tuple[str, ...], after: list[int], *, last: bool) -> None:
         """Append the sum of a bucket's gradients over replicas: scattered with ZeRO, and then of shards over those that have the same."""
         layout, first = self.layout, self.held[bucket[0]]
         after = [node for unit in bucket for node in self.made.pop(unit)] + after
-        name, group = f"{at}.{self._name(bucket)}.grads", group_of(layout, first)
+        name, group = f"{at}.{self._name_bucket(bucket)}.grads", name_group(layout, first)
         if layout.zero == 0:
             size = layout.reduced_bytes * sum(self.held[unit].parameters for unit in bucket)
             after = [
                 self.program.collective(f"{name}.all_reduce", group, CollectiveType.ALL_REDUCE, after, size)
             ]
         else:
-            shard = layout.reduced_bytes * sum(shard_of(layout, self.held[unit]) for unit in bucket)
-            shards = shards_of(layout, first)
+            shard = layout.reduced_bytes * sum(
+                count_shard_parameters(layout, self.held[unit]) for unit in bucket
+            )
+            shards = count_shards(layout, first)
             if shards > 1:
                 kind, size = CollectiveType.REDUCE_SCATTER, shard * shards
                 after = [self.program.collective(f"{name}.reduce_scatter", group, kind, after, size)]
-            if last and shards < holders_of(layout, first):
+            if last and shards < count_holders(layout, first):
                 kind = CollectiveType.ALL_REDUCE
                 after = [self.program.collective(f"{name}.all_reduce", "replica", kind, after, shard)]
         if last:
-            count = sum(self._updated(unit) for unit in bucket)
-            self.reduced.append(self._to_host(name, after, count))
+            count = sum(self._count_updated(unit) for unit in bucket)
+            self.reduced.append(self._append_host_copy(name, after, count))
 
-    def _name(self, bucket: tuple[str, ...]) -> str:
+    def _name_bucket(self, bucket: tuple[str, ...]) -> str:
         """Return what a bucket's collectives are named after: its unit, or of several its number."""
         return bucket[0] if len(bucket) == 1 else f"bucket{list(self.closing.values()).index(bucket)}"
 
     def _update(self, step: str) -> None:
         """Append what follows the last micro-batch: the optimizer, and what gathers the weights it made with ZeRO-1 and 2."""
         layout = self.layout
-        shared = shared_gradients(self.model, layout, self.stage)
+        shared = count_shared_gradients(self.model, layout, self.stage)
         # The last of each stream, transfers among them: what follows must not be begun before they are.
         done = [*self.reduced, *self.program.last.values()]
         for stream, count in shared.items():
@@ -354,19 +360,19 @@ class Stage:
         self._step_optimizer(step, done)
         for bucket in reversed(self.closing.values()) if layout.zero in (1, 2) else ():
             first = self.held[bucket[0]]
-            if shards_of(layout, first) > 1:
-                size = WEIGHT_BYTES * sum(shard_of(layout, self.held[unit]) for unit in bucket)
+            if count_shards(layout, first) > 1:
+                size = WEIGHT_BYTES * sum(count_shard_parameters(layout, self.held[unit]) for unit in bucket)
                 self.ready = self.program.collective(
-                    f"{step}.{self._name(bucket)}.weights.all_gather", f"{group_of(layout, first)}.gather",
+                    f"{step}.{self._name_bucket(bucket)}.weights.all_gather", f"{name_group(layout, first)}.gather",
                     CollectiveType.ALL_GATHER, [self.ready], size,
                 )  # fmt: skip
 
-    def _updated(self, unit: str) -> int:
+    def _count_updated(self, unit: str) -> int:
         """Return the parameters of a unit that a rank updates."""
         held = self.held[unit]
-        return shard_of(self.layout, held) if self.layout.zero else held.parameters
+        return count_shard_parameters(self.layout, held) if self.layout.zero else held.parameters
 
-    def _to_host(self, name: str, after: list[int], count: int) -> int:
+    def _append_host_copy(self, name: str, after: list[int], count: int) -> int:
         """Append the copy of gradients to host memory, where the optimizer is there; returns what the optimizer waits for."""
         layout = self.layout
         if not layout.offloads_optimizer:
@@ -377,8 +383,8 @@ class Stage:
     def _step_optimizer(self, step: str, after: list[int]) -> None:
         """Append the optimizer, on the device or on the host, from which the weights then come back."""
         layout = self.layout
-        count = sum(map(self._updated, self.held))
-        moved = optimizer_traffic(layout, count)
+        count = sum(map(self._count_updated, self.held))
+        moved = count_optimizer_traffic(layout, count)
         flop = OPERATIONS.get(layout.optimizer, ADAM_OPERATIONS) * count
         if not layout.offloads_optimizer:
             self.ready = self.program.compute(f"{step}.optimizer", after, flop, moved, "other")
@@ -389,7 +395,7 @@ class Stage:
         self.ready = self.program.copy(name, [node], size, layout.host_gbytes, to_host=False)
 
 
-def shared_gradients(model: Model, layout: Layout, stage: int) -> dict[str, int]:
+def count_shared_gradients(model: Model, layout: Layout, stage: int) -> dict[str, int]:
     """Return the gradients that are summed after the last micro-batch, as elements by comm group.
 
     Of norms and other weights that tensor parallel ranks hold whole, over `tp` with sequence parallelism, since each has seen a
@@ -398,7 +404,7 @@ def shared_gradients(model: Model, layout: Layout, stage: int) -> dict[str, int]
     share = layout.shards if layout.zero >= 2 else 1
     elements = {}
     if layout.sequence_parallel:
-        whole = sum(unit.replicated for unit in stage_units(model, layout, stage).values())
+        whole = sum(unit.replicated for unit in build_stage_units(model, layout, stage).values())
         elements["tp"] = -(-whole // share)
     if model.tied and layout.pp > 1 and stage in (0, layout.pp - 1):
         elements["emb"] = -(-layout.vocabulary(model) * model.hidden // layout.tp // share)

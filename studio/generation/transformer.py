@@ -14,7 +14,7 @@ from dataclasses import dataclass
 
 from studio.generation.layout import Layout
 from studio.generation.models import Model
-from studio.generation.routing import given_tokens
+from studio.generation.routing import count_given_tokens
 
 EXPERTS = ".experts"
 """Ends the name of a unit of experts."""
@@ -60,32 +60,32 @@ class Product:
         return self.rows * self.columns
 
 
-def queries(model: Model) -> int:
+def compute_query_width(model: Model) -> int:
     """Return the width of queries of all heads together."""
     return model.heads * (model.head_size + model.rope_size)
 
 
-def keys(model: Model) -> int:
+def compute_key_width(model: Model) -> int:
     """Return the width of keys of all heads together."""
     return model.kv_heads * (model.head_size + model.rope_size)
 
 
-def values(model: Model) -> int:
+def compute_value_width(model: Model) -> int:
     """Return the width of values of all heads together."""
     return model.kv_heads * (model.value_size or model.head_size)
 
 
-def outputs(model: Model) -> int:
+def compute_output_width(model: Model) -> int:
     """Return the width of what attention makes."""
     return model.heads * (model.value_size or model.head_size)
 
 
-def qkv_width(model: Model) -> int:
+def compute_qkv_width(model: Model) -> int:
     """Return the width of queries, keys and values together."""
-    return queries(model) + keys(model) + values(model)
+    return compute_query_width(model) + compute_key_width(model) + compute_value_width(model)
 
 
-def inner_width(model: Model, width: int | None = None) -> int:
+def compute_inner_width(model: Model, width: int | None = None) -> int:
     """Return the width that the first product of a feed-forward part makes: twice as much with a gate.
 
     Args:
@@ -95,7 +95,7 @@ def inner_width(model: Model, width: int | None = None) -> int:
     return (model.feed_forward if width is None else width) * (2 if model.gated else 1)
 
 
-def down_products(model: Model) -> tuple[Product, ...]:
+def list_down_products(model: Model) -> tuple[Product, ...]:
     """Return the matrices that compress a token in multi-head latent attention, which every tensor parallel rank holds whole."""
     if not model.kv_rank:
         return ()
@@ -103,18 +103,18 @@ def down_products(model: Model) -> tuple[Product, ...]:
     return (Product("q_down", model.hidden, model.query_rank, ""), key) if model.query_rank else (key,)
 
 
-def up_products(model: Model) -> tuple[Product, ...]:
+def list_up_products(model: Model) -> tuple[Product, ...]:
     """Return the matrices that make queries, keys and values."""
     if not model.kv_rank:
-        return (Product("qkv", model.hidden, qkv_width(model), "columns"),)
-    columns = model.heads * model.head_size + values(model)
+        return (Product("qkv", model.hidden, compute_qkv_width(model), "columns"),)
+    columns = model.heads * model.head_size + compute_value_width(model)
     return (
-        Product("q_up", model.query_rank or model.hidden, queries(model), "columns"),
+        Product("q_up", model.query_rank or model.hidden, compute_query_width(model), "columns"),
         Product("kv_up", model.kv_rank, columns, "columns"),
     )
 
 
-def entering_width(model: Model) -> int:
+def compute_entering_width(model: Model) -> int:
     """Return the width of what attention takes from every part of the sequence: the residual stream, or what is compressed of it."""
     return (
         (model.query_rank or model.hidden) + model.kv_rank + model.rope_size
@@ -123,16 +123,16 @@ def entering_width(model: Model) -> int:
     )
 
 
-def attention_products(model: Model) -> tuple[Product, ...]:
+def list_attention_products(model: Model) -> tuple[Product, ...]:
     """Return all matrices of attention."""
-    out = Product("proj", outputs(model), model.hidden, "rows")
-    return (*down_products(model), *up_products(model), out)
+    out = Product("proj", compute_output_width(model), model.hidden, "rows")
+    return (*list_down_products(model), *list_up_products(model), out)
 
 
-def feed_forward_products(model: Model, width: int) -> tuple[Product, Product]:
+def list_feed_forward_products(model: Model, width: int) -> tuple[Product, Product]:
     """Return both matrices of a feed-forward part of an inner width."""
     return (
-        Product("fc1", model.hidden, inner_width(model, width), "columns"),
+        Product("fc1", model.hidden, compute_inner_width(model, width), "columns"),
         Product("fc2", width, model.hidden, "rows"),
     )
 
@@ -142,20 +142,20 @@ def has_experts(model: Model, layer: int) -> bool:
     return bool(model.experts) and layer >= model.dense_layers
 
 
-def expert_layers(model: Model) -> int:
+def count_expert_layers(model: Model) -> int:
     """Return how many layers have experts."""
     return model.layers - model.dense_layers if model.experts else 0
 
 
-def layer_unit(model: Model, layer: int = 0) -> Unit:
+def build_layer_unit(model: Model, layer: int = 0) -> Unit:
     """Return the weights of a layer but for its experts."""
     hidden, experts = model.hidden, has_experts(model, layer)
     width = model.shared_width if experts else model.feed_forward
-    products = (*attention_products(model), *feed_forward_products(model, width))
+    products = (*list_attention_products(model), *list_feed_forward_products(model, width))
     sharded = sum(product.size for product in products if product.split)
     if model.biases or model.qkv_bias:
-        sharded += sum(product.columns for product in up_products(model))
-    sharded += inner_width(model, width) if model.biases else 0
+        sharded += sum(product.columns for product in list_up_products(model))
+    sharded += compute_inner_width(model, width) if model.biases else 0
     replicated = sum(product.size for product in products if not product.split)
     # Norms, and biases of products whose rows are divided.
     replicated += (6 if model.biases else 4 if model.post_norms else 2) * hidden
@@ -166,23 +166,23 @@ def layer_unit(model: Model, layer: int = 0) -> Unit:
     return Unit(sharded, replicated)
 
 
-def expert_unit(model: Model, ep: int = 1) -> Unit:
+def build_expert_unit(model: Model, ep: int = 1) -> Unit:
     """Return the weights of a layer's experts that a rank of expert parallelism has."""
-    each = sum(product.size for product in feed_forward_products(model, model.expert_width))
+    each = sum(product.size for product in list_feed_forward_products(model, model.expert_width))
     return Unit(model.experts // ep * each, 0, "edp")
 
 
-def embedding_unit(model: Model, vocabulary: int) -> Unit:
+def build_embedding_unit(model: Model, vocabulary: int) -> Unit:
     """Return the weights of the embedding."""
     return Unit(vocabulary * model.hidden, model.positions * model.hidden)
 
 
-def norm_unit(model: Model) -> int:
+def count_norm_parameters(model: Model) -> int:
     """Return the parameters of the norm before the output layer."""
     return (2 if model.biases else 1) * model.hidden
 
 
-def head_unit(model: Model, vocabulary: int, *, shared: bool) -> Unit:
+def build_head_unit(model: Model, vocabulary: int, *, shared: bool) -> Unit:
     """Return the weights of the output layer and the norm before it.
 
     Args:
@@ -190,33 +190,33 @@ def head_unit(model: Model, vocabulary: int, *, shared: bool) -> Unit:
         vocabulary: Its vocabulary, padded.
         shared: Whether the matrix is that of the embedding on the same rank.
     """
-    return Unit(0 if shared else vocabulary * model.hidden, norm_unit(model))
+    return Unit(0 if shared else vocabulary * model.hidden, count_norm_parameters(model))
 
 
-def stage_units(model: Model, layout: Layout, stage: int) -> dict[str, Unit]:
+def build_stage_units(model: Model, layout: Layout, stage: int) -> dict[str, Unit]:
     """Return the weights of a pipeline stage: `embedding`, `layer<n>`, `layer<n>.experts` (a rank's), `head`.
 
     Where the output layer shares the matrix of the embedding and lies on another stage, both hold it.
     """
     vocabulary = layout.vocabulary(model)
-    units = {"embedding": embedding_unit(model, vocabulary)} if stage == 0 else {}
+    units = {"embedding": build_embedding_unit(model, vocabulary)} if stage == 0 else {}
     # There are two kinds of layers at most, and their weights take longest to count.
     kinds: dict[bool, Unit] = {}
-    own = expert_unit(model, layout.ep) if model.experts else None
+    own = build_expert_unit(model, layout.ep) if model.experts else None
     for layers in layout.chunk_layers(stage):
         for layer in layers:
             experts = has_experts(model, layer)
             if experts not in kinds:
-                kinds[experts] = layer_unit(model, layer)
+                kinds[experts] = build_layer_unit(model, layer)
             units[f"layer{layer}"] = kinds[experts]
             if experts and own is not None:
                 units[f"layer{layer}{EXPERTS}"] = own
     if stage == layout.pp - 1:
-        units["head"] = head_unit(model, vocabulary, shared=model.tied and layout.pp == 1)
+        units["head"] = build_head_unit(model, vocabulary, shared=model.tied and layout.pp == 1)
     return units
 
 
-def parameters(model: Model, vocabulary: int | None = None) -> int:
+def count_parameters(model: Model, vocabulary: int | None = None) -> int:
     """Return the parameters of a model.
 
     Args:
@@ -225,59 +225,62 @@ def parameters(model: Model, vocabulary: int | None = None) -> int:
 
     Example:
         >>> from studio.generation.models import find_model
-        >>> parameters(find_model("llama3-8b"))
+        >>> count_parameters(find_model("llama3-8b"))
         8030261248
     """
-    return _count(model, vocabulary or model.vocabulary, model.experts)
+    return _sum_parameters(model, vocabulary or model.vocabulary, model.experts)
 
 
-def active_parameters(model: Model) -> int:
+def count_active_parameters(model: Model) -> int:
     """Return the parameters that a token meets: of experts only those that it goes to.
 
     Example:
         >>> from studio.generation.models import find_model
-        >>> active_parameters(find_model("mixtral-8x7b"))
+        >>> count_active_parameters(find_model("mixtral-8x7b"))
         12879925248
     """
-    return _count(model, model.vocabulary, model.experts_per_token)
+    return _sum_parameters(model, model.vocabulary, model.experts_per_token)
 
 
-def _count(model: Model, vocabulary: int, experts: int) -> int:
-    units = [embedding_unit(model, vocabulary), head_unit(model, vocabulary, shared=model.tied)]
-    units += [layer_unit(model, layer) for layer in range(model.layers)]
-    each = expert_unit(model).sharded // model.experts if model.experts else 0
-    routed = expert_layers(model) * experts * each
+def _sum_parameters(model: Model, vocabulary: int, experts: int) -> int:
+    units = [build_embedding_unit(model, vocabulary), build_head_unit(model, vocabulary, shared=model.tied)]
+    units += [build_layer_unit(model, layer) for layer in range(model.layers)]
+    each = build_expert_unit(model).sharded // model.experts if model.experts else 0
+    routed = count_expert_layers(model) * experts * each
     return routed + sum(unit.sharded + unit.replicated for unit in units)
 
 
-def flop_per_sequence(model: Model, sequence: int, vocabulary: int) -> int:
+def count_flop_per_sequence(model: Model, sequence: int, vocabulary: int) -> int:
     """Return the operations of matrix products in the forward and the backward pass of a sequence.
 
     Of a GPT of l layers and width h that is Narayanan et al.'s 72 s l h² (1 + s / 6h + V / 12lh). Of a model with experts those of a
     token's own count, whatever a layout's routing drops or pads.
     """
-    forward = sum(_layer_flop(model, layer, sequence) for layer in range(model.layers))
-    routed = sequence * model.experts_per_token * expert_flop(model)
-    forward += expert_layers(model) * routed
+    forward = sum(_count_layer_flop(model, layer, sequence) for layer in range(model.layers))
+    routed = sequence * model.experts_per_token * count_expert_flop(model)
+    forward += count_expert_layers(model) * routed
     return 3 * (forward + 2 * sequence * model.hidden * vocabulary)
 
 
-def _layer_flop(model: Model, layer: int, sequence: int) -> int:
+def _count_layer_flop(model: Model, layer: int, sequence: int) -> int:
     """Return the operations of a layer's forward pass but for its experts."""
     experts = has_experts(model, layer)
     width = model.shared_width if experts else model.feed_forward
-    size = sum(product.size for product in (*attention_products(model), *feed_forward_products(model, width)))
+    size = sum(
+        product.size
+        for product in (*list_attention_products(model), *list_feed_forward_products(model, width))
+    )
     if experts:
         size += model.hidden * (model.experts + (1 if model.shared_gate else 0))
-    return 2 * sequence * size + attention_flop(model, 1, sequence, layer)
+    return 2 * sequence * size + count_attention_flop(model, 1, sequence, layer)
 
 
-def expert_flop(model: Model) -> int:
+def count_expert_flop(model: Model) -> int:
     """Return the operations of a token in an expert's forward pass; 0 for a model without."""
-    return 2 * sum(product.size for product in feed_forward_products(model, model.expert_width))
+    return 2 * sum(product.size for product in list_feed_forward_products(model, model.expert_width))
 
 
-def attention_flop(model: Model, sequences: int, length: int, layer: int | None = None) -> int:
+def count_attention_flop(model: Model, sequences: int, length: int, layer: int | None = None) -> int:
     """Return the operations of both products of attention in a forward pass: scores, and their sum of values.
 
     Args:
@@ -289,49 +292,54 @@ def attention_flop(model: Model, sequences: int, length: int, layer: int | None 
     seen = length
     if layer is not None and model.window and not (model.full_every and (layer + 1) % model.full_every == 0):
         seen = min(model.window, length)
-    return 2 * sequences * length * seen * (queries(model) + outputs(model))
+    return 2 * sequences * length * seen * (compute_query_width(model) + compute_output_width(model))
 
 
-def largest_node_flop(model: Model, layout: Layout) -> int:
+def compute_largest_node_flop(model: Model, layout: Layout) -> int:
     """Return the operations of the compute node that has most of them."""
-    widest = max(qkv_width(model), outputs(model), inner_width(model), layout.vocabulary(model))
+    widest = max(
+        compute_qkv_width(model),
+        compute_output_width(model),
+        compute_inner_width(model),
+        layout.vocabulary(model),
+    )
     product = 2 * layout.tokens * model.hidden * widest
     if model.experts:
-        product = max(product, layout.ep * layout.tokens * model.experts_per_token * expert_flop(model))
-    return max(product, 2 * attention_flop(model, layout.micro_batch, layout.sequence)) // layout.tp
+        product = max(product, layout.ep * layout.tokens * model.experts_per_token * count_expert_flop(model))
+    return max(product, 2 * count_attention_flop(model, layout.micro_batch, layout.sequence)) // layout.tp
 
 
-def step_flop(model: Model, layout: Layout) -> int:
+def count_step_flop(model: Model, layout: Layout) -> int:
     """Return the operations of matrix products in a step of the whole job, those that are recomputed among them.
 
     Experts are counted with the tokens that they work on, those that pad them to a capacity among them.
     """
-    forward = layers_flop(
+    forward = count_layers_flop(
         model, layout
     ) + 2 * layout.batch * layout.sequence * model.hidden * layout.vocabulary(model)
-    return 3 * forward + recomputed_flop(model, layout)
+    return 3 * forward + count_recomputed_flop(model, layout)
 
 
-def layers_flop(model: Model, layout: Layout) -> int:
+def count_layers_flop(model: Model, layout: Layout) -> int:
     """Return the operations of matrix products in the forward pass of all layers in a step of the whole job."""
-    each = sum(_layer_flop(model, layer, layout.sequence) for layer in range(model.layers))
+    each = sum(_count_layer_flop(model, layer, layout.sequence) for layer in range(model.layers))
     if not model.experts:
         return layout.batch * each
     routed = (
-        expert_layers(model)
+        count_expert_layers(model)
         * layout.micro_batches
         * layout.copies
         * (layout.tp if layout.sequence_parallel else 1)
     )
-    return layout.batch * each + routed * given_tokens(model, layout) * expert_flop(model)
+    return layout.batch * each + routed * count_given_tokens(model, layout) * count_expert_flop(model)
 
 
-def recomputed_flop(model: Model, layout: Layout) -> int:
+def count_recomputed_flop(model: Model, layout: Layout) -> int:
     """Return the operations of matrix products of a step that the backward pass repeats, of the whole job.
 
     Of a GPT whose layers are recomputed in full, with them: 96 s l h² (1 + s / 6h + V / 16lh) a sequence (Narayanan et al.).
     """
     if layout.recompute == "selective":
         layers = range(model.layers)
-        return layout.batch * sum(attention_flop(model, 1, layout.sequence, layer) for layer in layers)
-    return layers_flop(model, layout) if layout.recompute == "full" else 0
+        return layout.batch * sum(count_attention_flop(model, 1, layout.sequence, layer) for layer in layers)
+    return count_layers_flop(model, layout) if layout.recompute == "full" else 0

@@ -8,10 +8,10 @@ from dataclasses import asdict, dataclass, fields, replace
 from typing import Any
 
 from studio.errors import ConfigError
-from studio.generation.efficiency import Efficiency, efficiency_of
-from studio.generation.faults import NO_FAULTS, Faults, faults_of
-from studio.generation.layout import Layout, Wish, layout_of
-from studio.generation.memory import fullest_stage
+from studio.generation.efficiency import Efficiency, choose_efficiency
+from studio.generation.faults import NO_FAULTS, Faults, build_faults
+from studio.generation.layout import Layout, Wish, build_layout
+from studio.generation.memory import find_fullest_stage
 from studio.generation.models import Model, find_model
 from studio.generation.options import BY_KEY, OPTIONS, fill_defaults
 from studio.generation.program import Speed
@@ -54,11 +54,11 @@ class Workload:
     @property
     def peak_memory(self) -> dict[str, int]:
         """What a rank of the fullest stage holds at its peak, in bytes by part."""
-        return fullest_stage(self.model, self.layout)[1]
+        return find_fullest_stage(self.model, self.layout)[1]
 
 
-def workload_of(
-    model: str | Model, ranks: int, given: Mapping[str, Any], reached: Reached = efficiency_of
+def build_workload(
+    model: str | Model, ranks: int, given: Mapping[str, Any], reached: Reached = choose_efficiency
 ) -> Workload:
     """Return the workload that a user asks for.
 
@@ -74,30 +74,30 @@ def workload_of(
     values = fill_defaults(given)
     shaped = [option.names[0] for option in _SHAPE if values[option.key] != option.default]
     if model == CUSTOM:
-        shape = _custom(values)
+        shape = _build_custom_model(values)
     elif shaped:
         raise ConfigError(f"{', '.join(shaped)}: for a custom model only.", hint="Use --model custom.")
     else:
         shape = find_model(model) if isinstance(model, str) else model
     wish = Wish(ranks, **{spec.name: values[spec.name] for spec in fields(Wish) if spec.name in values})
-    speed = speed_of(values["gpu"], values["compute_efficiency"], values["memory_efficiency"], reached)
+    speed = build_speed(values["gpu"], values["compute_efficiency"], values["memory_efficiency"], reached)
     if speed is not None and values["dtype"] == "fp8" and "fp8" not in speed.gpu.tera_flops:
         raise ConfigError(
             f"--dtype is fp8, but {speed.gpu.name} has no units for it.",
             hint="Use bf16, or a GPU that has them, such as h100 or mi300x.",
             key="dtype",
         )
-    faults = faults_of(values["slow_rank"], values["jitter"], values["seed"], ranks)
+    faults = build_faults(values["slow_rank"], values["jitter"], values["seed"], ranks)
     if faults and speed is None:
         option = "--slow-rank" if faults.slow else "--jitter"
         raise ConfigError(
             f"{option} was given, but no --gpu, without which compute nodes have no durations.",
             hint="Name one, such as --gpu h100.",
         )
-    return Workload(shape, layout_of(shape, wish), speed, faults, recipe_text(model, ranks, given))
+    return Workload(shape, build_layout(shape, wish), speed, faults, format_recipe(model, ranks, given))
 
 
-def _custom(values: Mapping[str, Any]) -> Model:
+def _build_custom_model(values: Mapping[str, Any]) -> Model:
     """Return the model of the numbers given; one without feed-forward width and vocabulary is a GPT."""
     gpt = values["feed_forward"] is None and values["vocabulary"] is None
     missing = [key for key in (*_NEEDED, "sequence") if values[key] is None]
@@ -126,12 +126,12 @@ def _custom(values: Mapping[str, Any]) -> Model:
         biases=gpt or values["biases"],
         tied=gpt or values["tied"],
         dropout=gpt,
-        **_custom_more(values),
+        **_select_custom_options(values),
         source="given; all else as in GPT-3: 4 × hidden, GELU, biases, tied embedding, its vocabulary" if gpt else "",
     )  # fmt: skip
 
 
-def _custom_more(values: Mapping[str, Any]) -> dict[str, Any]:
+def _select_custom_options(values: Mapping[str, Any]) -> dict[str, Any]:
     """Return the numbers of a model of one's own that say more than a dense transformer's: those of experts and of attention."""
     more: dict[str, Any] = {key: values[key] or 0 for key in _MORE}
     if more["experts"]:
@@ -142,11 +142,11 @@ def _custom_more(values: Mapping[str, Any]) -> dict[str, Any]:
     return more
 
 
-def speed_of(
+def build_speed(
     gpu: str | None,
     compute: float | None = None,
     memory: float | None = None,
-    reached: Reached = efficiency_of,
+    reached: Reached = choose_efficiency,
 ) -> Speed | None:
     """Return how fast compute nodes run on a GPU; None where none is named.
 
@@ -170,7 +170,7 @@ def speed_of(
     return Speed(find_gpu(gpu), Efficiency(matmul, matmul, 1.0 if memory is None else memory))
 
 
-def recipe_text(model: str | Model, ranks: int, given: Mapping[str, Any], kind: str = TRAINING) -> str:
+def format_recipe(model: str | Model, ranks: int, given: Mapping[str, Any], kind: str = TRAINING) -> str:
     """Return a recipe (`recipe.py`) as it is written: options that are not given are left out, the others sorted.
 
     Args:
@@ -180,15 +180,15 @@ def recipe_text(model: str | Model, ranks: int, given: Mapping[str, Any], kind: 
         kind: What kind of job it is; that of the training of a transformer is left out.
 
     Example:
-        >>> recipe_text("llama3-8b", 8, {"tp": 4, "dp": None})
+        >>> format_recipe("llama3-8b", 8, {"tp": 4, "dp": None})
         '{"given": {"tp": 4}, "model": "llama3-8b", "ranks": 8}'
     """
-    options = {key: _written(value) for key, value in given.items() if value is not None}
-    recipe = {"model": _written(model), "ranks": ranks, "given": options}
+    options = {key: _convert_value(value) for key, value in given.items() if value is not None}
+    recipe = {"model": _convert_value(model), "ranks": ranks, "given": options}
     return json.dumps(recipe if kind == TRAINING else {**recipe, "kind": kind}, sort_keys=True)
 
 
-def _written(value: Any) -> Any:
+def _convert_value(value: Any) -> Any:
     return asdict(value) if isinstance(value, Model) else value
 
 

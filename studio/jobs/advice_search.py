@@ -12,15 +12,15 @@ from studio.store.tasks import (
     Task,
     TaskCancelled,
     Tasks,
+    build_problem,
     list_tasks,
-    problem_of,
     submit,
 )
 
 _CANCELLED = Problem("The search for advice was cancelled.")
 
 
-def advice_made(session: Session, job: str, run: str) -> Advised | Problem | None:
+def get_advice(session: Session, job: str, run: str) -> Advised | Problem | None:
     """Return the advice for a run, "" for the recording; why there is none; None where nobody has looked for it."""
     advice: Advised | None = session.kept_of_job("advice", job, run)
     return advice if advice is not None else session.unadvised.get((job, run))
@@ -89,6 +89,6 @@ def _seek(session: Session, job: str, run: str, report: Report) -> str:
         session.unadvised[job, run] = _CANCELLED
         raise
     except Exception as error:
-        session.unadvised[job, run] = problem_of("advice", error)
+        session.unadvised[job, run] = build_problem("advice", error)
         raise
     return job

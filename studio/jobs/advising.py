@@ -10,12 +10,12 @@ from collections.abc import Callable
 from dataclasses import replace
 
 from studio.advice.advice import Advice, Advised
-from studio.advice.words import label_of, saving_words
+from studio.advice.words import describe_saving, label_advice
 from studio.sim import simulate
 from studio.sim.parts import Parts, interpret
 from studio.store.runs import Run
 from studio.store.workspace import Workspace
-from studio.trace import Trace, trace_digest
+from studio.trace import Trace, compute_trace_digest
 
 _MARK = "advice"
 PREFIX, BEFORE = "advice: ", "before advice"
@@ -68,7 +68,7 @@ def keep_baseline(workspace: Workspace, job: str, trace: Trace, advised: Advised
     Raises:
         StudioError: There is no such job, the disk is full or the workspace cannot be written.
     """
-    return workspace.save_run(job, _run(BEFORE, trace, advised.on))
+    return workspace.save_run(job, _simulate_job(BEFORE, trace, advised.on))
 
 
 def keep_run(workspace: Workspace, job: str, trace: Trace, item: Advice) -> str:
@@ -86,8 +86,10 @@ def keep_run(workspace: Workspace, job: str, trace: Trace, item: Advice) -> str:
     changed = item.change.of_trace(trace)
     place = job
     if item.change.edits:
-        place = _changed_job(workspace, job, changed, item)
-    run = workspace.save_run(place, _run(f"{PREFIX}{label_of(item)}", changed, item.change.of_parts(item.on)))
+        place = _store_changed_job(workspace, job, changed, item)
+    run = workspace.save_run(
+        place, _simulate_job(f"{PREFIX}{label_advice(item)}", changed, item.change.of_parts(item.on))
+    )
     return f"{place}/{run}"
 
 
@@ -96,21 +98,21 @@ def is_for_advice(name: str) -> bool:
     return name == BEFORE or name.startswith(PREFIX)
 
 
-def _run(name: str, trace: Trace, parts: Parts) -> Run:
+def _simulate_job(name: str, trace: Trace, parts: Parts) -> Run:
     return Run(name, simulate(trace, interpret(parts).config), parts)
 
 
-def _changed_job(workspace: Workspace, job: str, trace: Trace, item: Advice) -> str:
+def _store_changed_job(workspace: Workspace, job: str, trace: Trace, item: Advice) -> str:
     """Store the changed job, or return the one stored earlier for the same change."""
-    mark = f"{_MARK}:{job}:{trace_digest(trace)}"
+    mark = f"{_MARK}:{job}:{compute_trace_digest(trace)}"
     known = workspace.find(mark)
     if known:
         return known.id
-    name, label = workspace.info(job).name, label_of(item)
+    name, label = workspace.info(job).name, label_advice(item)
     return workspace.save(
         trace,
         f"{name[:120]} ({label[:70]})",
-        source=f"{name}, changed: {item.action} {saving_words(item)}",
+        source=f"{name}, changed: {item.action} {describe_saving(item)}",
         fingerprint=mark,
         hypothetical=label,
     )

@@ -11,8 +11,8 @@ from studio.store.tasks import (
     Task,
     TaskCancelled,
     Tasks,
+    build_problem,
     list_tasks,
-    problem_of,
     submit,
 )
 
@@ -26,7 +26,7 @@ def start_check(tasks: Tasks, session: Session, job: str) -> bool:
 
     One that was cancelled, or failed, is not begun again by itself, see `check_again`.
     """
-    if job in session.unexamined or job in jobs_checked(tasks) or session.levels_found(job) is not None:
+    if job in session.unexamined or job in list_checked_jobs(tasks) or session.levels_found(job) is not None:
         return False
     try:
         name = session.workspace.info(job).name
@@ -51,7 +51,7 @@ def check_again(tasks: Tasks, session: Session, job: str) -> None:
     start_check(tasks, session, job)
 
 
-def jobs_checked(tasks: Tasks) -> frozenset[str]:
+def list_checked_jobs(tasks: Tasks) -> frozenset[str]:
     """Return the jobs that are being examined, or wait for it, in any studio."""
     return frozenset(task.job for task in list_tasks(tasks, "check") if task.status in ACTIVE)
 
@@ -71,6 +71,6 @@ def _check(session: Session, job: str, report: Report) -> str:
         session.unexamined[job] = _CANCELLED
         raise
     except Exception as error:
-        session.unexamined[job] = problem_of("check", error)
+        session.unexamined[job] = build_problem("check", error)
         raise
     return job

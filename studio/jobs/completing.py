@@ -7,12 +7,12 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Literal
 
-from studio.completion.clues import Known, known_facts
-from studio.completion.complete import chosen_mesh, complete_on
-from studio.completion.layout import Layout, layout_of_text
+from studio.completion.clues import Known, collect_facts
+from studio.completion.complete import choose_mesh, complete_on
+from studio.completion.layout import Layout, parse_layout_file
 from studio.completion.mesh import Mesh, parse_layout
 from studio.completion.rules import Layers
-from studio.completion.scale import refuse_missing, scaled_mesh
+from studio.completion.scale import refuse_missing, scale_mesh
 from studio.completion.spread import NO_SPREAD, Spread
 from studio.errors import TraceError
 from studio.generation.recipe import Growth, scale_job
@@ -52,7 +52,7 @@ class Completing:
             ConfigError: It is none.
         """
         sizes = tuple(parse_layout(self.layout))
-        return replace(layout_of_text(*self.file), sizes=sizes) if self.file else Layout(sizes)
+        return replace(parse_layout_file(*self.file), sizes=sizes) if self.file else Layout(sizes)
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,7 +81,7 @@ class Scaling:
         Raises:
             ConfigError: The numbers do not fit the one before.
         """
-        return scaled_mesh(before, ranks=self.ranks, pp=self.pp, ep=self.ep, tp=self.tp)
+        return scale_mesh(before, ranks=self.ranks, pp=self.pp, ep=self.ep, tp=self.tp)
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,7 +125,7 @@ def start_completing(tasks: Tasks, session: Session, job: str, wanted: Completin
     info = session.workspace.info(job)
     name = _name_job(info.name, "completed")
     return _start(
-        tasks, session, _Order(info, "complete", wanted, name, lambda trace: completed(trace, wanted))
+        tasks, session, _Order(info, "complete", wanted, name, lambda trace: complete_trace(trace, wanted))
     )
 
 
@@ -135,52 +135,52 @@ def start_scaling(tasks: Tasks, session: Session, job: str, wanted: Scaling) -> 
     Raises:
         StudioError: There is no such job.
     """
-    return _start(tasks, session, _order_of_scaling(session, job, wanted))
+    return _start(tasks, session, _build_scaling_order(session, job, wanted))
 
 
 def make_scaled(tasks: Tasks, session: Session, job: str, wanted: Scaling, report: Report) -> str:
     """Scale a job within a task that goes on with it; returns the new job's id, that of an identical earlier one if there is.
 
     Raises:
-        ConfigError, TraceError: As of `scaled`.
+        ConfigError, TraceError: As of `scale_trace`.
     """
-    return _carry_out(tasks, session, _order_of_scaling(session, job, wanted), report)
+    return _carry_out(tasks, session, _build_scaling_order(session, job, wanted), report)
 
 
-def _order_of_scaling(session: Session, job: str, wanted: Scaling) -> _Order:
+def _build_scaling_order(session: Session, job: str, wanted: Scaling) -> _Order:
     info = session.workspace.info(job)
     times, rest = divmod(wanted.ranks, max(info.summary.ranks, 1))
     name = _name_job(info.name, f"scaled ×{times:,}" if not rest else f"scaled to {wanted.ranks:,} ranks")
-    return _Order(info, "scale", wanted, name, lambda trace: scaled(trace, wanted))
+    return _Order(info, "scale", wanted, name, lambda trace: scale_trace(trace, wanted))
 
 
-def completed(trace: Trace, wanted: Completing) -> Trace:
+def complete_trace(trace: Trace, wanted: Completing) -> Trace:
     """Return a job with every missing rank.
 
     Raises:
         ConfigError: The layout does not fit what is known.
         TraceError: Something of the job could not be read, no rank of some pipeline stage is known, or ranks would wait for ever.
     """
-    lost = unreadable(trace)
+    lost = find_unreadable(trace)
     if lost is not None and not wanted.damaged:
         raise TraceError(
             f"Copies would repeat what could not be read: {lost.message}",
             hint="Record the rank again, or allow damaged ranks under Advanced.",
         )
     given = wanted.given()
-    known = known_facts(trace, given)
-    mesh = chosen_mesh(known, given, None, first=True)
+    known = collect_facts(trace, given)
+    mesh = choose_mesh(known, given, None, first=True)
     return complete_on(known, mesh, wanted.spread, axes=given.axes)
 
 
-def scaled(trace: Trace, wanted: Scaling) -> Trace:
+def scale_trace(trace: Trace, wanted: Scaling) -> Trace:
     """Return a job on more replicas, pipeline stages, tensor-parallel ranks or ranks for its experts.
 
     Raises:
         ConfigError: The numbers do not fit the job's mesh, or sizes do not divide.
         TraceError: Ranks are missing.
     """
-    mesh = chosen_mesh(layout_facts(trace), wanted.layout, None, first=True)
+    mesh = choose_mesh(collect_layout_facts(trace), wanted.layout, None, first=True)
     refuse_missing(trace, mesh)
     growth = Growth(
         None, wanted.ranks, wanted.pp, wanted.ep, wanted.tp, strong=wanted.strong, layers=wanted.layers
@@ -188,7 +188,7 @@ def scaled(trace: Trace, wanted: Scaling) -> Trace:
     return scale_job(trace, mesh, growth)[0]
 
 
-def layout_facts(trace: Trace, given: Layout | None = None) -> Known:
+def collect_layout_facts(trace: Trace, given: Layout | None = None) -> Known:
     """Return the clues of a job about its mesh; of large jobs only from ranks that stand for others.
 
     Args:
@@ -199,20 +199,20 @@ def layout_facts(trace: Trace, given: Layout | None = None) -> Known:
         ConfigError: A group's members fit no mesh; names them.
     """
     if len(trace.ranks) <= _ALL_TELL:
-        return known_facts(trace, given)
+        return collect_facts(trace, given)
     # Ranks that share a graph have the same roles, and the groups of one tell where dimensions begin and end.
     first = {rank.graph: rank for rank in reversed(trace.ranks)}
     chosen = sorted(first.values(), key=lambda rank: rank.number)
     every = -(-len(chosen) // _ALL_TELL)
-    return known_facts(replace(trace, ranks=tuple(chosen[::every])), given)
+    return collect_facts(replace(trace, ranks=tuple(chosen[::every])), given)
 
 
-def unreadable(trace: Trace) -> Finding | None:
+def find_unreadable(trace: Trace) -> Finding | None:
     """Return the first finding on what could not be read of a job; None where all was read."""
     return next((finding for finding in trace.findings if finding.level == "error"), None)
 
 
-def made_from(info: JobInfo) -> Source | None:
+def parse_source(info: JobInfo) -> Source | None:
     """Return what a completed or scaled job was made from; None for other jobs."""
     kind, _, rest = info.fingerprint.partition(":")
     verb = next((verb for verb in _DONE if verb == kind), None)

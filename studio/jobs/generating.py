@@ -12,24 +12,24 @@ from typing import Any, Literal
 from studio.errors import ConfigError
 from studio.generation.configs import read_config
 from studio.generation.families.counts import describe as describe_network
-from studio.generation.families.job import asked_of as network_of
+from studio.generation.families.job import build_asked_network
 from studio.generation.families.presets import find_network
 from studio.generation.inference.generate import describe as describe_steps
 from studio.generation.inference.generate import generate_inference
-from studio.generation.inference.options import asked_of as steps_asked
+from studio.generation.inference.options import build_asked_steps
 from studio.generation.job import make_job
 from studio.generation.llm import generate
 from studio.generation.models import Model, find_model
-from studio.generation.workload import Workload, workload_of
+from studio.generation.workload import Workload, build_workload
 from studio.jobs import simulations as queue
 from studio.jobs.checking import start_check
 from studio.jobs.simulations import Simulation, Simulations
-from studio.operators.roofline import peak
+from studio.operators.roofline import find_peak
 from studio.session import Session
 from studio.sim import simulate
 from studio.sim.parts import Parts, interpret
 from studio.sim.presets import preset
-from studio.sim.systems.gpus import find_gpu, system_of_gpu
+from studio.sim.systems.gpus import find_gpu, find_gpu_system
 from studio.store.drafts import Draft, load_draft, save_draft
 from studio.store.run_infos import RunInfo
 from studio.store.tasks import Report, Task, TaskCancelled, Tasks, submit
@@ -70,7 +70,7 @@ class Generating:
         Raises:
             ConfigError: Numbers do not divide, or are out of their ranges.
         """
-        return workload_of(self.model, self.ranks, dict(self.given))
+        return build_workload(self.model, self.ranks, dict(self.given))
 
     def job(self) -> Workload:
         """Return what the job is made of: nodes that reach the peaks of a GPU have no durations, since its machine times them alike.
@@ -125,18 +125,18 @@ class StepTime:
     system: str
 
 
-def job_name(wanted: Generating) -> str:
+def name_job(wanted: Generating) -> str:
     """Return what to call a generated job.
 
     Example:
-        >>> job_name(Generating("llama3-8b", 8, (("gpu", "h100"), ("tp", 4))))
+        >>> name_job(Generating("llama3-8b", 8, (("gpu", "h100"), ("tp", 4))))
         'llama3-8b, 8 × h100, tp=4,dp=2'
     """
     if wanted.kind == "llm":
         workload = wanted.job()
         model, layout, timed = workload.model.name, workload.layout.name, workload.speed is not None
     else:
-        description = described(wanted)
+        description = describe_steps_asked(wanted)
         model = ", ".join(filter(None, (description["model"], description.get("phase"))))
         layout, timed = description["layout"], wanted.gpu is not None
     count = f"{wanted.ranks:,} × {wanted.gpu}" if timed else format_counted(wanted.ranks, "rank")
@@ -145,7 +145,7 @@ def job_name(wanted: Generating) -> str:
 
 
 @lru_cache(maxsize=64)
-def described(wanted: Generating) -> dict[str, Any]:
+def describe_steps_asked(wanted: Generating) -> dict[str, Any]:
     """Return what steps of inference or the training of another network are made of, as `generate --json` prints it.
 
     Raises:
@@ -154,27 +154,27 @@ def described(wanted: Generating) -> dict[str, Any]:
     given = dict(wanted.given)
     gpu = find_gpu(wanted.gpu) if wanted.gpu else None
     if wanted.kind == "inference":
-        steps = steps_asked(wanted.model, wanted.ranks, given)
+        steps = build_asked_steps(wanted.model, wanted.ranks, given)
         return describe_steps(steps.model, steps.wish, gpu)
-    network = network_of(str(wanted.model), wanted.ranks, given)
+    network = build_asked_network(str(wanted.model), wanted.ranks, given)
     return describe_network(network.network, network.replicas)
 
 
-def system_of(gpu: str, ranks: int) -> tuple[str, Parts]:
+def find_system(gpu: str, ranks: int) -> tuple[str, Parts]:
     """Return the preset of the machines that have a GPU, and its system of as many NPUs.
 
     Raises:
         ConfigError: There is no such GPU, or its machines do not come in this size.
     """
     find_gpu(gpu)
-    name = system_of_gpu(gpu)
+    name = find_gpu_system(gpu)
     try:
         return name, preset(name, ranks).parts
     except ConfigError as error:
         raise ConfigError(error.message, hint=error.hint, key="ranks") from error
 
 
-def model_of_config(name: str, text: str) -> Model:
+def parse_config_model(name: str, text: str) -> Model:
     """Return the model that a `config.json` describes.
 
     Args:
@@ -198,7 +198,7 @@ def start_generating(tasks: Tasks, session: Session, wanted: Generating) -> Task
         ConfigError: Numbers do not divide, or are out of their ranges.
         OSError: The workspace cannot be written.
     """
-    name = job_name(wanted)
+    name = name_job(wanted)
 
     def work(report: Report) -> str:
         job_id = _make(session, wanted, name, report)
@@ -242,36 +242,36 @@ def start_simulating(
     Raises:
         StudioError: There is no such job, or the workspace cannot be written.
     """
-    tables = _plain(session, system, parts)[1]
+    tables = _save_system(session, system, parts)[1]
     known = next((run for run in session.workspace.runs(job) if run.tables == tables), None)
-    return known.id if known else queue.start(simulations, job, tables, f"{system} × {_npus(parts):,}")
+    return known.id if known else queue.start(simulations, job, tables, f"{system} × {_count_npus(parts):,}")
 
 
-def kept_system(session: Session, system: str, parts: Parts) -> str:
+def keep_system(session: Session, system: str, parts: Parts) -> str:
     """Keep the system of a preset for the form of Simulate, and return its id there."""
-    return _plain(session, system, parts)[0]
+    return _save_system(session, system, parts)[0]
 
 
-def runs_on(run: RunInfo, system: str, parts: Parts, session: Session) -> bool:
+def is_run_on(run: RunInfo, system: str, parts: Parts, session: Session) -> bool:
     """Whether a run is of the system of a preset."""
-    return run.tables == _plain(session, system, parts)[1]
+    return run.tables == _save_system(session, system, parts)[1]
 
 
-def _plain(session: Session, system: str, parts: Parts) -> tuple[str, Parts]:
+def _save_system(session: Session, system: str, parts: Parts) -> tuple[str, Parts]:
     kept = save_draft(session.workspace.root, Draft(parts, system))
     return kept, load_draft(session.workspace.root, kept).tables
 
 
-def _npus(parts: Parts) -> int:
+def _count_npus(parts: Parts) -> int:
     return interpret(parts).config.topology.npus
 
 
 def is_small(wanted: Generating) -> bool:
     """Whether a step of a job is made and simulated in about a second."""
-    return wanted.ranks <= AT_ONCE_RANKS and _nodes(wanted) <= AT_ONCE_NODES
+    return wanted.ranks <= AT_ONCE_RANKS and _estimate_nodes(wanted) <= AT_ONCE_NODES
 
 
-def _nodes(wanted: Generating) -> int:
+def _estimate_nodes(wanted: Generating) -> int:
     """Return about how many nodes a step has, of all ranks that differ."""
     given = dict(wanted.given)
     if wanted.kind == "llm":
@@ -280,7 +280,7 @@ def _nodes(wanted: Generating) -> int:
     if wanted.kind == "network":
         network = find_network(str(wanted.model))
         return _NODES_OF_A_PART * len(network.parts) * (wanted.ranks if network.tables else 1)
-    passes = [(steps_asked(wanted.model, wanted.ranks, given).model, 1)]
+    passes = [(build_asked_steps(wanted.model, wanted.ranks, given).model, 1)]
     if given.get("draft_model"):
         passes.append((find_model(given["draft_model"]), given.get("draft") or 1))
     every = sum(model.layers * count for model, count in passes)
@@ -288,7 +288,7 @@ def _nodes(wanted: Generating) -> int:
 
 
 @lru_cache(maxsize=64)
-def simulated_step(wanted: Generating) -> StepTime:
+def simulate_step(wanted: Generating) -> StepTime:
     """Return how long a step takes on the machines of the GPU; makes one and simulates it.
 
     Raises:
@@ -297,21 +297,21 @@ def simulated_step(wanted: Generating) -> StepTime:
     """
     if wanted.gpu is None:
         raise ConfigError("No GPU is said that could time a step.", key="gpu", hint="Choose a GPU.")
-    system, parts = system_of(wanted.gpu, wanted.ranks)
+    system, parts = find_system(wanted.gpu, wanted.ranks)
     once = tuple((key, value) for key, value in wanted.given if key != "steps")
     result = simulate(replace(wanted, given=once).trace(), interpret(parts).config)
     return StepTime(float(result.makespan_ns), system)
 
 
-def least_step_ns(wanted: Generating, flop: int) -> float | None:
+def compute_least_step_ns(wanted: Generating, flop: int) -> float | None:
     """Return the time of a step's operations at the peak of all NPUs: no step is faster. None where no GPU is said."""
     if wanted.gpu is None:
         return None
-    rate = peak(find_gpu(wanted.gpu), _MATRICES)
+    rate = find_peak(find_gpu(wanted.gpu), _MATRICES)
     return None if rate is None else flop / (rate * 1e3 * wanted.ranks)
 
 
-def utilization(wanted: Generating, flop: int, step_ns: float) -> float | None:
+def compute_utilization(wanted: Generating, flop: int, step_ns: float) -> float | None:
     """Return the share of the NPUs' peak that a step attains (MFU); None where no GPU is said."""
-    least = least_step_ns(wanted, flop)
+    least = compute_least_step_ns(wanted, flop)
     return None if least is None else least / step_ns

@@ -13,8 +13,8 @@ from typing import Protocol
 from studio.errors import StudioError, TraceFormatError
 from studio.et import JobFiles, Progress, discover, read_job
 from studio.et.format import JobSize
-from studio.et.ranks import ranks_by_file
-from studio.et.seen import seen_by
+from studio.et.ranks import index_ranks_by_file
+from studio.et.seen import get_seen
 from studio.et.source import SourceFile, label_paths, mark_content, measure_file, open_sources
 from studio.samples import RECORDING, SAMPLES, sample_path
 from studio.store.workspace import Workspace
@@ -48,28 +48,28 @@ def open_paths(
         Ids of the jobs, in the order they were found.
     """
     with open_sources(paths) as files:
-        user_input = _Said(ranks_by_file(files, ranks or {}), size)
+        user_input = _Said(index_ranks_by_file(files, ranks or {}), size)
         given = label_paths([Path(path) for path in paths])
         return [
-            _import(workspace, job, "\n".join(_paths_of(job, given)), user_input, progress)
+            _import(workspace, job, "\n".join(_select_paths(job, given)), user_input, progress)
             for job in discover(files)
         ]
 
 
-def _paths_of(job: JobFiles, given: Sequence[tuple[str, Path]]) -> list[str]:
+def _select_paths(job: JobFiles, given: Sequence[tuple[str, Path]]) -> list[str]:
     """Return those of the `given` paths, with their labels, that files of a job were found at."""
     if len(given) == 1:
         return [str(path) for _, path in given]
     labels = {label for label, _ in given}
     used: set[str] = set()
-    for name in _names_of(job):
+    for name in _list_file_names(job):
         # The label of a file is its name; that of a folder or archive is what its name begins with.
         parts = name.split("/")
         used |= {start for end in range(1, len(parts) + 1) if (start := "/".join(parts[:end])) in labels}
     return [str(path) for label, path in given if label in used]
 
 
-def _names_of(job: JobFiles) -> list[str]:
+def _list_file_names(job: JobFiles) -> list[str]:
     """Return the names of the files of a job, of its ranks and of the whole."""
     return [file.name for file, _, _ in job.ranks] + [file.name for file, _ in job.others]
 
@@ -104,15 +104,15 @@ def open_sample(workspace: Workspace, name: str) -> str:
     sample = next(
         candidate for candidate in (*SAMPLES, RECORDING) if candidate.name == sample_path(name).stem
     )
-    known = workspace.find(_sample_mark(name))
+    known = workspace.find(_compute_sample_mark(name))
     if known:
         return known.id
     with open_sources([sample_path(name)]) as files:
         trace = read_job(discover(files)[0])
-    return workspace.save(trace, sample.title, source="sample", fingerprint=_sample_mark(name))
+    return workspace.save(trace, sample.title, source="sample", fingerprint=_compute_sample_mark(name))
 
 
-def _sample_mark(name: str) -> str:
+def _compute_sample_mark(name: str) -> str:
     return "sample:" + hashlib.blake2b(sample_path(name).read_bytes(), digest_size=16).hexdigest()
 
 
@@ -149,14 +149,14 @@ def upload_reader(
         jobs = discover(files)
         reasons = {file.name: file.why for job in jobs for file in job.left_out}
         progress.files_sorted(
-            _roles(jobs),
+            _map_roles(jobs),
             {file.path: f"{file.name}: {reasons[file.name]}" for file in files if file.name in reasons},
         )
         user_input = _Said(progress.ranks, JobSize(progress.npus))
         job_ids = []
         for job in jobs:
             # Folders and archives by their own name, which is what was dropped.
-            source = "\n".join(dict.fromkeys(name.partition("/")[0] for name in _names_of(job)))
+            source = "\n".join(dict.fromkeys(name.partition("/")[0] for name in _list_file_names(job)))
             job_ids.append(_import(workspace, job, source, user_input, progress))
             _tell_damaged(workspace, job_ids[-1], files, progress)
         for job_id in job_ids:
@@ -181,7 +181,7 @@ def _tell_damaged(
                 progress.file_failed(of[finding.file], TraceFormatError(finding.message, hint=finding.hint))
 
 
-def _roles(jobs: Sequence[JobFiles]) -> dict[Path, str]:
+def _map_roles(jobs: Sequence[JobFiles]) -> dict[Path, str]:
     """Return the role of each file by path, as far as it is known before reading."""
     roles: dict[Path, str] = {}
     for job in jobs:
@@ -208,13 +208,13 @@ def _import(
     progress: Progress | None,
     recorded: float = 0.0,
 ) -> str:
-    if seen := seen_by(progress):
+    if seen := get_seen(progress):
         # What it knows is of the job before.
         seen.begin(0)
-    mark, size_bytes = "", _size_of(job)
+    mark, size_bytes = "", _measure_files(job)
     contents: dict[str, str] = {}
     if not _is_read_once(job, size_bytes) or _may_be_known(workspace, size_bytes):
-        mark = fingerprint(job, user_input.ranks, progress, user_input.size)
+        mark = compute_fingerprint(job, user_input.ranks, progress, user_input.size)
         known = workspace.find(mark)
         if known:
             return known.id
@@ -229,7 +229,7 @@ def _import(
             contents=None if mark else contents,
         )
         # Whoever looks on has been told that the files were read.
-        mark = mark or fingerprint(
+        mark = mark or compute_fingerprint(
             job, user_input.ranks, None if contents else progress, user_input.size, contents
         )
         return workspace.save(
@@ -244,7 +244,7 @@ def _import(
         )
 
 
-def _size_of(job: JobFiles) -> int:
+def _measure_files(job: JobFiles) -> int:
     """Return the bytes of the files that tell a job from others."""
     files = [file for file, _, _ in job.ranks] + [file for file, _ in job.others]
     return sum(measure_file(file)[0] for file in files)
@@ -264,7 +264,7 @@ def _may_be_known(workspace: Workspace, size_bytes: int) -> bool:
     )
 
 
-def fingerprint(
+def compute_fingerprint(
     job: JobFiles,
     ranks: Mapping[str, int],
     progress: Progress | None = None,

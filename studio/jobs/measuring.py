@@ -13,8 +13,8 @@ from studio.store.tasks import (
     Task,
     TaskCancelled,
     Tasks,
+    build_problem,
     list_tasks,
-    problem_of,
     submit,
 )
 from studio.units import format_counted
@@ -76,4 +76,4 @@ def _measure_one(session: Session, job: str, run: str | None, tell: Callable[[],
     except TaskCancelled:
         raise
     except Exception as error:  # noqa: BLE001 - one job that cannot be measured must not keep the others from it
-        session.unmeasured[job, run] = problem_of("measure", error)
+        session.unmeasured[job, run] = build_problem("measure", error)

@@ -89,17 +89,17 @@ def mend(session: Session, job: str, codes: Sequence[str], report: Report | None
     return job_id
 
 
-def origin(info: JobInfo) -> Origin | None:
+def get_origin(info: JobInfo) -> Origin | None:
     """Return the origin of a repaired job; None for an imported job.
 
     Example:
-        >>> origin_of_mark("repair:llama-1a2b3c:cycle,self-loop")
+        >>> parse_origin("repair:llama-1a2b3c:cycle,self-loop")
         Origin(job='llama-1a2b3c', repairs=('cycle', 'self-loop'))
     """
-    return origin_of_mark(info.fingerprint)
+    return parse_origin(info.fingerprint)
 
 
-def origin_of_mark(mark: str) -> Origin | None:
+def parse_origin(mark: str) -> Origin | None:
     """Parse the origin from a job's fingerprint."""
     kind, _, rest = mark.partition(":")
     job, _, codes = rest.partition(":")

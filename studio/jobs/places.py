@@ -92,7 +92,7 @@ class LocalFolder:
         apart = ""
         if self._apart is not None and self._apart.is_relative_to(real):
             apart = f"./{self._apart.relative_to(real).as_posix()}/"
-        for file in self._files(real):
+        for file in self._iterate_files(real):
             if apart and file.name.startswith(apart):
                 continue
             # What was just removed is not there.
@@ -102,7 +102,7 @@ class LocalFolder:
                 stamps[file.name.removeprefix("./")] = Stamp(status.st_size, status.st_mtime_ns, changed)
         return stamps
 
-    def _files(self, real: Path) -> Iterator[SourceFile]:
+    def _iterate_files(self, real: Path) -> Iterator[SourceFile]:
         """Yield the files below the folder, and below folders elsewhere that links in it lead to.
 
         A link to one of its own folders, such as `latest`, brings nothing new.
@@ -149,7 +149,7 @@ class RemoteFolder:
                 f"{url}: {what}.", hint="Install the package named beside Chakra Studio, with pip."
             ) from error
         except Exception as error:
-            raise _unreachable(url, error) from error
+            raise _build_unreachable_error(url, error) from error
 
     def stamps(self) -> dict[str, Stamp]:
         """Return the files below the folder by name, hidden ones left out."""
@@ -162,7 +162,7 @@ class RemoteFolder:
             raise
         except Exception as error:
             # Each kind of place has errors of its own.
-            raise _unreachable(self.name, error) from error
+            raise _build_unreachable_error(self.name, error) from error
         root = self._root.rstrip("/") + "/"
         stamps = {}
         for path, details in listed.items():
@@ -170,7 +170,7 @@ class RemoteFolder:
             if details.get("type", "file") == "file" and not any(
                 part.startswith(".") for part in name.split("/")
             ):
-                stamps[name] = _stamp(details)
+                stamps[name] = _build_stamp(details)
         return dict(sorted(stamps.items()))
 
     @contextlib.contextmanager
@@ -189,7 +189,7 @@ class RemoteFolder:
                         raise StudioError(
                             f"{scratch}: the disk is full, {name} cannot be copied.", hint="Free some space."
                         ) from error
-                    raise _unreachable(f"{self.name}/{name}", error) from error
+                    raise _build_unreachable_error(f"{self.name}/{name}", error) from error
                 files.append(SourceFile(name, path))
             members = Path(scratch, "unpacked")
             yield unpack_archives(files, members)
@@ -213,18 +213,18 @@ def open_place(folder: str, apart_from: Path | None = None) -> Place:
     return RemoteFolder(folder) if "://" in folder else LocalFolder(Path(folder), apart_from)
 
 
-def _stamp(known: Mapping[str, Any]) -> Stamp:
+def _build_stamp(known: Mapping[str, Any]) -> Stamp:
     """Return the stamp of a file as its place describes it; each kind of place has words of its own."""
     words = ("mtime", "LastModified", "last_modified", "updated", "modified", "created")
     moment = next((known[word] for word in words if known.get(word) is not None), None)
-    modified = _moment_ns(moment)
+    modified = _parse_moment_ns(moment)
     tag = next(
         (str(known[word]) for word in ("ETag", "etag", "md5Hash", "generation") if known.get(word)), ""
     )
     return Stamp(int(known.get("size") or 0), modified, modified, tag)
 
 
-def _moment_ns(moment: Any) -> int:
+def _parse_moment_ns(moment: Any) -> int:
     if isinstance(moment, str):
         with contextlib.suppress(ValueError):
             moment = dt.datetime.fromisoformat(moment)
@@ -235,7 +235,7 @@ def _moment_ns(moment: Any) -> int:
     return int(float(moment) * 1e9) if isinstance(moment, int | float) else 0
 
 
-def _unreachable(name: str, error: Exception) -> StudioError:
+def _build_unreachable_error(name: str, error: Exception) -> StudioError:
     what = " ".join(str(error).split()) or type(error).__name__
     hint = (
         _NO_CREDENTIALS if "credentials" in what else "Check the address, and that this account may read it."

@@ -16,7 +16,7 @@ _FEW = ("steps",)
 
 
 def start_planning(tasks: Tasks, session: Session, wanted: Generating) -> Task:
-    """Queue the search for the fastest layouts; `plan_made` has the answer once the task is done.
+    """Queue the search for the fastest layouts; `get_plan` has the answer once the task is done.
 
     Args:
         tasks: The queue.
@@ -29,12 +29,14 @@ def start_planning(tasks: Tasks, session: Session, wanted: Generating) -> Task:
     name = wanted.model if isinstance(wanted.model, str) else wanted.model.name
 
     def work(report: Report) -> str:
-        def progress(phase: str, done: int, total: int) -> None:
+        def report_progress(phase: str, done: int, total: int) -> None:
             report.running(done, total, phase=phase)
 
         def make() -> LayoutPlan:
             given = {key: value for key, value in wanted.given if key in BY_KEY and key not in _FEW}
-            return find_layouts(wanted.model, ranks=wanted.ranks, top=SHOWN, progress=progress, **given)
+            return find_layouts(
+                wanted.model, ranks=wanted.ranks, top=SHOWN, progress=report_progress, **given
+            )
 
         session.keep((), ("layouts", wanted), make)
         return report.id
@@ -42,7 +44,7 @@ def start_planning(tasks: Tasks, session: Session, wanted: Generating) -> Task:
     return submit(tasks, "plan", f"layouts of {name} on {wanted.ranks:,} ranks", work)
 
 
-def plan_made(session: Session, wanted: Generating) -> LayoutPlan | None:
+def get_plan(session: Session, wanted: Generating) -> LayoutPlan | None:
     """Return the fastest layouts, None where nobody has looked for them, or they were dropped."""
     plan: LayoutPlan | None = session.kept((), ("layouts", wanted))
     return plan

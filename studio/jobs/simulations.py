@@ -13,7 +13,7 @@ from typing import Literal
 
 import msgspec
 
-from studio.decoding import converted
+from studio.decoding import convert_value
 from studio.errors import StudioError
 from studio.session import Session
 from studio.sim.deadlock import DeadlockError, Stuck
@@ -125,7 +125,7 @@ def start(
             return None
 
     task = queue.submit(simulations.tasks, "simulation", name, work, job=job, details=details)
-    return _simulation(task, simulations.now())
+    return _build_simulation(task, simulations.now())
 
 
 def cancel(simulations: Simulations, simulation_id: str) -> None:
@@ -148,17 +148,17 @@ def dismiss_ended(simulations: Simulations, job: str, *, but: str) -> None:
 def get(simulations: Simulations, simulation_id: str) -> Simulation | None:
     """Return the state of a simulation; None if the id is unknown."""
     task = queue.get(simulations.tasks, simulation_id)
-    return _simulation(task, simulations.now()) if task and task.kind == "simulation" else None
+    return _build_simulation(task, simulations.now()) if task and task.kind == "simulation" else None
 
 
 def list_simulations(simulations: Simulations, job: str | None = None) -> list[Simulation]:
     """Return the simulations of the workspace, or of one job, newest first."""
     now = simulations.now()
-    return [_simulation(task, now) for task in queue.list_tasks(simulations.tasks, "simulation", job)]
+    return [_build_simulation(task, now) for task in queue.list_tasks(simulations.tasks, "simulation", job)]
 
 
-def _simulation(task: Task, now: float) -> Simulation:
-    details = converted(task.details, _Details)
+def _build_simulation(task: Task, now: float) -> Simulation:
+    details = convert_value(task.details, _Details)
     return Simulation(
         task.id,
         task.job,

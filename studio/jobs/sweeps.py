@@ -19,24 +19,24 @@ from pathlib import Path
 
 import msgspec
 
-from studio.completion.scale import scaled_mesh
-from studio.decoding import decoder
+from studio.completion.scale import scale_mesh
+from studio.decoding import build_decoder
 from studio.errors import ConfigError, StudioError
 from studio.files import PRIVATE_FOLDER, read_file
-from studio.generation.recipe import mesh_of
+from studio.generation.recipe import infer_mesh
 from studio.jobs.completing import Scaling, make_scaled
 from studio.jobs.simulations import Simulation, Simulations, start
 from studio.session import Session
 from studio.store.arrays import write_json
 from studio.store.tasks import ACTIVE, Report, Task, Tasks, list_tasks, submit
 from studio.sweep.costs import Costs
-from studio.sweep.durations import durations_kept
-from studio.sweep.journal import journal_of, read_journal
+from studio.sweep.durations import check_preset_durations
+from studio.sweep.journal import name_journal, read_journal
 from studio.sweep.running import Row
-from studio.sweep.search import Plan, Target, points_of
+from studio.sweep.search import Plan, Target, list_points
 from studio.sweep.space import PRESET, REPLICAS, Space, parse_space
 from studio.sweep.sweep import Sweep, refuse_impossible, run_sweep
-from studio.sweep.systems import Base, parts_at
+from studio.sweep.systems import Base, build_parts_at
 from studio.sweep.tables import read_rows
 
 _ID = re.compile(r"[0-9a-f]{12}")
@@ -74,7 +74,7 @@ class Asked:
     doubt: str = ""
 
 
-_asked = decoder(Asked)
+_asked = build_decoder(Asked)
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,7 +104,7 @@ class Kept:
     @property
     def target(self) -> Target | None:
         """What it looks for by bisection."""
-        return target_of(self.asked)
+        return build_target(self.asked)
 
     @property
     def is_whole(self) -> bool:
@@ -116,16 +116,16 @@ class Kept:
         # The journal goes once the results are there: whoever looks in between looks again.
         for _ in range(2):
             with contextlib.suppress(FileNotFoundError):
-                return read_rows(self.output) if self.is_whole else read_journal(journal_of(self.output))
+                return read_rows(self.output) if self.is_whole else read_journal(name_journal(self.output))
         return []
 
 
-def target_of(asked: Asked) -> Target | None:
+def build_target(asked: Asked) -> Target | None:
     """Return what a sweep looks for by bisection; None where it simulates points that are known beforehand."""
     return Target(asked.bisect, asked.under_ns) if asked.bisect else None
 
 
-def made_of(session: Session, asked: Asked) -> Sweep:
+def build_sweep(session: Session, asked: Asked) -> Sweep:
     """Return the sweep that is asked for.
 
     Raises:
@@ -136,8 +136,8 @@ def made_of(session: Session, asked: Asked) -> Sweep:
     if not space.axes:
         raise ConfigError("no setting is varied; allowed: one or more", hint="Write KEY=VALUES, one a line.")
     tables = session.workspace.run_info(asked.job, asked.run).tables if asked.run else None
-    sweep = Sweep(space, Base(asked.preset or None, tables), Plan(asked.draw, target=target_of(asked)))
-    points_of(space, sweep.plan)
+    sweep = Sweep(space, Base(asked.preset or None, tables), Plan(asked.draw, target=build_target(asked)))
+    list_points(space, sweep.plan)
     return sweep
 
 
@@ -148,13 +148,13 @@ def start_sweep(tasks: Tasks, session: Session, asked: Asked) -> Kept:
         ConfigError: It is asked for wrongly, or no point of it can be simulated.
         StudioError: There is no such job, or the workspace cannot be written.
     """
-    sweep, trace = made_of(session, asked), session.trace(asked.job)
+    sweep, trace = build_sweep(session, asked), session.trace(asked.job)
     refuse_impossible(sweep, len(trace.ranks))
-    doubt = durations_kept(trace, sweep)
+    doubt = check_preset_durations(trace, sweep)
     words = "" if doubt is None else f"{doubt.message} {doubt.hint}"
     asked = replace(asked, created=time.time(), doubt=words)
     name = secrets.token_hex(6)
-    kept = Kept(name, asked, _folder(session, asked.job) / name)
+    kept = Kept(name, asked, _get_folder(session, asked.job) / name)
     for folder in (kept.folder.parent, kept.folder):
         folder.mkdir(PRIVATE_FOLDER, exist_ok=True)
     write_json(kept.folder / "asked.json", asked)
@@ -167,7 +167,7 @@ def continue_sweep(tasks: Tasks, session: Session, kept: Kept) -> Task:
     job = kept.asked.job
 
     def work(report: Report) -> str:
-        sweep, trace = made_of(session, kept.asked), session.trace(job)
+        sweep, trace = build_sweep(session, kept.asked), session.trace(job)
 
         def tell(phase: str, done: int, total: int) -> None:
             report.running(done, total, phase=phase)
@@ -179,7 +179,7 @@ def continue_sweep(tasks: Tasks, session: Session, kept: Kept) -> Task:
     return submit(tasks, "sweep", title, work, job=job, details={"sweep": kept.id})
 
 
-def task_of(tasks: Tasks, kept: Kept) -> Task | None:
+def find_task(tasks: Tasks, kept: Kept) -> Task | None:
     """Return the newest task of a sweep; None where it was forgotten."""
     listed = list_tasks(tasks, "sweep", kept.asked.job)
     return next((task for task in listed if task.details.get("sweep") == kept.id), None)
@@ -187,14 +187,14 @@ def task_of(tasks: Tasks, kept: Kept) -> Task | None:
 
 def is_under_way(tasks: Tasks, kept: Kept) -> bool:
     """Whether a sweep is running or waits for its turn."""
-    task = task_of(tasks, kept)
+    task = find_task(tasks, kept)
     return task is not None and task.status in ACTIVE
 
 
 def list_sweeps(session: Session, job: str) -> list[Kept]:
     """Return the sweeps of a job, newest first; what cannot be read is left out."""
     sweeps = []
-    for folder in _folder(session, job).glob("*/asked.json"):
+    for folder in _get_folder(session, job).glob("*/asked.json"):
         with contextlib.suppress(OSError, msgspec.MsgspecError, StudioError):
             kept = Kept(folder.parent.name, _asked(read_file(folder)), folder.parent)
             if _ID.fullmatch(kept.id) and kept.space.axes:
@@ -204,7 +204,7 @@ def list_sweeps(session: Session, job: str) -> list[Kept]:
 
 def delete_sweep(tasks: Tasks, session: Session, kept: Kept) -> None:
     """Delete a sweep that is not under way."""
-    if not is_under_way(tasks, kept) and _folder(session, kept.asked.job) in kept.folder.parents:
+    if not is_under_way(tasks, kept) and _get_folder(session, kept.asked.job) in kept.folder.parents:
         shutil.rmtree(kept.folder, ignore_errors=True)
 
 
@@ -218,15 +218,15 @@ def start_point(simulations: Simulations, session: Session, kept: Kept, index: i
         ConfigError: The point is impossible.
     """
     point = kept.space.point(index)
-    sweep, job, name = made_of(session, kept.asked), kept.asked.job, point_name(index, point)
+    sweep, job, name = build_sweep(session, kept.asked), kept.asked.job, name_point(index, point)
     if REPLICAS not in point:
         ranks = len(session.trace(job).ranks)
-        return start(simulations, job, parts_at(sweep.base, point, ranks), name)
+        return start(simulations, job, build_parts_at(sweep.base, point, ranks), name)
 
     def work(report: Report) -> str:
-        mesh = mesh_of(session.trace(job))
-        larger = scaled_mesh(mesh, dp=int(point[REPLICAS]))
-        parts = parts_at(sweep.base, point, larger.world)
+        mesh = infer_mesh(session.trace(job))
+        larger = scale_mesh(mesh, dp=int(point[REPLICAS]))
+        parts = build_parts_at(sweep.base, point, larger.world)
         job_id = make_scaled(simulations.tasks, session, job, Scaling(mesh.layout, larger.world), report)
         start(simulations, job_id, parts, name)
         return job_id
@@ -235,11 +235,11 @@ def start_point(simulations: Simulations, session: Session, kept: Kept, index: i
     return submit(simulations.tasks, "scale", title, work, job=job)
 
 
-def point_name(index: int, point: Mapping[str, str]) -> str:
+def name_point(index: int, point: Mapping[str, str]) -> str:
     """Return what the run of a point is called.
 
     Example:
-        >>> point_name(7, {"bandwidth[1]": "50", "preset": "hgx-h100"})
+        >>> name_point(7, {"bandwidth[1]": "50", "preset": "hgx-h100"})
         'sweep point 7: bandwidth[1]=50, preset=hgx-h100'
     """
     return f"{PREFIX}{index}: {', '.join(f'{key}={value}' for key, value in point.items())}"[:120]
@@ -257,5 +257,5 @@ def price_rows(rows: list[Row], costs: Costs, kept: Kept) -> list[Row]:
     return [replace(row, cost=price(row)) if row.npus else row for row in rows]
 
 
-def _folder(session: Session, job: str) -> Path:
+def _get_folder(session: Session, job: str) -> Path:
     return session.workspace.root / "jobs" / session.workspace.info(job).id / "sweeps"

@@ -20,7 +20,7 @@ from typing import Final
 import msgspec
 from filelock import FileLock, Timeout
 
-from studio.decoding import decoder
+from studio.decoding import build_decoder
 from studio.errors import ConfigError, StudioError, TraceError, TraceFormatError
 from studio.et import JobFiles, Progress, discover
 from studio.et.archive import is_litter
@@ -28,8 +28,8 @@ from studio.et.format import UNSAID, JobSize
 from studio.files import PRIVATE_FILE, PRIVATE_FOLDER, read_file
 from studio.jobs.importing import import_arrived
 from studio.jobs.places import Place, Stamp
-from studio.store.arrays import encodable, write_json
-from studio.store.tasks import problem_of
+from studio.store.arrays import escape_name, write_json
+from studio.store.tasks import build_problem
 from studio.store.workspace import Workspace
 
 _LOOSE: Final = ""
@@ -75,7 +75,7 @@ class _Record:
     said: dict[str, str] = field(default_factory=dict)
 
 
-_record = decoder(_Record)
+_record = build_decoder(_Record)
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,7 +108,7 @@ class Refused:
 
 
 class Watch:
-    """A folder that is watched, for one workspace; made by `watching`."""
+    """A folder that is watched, for one workspace; made by `watch_folder`."""
 
     def __init__(
         self,
@@ -134,7 +134,7 @@ class Watch:
         self.pending: tuple[str, ...] = ()
         """Files that were still changing at the last look."""
         self._clock, self._now = clock, now
-        self._path = _path(workspace, place)
+        self._path = _build_path(workspace, place)
         self._kept = self._load()
         self._seen: dict[str, tuple[Stamp, float]] = {}
         self._passing: set[tuple[str, str]] = set()
@@ -156,18 +156,18 @@ class Watch:
             StudioError: The folder cannot be listed.
         """
         stamps = {name: stamp for name, stamp in self.place.stamps().items() if not is_litter(name)}
-        settled = self._settled(stamps)
+        settled = self._find_settled(stamps)
         self.pending = tuple(name for name in stamps if name not in settled)
         entries: dict[str, list[str]] = {}
         for name in stamps:
-            entries.setdefault(_entry(name), []).append(name)
-        for entry, names in sorted(entries.items(), key=lambda item: _newest(stamps, item[1])):
+            entries.setdefault(_parse_entry(name), []).append(name)
+        for entry, names in sorted(entries.items(), key=lambda item: _find_newest(stamps, item[1])):
             ready = [name for name in names if name in settled]
             # Of a folder all files have to be there; files that lie beside each other may come one job after another.
             if not ready or (entry != _LOOSE and len(ready) < len(names)):
                 continue
-            digest = self._entry_digest(stamps, ready)
-            if self._kept.entries.get(encodable(entry)) == digest:
+            digest = self._compute_entry_digest(stamps, ready)
+            if self._kept.entries.get(escape_name(entry)) == digest:
                 continue
             yield from self._look_into(entry, names if entry == _LOOSE else ready, stamps, settled, progress)
 
@@ -183,12 +183,12 @@ class Watch:
         try:
             with self.place.opened(names) as files:
                 jobs = discover(files)
-                jobs.sort(key=lambda job: _newest(stamps, _names_of(job, stamps)))
-                for job, key, name in zip(jobs, _keys(jobs), _names(entry, jobs), strict=True):
-                    own = _names_of(job, stamps)
+                jobs.sort(key=lambda job: _find_newest(stamps, _list_own_files(job, stamps)))
+                for job, key, name in zip(jobs, _list_keys(jobs), _name_jobs(entry, jobs), strict=True):
+                    own = _list_own_files(job, stamps)
                     if all(name in settled for name in own):
                         yield from self._take(key, replace(job, name=name), own, stamps, progress)
-                yield from self._left_out(jobs, stamps, settled)
+                yield from self._iterate_left_out(jobs, stamps, settled)
         except (StudioError, OSError, MemoryError) as error:
             # Of what is still being written nothing can be said yet.
             if all(name in settled for name in names):
@@ -200,7 +200,7 @@ class Watch:
                 self._trouble = True
         if not self._trouble:
             ready = [name for name in names if name in settled]
-            self._kept.entries[encodable(entry)] = self._entry_digest(stamps, ready)
+            self._kept.entries[escape_name(entry)] = self._compute_entry_digest(stamps, ready)
             self._save()
 
     def _take(
@@ -213,7 +213,7 @@ class Watch:
     ) -> Iterator[Arrived | Refused]:
         """Import a job, unless these very files were seen."""
         is_open = any(fmt.whole for _, fmt, _ in job.ranks)
-        digest = _digest(stamps, own) + (self._said_size if is_open else "")
+        digest = _compute_digest(stamps, own) + (self._said_size if is_open else "")
         known = self._kept.jobs.get(key)
         if known is not None and known.digest == digest:
             return
@@ -236,24 +236,24 @@ class Watch:
         if is_new:
             yield Arrived(job_id, before + 1)
 
-    def _entry_digest(self, stamps: Mapping[str, Stamp], names: Sequence[str]) -> str:
-        return _digest(stamps, names) + self._said_size
+    def _compute_entry_digest(self, stamps: Mapping[str, Stamp], names: Sequence[str]) -> str:
+        return _compute_digest(stamps, names) + self._said_size
 
     @property
     def _said_size(self) -> str:
         """What tells files that were refused for want of a size from the same ones with it."""
         return "" if self.size == UNSAID else f" {self.size.npus} {self.size.passes}"
 
-    def _left_out(
+    def _iterate_left_out(
         self, jobs: Sequence[JobFiles], stamps: Mapping[str, Stamp], settled: set[str]
     ) -> Iterator[Refused]:
         for job in jobs:
             for file in job.left_out:
-                own = _own(file.name, stamps)
+                own = _find_own_file(file.name, stamps)
                 if own not in settled:
                     continue
-                digest = _digest(stamps, [own])
-                key = encodable(file.name)
+                digest = _compute_digest(stamps, [own])
+                key = escape_name(file.name)
                 if self._kept.said.get(key) != digest:
                     self._kept.said[key] = digest
                     yield Refused(file.name, f"{file.name}: {file.why}.", is_lost=file.is_missed)
@@ -266,7 +266,7 @@ class Watch:
         elif isinstance(error, OSError):
             message = f"{error.filename or name}: {error.strerror or error}."
         else:
-            problem = problem_of("import", error)
+            problem = build_problem("import", error)
             message, hint = problem.message, problem.hint
         if isinstance(error, StudioError | OSError) and not isinstance(error, _OF_THE_FILES):
             self._trouble = True
@@ -275,7 +275,7 @@ class Watch:
             self._passing.add((name, message))
         yield Refused(name, message if name in message else f"{name}: {message}", hint)
 
-    def _settled(self, stamps: Mapping[str, Stamp]) -> set[str]:
+    def _find_settled(self, stamps: Mapping[str, Stamp]) -> set[str]:
         """Return the files that have not changed for a while: by their own dates, or as long as they were watched."""
         clock, now_ns, settle_ns = self._clock(), int(self._now() * 1e9), int(self.settle_s * 1e9)
         settled, seen = set(), {}
@@ -294,7 +294,7 @@ class Watch:
             return _record(read_file(self._path))
         except (FileNotFoundError, msgspec.MsgspecError, UnicodeDecodeError):
             # Without it everything is looked at again; what was imported is known by its content.
-            return _Record(encodable(self.place.name))
+            return _Record(escape_name(self.place.name))
 
     def _save(self) -> None:
         self._path.parent.mkdir(PRIVATE_FOLDER, exist_ok=True)
@@ -303,13 +303,15 @@ class Watch:
 
 
 @contextmanager
-def watching(workspace: Workspace, place: Place, settle_s: float, size: JobSize = UNSAID) -> Iterator[Watch]:
+def watch_folder(
+    workspace: Workspace, place: Place, settle_s: float, size: JobSize = UNSAID
+) -> Iterator[Watch]:
     """Watch a folder for a workspace, alone.
 
     Raises:
         StudioError: It is watched already, or the workspace cannot be written.
     """
-    path = _path(workspace, place)
+    path = _build_path(workspace, place)
     path.parent.mkdir(PRIVATE_FOLDER, exist_ok=True)
     try:
         with FileLock(path.with_suffix(".lock"), timeout=0, mode=PRIVATE_FILE):
@@ -321,30 +323,30 @@ def watching(workspace: Workspace, place: Place, settle_s: float, size: JobSize 
         ) from error
 
 
-def _path(workspace: Workspace, place: Place) -> Path:
+def _build_path(workspace: Workspace, place: Place) -> Path:
     mark = hashlib.blake2b(place.name.encode("utf-8", "surrogateescape"), digest_size=6).hexdigest()
     words = re.sub(r"[^A-Za-z0-9]+", "-", place.name.rstrip("/").rpartition("/")[2]).strip("-")[:40]
     return workspace.root / "watched" / f"{words or 'folder'}-{mark}.json"
 
 
-def _entry(name: str) -> str:
+def _parse_entry(name: str) -> str:
     """Return the entry of the watched folder that a file belongs to."""
     first, _, rest = name.partition("/")
     return first if rest or first.lower().endswith(_ARCHIVES) else _LOOSE
 
 
-def _keys(jobs: Sequence[JobFiles]) -> list[str]:
+def _list_keys(jobs: Sequence[JobFiles]) -> list[str]:
     """Return what jobs are known by from one look to the next: folder and name, and where several share them a file."""
     files = [PurePosixPath(min(file.name for file, _, _ in job.ranks)) for job in jobs]
-    places = [encodable(f"{file.parent}/{job.name}") for file, job in zip(files, jobs, strict=True)]
+    places = [escape_name(f"{file.parent}/{job.name}") for file, job in zip(files, jobs, strict=True)]
     shared = Counter(places)
     return [
-        place if shared[place] == 1 else f"{place}/{encodable(file.name)}"
+        place if shared[place] == 1 else f"{place}/{escape_name(file.name)}"
         for place, file in zip(places, files, strict=True)
     ]
 
 
-def _names(entry: str, jobs: Sequence[JobFiles]) -> list[str]:
+def _name_jobs(entry: str, jobs: Sequence[JobFiles]) -> list[str]:
     """Return the names of the jobs of an entry: the entry's name, then folders and job names where they add something."""
     stem = entry
     for ending in sorted(_ARCHIVES, key=len, reverse=True):
@@ -382,30 +384,30 @@ def _says_nothing(job: JobFiles) -> bool:
     }
 
 
-def _own(name: str, stamps: Mapping[str, Stamp]) -> str:
+def _find_own_file(name: str, stamps: Mapping[str, Stamp]) -> str:
     """Return the file of the folder that a file is, or was unpacked from."""
     while name not in stamps and "/" in name:
         name = name.rpartition("/")[0]
     return name
 
 
-def _names_of(job: JobFiles, stamps: Mapping[str, Stamp]) -> list[str]:
+def _list_own_files(job: JobFiles, stamps: Mapping[str, Stamp]) -> list[str]:
     files = [file for file, _, _ in job.ranks] + [file for file, _ in job.others]
-    return sorted({own for file in files if (own := _own(file.name, stamps)) in stamps})
+    return sorted({own for file in files if (own := _find_own_file(file.name, stamps)) in stamps})
 
 
-def _newest(stamps: Mapping[str, Stamp], names: Sequence[str]) -> float:
+def _find_newest(stamps: Mapping[str, Stamp], names: Sequence[str]) -> float:
     """Return when the last of some files was written, in seconds since the epoch."""
     return max((stamps[name].modified_ns for name in names), default=0) / 1e9
 
 
 def _clean_date(stamps: Mapping[str, Stamp], names: Sequence[str]) -> float:
     """Return the same, 0 for a date that stands for none, as archives have it."""
-    newest = _newest(stamps, names)
+    newest = _find_newest(stamps, names)
     return newest if newest >= _FIRST_DATE_S else 0.0
 
 
-def _digest(stamps: Mapping[str, Stamp], names: Sequence[str]) -> str:
+def _compute_digest(stamps: Mapping[str, Stamp], names: Sequence[str]) -> str:
     keys = [(name, *stamps[name].key) for name in sorted(names)]
     text = "\0".join(map(str, keys)).encode("utf-8", "surrogateescape")
     return hashlib.blake2b(text, digest_size=16).hexdigest()

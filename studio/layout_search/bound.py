@@ -20,10 +20,22 @@ from typing import Any
 from studio.errors import ConfigError
 from studio.generation.job import make_job
 from studio.generation.layout import Layout
-from studio.generation.memory import WEIGHT_BYTES, kept_activations, optimizer_traffic, updated_parameters
+from studio.generation.memory import (
+    WEIGHT_BYTES,
+    count_kept_activations,
+    count_optimizer_traffic,
+    count_updated_parameters,
+)
 from studio.generation.models import Model
-from studio.generation.workload import Workload, workload_of
-from studio.layout_search.course import WAYS, Course, course_of, longest_paths, pass_lengths, segments
+from studio.generation.workload import Workload, build_workload
+from studio.layout_search.course import (
+    WAYS,
+    Course,
+    build_course,
+    compute_longest_paths,
+    compute_pass_lengths,
+    iterate_passes,
+)
 from studio.sim.config import SystemConfig
 
 _SPLIT = ("zb-h1",)
@@ -82,7 +94,7 @@ class Bounds:
         """Return a lower bound of the time of all steps in ns, from passes of single layers; 0 where they do not tell."""
         if self.model.experts or not _is_plain(layout):
             return 0
-        passes = self._passes(options, split=layout.schedule in _SPLIT)
+        passes = self._get_passes(options, split=layout.schedule in _SPLIT)
         last = layout.pp - 1
         work = layout.steps * layout.micro_batches
         before = most = 0
@@ -92,14 +104,14 @@ class Bounds:
             most = max(most, before + work * every)
             if layout.offloads_optimizer:
                 # The host begins when all gradients are there, and the next step when the weights are back.
-                count = updated_parameters(self.model, layout, stage)
-                moved = optimizer_traffic(layout, count) + WEIGHT_BYTES * count
+                count = count_updated_parameters(self.model, layout, stage)
+                moved = count_optimizer_traffic(layout, count) + WEIGHT_BYTES * count
                 host = int(moved / layout.host_gbytes)
                 most = max(most, before + work * every + layout.steps * host)
             if layout.offloads_activations:
                 # What each layer keeps goes to the host and comes back, one after the other in each direction.
                 kept = sum(
-                    kept_activations(self.model, layout, layer)
+                    count_kept_activations(self.model, layout, layer)
                     for layers in layout.chunk_layers(stage)
                     for layer in layers
                 )
@@ -112,7 +124,7 @@ class Bounds:
             )
         return most
 
-    def _passes(self, options: Mapping[str, Any], *, split: bool) -> _Passes:
+    def _get_passes(self, options: Mapping[str, Any], *, split: bool) -> _Passes:
         alone = {key: value for key, value in options.items() if key not in _OF_STAGES}
         key = ("split", split), *sorted(alone.items())
         if key not in self.known:
@@ -124,15 +136,15 @@ class Bounds:
         try:
             ranks = int(alone.get("tp") or 1) * int(alone.get("cp") or 1)
             more = {"batch": int(alone.get("micro_batch") or 1), "schedule": _SPLIT[0] if split else None}
-            workload = workload_of(small, ranks, {**alone, **more})
-            course = course_of(make_job(small, workload.layout, workload.speed), self.config)
+            workload = build_workload(small, ranks, {**alone, **more})
+            course = build_course(make_job(small, workload.layout, workload.speed), self.config)
         except ConfigError:
             return _Passes({})
         least_ns: dict[tuple[str, str], int] = {}
-        for way, nodes in segments(course, 0, split_weights=split):
+        for way, nodes in iterate_passes(course, 0, split_weights=split):
             parts = [course.names[node].split(".")[2] for node in nodes]
             cuts = [at for at, part in enumerate(parts) if at + 1 == len(parts) or parts[at + 1] != part]
-            for cut, length in zip(cuts, pass_lengths(course, nodes, cuts), strict=True):
+            for cut, length in zip(cuts, compute_pass_lengths(course, nodes, cuts), strict=True):
                 place = "layer" if parts[cut].startswith("layer") else parts[cut]
                 # A stage may begin with any layer; without what precedes it, its first node may begin sooner.
                 least_ns[way, place] = min(length, least_ns.get((way, place), length))
@@ -155,35 +167,35 @@ def close_bound(workload: Workload, options: Mapping[str, Any], config: SystemCo
         config: The system.
     """
     layout = workload.layout
-    few = _few(workload, options)
+    few = _reduce_micro_batches(workload, options)
     job = make_job(few.model, few.layout, few.speed)
-    course = course_of(job, config)
-    before, after = paths = longest_paths(course)
+    course = build_course(job, config)
+    before, after = paths = compute_longest_paths(course)
     bounds = [begin + takes + rest for begin, takes, rest in zip(before, course.takes_ns, after, strict=True)]
     times = layout.steps * layout.micro_batches // few.layout.micro_batches
     split = layout.schedule in _SPLIT
     for graph in range(len(job.graphs)):
-        bounds.append(_least_of_passes(course, graph, times, paths, split=split))
+        bounds.append(_bound_passes(course, graph, times, paths, split=split))
         if layout.zero >= _EACH_TIME:
-            bounds += [times * total for total in _by_group(course, graph).values()]
+            bounds += [times * total for total in _sum_by_group(course, graph).values()]
     return max(bounds)
 
 
-def _least_of_passes(
+def _bound_passes(
     course: Course, graph: int, times: int, paths: tuple[list[int], list[int]], *, split: bool
 ) -> int:
     """Return the least time of a job by the passes of one graph, each `times` times."""
-    passes = [nodes for _, nodes in segments(course, graph, split_weights=split)]
+    passes = [nodes for _, nodes in iterate_passes(course, graph, split_weights=split)]
     stream = [node for nodes in passes for node in nodes]
     # Each compute node has to wait for the one before it.
     if not stream or not all(before in course.parents[node] for before, node in pairwise(stream)):
         return 0
-    work = sum(pass_lengths(course, nodes, [len(nodes) - 1])[0] for nodes in passes)
+    work = sum(compute_pass_lengths(course, nodes, [len(nodes) - 1])[0] for nodes in passes)
     before, after = paths
     return before[stream[0]] + times * work + after[stream[-1]]
 
 
-def _by_group(course: Course, graph: int) -> dict[int, int]:
+def _sum_by_group(course: Course, graph: int) -> dict[int, int]:
     """Return what the collectives of micro-batches take by comm group, one after the other."""
     times_ns: dict[int, int] = {}
     for node in course.bounds[graph]:
@@ -193,7 +205,7 @@ def _by_group(course: Course, graph: int) -> dict[int, int]:
     return times_ns
 
 
-def _few(workload: Workload, options: Mapping[str, Any]) -> Workload:
+def _reduce_micro_batches(workload: Workload, options: Mapping[str, Any]) -> Workload:
     """Return a layout with as few micro-batches as it allows, of which those of a step are a multiple."""
     layout = workload.layout
     for count in (1, layout.pp):
@@ -201,7 +213,7 @@ def _few(workload: Workload, options: Mapping[str, Any]) -> Workload:
             continue
         try:
             batch = layout.dp * layout.micro_batch * count
-            return workload_of(workload.model, layout.ranks, {**options, "batch": batch, "steps": 1})
+            return build_workload(workload.model, layout.ranks, {**options, "batch": batch, "steps": 1})
         except ConfigError:
             continue
     return workload

@@ -16,7 +16,7 @@ import numpy as np
 
 from studio.sim.config import SystemConfig
 from studio.sim.flow_plans import RECEIVES, SENDS
-from studio.sim.graph_plans import graph_plans
+from studio.sim.graph_plans import plan_graphs
 from studio.sim.kernel import records as k
 from studio.sim.planning import Planning
 from studio.trace import Graph, NodeType, Trace, group_slots
@@ -46,10 +46,10 @@ class Course:
 
     def is_of_micro_batch(self, node: int) -> bool:
         """Whether a node's name says which micro-batch it is of."""
-        return bool(_micro_batch(self.names[node]))
+        return bool(_parse_micro_batch(self.names[node]))
 
 
-def course_of(trace: Trace, config: SystemConfig) -> Course:
+def build_course(trace: Trace, config: SystemConfig) -> Course:
     """Return the course of a job on a system."""
     planning = Planning(trace, config)
     first = {rank.graph: place for place, rank in reversed(list(enumerate(trace.ranks)))}
@@ -58,7 +58,7 @@ def course_of(trace: Trace, config: SystemConfig) -> Course:
     sender = np.full(int(starts[-1]), -1, np.int64)
     fastest = max([1.0, *(config.extensions.compute_speeds or {}).values()]) if config.extensions else 1.0
     computes, parents, groups, names = [], [], [], []
-    for index, plan in graph_plans(planning).items():
+    for index, plan in plan_graphs(planning).items():
         graph = trace.graphs[index]
         compute = graph.type == NodeType.COMP
         instant = plan.nodes[:, k.Node.KIND] == k.Kind.INSTANT
@@ -66,7 +66,7 @@ def course_of(trace: Trace, config: SystemConfig) -> Course:
         span = slice(starts[index], starts[index + 1])
         takes[span] = np.where(compute, np.floor(takes[span] / fastest), 0)
         computes += compute.tolist()
-        parents += _parents(graph, int(starts[index]))
+        parents += _list_parents(graph, int(starts[index]))
         groups += np.where(graph.type == NodeType.COMM_COLL, group_slots(graph), -1).tolist()
         names += [graph.strings[name] for name in graph.name.tolist()]
     bundles = planning.bundles
@@ -87,7 +87,7 @@ def course_of(trace: Trace, config: SystemConfig) -> Course:
     return Course(bounds, parents, takes.tolist(), sender.tolist(), computes, groups, names)
 
 
-def _parents(graph: Graph, start: int) -> list[list[int]]:
+def _list_parents(graph: Graph, start: int) -> list[list[int]]:
     parents: list[list[int]] = [[] for _ in range(len(graph))]
     for deps in (graph.ctrl, graph.data):
         rows = np.repeat(np.arange(len(graph)), np.diff(deps.offsets))
@@ -97,7 +97,7 @@ def _parents(graph: Graph, start: int) -> list[list[int]]:
     return parents
 
 
-def longest_paths(course: Course) -> tuple[list[int], list[int]]:
+def compute_longest_paths(course: Course) -> tuple[list[int], list[int]]:
     """Return per node the longest path to its beginning, and from its end to the end of the job."""
     children: list[list[int]] = [[] for _ in course.parents]
     received: list[list[int]] = [[] for _ in course.parents]
@@ -108,7 +108,7 @@ def longest_paths(course: Course) -> tuple[list[int], list[int]]:
             received[course.sender[node]].append(node)
     takes = course.takes_ns
     before, ends = [0] * len(takes), [0] * len(takes)
-    order = _in_order(course, children, received)
+    order = _order_nodes(course, children, received)
     for node in order:
         ends[node] = max(ends[node], before[node] + takes[node])
         # A message ends on both sides at once; its receive may have begun before it.
@@ -124,7 +124,7 @@ def longest_paths(course: Course) -> tuple[list[int], list[int]]:
     return before, after
 
 
-def _in_order(course: Course, children: list[list[int]], received: list[list[int]]) -> list[int]:
+def _order_nodes(course: Course, children: list[list[int]], received: list[list[int]]) -> list[int]:
     """Return nodes so that each comes after those it waits for, a receive after its send."""
     waits = [len(parents) + (send >= 0) for parents, send in zip(course.parents, course.sender, strict=True)]
     ready = [node for node, count in enumerate(waits) if not count]
@@ -139,7 +139,7 @@ def _in_order(course: Course, children: list[list[int]], received: list[list[int
     return order
 
 
-def segments(course: Course, graph: int, *, split_weights: bool) -> Iterator[tuple[str, list[int]]]:
+def iterate_passes(course: Course, graph: int, *, split_weights: bool) -> Iterator[tuple[str, list[int]]]:
     """Yield the passes of a graph's micro-batches in order: which of `WAYS`, and the compute nodes in the order of their stream.
 
     Args:
@@ -150,10 +150,10 @@ def segments(course: Course, graph: int, *, split_weights: bool) -> Iterator[tup
     current: list[int] = []
     key = "", ""
     for node in course.bounds[graph]:
-        batch = _micro_batch(course.names[node])
+        batch = _parse_micro_batch(course.names[node])
         if not course.computes[node] or not batch:
             continue
-        way = _way(course.names[node], split_weights=split_weights)
+        way = _parse_way(course.names[node], split_weights=split_weights)
         if (batch, way) != key and current:
             yield key[1], current
             current = []
@@ -167,14 +167,14 @@ WAYS = ("fwd", "bwd", "wgrad")
 """Forward and backward passes, and those of gradients of weights where they are passes of their own."""
 
 
-def _micro_batch(name: str) -> str:
+def _parse_micro_batch(name: str) -> str:
     """Return step and micro-batch of a node's name, such as `step0.mb1`; "" where it is of none."""
     step, _, rest = name.partition(".")
     batch = rest.partition(".")[0]
     return f"{step}.{batch}" if batch.startswith("mb") else ""
 
 
-def _way(name: str, *, split_weights: bool) -> str:
+def _parse_way(name: str, *, split_weights: bool) -> str:
     parts = name.split(".")
     # What a backward pass computes again is part of it.
     if parts[-1] == "fwd" and "again" not in parts:
@@ -182,7 +182,7 @@ def _way(name: str, *, split_weights: bool) -> str:
     return "wgrad" if split_weights and parts[-1] == "wgrad" else "bwd"
 
 
-def pass_lengths(course: Course, nodes: list[int], cuts: list[int]) -> list[int]:
+def compute_pass_lengths(course: Course, nodes: list[int], cuts: list[int]) -> list[int]:
     """Return the longest paths within a pass, from its beginning, or the end of the compute node before, to each cut.
 
     Args:

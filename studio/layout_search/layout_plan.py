@@ -12,20 +12,20 @@ from typing import TYPE_CHECKING, Any
 from studio.errors import ConfigError
 from studio.et.executors import start_local_processes
 from studio.generation.models import Model
-from studio.generation.transformer import flop_per_sequence
+from studio.generation.transformer import count_flop_per_sequence
 from studio.layout_search.bound import Bounds
-from studio.layout_search.memory import most_held, with_offload
+from studio.layout_search.memory import compute_most_held, with_offload
 from studio.layout_search.running import EXPOSED, Runner, Setting
-from studio.layout_search.search import Item, Progress, front, order_of, search
-from studio.layout_search.space import Candidate, Frame, candidates, frame_of
-from studio.layout_search.unfit import unfit_error, without_host_words
-from studio.notebook import line, table
+from studio.layout_search.search import Item, Progress, rank_item, search, select_front
+from studio.layout_search.space import Candidate, Frame, build_frame, list_candidates
+from studio.layout_search.unfit import build_unfit_error, describe_without_host
+from studio.notebook import build_html_table, format_parts
 from studio.operators.roofline import Gpu, require_peak
 from studio.sim.parts import Parts, interpret, with_settings
 from studio.sim.presets import preset as find_preset
 from studio.sim.systems import SYSTEMS, find_system
 from studio.sim.systems.family import Family
-from studio.sim.systems.gpus import find_gpu, system_of_gpu
+from studio.sim.systems.gpus import find_gpu, find_gpu_system
 from studio.units import format_bytes, format_ns
 
 if TYPE_CHECKING:
@@ -74,7 +74,7 @@ class LayoutPlan:
     @cached_property
     def simulated(self) -> list[Item]:
         """Every layout that was simulated, the fastest first."""
-        return sorted((item for item in self.items if item.answer is not None), key=order_of)
+        return sorted((item for item in self.items if item.answer is not None), key=rank_item)
 
     @property
     def ranked(self) -> list[Item]:
@@ -89,7 +89,7 @@ class LayoutPlan:
     @property
     def front(self) -> list[Item]:
         """The layouts that no other beats in both memory and time, from the least memory on."""
-        return front(self.items)
+        return select_front(self.items)
 
     @property
     def kinds(self) -> list[Item]:
@@ -111,7 +111,7 @@ class LayoutPlan:
     @property
     def left_out(self) -> list[Item]:
         """Layouts that were not simulated, since they cannot be faster than their bound."""
-        return sorted((item for item in self.items if item.answer is None and not item.error), key=order_of)
+        return sorted((item for item in self.items if item.answer is None and not item.error), key=rank_item)
 
     def step_ns(self, item: Item) -> float:
         """Return the time of a step; of a layout that was left out the least it can be."""
@@ -125,7 +125,7 @@ class LayoutPlan:
     def mfu(self, item: Item) -> float:
         """Return the model FLOP utilisation, 0 to 1; see `MFU`."""
         layout, model = item.candidate.layout, self.frame.model
-        flop = layout.batch * flop_per_sequence(model, layout.sequence, model.vocabulary)
+        flop = layout.batch * count_flop_per_sequence(model, layout.sequence, model.vocabulary)
         return flop / (self.step_ns(item) * 1e-9 * layout.ranks * require_peak(self.gpu, TYPE) * 1e12)
 
     def parts_s(self, item: Item) -> dict[str, float]:
@@ -148,7 +148,7 @@ class LayoutPlan:
     def part_names(self) -> list[str]:
         """Return the parts that some layout has, `compute` first."""
         names = {part for item in self.simulated for part in self.parts_s(item)}
-        return sorted(names, key=_part_order)
+        return sorted(names, key=_rank_part)
 
     def rows(self) -> list[dict[str, Any]]:
         """Return every layout that fits as plain data, the fastest first; see docs/formats.md."""
@@ -157,7 +157,7 @@ class LayoutPlan:
         return [
             {
                 "rank": place + 1 if place < len(self.ranked) else None,
-                **options_of(item.candidate),
+                **list_options(item.candidate),
                 "kind": item.candidate.kind,
                 "simulated": item.answer is not None,
                 "step_s": None if item.answer is None else self.step_ns(item) / 1e9,
@@ -186,7 +186,7 @@ class LayoutPlan:
     def __repr__(self) -> str:
         counts = f"{len(self.simulated)} of {len(self.items)} layouts simulated"
         best = f"best {self.best.candidate.layout.name}: {format_ns(round(self.step_ns(self.best)))} a step"
-        return line(
+        return format_parts(
             "LayoutPlan", [f"{self.frame.model.name} on {self.frame.ranks:,} × {self.gpu.name}", counts, best]
         )
 
@@ -201,10 +201,10 @@ class LayoutPlan:
             )
             for item in self.ranked
         ]  # fmt: skip
-        return table(repr(self), head, rows)
+        return build_html_table(repr(self), head, rows)
 
 
-def options_of(candidate: Candidate) -> dict[str, Any]:
+def list_options(candidate: Candidate) -> dict[str, Any]:
     """Return the degrees of a layout, with how many replicas and micro-batches follow from them."""
     layout = candidate.layout
     degrees = {"tp": layout.tp, "pp": layout.pp, "dp": layout.dp}
@@ -213,7 +213,7 @@ def options_of(candidate: Candidate) -> dict[str, Any]:
     return {**degrees, "offload": layout.offload, "micro_batches": layout.micro_batches}
 
 
-def _part_order(part: str) -> tuple[int, str]:
+def _rank_part(part: str) -> tuple[int, str]:
     order = ("compute", EXPOSED, "bubble", "idle", "after_finish")
     return next((at for at, name in enumerate(order) if part.startswith(name)), len(order)), part
 
@@ -258,7 +258,7 @@ def plan(  # noqa: PLR0913 (what a user may say)
     """
     if type(top) is not int or top < 1:
         raise ConfigError(f"--top is {top}; allowed: a whole number of at least 1.", key="top")
-    parts, name, chip, family = _system(gpu, preset, system, ranks)
+    parts, name, chip, family = _choose_system(gpu, preset, system, ranks)
     parts = with_settings(parts, settings)
     config = interpret(parts).config
     if config.topology.npus != ranks:
@@ -268,14 +268,14 @@ def plan(  # noqa: PLR0913 (what a user may say)
             key="ranks",
         )
     require_peak(chip, TYPE)
-    frame = frame_of(model, ranks, {**options, "gpu": gpu or name}, config.topology.dims[0].size)
-    layouts, refused = candidates(frame)
+    frame = build_frame(model, ranks, {**options, "gpu": gpu or name}, config.topology.dims[0].size)
+    layouts, refused = list_candidates(frame)
     if not layouts:
         raise ConfigError(
             f"No layout of {frame.model.name} divides on {ranks:,} ranks: {refused.most_common(1)[0][0]}",
             hint="Give another --batch or number of ranks, or fix fewer options.",
         )
-    held = [Item(candidate, most_held(frame.model, candidate.layout)) for candidate in layouts]
+    held = [Item(candidate, compute_most_held(frame.model, candidate.layout)) for candidate in layouts]
     capacity = chip.memory_gbytes * 1e9
     items = [item for item in held if item.held.total <= capacity]
     rest = [item for item in held if item.held.total > capacity]
@@ -289,20 +289,20 @@ def plan(  # noqa: PLR0913 (what a user may say)
     nearest = min(rest, key=lambda item: item.held.total, default=None)
     if not items:
         assert nearest is not None
-        raise unfit_error(frame, nearest, len(held), chip, family)
+        raise build_unfit_error(frame, nearest, len(held), chip, family)
     setting = Setting(frame.model, ranks, parts)
-    with _runner(setting, items, progress) as runner:
+    with _open_runner(setting, items, progress) as runner:
         search(items, Bounds(frame.model, config), runner, top, progress)
     if all(item.error for item in items):
         raise ConfigError(
             f"No layout that fits can be simulated: {items[0].error}",
             hint="Choose another system with --preset, or fix fewer options.",
         )
-    without = without_host_words(frame, chip, family) if needs_host else ""
+    without = describe_without_host(frame, chip, family) if needs_host else ""
     return LayoutPlan(frame, setting, name, chip, tuple(items), len(rest), nearest, refused, top, without)
 
 
-def _system(
+def _choose_system(
     gpu: str | None, preset: str | None, system: Parts | None, ranks: int
 ) -> tuple[Parts, str, Gpu, Family | None]:
     """Return the system, its name, the GPU that counts, and the sizes it comes in."""
@@ -316,7 +316,7 @@ def _system(
         if gpu is None:
             raise ConfigError("Neither --gpu nor --preset is given.", hint="Name a GPU, such as --gpu h100.")
         find_gpu(gpu)
-        preset = system_of_gpu(gpu)
+        preset = find_gpu_system(gpu)
     machine, named_size = find_system(preset)
     chip = find_gpu(gpu) if gpu is not None else machine.gpu
     if chip is None or (gpu is None and machine.name not in SYSTEMS):
@@ -328,7 +328,7 @@ def _system(
 
 
 @contextmanager
-def _runner(setting: Setting, items: list[Item], progress: Progress | None) -> Iterator[Runner]:
+def _open_runner(setting: Setting, items: list[Item], progress: Progress | None) -> Iterator[Runner]:
     """Yield who simulates: this process where there is little to do."""
 
     def poll() -> None:

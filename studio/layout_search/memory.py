@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 
 from studio.errors import ConfigError
 from studio.generation.layout import OFFLOADS, Layout
-from studio.generation.memory import fullest_stage
+from studio.generation.memory import find_fullest_stage
 from studio.generation.models import Model
 from studio.layout_search.space import Candidate, Frame, with_options
 
@@ -28,9 +28,9 @@ class Held:
     parts: Mapping[str, int]
 
 
-def most_held(model: Model, layout: Layout) -> Held:
+def compute_most_held(model: Model, layout: Layout) -> Held:
     """Return what a rank of the stage that holds most does hold at the peak of a step."""
-    parts = fullest_stage(model, layout)[1]
+    parts = find_fullest_stage(model, layout)[1]
     return Held(sum(parts.values()), parts)
 
 
@@ -47,7 +47,7 @@ def with_offload(frame: Frame, candidate: Candidate, capacity: float) -> tuple[C
     if "offload" in frame.given:
         return None
     for kind in OFFLOADS[1:]:
-        held = most_held(frame.model, replace(candidate.layout, offload=kind))
+        held = compute_most_held(frame.model, replace(candidate.layout, offload=kind))
         if held.total <= capacity:
             try:
                 return with_options(frame, candidate, offload=kind), held

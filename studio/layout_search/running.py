@@ -9,17 +9,17 @@ from typing import Any
 
 import numpy as np
 
-from studio.analysis.job.group_times import COLUMNS, group_times
+from studio.analysis.job.group_times import COLUMNS, sum_group_times
 from studio.analysis.job.ledger import AFTER_FINISH, Ledger
 from studio.errors import StudioError
 from studio.et.executors import call_in_order
 from studio.generation.job import make_job
 from studio.generation.models import Model
-from studio.generation.workload import workload_of
+from studio.generation.workload import build_workload
 from studio.layout_search.bound import close_bound
 from studio.sim.parts import Parts, interpret
 from studio.sim.play import play
-from studio.sim.result import ledger_of
+from studio.sim.result import compute_ledger
 from studio.trace import Trace
 
 EXPOSED = "exposed "
@@ -58,33 +58,33 @@ class Answer:
     nodes: int = 0
 
 
-def job_of(setting: Setting, options: Mapping[str, Any]) -> Trace:
+def generate_layout(setting: Setting, options: Mapping[str, Any]) -> Trace:
     """Return the job of a layout."""
-    workload = workload_of(setting.model, setting.ranks, options)
+    workload = build_workload(setting.model, setting.ranks, options)
     return make_job(workload.model, workload.layout, workload.speed)
 
 
 def simulate_layout(setting: Setting, options: Mapping[str, Any]) -> Answer | str:
     """Generate and simulate a layout; what makes that impossible, such as too many nodes, is the answer then."""
     try:
-        job = job_of(setting, options)
+        job = generate_layout(setting, options)
         result, plan = play(job, interpret(setting.system).config)
     except StudioError as error:
         return error.message
-    parts = parts_of(job, ledger_of(result, plan.flows))
+    parts = compute_parts(job, compute_ledger(result, plan.flows))
     return Answer(result.makespan_ns, parts, sum(map(len, job.graphs)))
 
 
 def bound_layout(setting: Setting, options: Mapping[str, Any]) -> int | str:
     """Return a lower bound of the finish of a layout, see `bound.close_bound`, or what makes the layout impossible."""
     try:
-        workload = workload_of(setting.model, setting.ranks, options)
+        workload = build_workload(setting.model, setting.ranks, options)
         return close_bound(workload, options, interpret(setting.system).config)
     except StudioError as error:
         return error.message
 
 
-def parts_of(job: Trace, account: Ledger) -> dict[str, float]:
+def compute_parts(job: Trace, account: Ledger) -> dict[str, float]:
     """Return the mean over the ranks of the time in each part of a run, as `Answer` has them; parts of nothing are left out."""
     totals, ranks = account.totals(), len(account)
     sums: dict[str, float] = {"compute": float(totals.of("compute", "overlapped", "copy").sum())}
@@ -97,7 +97,7 @@ def parts_of(job: Trace, account: Ledger) -> dict[str, float]:
         finish_ns=account.finish_ns[first],
         course=account.course[first],
     )
-    times = group_times(job, few)
+    times = sum_group_times(job, few)
     bubble = COLUMNS.index("bubble")
     for rank, group, ns in zip(times.rank.tolist(), times.group, times.ns, strict=True):
         key = EXPOSED + (group.rstrip("0123456789") or "all")
@@ -124,13 +124,15 @@ class Runner:
 
     def bounds(self, options: Sequence[Mapping[str, Any]]) -> list[int | str]:
         """Return close bounds of some layouts, or what makes them impossible."""
-        return list(self._each(bound_layout, options))
+        return list(self._iterate_calls(bound_layout, options))
 
     def answers(self, options: Sequence[Mapping[str, Any]]) -> list[Answer | str]:
         """Return the answers of some layouts, or what makes them impossible."""
-        return list(self._each(simulate_layout, options))
+        return list(self._iterate_calls(simulate_layout, options))
 
-    def _each(self, function: Callable[..., Any], options: Sequence[Mapping[str, Any]]) -> Iterator[Any]:
+    def _iterate_calls(
+        self, function: Callable[..., Any], options: Sequence[Mapping[str, Any]]
+    ) -> Iterator[Any]:
         calls = [(function, (self.setting, layout_options)) for layout_options in options]
         if self.executor is None:
             for call, arguments in calls:

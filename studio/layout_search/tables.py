@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from studio.arrow import optional_numbers, optional_texts
+from studio.arrow import convert_optional_numbers, convert_optional_texts
 from studio.layout_search.layout_plan import LayoutPlan
 from studio.sweep.tables import write_columns
 
@@ -18,19 +18,21 @@ def write_layouts(path: Path, plan: LayoutPlan) -> None:
     """
     rows = plan.rows()
     names = list(dict.fromkeys(name for row in rows for name in row))
-    write_columns(path, {name: _column([row.get(name) for row in rows]) for name in names})
+    write_columns(path, {name: _build_column([row.get(name) for row in rows]) for name in names})
 
 
-def _column(values: list[Any]) -> Any:
+def _build_column(values: list[Any]) -> Any:
     known = [value for value in values if value is not None]
     if all(isinstance(value, bool) for value in known):
-        return optional_numbers([None if value is None else int(value) for value in values], whole=True)
+        return convert_optional_numbers(
+            [None if value is None else int(value) for value in values], whole=True
+        )
     if all(isinstance(value, int) for value in known):
-        return optional_numbers(values, whole=True)
+        return convert_optional_numbers(values, whole=True)
     if all(isinstance(value, int | float) for value in known):
-        return optional_numbers(values, whole=False)
-    return optional_texts([None if value is None else _text(value) for value in values])
+        return convert_optional_numbers(values, whole=False)
+    return convert_optional_texts([None if value is None else _format_value(value) for value in values])
 
 
-def _text(value: Any) -> str:
+def _format_value(value: Any) -> str:
     return ",".join(map(str, value)) if isinstance(value, tuple) else str(value)

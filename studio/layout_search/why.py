@@ -17,7 +17,7 @@ WORDS = {
 }
 
 
-def account(plan: LayoutPlan) -> tuple[list[str], list[tuple[Item, float, list[float]]]]:
+def list_part_times(plan: LayoutPlan) -> tuple[list[str], list[tuple[Item, float, list[float]]]]:
     """Return where the time of a step goes in the best layout of each kind.
 
     Returns:
@@ -31,14 +31,14 @@ def account(plan: LayoutPlan) -> tuple[list[str], list[tuple[Item, float, list[f
     return names, rows
 
 
-def reasons(plan: LayoutPlan) -> list[str]:
+def list_reasons(plan: LayoutPlan) -> list[str]:
     """Return a sentence for the best layout of each other kind: what makes it slower than the best."""
     best, *others = plan.kinds
     base = plan.parts_s(best)
-    return [_sentence(plan, item, base, plan.step_ns(best) / 1e9) for item in others]
+    return [_explain_layout(plan, item, base, plan.step_ns(best) / 1e9) for item in others]
 
 
-def _sentence(plan: LayoutPlan, item: Item, base: dict[str, float], step_s: float) -> str:
+def _explain_layout(plan: LayoutPlan, item: Item, base: dict[str, float], step_s: float) -> str:
     parts = plan.parts_s(item)
     changes = {name: parts.get(name, 0.0) - base.get(name, 0.0) for name in {*parts, *base}}
     later = plan.step_ns(item) / 1e9 - step_s
@@ -48,16 +48,16 @@ def _sentence(plan: LayoutPlan, item: Item, base: dict[str, float], step_s: floa
     less = sorted(
         (name for name in changes if changes[name] < -_LEAST_SHARE * step_s), key=lambda name: changes[name]
     )
-    words = [f"{_part_words(name)} {_time(changes[name])} more" for name in more[:_MOST_PARTS]]
-    saved = [f"{_part_words(name)} {_time(-changes[name])} less" for name in less[:_MOST_PARTS]]
-    text = f"{item.candidate.layout.name} ({item.candidate.kind}) takes {_time(later)} longer than the best"
+    words = [f"{_describe_part(name)} {_format_time(changes[name])} more" for name in more[:_MOST_PARTS]]
+    saved = [f"{_describe_part(name)} {_format_time(-changes[name])} less" for name in less[:_MOST_PARTS]]
+    text = f"{item.candidate.layout.name} ({item.candidate.kind}) takes {_format_time(later)} longer than the best"
     text += f": it {' and '.join(words)}" if words else ""
     return text + (f", though it {' and '.join(saved)}" if words and saved else "") + "."
 
 
-def _part_words(name: str) -> str:
+def _describe_part(name: str) -> str:
     return WORDS.get(name) or f"waits for {name.removeprefix('exposed ')} communication"
 
 
-def _time(seconds: float) -> str:
+def _format_time(seconds: float) -> str:
     return format_ns(round(seconds * 1e9))

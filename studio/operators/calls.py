@@ -20,12 +20,23 @@ from studio.operators.tensors import (
     Call,
     NotRecordedError,
     Tensor,
+    find_kernel_type,
     read_tensors,
     read_values,
-    type_in_kernel,
 )
 from studio.operators.work import VECTOR, Work
-from studio.trace import NONE, Bool, Float64, Graph, Int64, NodeType, copies, dense_column, idles, is_flagged
+from studio.trace import (
+    NONE,
+    Bool,
+    Float64,
+    Graph,
+    Int64,
+    NodeType,
+    are_copies,
+    are_idle,
+    is_flagged,
+    read_dense_column,
+)
 
 _HOST_LINK = ("HtoD", "DtoH", "HtoH", "Host", "HOST")
 """Words in the names of copies that cross the link between the processor's memory and the device's."""
@@ -84,24 +95,24 @@ class Calls:
         return is_known
 
 
-def calls_of(graph: Graph) -> Calls:
+def collect_calls(graph: Graph) -> Calls:
     """Return the calls of a graph's operators."""
     is_cpu = is_flagged(graph, "is_cpu_op")
-    part = _parts(graph, is_cpu)
+    part = _classify_parts(graph, is_cpu)
     on_device = bool((part == Part.COMPUTE).any())
-    matched = _matches(graph)
-    parent = _parents(graph)
+    matched = _match_operators(graph)
+    parent = _find_parents(graph)
     if not on_device:
         part = np.where(is_cpu & (graph.type == NodeType.COMP) & (parent >= 0), Part.COMPUTE, part)
-        part = np.where(dense_gaps(graph), Part.NONE, part)
+        part = np.where(find_dense_gaps(graph), Part.NONE, part)
     counted = (matched >= 0) & is_cpu
     _drop_outer(counted, matched, parent)
     outer = (matched >= 0) & is_cpu & ~counted
     if not on_device:
         # On the processor they take time of their own, in which nothing but the call is made.
         counted |= outer
-    around = _nearest(parent, counted)
-    sized = dense_column(graph, "tensor_size", NONE) >= 0
+    around = _find_nearest(parent, counted)
+    sized = read_dense_column(graph, "tensor_size", NONE) >= 0
     alone = (part == Part.COMPUTE) & (around < 0) & (matched >= 0) & ~is_cpu & sized
     counted |= alone
     around[alone] = np.flatnonzero(alone)
@@ -115,25 +126,25 @@ def calls_of(graph: Graph) -> Calls:
     share[call >= 0] = graph.duration_ns[call >= 0] / np.maximum(time[call[call >= 0]], 1)
     if on_device:
         _join_by_name(graph, part, call, share, by_name)
-    flop, moved, kind, types, lacking, reasons = _work(graph, rows, matched, call, outer[rows])
+    flop, moved, kind, types, lacking, reasons = _compute_works(graph, rows, matched, call, outer[rows])
     return Calls(
         part, call, share, by_name, rows, matched[rows], flop, moved, kind, types, lacking, reasons, on_device
     )
 
 
-def dense_gaps(graph: Graph) -> Bool:
+def find_dense_gaps(graph: Graph) -> Bool:
     """Return (N,) which nodes stand for time between operators."""
     gaps = np.zeros(len(graph), np.bool_)
     gaps[graph.rows_with("gap")[0]] = True
     return gaps
 
 
-def _parts(graph: Graph, is_cpu: Bool) -> Int64:
+def _classify_parts(graph: Graph, is_cpu: Bool) -> Int64:
     """Return (N,) what the nodes of the device count as."""
     part = np.full(len(graph), Part.NONE, np.int64)
     on_device = ~is_cpu & _says_where(graph)
-    part[on_device & (graph.type == NodeType.COMP) & ~idles(graph)] = Part.COMPUTE
-    moving = np.flatnonzero(copies(graph) & (part == Part.COMPUTE))
+    part[on_device & (graph.type == NodeType.COMP) & ~are_idle(graph)] = Part.COMPUTE
+    moving = np.flatnonzero(are_copies(graph) & (part == Part.COMPUTE))
     for link, words in ((Part.PEER_LINK, _PEER_LINK), (Part.HOST_LINK, _HOST_LINK)):
         crossing = [
             any(word in graph.strings[int(code)] for word in words) for code in graph.name[moving].tolist()
@@ -151,14 +162,14 @@ def _says_where(graph: Graph) -> Bool:
     return says
 
 
-def _matches(graph: Graph) -> Int64:
+def _match_operators(graph: Graph) -> Int64:
     """Return (N,) the row of the table that each node's name matches, -1 where there is none."""
     codes, back = np.unique(graph.name, return_inverse=True)
     row_of_name = np.array([find_operator(graph.strings[int(code)]) for code in codes.tolist()], np.int64)
     return row_of_name[back.reshape(-1)] if len(codes) else np.zeros(0, np.int64)
 
 
-def _parents(graph: Graph) -> Int64:
+def _find_parents(graph: Graph) -> Int64:
     """Return (N,) the call that each node was made in, or that launched it; -1 where there is none."""
     parent = np.full(len(graph), NONE, np.int64)
     has = np.flatnonzero(np.diff(graph.ctrl.offsets) > 0)
@@ -188,7 +199,7 @@ def _drop_outer(counted: Bool, matched: Int64, parent: Int64) -> None:
         above = parent[above]
 
 
-def _nearest(parent: Int64, counted: Bool) -> Int64:
+def _find_nearest(parent: Int64, counted: Bool) -> Int64:
     """Return (N,) the node itself or the nearest one above it that is a call, -1 where there is none."""
     nearest = np.where(counted, np.arange(len(parent)), NONE)
     left = np.flatnonzero(~counted)
@@ -229,7 +240,7 @@ _Kernels = tuple[tuple[str, tuple[int, ...]], ...]
 """Name and grid of each kernel."""
 
 
-def _work(
+def _compute_works(
     graph: Graph, rows: Int64, matched: Int64, call: Int64, outer: Bool
 ) -> tuple[Float64, Float64, Int64, tuple[str, ...], Int64, tuple[str, ...]]:
     """Return what every call does: FLOP, bytes, type; each distinct one is worked out once.
@@ -240,13 +251,13 @@ def _work(
     kind, lacking = np.full(len(rows), NONE, np.int64), np.full(len(rows), NONE, np.int64)
     types: dict[str, int] = {}
     reasons: dict[str, int] = {}
-    hints, meanings = _hints(graph, call, len(rows))
-    kernels, launched = _kernels(graph, call, matched[rows])
+    hints, meanings = _collect_hints(graph, call, len(rows))
+    kernels, launched = _index_kernels(graph, call, matched[rows])
     needs_values = np.array([entry.needs_values for entry in OPERATORS], np.bool_)
     io = graph.io[rows, :3].astype(np.int64) if len(graph.io) else np.full((len(rows), 3), NONE, np.int64)
     io[~needs_values[matched[rows]], 0] = NONE
-    gradients = _look_ups(graph, rows, io)
-    size = dense_column(graph, "tensor_size", NONE)[rows]
+    gradients = _match_look_ups(graph, rows, io)
+    size = read_dense_column(graph, "tensor_size", NONE)[rows]
     told_size = np.where(io[:, 1] < 0, size, NONE)
     keys = np.column_stack((graph.name[rows], matched[rows], io, hints, told_size, kernels, gradients))
     distinct, back = np.unique(keys, axis=0, return_inverse=True)
@@ -259,7 +270,7 @@ def _work(
         try:
             told_by_kernels = (*meanings[hint], launched.get(ran, ()))
             inputs = (values, shapes, kinds, own_bytes, *gradient)
-            done = _work_of(graph, name, operator, inputs, told_by_kernels)
+            done = _compute_work(graph, name, operator, inputs, told_by_kernels)
         except NotRecordedError as error:
             lacking[own] = reasons.setdefault(f"not recorded: {error}", len(reasons))
             continue
@@ -270,7 +281,7 @@ def _work(
     return flop, moved, kind, tuple(types), lacking, tuple(reasons)
 
 
-def _look_ups(graph: Graph, rows: Int64, io: Int64) -> Int64:
+def _match_look_ups(graph: Graph, rows: Int64, io: Int64) -> Int64:
     """Give backward passes of FBGEMM's look-ups, which are recorded with the gradient alone, the arguments of their look-up.
 
     That is the last one before it that no other backward pass has, whose results have as many elements as the gradient, or, where
@@ -287,7 +298,7 @@ def _look_ups(graph: Graph, rows: Int64, io: Int64) -> Int64:
     waiting: list[tuple[int, Call]] = []
     lookups = set(ahead.tolist())
     for call in order[np.argsort(graph.start_ns[rows[order]], kind="stable")].tolist():
-        tensors = _tensors_of(graph, io[call])
+        tensors = _get_tensors(graph, io[call])
         if call in lookups:
             waiting.append((call, Call(LOOKUP, tensors)))
             continue
@@ -304,12 +315,12 @@ def _look_ups(graph: Graph, rows: Int64, io: Int64) -> Int64:
     return gradients
 
 
-def _tensors_of(graph: Graph, io: Int64) -> tuple[Tensor | tuple[Tensor, ...] | None, ...]:
+def _get_tensors(graph: Graph, io: Int64) -> tuple[Tensor | tuple[Tensor, ...] | None, ...]:
     shapes, kinds = int(io[1]), int(io[2])
     return () if shapes < 0 or kinds < 0 else read_tensors(graph.strings[shapes], graph.strings[kinds])
 
 
-def _work_of(
+def _compute_work(
     graph: Graph,
     name: int,
     operator: int,
@@ -344,7 +355,7 @@ def _work_of(
         raise NotRecordedError("a shape that fits the operator") from error
 
 
-def _kernels(graph: Graph, call: Int64, operator: Int64) -> tuple[Int64, dict[int, _Kernels]]:
+def _index_kernels(graph: Graph, call: Int64, operator: Int64) -> tuple[Int64, dict[int, _Kernels]]:
     """Return (C,) numbers of the sets of kernels that calls launched, -1 where no formula needs them, and the sets."""
     needed = np.array([entry.needs_kernels for entry in OPERATORS], np.bool_)[operator]
     numbers = np.full(len(operator), NONE, np.int64)
@@ -368,7 +379,7 @@ def _kernels(graph: Graph, call: Int64, operator: Int64) -> tuple[Int64, dict[in
     return numbers, {number: each for each, number in sets.items()}
 
 
-def _hints(graph: Graph, call: Int64, count: int) -> tuple[Int64, list[tuple[str, bool]]]:
+def _collect_hints(graph: Graph, call: Int64, count: int) -> tuple[Int64, list[tuple[str, bool]]]:
     """Return (C,) what the kernels of each call tell by their names, as numbers, and what these mean."""
     joined = np.flatnonzero(call >= 0)
     codes, back = np.unique(graph.name[joined], return_inverse=True)
@@ -377,7 +388,7 @@ def _hints(graph: Graph, call: Int64, count: int) -> tuple[Int64, list[tuple[str
     for code in codes.tolist():
         text = graph.strings[code]
         hint_of_name.append(
-            meanings.setdefault((type_in_kernel(text), "tf32" in text.lower()), len(meanings))
+            meanings.setdefault((find_kernel_type(text), "tf32" in text.lower()), len(meanings))
         )
     of_name = np.array(hint_of_name, np.int64)
     hints = np.zeros(count, np.int64)

@@ -10,12 +10,12 @@ from studio.operators.tensors import Call, NotRecordedError, Tensor
 from studio.operators.work import Work
 
 
-def _matrix_type(tensor: Tensor, call: Call) -> str:
+def _choose_matrix_type(tensor: Tensor, call: Call) -> str:
     """Return the type whose peak bounds a product: that of its elements; of fp32 TF32 where a kernel is named so."""
     return "tf32" if tensor.type == "fp32" and call.tf32 else tensor.type
 
 
-def _broadcast(left: Sequence[int], right: Sequence[int]) -> tuple[int, ...]:
+def _broadcast_shapes(left: Sequence[int], right: Sequence[int]) -> tuple[int, ...]:
     longest = max(len(left), len(right))
     pairs = zip(
         (1,) * (longest - len(left)) + tuple(left), (1,) * (longest - len(right)) + tuple(right), strict=True
@@ -23,7 +23,9 @@ def _broadcast(left: Sequence[int], right: Sequence[int]) -> tuple[int, ...]:
     return tuple(b if a == 1 else a for a, b in pairs)
 
 
-def product(first: int = 0, *, transposed: bool = False, out: str = "") -> Callable[[Call], Work]:
+def build_product_formula(
+    first: int = 0, *, transposed: bool = False, out: str = ""
+) -> Callable[[Call], Work]:
     """Return the formula of a product of the operands at `first` and after it.
 
     Args:
@@ -32,7 +34,7 @@ def product(first: int = 0, *, transposed: bool = False, out: str = "") -> Calla
         out: Type of the result; empty is that of the left operand.
     """
 
-    def work(call: Call) -> Work:
+    def compute_work(call: Call) -> Work:
         left, right = call.tensor(first), call.tensor(first + 1)
         if not left.shape or not right.shape:
             raise NotRecordedError("the shape of an operand")
@@ -43,28 +45,30 @@ def product(first: int = 0, *, transposed: bool = False, out: str = "") -> Calla
             batch, m = left.shape[:-1], right.shape[0]
         else:
             rows = left.shape[-2:-1]
-            batch, m = (*_broadcast(left.shape[:-2], right.shape[:-2]), *rows), right.shape[-1]
+            batch, m = (*_broadcast_shapes(left.shape[:-2], right.shape[:-2]), *rows), right.shape[-1]
         results = math.prod(batch) * m
         written = Tensor((results,), out or left.type)
-        return Work(2.0 * results * k, _read(call) + written.bytes, _matrix_type(left, call))
+        return Work(2.0 * results * k, _sum_bytes(call) + written.bytes, _choose_matrix_type(left, call))
 
-    return work
+    return compute_work
 
 
-def _read(call: Call) -> float:
+def _sum_bytes(call: Call) -> float:
     return sum(tensor.bytes for tensor in call.all_tensors)
 
 
-def scaled_product(call: Call) -> Work:
+def compute_scaled_product_work(call: Call) -> Work:
     """Return the work of `_scaled_mm`: a product of fp8 matrices with a result of 16 bits."""
-    return product(out="bf16")(call)
+    return build_product_formula(out="bf16")(call)
 
 
-def grouped_product(call: Call) -> Work:
+def compute_grouped_product_work(call: Call) -> Work:
     """Return the work of `_grouped_mm`: rows (n, k) that are dealt out to matrices (g, k, m)."""
     left, right = call.tensor(0), call.tensor(1)
     results = left.shape[0] * right.shape[-1]
-    return Work(2.0 * results * left.shape[-1], _read(call) + Tensor((results,), "bf16").bytes, left.type)
+    return Work(
+        2.0 * results * left.shape[-1], _sum_bytes(call) + Tensor((results,), "bf16").bytes, left.type
+    )
 
 
 _TILE = re.compile(r"bmm_[^_]+_([^_]+)_[^_]+_t(\d+)x(\d+)x")
@@ -78,7 +82,7 @@ _WEIGHT_BYTES = (
 """Bytes of a weight by how the kernel calls its type; those of type Mx share a byte of scale among 32."""
 
 
-def experts(call: Call) -> Work:
+def compute_experts_work(call: Call) -> Work:
     """Return the work of a mixture of experts by TensorRT-LLM's batched kernels, of which the first has both halves of a gate.
 
     A kernel's name tells its tile of weights × rows, its grid how many of them: along the first dimension those of the
@@ -107,7 +111,7 @@ def experts(call: Call) -> Work:
     return Work(2.0 * rows * (gated * hidden + inner * out), moved, kind)
 
 
-def routed_experts(call: Call) -> Work:
+def compute_routed_experts_work(call: Call) -> Work:
     """Return the work of a mixture of experts that gets states (n, k), weights (e, m, k) and (e, k, m or m/2), and the routing (n, r).
 
     Each of n tokens goes to r experts. Of the weights those of as many experts count as can be in use.
@@ -119,14 +123,14 @@ def routed_experts(call: Call) -> Work:
     each = math.prod(up.shape[1:]) + math.prod(down.shape[1:])
     used = min(up.shape[0], rows) / max(up.shape[0], 1)
     moved = used * (up.bytes + down.bytes) + 2 * states.bytes + routing.bytes
-    return Work(2.0 * rows * each, moved, _matrix_type(up, call))
+    return Work(2.0 * rows * each, moved, _choose_matrix_type(up, call))
 
 
 # ---------------------------------------------------------------------------------------------------
 # Convolution
 
 
-def convolution(
+def build_convolution_formula(
     stride: int, padding: int, dilation: int, transposed: int | bool = False
 ) -> Callable[[Call], Work]:
     """Return the formula of a convolution of input (n, c, …) by weight (m, c/groups, …).
@@ -138,22 +142,22 @@ def convolution(
         transposed: Position of the flag that says so, or whether it always is.
     """
 
-    def work(call: Call) -> Work:
+    def compute_work(call: Call) -> Work:
         data, weight = call.tensor(0), call.tensor(1)
         dims = len(weight.shape) - 2
         turned = call.flag(transposed, missing=False) if not isinstance(transposed, bool) else transposed
         if turned:
             taps = data.elements // max(data.shape[1], 1) * weight.elements
-            return Work(2.0 * taps, data.bytes + weight.bytes, _matrix_type(data, call))
-        places = _places(call, data, weight, (stride, padding, dilation), dims)
+            return Work(2.0 * taps, data.bytes + weight.bytes, _choose_matrix_type(data, call))
+        places = _compute_places(call, data, weight, (stride, padding, dilation), dims)
         results = Tensor((data.shape[0], weight.shape[0], *places), data.type)
         taps = data.shape[0] * math.prod(places) * weight.elements
-        return Work(2.0 * taps, data.bytes + weight.bytes + results.bytes, _matrix_type(data, call))
+        return Work(2.0 * taps, data.bytes + weight.bytes + results.bytes, _choose_matrix_type(data, call))
 
-    return work
+    return compute_work
 
 
-def _places(
+def _compute_places(
     call: Call, data: Tensor, weight: Tensor, where: tuple[int, int, int], dims: int
 ) -> tuple[int, ...]:
     """Return the size of a convolution's result along each dimension of space."""
@@ -170,7 +174,7 @@ def _places(
     )
 
 
-def convolution_backward(transposed: int | None, mask: int) -> Callable[[Call], Work]:
+def build_convolution_backward_formula(transposed: int | None, mask: int) -> Callable[[Call], Work]:
     """Return the formula of a convolution's gradients: a product each for that of the input and that of the weight.
 
     Args:
@@ -178,7 +182,7 @@ def convolution_backward(transposed: int | None, mask: int) -> Callable[[Call], 
         mask: Position of the list that says which gradients are wanted; both of them where it was not recorded.
     """
 
-    def work(call: Call) -> Work:
+    def compute_work(call: Call) -> Work:
         gradient, data, weight = (call.tensor(place) for place in range(3))
         flags = call.values[mask] if mask < len(call.values) else None
         wanted = flags[:2] if isinstance(flags, list | tuple) and len(flags) >= 2 else (True, True)
@@ -186,22 +190,22 @@ def convolution_backward(transposed: int | None, mask: int) -> Callable[[Call], 
         over = data if turned else gradient
         taps = over.elements // max(over.shape[1], 1) * weight.elements
         moved = sum(gradient.bytes + data.bytes + weight.bytes for is_wanted in wanted if is_wanted)
-        return Work(2.0 * taps * sum(map(bool, wanted)), moved, _matrix_type(data, call))
+        return Work(2.0 * taps * sum(map(bool, wanted)), moved, _choose_matrix_type(data, call))
 
-    return work
+    return compute_work
 
 
 # ---------------------------------------------------------------------------------------------------
 # Attention
 
 
-def _pairs(queries: int, keys: int, *, causal: bool, from_the_end: bool) -> int:
+def _count_pairs(queries: int, keys: int, *, causal: bool, from_the_end: bool) -> int:
     """Return how many pairs of query and key are looked at.
 
     Under a causal mask query i sees keys 0..i, or, counted from the end, those up to i + keys - queries.
 
     Example:
-        >>> _pairs(4, 4, causal=False, from_the_end=False), _pairs(4, 4, causal=True, from_the_end=False)
+        >>> _count_pairs(4, 4, causal=False, from_the_end=False), _count_pairs(4, 4, causal=True, from_the_end=False)
         (16, 10)
     """
     if not causal:
@@ -210,7 +214,9 @@ def _pairs(queries: int, keys: int, *, causal: bool, from_the_end: bool) -> int:
     return sum(min(max(row + 1 + shift, 0), keys) for row in range(queries))
 
 
-def _sizes(query: Tensor, key: Tensor, value: Tensor, heads_first: bool) -> tuple[int, int, int, int, int]:
+def _split_sizes(
+    query: Tensor, key: Tensor, value: Tensor, heads_first: bool
+) -> tuple[int, int, int, int, int]:
     """Return queries × batch × heads apart: (batch · heads, queries, keys, width, width of values)."""
     if min(len(query.shape), len(key.shape), len(value.shape)) != 4:
         raise NotRecordedError("the lengths of the sequences")
@@ -221,7 +227,7 @@ def _sizes(query: Tensor, key: Tensor, value: Tensor, heads_first: bool) -> tupl
     return batch * heads, queries, keys, query.shape[3], value.shape[3]
 
 
-def attention(
+def build_attention_formula(
     causal: int,
     *,
     heads_first: bool = True,
@@ -242,18 +248,18 @@ def attention(
             are in no trace.
     """
 
-    def work(call: Call) -> Work:
+    def compute_work(call: Call) -> Work:
         query, key, value = (call.tensor(first + place) for place in range(3))
         if ragged is not None and call.has_tensor(ragged):
             raise NotRecordedError("the lengths of the sequences")
-        rows, queries, keys, width, value_width = _sizes(query, key, value, heads_first)
+        rows, queries, keys, width, value_width = _split_sizes(query, key, value, heads_first)
         mask = int(call.flag(causal)) if not _is_number(call, causal) else int(call.value(causal))
-        pairs = _pairs(queries, keys, causal=mask > 0, from_the_end=from_the_end or mask == 2)
+        pairs = _count_pairs(queries, keys, causal=mask > 0, from_the_end=from_the_end or mask == 2)
         result = Tensor((rows, queries, value_width), query.type)
         moved = query.bytes + key.bytes + value.bytes + result.bytes
-        return Work(2.0 * rows * pairs * (width + value_width), moved, _matrix_type(query, call))
+        return Work(2.0 * rows * pairs * (width + value_width), moved, _choose_matrix_type(query, call))
 
-    return work
+    return compute_work
 
 
 def _is_number(call: Call, place: int) -> bool:
@@ -261,7 +267,7 @@ def _is_number(call: Call, place: int) -> bool:
     return isinstance(value, int) and not isinstance(value, bool)
 
 
-def attention_backward(
+def build_attention_backward_formula(
     causal: int,
     *,
     heads_first: bool = True,
@@ -271,13 +277,13 @@ def attention_backward(
 ) -> Callable[[Call], Work]:
     """Return the formula of attention's gradients: five products for every pair that is looked at.
 
-    They are the scores anew, and the gradients of scores, values, queries and keys. Arguments are as for `attention`.
+    They are the scores anew, and the gradients of scores, values, queries and keys. Arguments are as for `build_attention_formula`.
     """
-    forward = attention(
+    forward = build_attention_formula(
         causal, heads_first=heads_first, first=first, from_the_end=from_the_end, ragged=ragged
     )
 
-    def work(call: Call) -> Work:
+    def compute_work(call: Call) -> Work:
         query, key, value = (call.tensor(first + place) for place in range(3))
         width, value_width = query.shape[-1], value.shape[-1]
         done = forward(call)
@@ -287,4 +293,4 @@ def attention_backward(
         moved = 2 * (query.bytes + key.bytes + value.bytes) + 2 * result.bytes
         return Work(flop, moved, done.type)
 
-    return work
+    return compute_work

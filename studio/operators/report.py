@@ -9,10 +9,19 @@ import numpy as np
 
 from studio.analysis.job.renumbered import share_graphs
 from studio.distinct import find_distinct
-from studio.notebook import line, table
-from studio.operators.calls import Calls, Part, calls_of
+from studio.notebook import build_html_table, format_parts
+from studio.operators.calls import Calls, Part, collect_calls
 from studio.operators.table import OPERATORS
-from studio.trace import LAUNCHED_BY, NONE, Bool, Graph, Trace, ValueKind, dense_column, recorded_devices
+from studio.trace import (
+    LAUNCHED_BY,
+    NONE,
+    Bool,
+    Graph,
+    Trace,
+    ValueKind,
+    list_recorded_devices,
+    read_dense_column,
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,7 +143,7 @@ class OperatorReport:
     def __repr__(self) -> str:
         """Return it in a line."""
         share = "no time" if self.coverage is None else f"{100 * self.coverage:.1f} % of compute time covered"
-        return line("OperatorReport", [f"{len(self.rows):,} operators", share])
+        return format_parts("OperatorReport", [f"{len(self.rows):,} operators", share])
 
     def _repr_html_(self) -> str:
         """Return its operators as a table."""
@@ -146,7 +155,7 @@ class OperatorReport:
             for row in self.rows
         ]
         head = ("operator", "calls", "kernels without a call", "time of both", "FLOP", "bytes")
-        return table(repr(self), head, rows)
+        return build_html_table(repr(self), head, rows)
 
 
 @dataclass(slots=True)
@@ -177,7 +186,7 @@ def list_operators(trace: Trace) -> OperatorReport:
     rest: dict[str, _Sum] = {}
     totals: Counter[Part] = Counter()
     named_ns, on_device = 0, False
-    each = {index: calls_of(trace.graphs[index]) for index in ranks}
+    each = {index: collect_calls(trace.graphs[index]) for index in ranks}
     on_device = any(calls.on_device for calls in each.values())
     for index, calls in each.items():
         if calls.on_device != on_device:
@@ -188,13 +197,13 @@ def list_operators(trace: Trace) -> OperatorReport:
         named_ns += times * int(graph.duration_ns[calls.known & calls.by_name].sum())
         _add_covered(covered, graph, calls, times)
         _add_rest(rest, graph, calls, times)
-    rows = [_row(*key, amount) for key, amount in covered.items() if amount.time_ns or amount.flop]
+    rows = [_build_row(*key, amount) for key, amount in covered.items() if amount.time_ns or amount.flop]
     lacking = [
         UncoveredRow(name, amount.count, amount.time_ns, amount.why.most_common(1)[0][0])
         for name, amount in rest.items()
     ]
     return OperatorReport(
-        next(iter(recorded_devices(trace)), ""),
+        next(iter(list_recorded_devices(trace)), ""),
         on_device,
         tuple(sorted(rows, key=lambda row: (-row.time_ns, row.operator))),
         tuple(sorted(lacking, key=lambda row: (-row.time_ns, row.name))),
@@ -207,7 +216,7 @@ def list_operators(trace: Trace) -> OperatorReport:
     )
 
 
-def _row(name: str, operator: int, kind: str, amount: _Sum) -> OperatorRow:
+def _build_row(name: str, operator: int, kind: str, amount: _Sum) -> OperatorRow:
     row = OPERATORS[operator]
     return OperatorRow(
         name,
@@ -240,7 +249,7 @@ def _add_covered(sums: dict[tuple[str, int, str], _Sum], graph: Graph, calls: Ca
     loose_count = np.bincount(calls.call[named], minlength=count)
     loose_part = np.bincount(calls.call[named], calls.share[named], count)
     part_of = np.bincount(call, calls.share[known], count)
-    recorded_flop = dense_column(graph, "flops", NONE)[calls.row]
+    recorded_flop = read_dense_column(graph, "flops", NONE)[calls.row]
     for index in np.flatnonzero(spent + run).tolist():
         kind = calls.types[int(calls.type[index])]
         key = (graph.strings[int(graph.name[calls.row[index]])], int(calls.operator[index]), kind)
@@ -259,7 +268,7 @@ def _add_covered(sums: dict[tuple[str, int, str], _Sum], graph: Graph, calls: Ca
 
 def _add_rest(sums: dict[str, _Sum], graph: Graph, calls: Calls, times: int) -> None:
     loose = np.flatnonzero((calls.part == Part.COMPUTE) & ~calls.known & (graph.duration_ns > 0))
-    replayed = _replayed(graph)
+    replayed = _find_replayed(graph)
     for row in loose.tolist():
         call = int(calls.call[row])
         why = "no formula for this operator"
@@ -280,7 +289,7 @@ def _add_rest(sums: dict[str, _Sum], graph: Graph, calls: Calls, times: int) -> 
         amount.why[why] += times * int(graph.duration_ns[row])
 
 
-def _replayed(graph: Graph) -> Bool:
+def _find_replayed(graph: Graph) -> Bool:
     """Return (N,) which operations of a device were launched by the launch of a graph of them (CUDA and HIP graphs)."""
     replayed = np.zeros(len(graph), np.bool_)
     rows, where = graph.rows_with(LAUNCHED_BY)

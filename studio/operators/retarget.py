@@ -17,9 +17,9 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from studio.errors import ConfigError
-from studio.notebook import one_line
-from studio.operators.calls import Calls, Part, calls_of
-from studio.operators.roofline import Gpu, roofline_ns
+from studio.notebook import format_record
+from studio.operators.calls import Calls, Part, collect_calls
+from studio.operators.roofline import Gpu, compute_roofline_ns
 from studio.trace import DEVICE_NAME, Attribute, Float64, Graph, Int64, Rank, Trace, ValueKind
 from studio.units import format_ns
 
@@ -58,7 +58,7 @@ class Retargeting:
     kept_ns: int
     peer_ns: int = 0
 
-    __repr__ = one_line
+    __repr__ = format_record
 
     @property
     def words(self) -> str:
@@ -69,7 +69,7 @@ class Retargeting:
             'durations recomputed for NVIDIA B200 from NVIDIA H100: 92 % of compute time by rooflines of operators, 8 % by memory bandwidth alone, host gaps kept'
         """
         share = 100 * self.by_formula_ns / max(self.recorded_ns, 1)
-        formula, rest = _percents(share)
+        formula, rest = _format_percents(share)
         return (
             f"durations recomputed for {self.gpu} from {self.recorded_gpu}: {formula} of compute time by rooflines of operators, "
             f"{rest} by memory bandwidth alone, host gaps kept{self._peer_words}{self._error_words}"
@@ -92,7 +92,7 @@ class Retargeting:
         return f"; between makers of GPUs this was off by up to {100 * ACROSS_MAKERS:.0f} % on a recorded pair (docs/accuracy.md)"
 
 
-def _percents(share: float) -> tuple[str, str]:
+def _format_percents(share: float) -> tuple[str, str]:
     """Return a share and what is left of it; neither all nor nothing unless it is."""
     if share in (0.0, 100.0) or 1 <= share <= 99:
         return f"{share:.0f} %", f"{100 - round(share)} %"
@@ -115,7 +115,7 @@ def retarget_durations(trace: Trace, gpu: Gpu, recorded_gpu: Gpu) -> tuple[Trace
         ConfigError: No operation of a device was recorded.
     """
     ranks = Counter(rank.graph for rank in trace.ranks)
-    each = {index: calls_of(trace.graphs[index]) for index in ranks}
+    each = {index: collect_calls(trace.graphs[index]) for index in ranks}
     if not any(calls.on_device for calls in each.values()):
         raise ConfigError(
             f"The job cannot be recomputed for {gpu.name}: no operation of a device was recorded",
@@ -125,15 +125,15 @@ def retarget_durations(trace: Trace, gpu: Gpu, recorded_gpu: Gpu) -> tuple[Trace
     graphs = list(trace.graphs)
     for index, calls in each.items():
         if calls.on_device:
-            graphs[index], counts = _retargeted_graph(trace.graphs[index], calls, gpu, recorded_gpu)
+            graphs[index], counts = _retarget_graph(trace.graphs[index], calls, gpu, recorded_gpu)
             totals.update({key: value * ranks[index] for key, value in counts.items()})
     new_trace = replace(
-        trace, graphs=tuple(graphs), ranks=tuple(_marked(rank, gpu.name) for rank in trace.ranks)
+        trace, graphs=tuple(graphs), ranks=tuple(_mark_rank(rank, gpu.name) for rank in trace.ranks)
     )
     return new_trace, Retargeting(gpu.name, recorded_gpu.name, **totals)
 
 
-def _marked(rank: Rank, name: str) -> Rank:
+def _mark_rank(rank: Rank, name: str) -> Rank:
     """Return a rank whose durations are now those of the GPU of this name, with what it was recorded on."""
     metadata = {entry.name: entry.value for entry in rank.metadata}
     kept = tuple(entry for entry in rank.metadata if entry.name not in (DEVICE_NAME, RECORDED_ON))
@@ -142,20 +142,18 @@ def _marked(rank: Rank, name: str) -> Rank:
     return replace(rank, metadata=(*kept, now, Attribute(RECORDED_ON, ValueKind.STRING, recorded)))
 
 
-def scales(calls: Calls, gpu: Gpu, recorded_gpu: Gpu) -> tuple[Float64, Float64]:
+def compute_scales(calls: Calls, gpu: Gpu, recorded_gpu: Gpu) -> tuple[Float64, Float64]:
     """Return the factor (C,) on the time of each call, NaN where its work is not known, and its roofline (C,) as recorded."""
     work = (calls.flop, calls.bytes, calls.type, calls.types)
-    before, after = roofline_ns(recorded_gpu, *work), roofline_ns(gpu, *work)
+    before, after = compute_roofline_ns(recorded_gpu, *work), compute_roofline_ns(gpu, *work)
     factor = np.where(before > 0, after / np.where(before > 0, before, 1.0), np.nan)
     return factor, before
 
 
-def _retargeted_graph(
-    graph: Graph, calls: Calls, gpu: Gpu, recorded_gpu: Gpu
-) -> tuple[Graph, dict[str, int]]:
+def _retarget_graph(graph: Graph, calls: Calls, gpu: Gpu, recorded_gpu: Gpu) -> tuple[Graph, dict[str, int]]:
     """Return a graph with new durations, and the parts of its compute time."""
     bandwidth = recorded_gpu.memory_bytes_per_ns / gpu.memory_bytes_per_ns
-    factor, roof = scales(calls, gpu, recorded_gpu)
+    factor, roof = compute_scales(calls, gpu, recorded_gpu)
     compute = np.flatnonzero(calls.part == Part.COMPUTE)
     call = calls.call[compute]
     scale = np.where(call >= 0, np.append(factor, np.nan)[call], np.nan)

@@ -52,19 +52,19 @@ class Gpu(Protocol):
         ...
 
 
-def peak(gpu: Gpu, kind: str) -> float | None:
+def find_peak(gpu: Gpu, kind: str) -> float | None:
     """Return the peak of a GPU for a data type in 10^12 operations per second, None where it can do nothing with it."""
     rates = (gpu.tera_flops.get(name) for name in (kind, *_INSTEAD.get(kind, ())))
     return next((rate for rate in rates if rate), None)
 
 
 def require_peak(gpu: Gpu, kind: str) -> float:
-    """Return the peak of a GPU for a data type, as `peak`.
+    """Return the peak of a GPU for a data type, as `find_peak`.
 
     Raises:
         ConfigError: It can do nothing with it.
     """
-    rate = peak(gpu, kind)
+    rate = find_peak(gpu, kind)
     if rate is None:
         raise ConfigError(
             f"{gpu.name} has no known peak for {kind}.",
@@ -74,7 +74,7 @@ def require_peak(gpu: Gpu, kind: str) -> float:
     return rate
 
 
-def memory_words(gpu: Gpu, bytes_per_s: float) -> str:
+def describe_memory_excess(gpu: Gpu, bytes_per_s: float) -> str:
     """Return what is to be said of achieved bytes per second that the memory of a GPU does not reach; empty where it does.
 
     Bytes by formula that are moved faster than the memory moves any did not all come from it.
@@ -85,7 +85,9 @@ def memory_words(gpu: Gpu, bytes_per_s: float) -> str:
     return f"not believed: above the {format_si(most, 'B/s')} of the memory; caches held a part, or less was moved"
 
 
-def roofline_ns(gpu: Gpu, flop: Float64, moved: Float64, kind: Int64, types: tuple[str, ...]) -> Float64:
+def compute_roofline_ns(
+    gpu: Gpu, flop: Float64, moved: Float64, kind: Int64, types: tuple[str, ...]
+) -> Float64:
     """Return the least time (C,) in nanoseconds; NaN where the GPU has no peak for the data type.
 
     Args:
@@ -96,6 +98,6 @@ def roofline_ns(gpu: Gpu, flop: Float64, moved: Float64, kind: Int64, types: tup
         types: Their names.
     """
     # 10^12 operations a second are 10^3 a nanosecond.
-    rates = np.array([*((peak(gpu, name) or np.nan) * 1e3 for name in types), np.nan])
+    rates = np.array([*((find_peak(gpu, name) or np.nan) * 1e3 for name in types), np.nan])
     arithmetic = np.where(flop > 0, flop / rates[kind], 0.0)
     return np.maximum(arithmetic, moved / gpu.memory_bytes_per_ns)

@@ -16,7 +16,7 @@ from typing import Any
 
 import msgspec
 
-from studio.decoding import decoder
+from studio.decoding import build_decoder
 
 _TYPES: dict[str, tuple[str, float]] = {
     "double": ("fp64", 8),
@@ -49,7 +49,7 @@ _SMALL = (("c10::Float8_", ("fp8", 1)), ("c10::Float4_", ("fp4", 1)))
 _LISTS = ("TensorList", "OptionalTensorList")
 _SIZES = dict((*_TYPES.values(), *(small for _, small in _SMALL)))
 _LONGEST_TEXT = 1 << 20
-_anything = decoder(Any)
+_anything = build_decoder(Any)
 
 
 class NotRecordedError(Exception):
@@ -135,7 +135,7 @@ class Call:
         if not isinstance(tensors, tuple):
             raise NotRecordedError(f"the list of tensors of argument {place + 1}")
         if any(not tensor.type for tensor in tensors):
-            kind = self._told_type()
+            kind = self._find_recorded_type()
             return tuple(Tensor(tensor.shape, tensor.type or kind) for tensor in tensors)
         return tensors
 
@@ -186,7 +186,7 @@ class Call:
             raise NotRecordedError(f"the value of argument {place + 1}")
         return missing
 
-    def _told_type(self) -> str:
+    def _find_recorded_type(self) -> str:
         for tensor in self.tensors:
             if isinstance(tensor, Tensor) and tensor.type and tensor.shape:
                 return tensor.type
@@ -203,11 +203,11 @@ _OPAQUE = re.compile(r"OpaqueType<(\d+)")
 _BY_BYTES = {8: "int64", 4: "fp32", 2: "bf16", 1: "int8"}
 
 
-def type_in_kernel(name: str) -> str:
+def find_kernel_type(name: str) -> str:
     """Return the element type in a kernel's name; empty where there is none.
 
     Example:
-        >>> type_in_kernel("void multi_tensor_apply_kernel<BinaryOpListAlphaFunctor<c10::BFloat16, 2, 2, 0>, float>")
+        >>> find_kernel_type("void multi_tensor_apply_kernel<BinaryOpListAlphaFunctor<c10::BFloat16, 2, 2, 0>, float>")
         'bf16'
     """
     opaque = _OPAQUE.search(name)
@@ -217,7 +217,7 @@ def type_in_kernel(name: str) -> str:
 
 
 @lru_cache(maxsize=4096)
-def _type(name: str) -> str | None:
+def _parse_type(name: str) -> str | None:
     """Return the studio's name of an element type; empty for a tensor of unknown type, None for an input that is no tensor."""
     inner = name[7:-1] if name.startswith("Tensor(") and name.endswith(")") else name
     if inner in _TYPES:
@@ -237,24 +237,24 @@ def read_tensors(shapes: str, types: str) -> tuple[Tensor | tuple[Tensor, ...] |
         >>> read_tensors('[[8, 4], []]', '["Float", "Int"]')
         (Tensor(shape=(8, 4), type='fp32'), None)
     """
-    listed_shapes, listed_types = _literal(shapes), _literal(types)
+    listed_shapes, listed_types = _parse_literal(shapes), _parse_literal(types)
     if not isinstance(listed_shapes, list) or not isinstance(listed_types, list):
         return ()
-    return tuple(_tensor(shape, kind) for shape, kind in zip(listed_shapes, listed_types, strict=False))
+    return tuple(_build_tensor(shape, kind) for shape, kind in zip(listed_shapes, listed_types, strict=False))
 
 
-def _tensor(shape: object, kind: object) -> Tensor | tuple[Tensor, ...] | None:
+def _build_tensor(shape: object, kind: object) -> Tensor | tuple[Tensor, ...] | None:
     if not isinstance(shape, list) or not isinstance(kind, str):
         return None
     if kind in _LISTS or kind.startswith("GenericList[Tensor("):
         inner = kind[len("GenericList[") : -1].split(",") if kind.startswith("Generic") else []
-        kinds = [_type(each) for each in inner] if len(inner) == len(shape) else [""] * len(shape)
+        kinds = [_parse_type(each) for each in inner] if len(inner) == len(shape) else [""] * len(shape)
         return tuple(
             Tensor(tuple(each), of or "")
             for each, of in zip(shape, kinds, strict=True)
             if isinstance(each, list) and _is_shape(each)
         )
-    element = _type(kind)
+    element = _parse_type(kind)
     return None if element is None or not _is_shape(shape) else Tensor(tuple(shape), element)
 
 
@@ -269,13 +269,13 @@ def read_values(values: str) -> tuple[Any, ...]:
         >>> read_values('["", "[1, 1]", "False"]')
         (None, [1, 1], False)
     """
-    listed = _literal(values)
+    listed = _parse_literal(values)
     if not isinstance(listed, list):
         return ()
-    return tuple(_value(item) for item in listed)
+    return tuple(_parse_value(item) for item in listed)
 
 
-def _value(item: object) -> Any:
+def _parse_value(item: object) -> Any:
     if not isinstance(item, str):
         return item
     if not item or len(item) > _LONGEST_TEXT:
@@ -288,7 +288,7 @@ def _value(item: object) -> Any:
         return item
 
 
-def _literal(text: str) -> Any:
+def _parse_literal(text: str) -> Any:
     if len(text) > _LONGEST_TEXT:
         return None
     try:

@@ -1,5 +1,5 @@
-"""Write a run or a comparison as one self-contained HTML file: `report(sides)`."""
+"""Write a run or a comparison as one self-contained HTML file: `build_report(sides)`."""
 
-from studio.reporting.content import report
+from studio.reporting.content import build_report
 
-__all__ = ["report"]
+__all__ = ["build_report"]

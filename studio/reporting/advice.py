@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from studio.advice.advice import advise
-from studio.advice.words import LABELS, bars, baseline_words, verdict
+from studio.advice.words import LABELS, build_bars, describe_advice, describe_baseline
 from studio.analysis.job.renumbered import share_graphs
 from studio.comparing import Compared, Progress
 from studio.errors import StudioError
-from studio.figures.tornado import tornado
+from studio.figures.tornado import draw_tornado
 from studio.reporting.document import Document
 from studio.units import format_count, format_counted, format_ns
 
@@ -34,21 +34,21 @@ def write_advice(document: Document, run: Compared, progress: Progress) -> None:
     except StudioError as error:
         document.paragraph(f"Nothing could be simulated: {error.message}", "dim")
         return
-    document.paragraph(verdict(advised), "verdict")
+    document.paragraph(describe_advice(advised), "verdict")
     document.paragraph(
-        f"Measured against {format_ns(advised.baseline.finish_ns)}, {baseline_words(advised.baseline)}. Savings do not add.",
+        f"Measured against {format_ns(advised.baseline.finish_ns)}, {describe_baseline(advised.baseline)}. Savings do not add.",
         "dim",
     )
     if advised.system_baseline is not None:
         other = advised.system_baseline
         document.paragraph(
-            f"Changes of the system against {format_ns(other.finish_ns)}, {baseline_words(other)}.", "dim"
+            f"Changes of the system against {format_ns(other.finish_ns)}, {describe_baseline(other)}.", "dim"
         )
-    rows = bars(advised)
+    rows = build_bars(advised)
     if rows:
         document.figure(
             "What each change would do to the finish",
-            tornado(rows, dark=False),
+            draw_tornado(rows, dark=False),
             "To the left what it saves; to the right, for rates and latencies, what half as good a one costs.",
         )
     listed = [*([] if advised.combined is None else [advised.combined]), *advised.advice[:_LISTED]]

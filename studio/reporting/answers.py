@@ -5,11 +5,11 @@ from __future__ import annotations
 import numpy as np
 
 from studio.analysis.compare.sides import Side
-from studio.analysis.job.blame import blame
+from studio.analysis.job.blame import compute_blame
 from studio.analysis.job.ledger import Ledger
 from studio.analysis.job.part_words import NAMES
-from studio.analysis.path.critical import critical_path
-from studio.analysis.path.words import path_sentence, path_shares
+from studio.analysis.path.critical import find_critical_path
+from studio.analysis.path.words import compute_path_shares, describe_path
 from studio.reporting.document import Cell, Document
 from studio.trace import NONE
 from studio.units import format_count, format_ns
@@ -19,14 +19,14 @@ _LISTED = 12
 
 def write_path(document: Document, side: Side, account: Ledger) -> None:
     """Write the critical path through all ranks: in a sentence and by share."""
-    path = critical_path(side.trace, side.times, account)
-    shares = path_shares(side.trace, side.times, account, path, side.groups)
+    path = find_critical_path(side.trace, side.times, account)
+    shares = compute_path_shares(side.trace, side.times, account, path, side.groups)
     if not shares:
         return
     document.heading(3, "The critical path")
-    document.paragraph(f"{path_sentence(shares)}.")
+    document.paragraph(f"{describe_path(shares)}.")
     rows: list[list[Cell]] = [
-        [share.what, _time(share.ns), f"{100 * share.share:.1f} %", format_count(len(share.ranks))]
+        [share.what, _format_time(share.ns), f"{100 * share.share:.1f} %", format_count(len(share.ranks))]
         for share in shares[:_LISTED]
     ]
     left = (
@@ -45,7 +45,7 @@ def write_path(document: Document, side: Side, account: Ledger) -> None:
 
 def write_waits(document: Document, side: Side, account: Ledger) -> None:
     """Write whom ranks waited for and what those did meanwhile, the longest first."""
-    waits = blame(side.trace, side.times, account)
+    waits = compute_blame(side.trace, side.times, account)
     if not len(waits):
         return
     rows: list[list[Cell]] = []
@@ -58,7 +58,7 @@ def write_waits(document: Document, side: Side, account: Ledger) -> None:
             name = graph.strings[int(graph.name[busy])]
         whom = str(account.numbers[culprit]) if culprit != NONE else "not known"
         waiter = str(account.numbers[int(waits.waiter[at])])
-        rows.append([waiter, whom, _time(int(waits.ns[at])), doing, name])
+        rows.append([waiter, whom, _format_time(int(waits.ns[at])), doing, name])
     document.heading(3, "Whom ranks waited for")
     left = (
         f" {format_count(len(waits) - _LISTED)} shorter ones are not listed." if len(waits) > _LISTED else ""
@@ -72,5 +72,5 @@ def write_waits(document: Document, side: Side, account: Ledger) -> None:
     )
 
 
-def _time(ns: int) -> Cell:
+def _format_time(ns: int) -> Cell:
     return format_ns(ns), f"{ns:,} ns"

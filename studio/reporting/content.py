@@ -8,46 +8,59 @@ from collections.abc import Sequence
 import numpy as np
 
 from studio import __version__
-from studio.analysis.collectives.apart import apart_words
-from studio.analysis.collectives.imbalance import matrix, own_means, rows_of, spread_of, worst_rows
-from studio.analysis.collectives.members import Members, collective_members
-from studio.analysis.collectives.times import CollectiveTimes, collective_times, partly_words
+from studio.analysis.collectives.apart import describe_apart
+from studio.analysis.collectives.imbalance import (
+    build_matrix,
+    build_rows,
+    compute_own_means,
+    compute_spread,
+    find_worst_rows,
+)
+from studio.analysis.collectives.members import Members, collect_members
+from studio.analysis.collectives.times import CollectiveTimes, compute_collective_times, describe_presence
 from studio.analysis.compare.changes import NodeChange
 from studio.analysis.compare.runs import Comparison, Figure
 from studio.analysis.compare.sides import Side
 from studio.analysis.compare.words import (
-    basis_words,
-    node_words,
-    signed_bytes,
-    signed_ns,
-    signed_share,
-    told_share,
-    verdict,
-    why_mean,
+    describe_basis,
+    describe_comparison,
+    describe_node,
+    explain_mean,
+    format_difference_share,
+    format_signed_bytes,
+    format_signed_ns,
+    format_signed_share,
 )
-from studio.analysis.job.alike import count_alike, first_alike
-from studio.analysis.job.blame import assumed_host_words, assumed_ns
-from studio.analysis.job.completeness import assumed_words
-from studio.analysis.job.function_names import distinct_names
-from studio.analysis.job.kernels import describe_receives, kernels
-from studio.analysis.job.launch_words import DELAY, launch_words, queue_words
-from studio.analysis.job.launches import launches
+from studio.analysis.job.alike import count_alike, find_first_alike
+from studio.analysis.job.blame import describe_assumed_host, sum_assumed_ns
+from studio.analysis.job.completeness import describe_assumed
+from studio.analysis.job.function_names import shorten_distinctly
+from studio.analysis.job.kernels import describe_receives, list_kernels
+from studio.analysis.job.launch_words import DELAY, describe_launches, describe_queue
+from studio.analysis.job.launches import find_launches
 from studio.analysis.job.ledger import PARTS, Ledger
 from studio.analysis.job.part_words import ABOUT, NAMES
 from studio.analysis.job.summary import summarise
-from studio.comparing import LETTERS, Compared, Progress, comparisons, settings_table, side_use
+from studio.comparing import (
+    LETTERS,
+    Compared,
+    Progress,
+    build_settings_table,
+    compare_sides,
+    compute_side_use,
+)
 from studio.distinct import find_distinct
-from studio.figures.beside import beside
-from studio.figures.occupancy import occupancy_areas
+from studio.figures.beside import draw_beside
+from studio.figures.occupancy import draw_occupancy_areas
 from studio.figures.queues import MOST_LINES, queue_lines
-from studio.figures.ranks import rank_times
-from studio.figures.waterfall import waterfall
+from studio.figures.ranks import draw_rank_times
+from studio.figures.waterfall import draw_waterfall
 from studio.reporting.advice import write_advice
 from studio.reporting.answers import write_path, write_waits
 from studio.reporting.document import Cell, Document
 from studio.reporting.memory import write_memory
-from studio.sim.doubts import options_of
-from studio.trace import CommGroup, Float64, Int64, Trace, collective_name, trace_digest
+from studio.sim.doubts import format_cure_options
+from studio.trace import CommGroup, Float64, Int64, Trace, compute_trace_digest, label_collective
 from studio.units import format_bytes, format_count, format_counted, format_ns, format_percent, format_rate
 
 _LISTED = 12
@@ -57,7 +70,7 @@ _ROWS = 400
 _RANKS_NAMED = 6
 
 
-def report(sides: Sequence[Compared], progress: Progress | None = None) -> str:
+def build_report(sides: Sequence[Compared], progress: Progress | None = None) -> str:
     """Return a report about one run, or comparing several with the first, as one HTML file.
 
     It holds its figures and the script that draws them, and asks for nothing from any network. `progress` is told how
@@ -68,27 +81,27 @@ def report(sides: Sequence[Compared], progress: Progress | None = None) -> str:
     document = Document(f"{title} · Chakra Studio")
     document.heading(1, title)
     for letter, side in zip(LETTERS, sides, strict=False):
-        _doubts(document, side, letter if len(sides) > 1 else "")
+        _write_doubts(document, side, letter if len(sides) > 1 else "")
     if len(sides) > 1:
         for letter, other, comparison in zip(
-            LETTERS[1:], sides[1:], comparisons(sides, progress), strict=False
+            LETTERS[1:], sides[1:], compare_sides(sides, progress), strict=False
         ):
-            _difference(document, comparison, (sides[0], other), letter)
-        _settings(document, sides)
+            _write_difference(document, comparison, (sides[0], other), letter)
+        _write_settings(document, sides)
     for done, (letter, side) in enumerate(zip(LETTERS, sides, strict=False)):
         tell("drawing", done, len(sides) + 1)
         if len(sides) > 1:
             document.heading(2, f"{letter}: {side.name}")
-        _run(document, side, tell, alone=len(sides) == 1)
+        _write_run(document, side, tell, alone=len(sides) == 1)
     date = time.strftime("%Y-%m-%d %H:%M", time.localtime())
-    hashes = ", ".join(dict.fromkeys(trace_digest(side.side.trace)[:12] for side in sides))
+    hashes = ", ".join(dict.fromkeys(compute_trace_digest(side.side.trace)[:12] for side in sides))
     tell("drawing", len(sides), len(sides) + 1)
     html = document.html(f"Chakra Studio {__version__} · {date} · traces {hashes}")
     tell("drawing", len(sides) + 1, len(sides) + 1)
     return html
 
 
-def _doubts(document: Document, run: Compared, letter: str) -> None:
+def _write_doubts(document: Document, run: Compared, letter: str) -> None:
     """Write the notice above a report: why a run is doubtful, and what to simulate instead."""
     subject = f"{letter} ({run.name})" if letter else run.name
     if run.check:
@@ -99,7 +112,7 @@ def _doubts(document: Document, run: Compared, letter: str) -> None:
     document.bullets(
         [f"{'impossible' if doubt.impossible else 'doubtful'}: {doubt.message}" for doubt in run.doubts]
     )
-    if options := options_of(run.doubts):
+    if options := format_cure_options(run.doubts):
         document.paragraph(f"Simulate again with {options}.", "dim")
 
 
@@ -107,17 +120,19 @@ def _doubts(document: Document, run: Compared, letter: str) -> None:
 # Several runs
 
 
-def _difference(
+def _write_difference(
     document: Document, comparison: Comparison, sides: tuple[Compared, Compared], letter: str
 ) -> None:
     document.heading(2, f"From A to {letter}")
-    document.paragraph(verdict(comparison, f"A ({sides[0].name})", f"{letter} ({sides[1].name})"), "verdict")
+    document.paragraph(
+        describe_comparison(comparison, f"A ({sides[0].name})", f"{letter} ({sides[1].name})"), "verdict"
+    )
     fall = comparison.waterfall("busiest")
     if comparison.difference_ns:
         document.figure(
             "Where the difference comes from",
-            waterfall(fall, ("A", letter), NAMES, dark=False),
-            why_mean(comparison, letter) or f"{basis_words(fall).capitalize()}.",
+            draw_waterfall(fall, ("A", letter), NAMES, dark=False),
+            explain_mean(comparison, letter) or f"{describe_basis(fall).capitalize()}.",
         )
     document.table(
         ["part of the finish", "A", letter, "difference", "share of it"],
@@ -125,25 +140,31 @@ def _difference(
             *(
                 [
                     NAMES[step.part],
-                    _time(step.a_ns),
-                    _time(step.b_ns),
-                    _change(step.difference_ns),
-                    told_share(step.share),
+                    _format_time(step.a_ns),
+                    _format_time(step.b_ns),
+                    _format_change(step.difference_ns),
+                    format_difference_share(step.share),
                 ]
                 for step in fall.steps
                 if step.a_ns or step.b_ns
             ),
-            ["finish", _time(fall.a_ns), _time(fall.b_ns), _change(fall.b_ns - fall.a_ns), ""],
+            [
+                "finish",
+                _format_time(fall.a_ns),
+                _format_time(fall.b_ns),
+                _format_change(fall.b_ns - fall.a_ns),
+                "",
+            ],
         ],
         numeric=(1, 2, 3, 4),
         caption="The parts add up exactly. Where others outweigh a part, so that it is more than the difference, no share is given.",
     )
-    _figures(document, "Means over ranks", comparison.figures, letter)
+    _write_figures(document, "Means over ranks", comparison.figures, letter)
     about = dict.fromkeys(side.side.dimensions.about for side in sides)
     caption = " Or: ".join(words for words in about if words)
-    _figures(document, "Dimensions of the network", comparison.dimensions, letter, carried=caption)
-    _changes(document, "Nodes that take longer", comparison, comparison.slower, letter)
-    _changes(document, "Nodes that take less", comparison, comparison.faster, letter)
+    _write_figures(document, "Dimensions of the network", comparison.dimensions, letter, carried=caption)
+    _write_changes(document, "Nodes that take longer", comparison, comparison.slower, letter)
+    _write_changes(document, "Nodes that take less", comparison, comparison.faster, letter)
     alignment = comparison.alignment
     document.paragraph(
         f"{format_percent(alignment.share)} of the nodes could be matched, by {alignment.by}; {format_count(comparison.added_count)} "
@@ -152,7 +173,7 @@ def _difference(
     )
 
 
-def _figures(
+def _write_figures(
     document: Document, title: str, figures: Sequence[Figure], letter: str, *, carried: str = ""
 ) -> None:
     rows: list[list[Cell]] = []
@@ -173,30 +194,30 @@ def _figures(
         )
 
 
-def _changes(
+def _write_changes(
     document: Document, title: str, comparison: Comparison, changes: Sequence[NodeChange], letter: str
 ) -> None:
     if not changes:
         return
     rows: list[list[Cell]] = []
     for change in changes[:_LISTED]:
-        node = node_words(comparison.a, change.rank_a, change.row_a)
+        node = describe_node(comparison.a, change.rank_a, change.row_a)
         rows.append(
             [
                 node["name"] or "(no name)",
                 str(node["rank"]),
                 node["node"],
-                _time(change.a_ns),
-                _time(change.b_ns),
-                _change(change.difference_ns),
+                _format_time(change.a_ns),
+                _format_time(change.b_ns),
+                _format_change(change.difference_ns),
             ]
         )
     document.heading(3, title)
     document.table(["node", "rank", "id", "A", letter, "difference"], rows, numeric=(1, 2, 3, 4, 5))
 
 
-def _settings(document: Document, sides: Sequence[Compared]) -> None:
-    rows = settings_table(sides)
+def _write_settings(document: Document, sides: Sequence[Compared]) -> None:
+    rows = build_settings_table(sides)
     document.heading(2, "What differs in their settings")
     if not rows:
         document.paragraph("Nothing.")
@@ -211,48 +232,48 @@ def _settings(document: Document, sides: Sequence[Compared]) -> None:
 # One run
 
 
-def _run(document: Document, run: Compared, progress: Progress, *, alone: bool) -> None:
+def _write_run(document: Document, run: Compared, progress: Progress, *, alone: bool) -> None:
     side = run.side
-    account, busy = side_use(side)
-    document.facts(_facts(side, account))
+    account, busy = compute_side_use(side)
+    document.facts(_list_facts(side, account))
     document.figure(
         "What the ranks were doing over time",
-        occupancy_areas(busy, dark=False),
+        draw_occupancy_areas(busy, dark=False),
         "Share of all ranks; a moment counts for one part only. What stays empty is idle: bubbles and stalls.",
     )
-    arriving = assumed_ns(side.trace, side.times, account)
+    arriving = sum_assumed_ns(side.trace, side.times, account)
     document.figure(
         "Where the time of each rank went",
-        rank_times(account, dark=False, assumed_ns=arriving),
-        assumed_host_words(account, arriving),
+        draw_rank_times(account, dark=False, assumed_ns=arriving),
+        describe_assumed_host(account, arriving),
     )
-    _parts(document, account)
+    _write_parts(document, account)
     write_path(document, side, account)
     write_waits(document, side, account)
     if alone:
         write_advice(document, run, progress)
     every = [rank.number for rank in side.trace.ranks]
-    members = collective_members(side.trace, side.times, side.groups)
-    _kernels(document, side)
+    members = collect_members(side.trace, side.times, side.groups)
+    _write_kernels(document, side)
     write_memory(document, side)
-    _collectives(document, side, members, every)
-    _network(document, side)
+    _write_collectives(document, side, members, every)
+    _write_network(document, side)
     if alone:
         document.heading(3, "Settings")
         document.table(
             ["setting", "value"], [[key, (value.text, value.exact)] for key, value in run.settings.items()]
         )
-    _findings(document, side)
+    _write_findings(document, side)
 
 
-def _kernels(document: Document, side: Side) -> None:
+def _write_kernels(document: Document, side: Side) -> None:
     """Write what runs longest by name."""
-    ranked = kernels(side.trace, side.times)
+    ranked = list_kernels(side.trace, side.times)
     if not ranked:
         return
     document.heading(3, "What runs longest")
     rest = sum(kernel.share for kernel in ranked[_LISTED:])
-    names = distinct_names([kernel.name for kernel in ranked[:_LISTED]], _NAME_WIDTH)
+    names = shorten_distinctly([kernel.name for kernel in ranked[:_LISTED]], _NAME_WIDTH)
     document.table(
         ["name", "kind", "count", "total", "share", "median", "longest"],
         [
@@ -260,22 +281,22 @@ def _kernels(document: Document, side: Side) -> None:
                 name,
                 kernel.kind,
                 format_count(kernel.count),
-                _time(kernel.total_ns),
+                _format_time(kernel.total_ns),
                 format_percent(kernel.share),
-                _time(kernel.median_ns),
-                _time(kernel.most_ns),
+                _format_time(kernel.median_ns),
+                _format_time(kernel.most_ns),
             ]
             for name, kernel in zip(names, ranked[:_LISTED], strict=True)
         ],
         numeric=(2, 3, 4, 5, 6),
         caption=f"Durations added up; * stands for numbers of steps and layers. All other names: {format_percent(rest)}. {describe_receives(side.trace)}".rstrip(),
     )
-    _launches(document, side)
+    _write_launches(document, side)
 
 
-def _launches(document: Document, side: Side) -> None:
+def _write_launches(document: Document, side: Side) -> None:
     """Write how late after their launch operations of devices began, and the queues of the first rank."""
-    launched = launches(side.trace) if side.is_recording else None
+    launched = find_launches(side.trace) if side.is_recording else None
     if launched is None:
         return
     first = [queue for queue in launched.queues if queue.rank == launched.queues[0].rank][:MOST_LINES]
@@ -284,29 +305,31 @@ def _launches(document: Document, side: Side) -> None:
         queue_lines(first, dark=False),
         f"Operations launched and not ended. Launch delay: {DELAY[0].lower()}{DELAY[1:]}",
     )
-    document.bullets([*launch_words(launched), *(queue_words(queue, launched.queues) for queue in first)])
+    document.bullets(
+        [*describe_launches(launched), *(describe_queue(queue, launched.queues) for queue in first)]
+    )
 
 
-def _facts(side: Side, account: Ledger) -> list[tuple[str, Cell]]:
+def _list_facts(side: Side, account: Ledger) -> list[tuple[str, Cell]]:
     times, finish = account.totals(), account.finish_ns
-    facts: list[tuple[str, Cell]] = [("finish", _time(side.makespan_ns))]
+    facts: list[tuple[str, Cell]] = [("finish", _format_time(side.makespan_ns))]
     for key, values in times.figures().items():
         words = f"{NAMES[key]}, mean of a rank" if key == "compute" else NAMES[key]
-        facts.append((words, _mean(values, side.makespan_ns)))
-    facts.append(("first to last rank", _time(int(finish.max() - finish.min()))))
+        facts.append((words, _format_mean(values, side.makespan_ns)))
+    facts.append(("first to last rank", _format_time(int(finish.max() - finish.min()))))
     facts.append(("ranks", format_count(len(side.trace.ranks))))
     facts.append(("nodes", format_count(side.trace.node_count)))
-    if assumed := assumed_words(side.trace):
+    if assumed := describe_assumed(side.trace):
         facts.append(("recorded", assumed))
     return facts
 
 
-def _mean(values: Int64, whole: int) -> Cell:
+def _format_mean(values: Int64, whole: int) -> Cell:
     mean = float(values.mean())
     return f"{format_ns(mean)} · {format_percent(mean / max(whole, 1))}", f"{mean:,.0f} ns"
 
 
-def _parts(document: Document, account: Ledger) -> None:
+def _write_parts(document: Document, account: Ledger) -> None:
     """Write each part of a rank's time and its definition; the parts add up to the finish."""
     times = account.totals()
     columns: dict[str, Int64] = {part: times.of(part) for part in PARTS}
@@ -315,8 +338,8 @@ def _parts(document: Document, account: Ledger) -> None:
     for part, values in columns.items():
         if not values.any():
             continue
-        ends = [_time(int(end)) for end in (values.min(), values.max())]
-        rows.append([NAMES[part], _mean(values, account.makespan_ns), *ends, ABOUT[part]])
+        ends = [_format_time(int(end)) for end in (values.min(), values.max())]
+        rows.append([NAMES[part], _format_mean(values, account.makespan_ns), *ends, ABOUT[part]])
     document.table(
         ["part", "mean of a rank", "least", "most", "what counts"],
         rows,
@@ -335,9 +358,9 @@ def _bin_rows(table: Float64) -> Float64:
     return np.where(np.isinf(most), np.nan, most)
 
 
-def _collectives(document: Document, side: Side, members: Members, numbers: Sequence[int]) -> None:
-    times = collective_times(side.trace, side.times, side.groups)
-    if apart := apart_words(times.apart_by_group()):
+def _write_collectives(document: Document, side: Side, members: Members, numbers: Sequence[int]) -> None:
+    times = compute_collective_times(side.trace, side.times, side.groups)
+    if apart := describe_apart(times.apart_by_group()):
         document.paragraph(apart[0].upper() + apart[1:] + ".")
     if not len(times):
         document.paragraph("No collective of this run has times.", "dim")
@@ -348,13 +371,13 @@ def _collectives(document: Document, side: Side, members: Members, numbers: Sequ
         taken = times.duration_ns[of_kind]
         rows.append(
             [
-                collective_name(kind),
+                label_collective(kind),
                 format_count(int(of_kind.sum())),
-                _size(float(times.bytes[of_kind].sum())) if times.bytes.any() else "not recorded",
-                _time(int(taken.sum())),
-                _time(int(taken.max())),
-                _time(int(times.skew_ns[of_kind].sum())) if times.tells_skew[of_kind].any() else "–",
-                _rate(times.bus_bytes_per_ns[of_kind]),
+                _format_size(float(times.bytes[of_kind].sum())) if times.bytes.any() else "not recorded",
+                _format_time(int(taken.sum())),
+                _format_time(int(taken.max())),
+                _format_time(int(times.skew_ns[of_kind].sum())) if times.tells_skew[of_kind].any() else "–",
+                _format_median_rate(times.bus_bytes_per_ns[of_kind]),
             ]
         )
     document.heading(3, "Collectives by type")
@@ -372,35 +395,35 @@ def _collectives(document: Document, side: Side, members: Members, numbers: Sequ
         numeric=(1, 2, 3, 4, 5, 6),
         caption="Time from the first member's beginning to the last one's end; bandwidth as nccl-tests defines it, from the last arrival.",
     )
-    table = _bin_rows(matrix(members, rows_of(members), "duration"))
+    table = _bin_rows(build_matrix(members, build_rows(members), "duration"))
     if table.size and not np.isnan(table).all():
         document.figure(
             "When collectives took long, and on which ranks",
-            beside([table], [numbers], ["duration"], dark=False),
+            draw_beside([table], [numbers], ["duration"], dark=False),
             "Rows in order of time. Where there are many, a row stands for several and shows the longest. Colours "
             "follow the logarithm.",
         )
-    _slowest(document, side.trace, times, side.groups)
-    _uneven(document, members)
+    _write_slowest(document, side.trace, times, side.groups)
+    _write_uneven(document, members)
 
 
-def _slowest(
+def _write_slowest(
     document: Document, trace: Trace, times: CollectiveTimes, groups: Sequence[CommGroup] | None
 ) -> None:
-    kinds, alike = first_alike(
+    kinds, alike = find_first_alike(
         times.type, times.members, times.bytes, times.duration_ns, times.skew_ns, times.present
     )
     order = np.argsort(-times.duration_ns[kinds], kind="stable")[:_LISTED]
     rows: list[list[Cell]] = [
         [
-            collective_name(int(times.type[index])),
-            count_alike(_group_told(trace, times, index, groups), count),
+            label_collective(int(times.type[index])),
+            count_alike(_label_group(trace, times, index, groups), count),
             str(int(times.position[index])),
-            _size(float(times.bytes[index])) if times.bytes.any() else "not recorded",
-            _time(int(times.duration_ns[index])),
-            _time(int(times.skew_ns[index])) if times.tells_skew[index] else "–",
+            _format_size(float(times.bytes[index])) if times.bytes.any() else "not recorded",
+            _format_time(int(times.duration_ns[index])),
+            _format_time(int(times.skew_ns[index])) if times.tells_skew[index] else "–",
             str(int(times.last_rank[index])) if times.tells_skew[index] else "–",
-            _rate(times.bus_bytes_per_ns[index : index + 1]),
+            _format_median_rate(times.bus_bytes_per_ns[index : index + 1]),
         ]
         for index, count in zip(kinds[order].tolist(), alike[order].tolist(), strict=True)
     ]
@@ -421,17 +444,19 @@ def _slowest(
     )
 
 
-def _group_told(trace: Trace, times: CollectiveTimes, index: int, groups: Sequence[CommGroup] | None) -> str:
+def _label_group(trace: Trace, times: CollectiveTimes, index: int, groups: Sequence[CommGroup] | None) -> str:
     """Return a collective's comm group, with which part of its members has the collective where not all have."""
     name = times.groups[int(times.group[index])]
-    partly = partly_words(trace, name, int(times.present[index]), groups)
+    partly = describe_presence(trace, name, int(times.present[index]), groups)
     return f"{name or 'all ranks'}{f' ({partly})' if partly else ''}"
 
 
-def _uneven(document: Document, members: Members) -> None:
-    rows = rows_of(members)
-    table = matrix(members, rows, "size")
-    worst = worst_rows(table, spread_of(table, own_means(members, rows, table)), most=_LISTED)
+def _write_uneven(document: Document, members: Members) -> None:
+    rows = build_rows(members)
+    table = build_matrix(members, rows, "size")
+    worst = find_worst_rows(
+        table, compute_spread(table, compute_own_means(members, rows, table)), most=_LISTED
+    )
     document.heading(3, "Collectives in which ranks carry unequal loads")
     if not members.sized:
         document.paragraph("Not known: the trace does not record how much they move.")
@@ -450,9 +475,9 @@ def _uneven(document: Document, members: Members) -> None:
                 members.titles[int(members.title[first])] or "(no name)",
                 members.groups[int(members.group[first])] or "all ranks",
                 heavy,
-                _size(offender.most),
+                _format_size(offender.most),
                 f"{offender.max:.3f}",
-                _size(offender.excess),
+                _format_size(offender.excess),
             ]
         )
     document.table(
@@ -462,7 +487,7 @@ def _uneven(document: Document, members: Members) -> None:
     )
 
 
-def _network(document: Document, side: Side) -> None:
+def _write_network(document: Document, side: Side) -> None:
     for title, carried in (("Dimensions of the network", side.dimensions), ("Busiest links", side.links)):
         if not carried.names:
             continue
@@ -470,7 +495,7 @@ def _network(document: Document, side: Side) -> None:
         chosen = np.arange(len(carried.names))
         alike = np.ones(len(chosen), np.int64)
         if are_links:
-            chosen, alike = first_alike(carried.bytes, carried.busy_ns)
+            chosen, alike = find_first_alike(carried.bytes, carried.busy_ns)
             order = np.argsort(-carried.busy_ns[chosen], kind="stable")[:_LISTED]
             chosen, alike = chosen[order], alike[order]
         document.heading(3, title)
@@ -479,8 +504,8 @@ def _network(document: Document, side: Side) -> None:
             [
                 [
                     count_alike(carried.names[index], count),
-                    _size(float(carried.bytes[index])),
-                    _load(float(carried.load[index])),
+                    _format_size(float(carried.bytes[index])),
+                    _format_load(float(carried.load[index])),
                 ]
                 for index, count in zip(chosen.tolist(), alike.tolist(), strict=True)
             ],
@@ -489,7 +514,7 @@ def _network(document: Document, side: Side) -> None:
         )
 
 
-def _findings(document: Document, side: Side) -> None:
+def _write_findings(document: Document, side: Side) -> None:
     findings = side.trace.findings
     document.heading(3, "What the reader noticed")
     if not findings:
@@ -506,23 +531,23 @@ def _findings(document: Document, side: Side) -> None:
 # Numbers
 
 
-def _time(ns: float) -> Cell:
+def _format_time(ns: float) -> Cell:
     return format_ns(ns), f"{ns:,.0f} ns"
 
 
-def _change(ns: float) -> Cell:
-    return signed_ns(ns), f"{ns:+,.0f} ns"
+def _format_change(ns: float) -> Cell:
+    return format_signed_ns(ns), f"{ns:+,.0f} ns"
 
 
-def _size(size: float) -> Cell:
+def _format_size(size: float) -> Cell:
     return format_bytes(size), f"{size:,.0f} bytes"
 
 
-def _load(load: float) -> Cell:
+def _format_load(load: float) -> Cell:
     return "–" if np.isnan(load) else (format_percent(load), f"{100 * load:.6g} %")
 
 
-def _rate(rates: np.ndarray[tuple[int, ...], np.dtype[np.float64]]) -> Cell:
+def _format_median_rate(rates: np.ndarray[tuple[int, ...], np.dtype[np.float64]]) -> Cell:
     known = rates[~np.isnan(rates)]
     if not len(known):
         return "–"
@@ -530,5 +555,9 @@ def _rate(rates: np.ndarray[tuple[int, ...], np.dtype[np.float64]]) -> Cell:
     return format_rate(middle), f"{middle:.6g} bytes per ns"
 
 
-_SHOWN = {"ns": (_time, signed_ns), "bytes": (_size, signed_bytes), "share": (_load, signed_share)}
+_SHOWN = {
+    "ns": (_format_time, format_signed_ns),
+    "bytes": (_format_size, format_signed_bytes),
+    "share": (_format_load, format_signed_share),
+}
 _UNIT_NOTES = {"ns": ", time one port takes to send it", "bytes": ", bytes of all", "share": ", offered load"}

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from html import escape
 from typing import Any
 
-from studio.figures.embedded import figure_json, plotly_packed
+from studio.figures.embedded import encode_figure, pack_plotly
 
 _POLICY = "default-src 'none'; script-src 'unsafe-inline'; style-src 'unsafe-inline'; img-src data: blob:; font-src data:"
 _STYLE = """
@@ -80,7 +80,9 @@ class Document:
 
     def facts(self, facts: Sequence[tuple[str, Cell]]) -> None:
         """Write numbers with labels."""
-        items = "".join(f"<div><dt>{escape(name)}</dt><dd>{_cell(value)}</dd></div>" for name, value in facts)
+        items = "".join(
+            f"<div><dt>{escape(name)}</dt><dd>{_format_cell(value)}</dd></div>" for name, value in facts
+        )
         self._parts.append(f"<dl>{items}</dl>")
 
     def table(
@@ -93,22 +95,22 @@ class Document:
     ) -> None:
         """Write a table; columns in `numeric` are right-aligned."""
 
-        def line(tag: str, cells: Sequence[Cell]) -> str:
+        def format_line(tag: str, cells: Sequence[Cell]) -> str:
             written = []
             for column, cell in enumerate(cells):
                 # A column without a name has no header cell: an empty one is read aloud.
                 kind = tag if cell else "td"
                 is_long = tag == "td" and len(cell if isinstance(cell, str) else cell[0]) > _LONG
                 shape = " class=num" if column in numeric else " class=long" if is_long else ""
-                written.append(f"<{kind}{shape}>{_cell(cell)}</{kind}>")
+                written.append(f"<{kind}{shape}>{_format_cell(cell)}</{kind}>")
             return f"<tr>{''.join(written)}</tr>"
 
         about = f"<caption>{escape(caption)}</caption>" if caption else ""
-        body = "".join(line("td", row) for row in rows)
+        body = "".join(format_line("td", row) for row in rows)
         # It scrolls in a narrow window, and has to be reached by the keyboard then.
         name = escape(caption or ", ".join(filter(None, head[:3])), quote=True)
         self._parts.append(
-            f'<div class=wide tabindex=0 role=group aria-label="{name}"><table>{about}<thead>{line("th", head)}</thead><tbody>{body}</tbody></table></div>'
+            f'<div class=wide tabindex=0 role=group aria-label="{name}"><table>{about}<thead>{format_line("th", head)}</thead><tbody>{body}</tbody></table></div>'
         )
 
     def bullets(self, texts: Sequence[str]) -> None:
@@ -124,10 +126,10 @@ class Document:
         label = escape(title, quote=True)
         self._parts.append(
             f'<div class="figure" role="group" aria-label="{label}" style="min-height: {figure.layout.height or _HEIGHT}px">'
-            f'<script type="application/json">{figure_json(figure)}</script></div>'
+            f'<script type="application/json">{encode_figure(figure)}</script></div>'
         )
 
-    def _contents(self) -> str:
+    def _build_contents(self) -> str:
         """Return links to the sections, where there are several."""
         if len(self._sections) < 2:
             return ""
@@ -141,19 +143,17 @@ class Document:
         """Return the whole file."""
         drawn = ""
         if self._figures:
-            drawn = (
-                f'<script type="text/plain" id="plotly">{plotly_packed()}</script><script>{_DRAW}</script>'
-            )
+            drawn = f'<script type="text/plain" id="plotly">{pack_plotly()}</script><script>{_DRAW}</script>'
         return (
             '<!DOCTYPE html>\n<html lang="en"><head><meta charset="utf-8">'
             f'<meta http-equiv="Content-Security-Policy" content="{_POLICY}">'
             '<meta name="viewport" content="width=device-width, initial-scale=1">'
-            f"<title>{escape(self._title)}</title><style>{_STYLE}</style></head><body>{self._contents()}<main>"
+            f"<title>{escape(self._title)}</title><style>{_STYLE}</style></head><body>{self._build_contents()}<main>"
             f"{''.join(self._parts)}</main><footer>{escape(foot)}</footer>{drawn}</body></html>\n"
         )
 
 
-def _cell(value: Cell) -> str:
+def _format_cell(value: Cell) -> str:
     if isinstance(value, str):
         return escape(value)
     shown, exact = value

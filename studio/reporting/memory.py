@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from studio.analysis.compare.sides import Side
-from studio.analysis.job.memory import HOST_MEMORY, holder_words, how_known, memory_use
+from studio.analysis.job.memory import HOST_MEMORY, compute_memory_use, describe_holder, label_origin
 from studio.reporting.document import Cell, Document
 from studio.units import format_bytes, format_count, format_ns
 
@@ -12,7 +12,7 @@ _LISTED, _HOLDERS = 12, 3
 
 def write_memory(document: Document, side: Side) -> None:
     """Write the peaks of memory, those of devices where there are any; nothing where the trace tells nothing."""
-    uses = memory_use(side.trace, side.times)
+    uses = compute_memory_use(side.trace, side.times)
     devices = [use for use in uses if use.device != HOST_MEMORY]
     shown = sorted(devices or uses, key=lambda use: -use.peak_bytes)
     if not shown:
@@ -21,12 +21,13 @@ def write_memory(document: Document, side: Side) -> None:
     rows: list[list[Cell]] = []
     for use in shown[:_LISTED]:
         held = "; ".join(
-            f"{holder_words(use, holder)} {format_bytes(holder.bytes)}" for holder in use.holders[:_HOLDERS]
+            f"{describe_holder(use, holder)} {format_bytes(holder.bytes)}"
+            for holder in use.holders[:_HOLDERS]
         )
         size: Cell = (format_bytes(use.peak_bytes), f"{use.peak_bytes:,} bytes")
         when: Cell = (format_ns(use.peak_ns), f"{use.peak_ns:,} ns")
         place = "processor" if use.device == HOST_MEMORY else f"device {use.device}"
-        rows.append([str(use.rank), place, size, when, how_known(use), held])
+        rows.append([str(use.rank), place, size, when, label_origin(use), held])
     more = len(shown) - _LISTED
     rest = (
         f" {format_count(more)} more hold at most {format_bytes(shown[_LISTED].peak_bytes)} each."

@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from studio.figures.serving import LATENCIES, latency_figure, memory_figure
+from studio.figures.serving import LATENCIES, draw_latency, draw_memory
 from studio.reporting.document import Cell, Document
 from studio.units import format_count, format_ns
 
 _COLUMNS = ("mean", "p50", "p90", "p99", "most")
 
 
-def serving_html(served: Mapping[str, Any], foot: str) -> str:
+def build_serving_html(served: Mapping[str, Any], foot: str) -> str:
     """Return the report of `requests`.
 
     Args:
@@ -43,7 +43,7 @@ def serving_html(served: Mapping[str, Any], foot: str) -> str:
     if len(served["loads"]) > 1:
         document.heading(2, "Latency over load")
         for key, name in LATENCIES.items():
-            document.figure(name, latency_figure(served["loads"], key, dark=False))
+            document.figure(name, draw_latency(served["loads"], key, dark=False))
     for load in served["loads"]:
         _write_load(document, load)
     return document.html(foot)
@@ -67,4 +67,4 @@ def _write_load(document: Document, load: Mapping[str, Any]) -> None:
         ]
         rows.append([name, *cells])
     document.table(["", *_COLUMNS], rows, numeric=range(1, len(_COLUMNS) + 1))
-    document.figure("Memory over time", memory_figure(load["over_time"], dark=False))
+    document.figure("Memory over time", draw_memory(load["over_time"], dark=False))

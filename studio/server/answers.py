@@ -20,13 +20,13 @@ FARTHEST = 1 << 53
 NAME_AT_MOST = 300
 
 
-def session() -> Session:
+def get_session() -> Session:
     """Return the open jobs and runs of the workspace that is served."""
     served: Session = current_app.config["SESSION"]
     return served
 
 
-def rows_asked_for(gantt: Gantt) -> list[int]:
+def parse_rows(gantt: Gantt) -> list[int]:
     """Return the rows an address names, such as `0-12,40`.
 
     Raises:
@@ -51,7 +51,7 @@ def rows_asked_for(gantt: Gantt) -> list[int]:
     return rows
 
 
-def whole(name: str, most: int) -> int:
+def parse_whole(name: str, most: int) -> int:
     """Return the whole number that an address gives.
 
     Raises:
@@ -66,13 +66,13 @@ def whole(name: str, most: int) -> int:
     return int(text)
 
 
-def window() -> tuple[int, int]:
+def parse_time_window() -> tuple[int, int]:
     """Return the window that an address gives, in ns after the beginning.
 
     Raises:
         TraceError: It gives none, or one that is empty.
     """
-    start, end = whole("from", FARTHEST), whole("to", FARTHEST)
+    start, end = parse_whole("from", FARTHEST), parse_whole("to", FARTHEST)
     if end <= start:
         raise TraceError(f"The window from {start} to {end} is empty.", hint="Its end lies after its start.")
     return start, end
@@ -82,7 +82,7 @@ def _is_number(text: str) -> bool:
     return text.isascii() and text.isdigit() and len(text) <= 18
 
 
-def refusal(error: StudioError) -> tuple[Response, int]:
+def handle_error(error: StudioError) -> tuple[Response, int]:
     """Return an error as JSON with status 400."""
     return as_json({"error": {"message": error.message, "hint": error.hint}}), 400
 
@@ -104,7 +104,7 @@ def as_json(answer: dict[str, Any]) -> Response:
     return Response(msgspec.json.encode(answer), mimetype="application/json")
 
 
-def plain_cell(value: Any) -> str:
+def format_plain_cell(value: Any) -> str:
     """Return a cell of TSV without line breaks, and not taken for a formula by spreadsheets."""
     if isinstance(value, float):
         return f"{value:.6g}"
@@ -112,18 +112,18 @@ def plain_cell(value: Any) -> str:
     return f"'{text}" if isinstance(value, str) and text[:1] in ("=", "+", "-", "@") else text
 
 
-def exact_number(value: float) -> str:
+def format_exact(value: float) -> str:
     """Format a number so that it reads back exactly; integers have no point."""
     return str(int(value)) if value.is_integer() else repr(value)
 
 
-def csv_line(cells: list[str]) -> str:
+def format_csv_line(cells: list[str]) -> str:
     """Return cells as a line of CSV."""
     text = io.StringIO()
     csv.writer(text, lineterminator="\n").writerow(cells)
     return text.getvalue()
 
 
-def harmless(text: str) -> str:
+def escape_formula(text: str) -> str:
     """Escape a text that a spreadsheet would take for a formula."""
     return f"'{text}" if text[:1] in ("=", "+", "-", "@", "\t", "\r") else text

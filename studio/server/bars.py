@@ -6,46 +6,46 @@ from typing import Any
 
 from flask import request
 
-from studio.analysis.job.kinds import counted_type, counted_type_name
-from studio.analysis.job.nodes import find_node, node_ref
+from studio.analysis.job.kinds import infer_counted_type, label_counted_type
+from studio.analysis.job.nodes import find_node, format_node_ref
 from studio.analysis.timeline.gantt import Bar, Gantt
-from studio.server.answers import FARTHEST, NAME_AT_MOST, session, whole
+from studio.server.answers import FARTHEST, NAME_AT_MOST, get_session, parse_whole
 
 
-def gantt_asked_for(job: str) -> Gantt:
+def get_gantt(job: str) -> Gantt:
     """Return the timeline of a job in the run that an address names."""
-    return session().gantt(job, request.args.get("run", ""))
+    return get_session().gantt(job, request.args.get("run", ""))
 
 
-def ghost_asked_for(job: str, other: str) -> Gantt:
+def get_ghost(job: str, other: str) -> Gantt:
     """Return the times of another run in the lanes of the one that an address names."""
-    return session().ghost(job, request.args.get("run", ""), other)
+    return get_session().ghost(job, request.args.get("run", ""), other)
 
 
-def bar_asked_for(gantt: Gantt) -> Bar | None:
+def find_bar(gantt: Gantt) -> Bar | None:
     """Return the bar an address names, by row and time or by rank and node; None where none is there."""
     if "row" in request.args:
-        row = whole("row", len(gantt.rows) - 1)
-        return gantt.bar_at(row, whole("at", FARTHEST), whole("within", FARTHEST))
-    rank = gantt.rank(whole("rank", 2**31 - 1))
+        row = parse_whole("row", len(gantt.rows) - 1)
+        return gantt.bar_at(row, parse_whole("at", FARTHEST), parse_whole("within", FARTHEST))
+    rank = gantt.rank(parse_whole("rank", 2**31 - 1))
     graph = gantt.trace.graph_of(rank)
     if "index" in request.args:
-        return gantt.bar(rank, whole("index", len(graph) - 1))
+        return gantt.bar(rank, parse_whole("index", len(graph) - 1))
     return gantt.bar(rank, find_node(graph, request.args.get("node", "")))
 
 
-def bar_as_json(gantt: Gantt, bar: Bar) -> dict[str, Any]:
+def convert_bar(gantt: Gantt, bar: Bar) -> dict[str, Any]:
     """Return a bar as plain data, with what is shown on hover."""
     graph = gantt.trace.graph_of(bar.rank)
     return {
         "rank": bar.rank.number,
-        "node": node_ref(graph, bar.node),
+        "node": format_node_ref(graph, bar.node),
         "index": bar.node,
         "row": bar.row,
         "start": bar.start_ns,
         "end": bar.end_ns,
         "waits": bar.waits_ns,
         "name": graph.strings[int(graph.name[bar.node])][:NAME_AT_MOST],
-        "type": counted_type_name(counted_type(graph, bar.node)),
+        "type": label_counted_type(infer_counted_type(graph, bar.node)),
         "bytes": gantt.bytes_of(bar),
     }

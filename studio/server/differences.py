@@ -7,12 +7,12 @@ from typing import Any
 import numpy as np
 from flask import Blueprint, Response, request
 
-from studio.analysis.timeline.differences import differences
+from studio.analysis.timeline.differences import find_differences
 from studio.analysis.timeline.gantt import Gantt
 from studio.distinct import find_distinct
-from studio.figures.graph import node_refs
-from studio.server.answers import FARTHEST, NAME_AT_MOST, as_json, plain_cell, whole
-from studio.server.bars import bar_asked_for, gantt_asked_for, ghost_asked_for
+from studio.figures.graph import format_node_refs
+from studio.server.answers import FARTHEST, NAME_AT_MOST, as_json, format_plain_cell, parse_whole
+from studio.server.bars import find_bar, get_gantt, get_ghost
 
 SHOWN_AT_MOST = 2000
 _HEAD = (
@@ -23,43 +23,43 @@ _HEAD = (
 def add_differences(routes: Blueprint) -> None:
     """Add the routes to those of the timeline."""
 
-    def both(job: str) -> tuple[Gantt, Gantt]:
-        return gantt_asked_for(job), ghost_asked_for(job, request.args.get("ghost", ""))
+    def get_gantts(job: str) -> tuple[Gantt, Gantt]:
+        return get_gantt(job), get_ghost(job, request.args.get("ghost", ""))
 
     @routes.get("/<job>/timeline/ghost")
-    def ghost(job: str) -> Response:
-        _, other = both(job)
+    def serve_ghost(job: str) -> Response:
+        _, other = get_gantts(job)
         return as_json({"span": other.span_ns, "bars": len(other)})
 
     @routes.get("/<job>/timeline/difference")
-    def difference(job: str) -> Response:
-        gantt, other = both(job)
-        bar = bar_asked_for(gantt)
+    def serve_difference(job: str) -> Response:
+        gantt, other = get_gantts(job)
+        bar = find_bar(gantt)
         other_bar = None if bar is None else other.bar(bar.rank, bar.node)
         if bar is None or other_bar is None:
             return as_json({"here": None, "there": None})
         return as_json({"here": (bar.start_ns, bar.end_ns), "there": (other_bar.start_ns, other_bar.end_ns)})
 
     @routes.get("/<job>/timeline/differences")
-    def table(job: str) -> Response:
-        rows, count = _table(*both(job), SHOWN_AT_MOST)
+    def serve_differences(job: str) -> Response:
+        rows, count = _list_differences(*get_gantts(job), SHOWN_AT_MOST)
         return as_json({"head": _HEAD, "rows": rows, "count": count})
 
     @routes.get("/<job>/timeline/differences.tsv")
-    def all_differences(job: str) -> Response:
-        rows, _ = _table(*both(job), None)
-        lines = ["\t".join(_HEAD), *("\t".join(map(plain_cell, row)) for row in rows)]
+    def serve_differences_tsv(job: str) -> Response:
+        rows, _ = _list_differences(*get_gantts(job), None)
+        lines = ["\t".join(_HEAD), *("\t".join(map(format_plain_cell, row)) for row in rows)]
         return Response("\n".join(lines) + "\n", mimetype="text/tab-separated-values")
 
 
-def _table(gantt: Gantt, other: Gantt, most: int | None) -> tuple[list[tuple[Any, ...]], int]:
-    changes = differences(gantt, other, (whole("from", FARTHEST), whole("to", FARTHEST)))
+def _list_differences(gantt: Gantt, other: Gantt, most: int | None) -> tuple[list[tuple[Any, ...]], int]:
+    changes = find_differences(gantt, other, (parse_whole("from", FARTHEST), parse_whole("to", FARTHEST)))
     rank, node = changes.rank[:most], changes.node[:most]
     refs, names = np.empty(len(rank), object), np.empty(len(rank), object)
     for number in find_distinct(rank).tolist():
         of_rank = np.flatnonzero(rank == number)
         graph = gantt.trace.graph_of(gantt.rank(number))
-        refs[of_rank] = node_refs(graph, node[of_rank])
+        refs[of_rank] = format_node_refs(graph, node[of_rank])
         names[of_rank] = [graph.strings[code][:NAME_AT_MOST] for code in graph.name[node[of_rank]].tolist()]
     columns = (
         changes.time_ns,

@@ -6,30 +6,32 @@ from flask import Blueprint, Response, request
 
 from studio.errors import StudioError, TraceError
 from studio.figures.graph_files import SAID, write_drawing
-from studio.server.answers import as_json, download, refusal, session
+from studio.server.answers import as_json, download, get_session, handle_error
 from studio.server.packed import pack_arrays
-from studio.views.graph import elements_shown, map_shown, node_named
+from studio.views.graph import build_shown_elements, format_node_reference, map_shown
 
 
-def graph_blueprint() -> Blueprint:
+def build_graph_blueprint() -> Blueprint:
     """Make the routes below /api/jobs."""
     routes = Blueprint("graph", __name__, url_prefix="/api/jobs")
-    routes.register_error_handler(StudioError, refusal)
+    routes.register_error_handler(StudioError, handle_error)
 
     @routes.get("/<job>/graph.<kind>")
-    def saved(job: str, kind: str) -> Response:
+    def serve_drawing(job: str, kind: str) -> Response:
         known_kind = next((candidate for candidate in SAID if candidate == kind), None)
         if known_kind is None:
             known = ", ".join(SAID)
             raise TraceError(f"A graph cannot be saved as {kind[:20]!r}.", hint=f"The kinds are {known}.")
         text = write_drawing(
-            known_kind, elements_shown(session(), _view(job)), dark=request.args.get("theme") == "dark"
+            known_kind,
+            build_shown_elements(get_session(), _build_view(job)),
+            dark=request.args.get("theme") == "dark",
         )
         return download(iter([text]), f"graph-{job}.{known_kind}", SAID[known_kind])
 
     @routes.get("/<job>/graph/map")
     def describe(job: str) -> Response:
-        overview = map_shown(session(), _view(job))
+        overview = map_shown(get_session(), _build_view(job))
         header = {
             "width": overview.width,
             "height": overview.height,
@@ -39,20 +41,20 @@ def graph_blueprint() -> Blueprint:
         return pack_arrays(header, {"kind": overview.kind, "shown": overview.shown})
 
     @routes.get("/<job>/graph/map/node")
-    def at(job: str) -> Response:
-        view = _view(job)
-        overview = map_shown(session(), view)
-        row = overview.nearest(_share("x"), _share("y"))
-        return as_json({"node": node_named(session(), view, row) if row >= 0 else None})
+    def serve_nearest_node(job: str) -> Response:
+        view = _build_view(job)
+        overview = map_shown(get_session(), view)
+        row = overview.nearest(_parse_share("x"), _parse_share("y"))
+        return as_json({"node": format_node_reference(get_session(), view, row) if row >= 0 else None})
 
     return routes
 
 
-def _view(job: str) -> dict[str, str]:
+def _build_view(job: str) -> dict[str, str]:
     return {**request.args.to_dict(), "job": job}
 
 
-def _share(name: str) -> float:
+def _parse_share(name: str) -> float:
     text = request.args.get(name, "")
     try:
         value = float(text)

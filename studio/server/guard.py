@@ -175,40 +175,40 @@ def protect(server: flask.Flask, policy: Policy, *, script_hashes: Sequence[str]
         server: The Flask server under the Dash app.
         policy: Who may ask.
         script_hashes: Inline scripts that pages may run, as `Dash.csp_hashes()` (asked after the
-            last clientside callback is defined) and `script_hash` give them.
+            last clientside callback is defined) and `compute_script_hash` give them.
 
     Raises:
         ConfigError: An allowed host is no host name.
     """
     guarded = server.wsgi_app
-    is_allowed = _host_rule(policy)
+    is_allowed = _build_host_rule(policy)
     page_policy = "; ".join((*_CONTENT_POLICY, " ".join(("script-src 'self'", *script_hashes))))
 
     def guard(environ: WSGIEnvironment, start_response: StartResponse) -> Iterable[bytes]:
         request = flask.Request(environ)
-        start = _marking(start_response, request, page_policy)
+        start = _add_headers(start_response, request, page_policy)
         refusal = _refuse_foreign(request, policy, is_allowed)
         if refusal is not None:
             return _answer(refusal, request)(environ, start)
         if policy.token is not None:
             has_ticket = _has_ticket(request, policy.ticket)
             if not has_ticket and not _carries(request, policy.token):
-                return _answer(_no_token(policy), request)(environ, start)
+                return _answer(_build_token_refusal(policy), request)(environ, start)
             if _may_sign_in(request) and not request.args.keys().isdisjoint(_SECRETS):
                 if has_ticket or _is_navigation(request):
                     return _sign_in(request, policy.token)(environ, start)
                 # A program that need not keep cookies to get its answer.
-                start = _signing(start, policy.token)
+                start = _add_cookie(start, policy.token)
         return guarded(environ, start)
 
     server.wsgi_app = guard  # type: ignore[method-assign]  # Flask's own way to add middleware
 
 
-def script_hash(source: str) -> str:
+def compute_script_hash(source: str) -> str:
     """Return the entry of `script_hashes` that lets a page run this inline script.
 
     Example:
-        >>> script_hash("")
+        >>> compute_script_hash("")
         "'sha256-47DEQpj8HBSa+/TImW+5JCeuQeRkm5NMpJWZG3hSuFU='"
     """
     digest = hashlib.sha256(source.encode()).digest()
@@ -218,20 +218,20 @@ def script_hash(source: str) -> str:
 # ---- where a request comes from
 
 
-def _host_rule(policy: Policy) -> Callable[[_Host], bool]:
+def _build_host_rule(policy: Policy) -> Callable[[_Host], bool]:
     """Return a test of whether a request may be addressed to a host."""
-    named = {_allowed_name(host) for host in (policy.host, *policy.allowed_hosts)} | _LOOPBACK_NAMES
+    named = {_parse_allowed_name(host) for host in (policy.host, *policy.allowed_hosts)} | _LOOPBACK_NAMES
     if is_loopback(policy.host):
         # With any port: `ssh -L 9000:localhost:8050` makes the browser say localhost:9000, and
         # the port is no secret a foreign page could fail to know. The name is what it cannot fake.
         return lambda host: host.name in named
-    named |= {name.lower() for name in _machine_names()}
+    named |= {name.lower() for name in _list_machine_names()}
     # Rebinding needs a name that an attacker can point elsewhere; an address cannot be pointed.
     return lambda host: host.is_address or host.name in named
 
 
-def _allowed_name(text: str) -> str:
-    host = _host(text) or _host(f"[{text}]")
+def _parse_allowed_name(text: str) -> str:
+    host = _parse_host(text) or _parse_host(f"[{text}]")
     if host is None or host.port is not None:
         raise ConfigError(
             f"{text!r} is not a host name or address",
@@ -240,22 +240,22 @@ def _allowed_name(text: str) -> str:
     return host.name
 
 
-def _machine_names() -> set[str]:
+def _list_machine_names() -> set[str]:
     own = socket.gethostname()
     # The bare name, the one its own network adds a domain to, and the one it announces by mDNS.
     return {own, own.partition(".")[0], socket.getfqdn(), f"{own.partition('.')[0]}.local"}
 
 
-def _host(text: str) -> _Host | None:
+def _parse_host(text: str) -> _Host | None:
     """Parse a host header; None if it is not one host and at most one port.
 
     Two Host headers arrive joined by a comma, which no host contains.
     """
     match = _HOST.fullmatch(text)
-    return _matched_host(match) if match else None
+    return _build_host(match) if match else None
 
 
-def _matched_host(match: re.Match[str]) -> _Host | None:
+def _build_host(match: re.Match[str]) -> _Host | None:
     name = (match["v6"] or match["name"]).lower()
     if match["v6"]:
         try:
@@ -270,29 +270,29 @@ def _refuse_foreign(
 ) -> _Refusal | None:
     # Read as it came: Request.host would fall back to the server's own name.
     header = request.environ.get("HTTP_HOST", "")
-    host = _host(header)
+    host = _parse_host(header)
     if host is None:
         return _Refusal(
             HTTPStatus.BAD_REQUEST,
             "The request does not say which host it is for, or says it in a way that is not understood.",
-            _where_to_go(policy),
+            _explain_address(policy),
         )
     if not is_allowed(host):
         return _Refusal(
             HTTPStatus.MISDIRECTED_REQUEST,
             f"This is a Chakra Studio, and it does not answer to the name {header!r}.",
-            _where_to_go(policy),
+            _explain_address(policy),
         )
     if not _is_own_origin(request.headers.get("Origin"), host) or not _is_own_fetch(request):
         return _Refusal(
             HTTPStatus.FORBIDDEN,
             "The request was sent by a page of another site.",
-            _where_to_go(policy),
+            _explain_address(policy),
         )
     return None
 
 
-def _where_to_go(policy: Policy) -> str:
+def _explain_address(policy: Policy) -> str:
     if is_loopback(policy.host):
         return f"Open http://127.0.0.1:{policy.port}/ on the machine where the studio runs."
     return f"Open it by the address or the name of the machine where it runs, port {policy.port}."
@@ -306,7 +306,7 @@ def _is_own_origin(origin: str | None, host: _Host) -> bool:
     if origin is None:
         return True
     match = _ORIGIN.fullmatch(origin)
-    page = _matched_host(match) if match else None
+    page = _build_host(match) if match else None
     if match is None or page is None:
         return False
     # A port that belongs to the scheme is left out of both headers.
@@ -342,7 +342,7 @@ def _has_ticket(request: flask.Request, ticket: Ticket | None) -> bool:
 
 def _carries(request: flask.Request, token: str) -> bool:
     scheme, _, credentials = request.headers.get("Authorization", "").partition(" ")
-    shown = request.cookies.getlist(_cookie_name(token))
+    shown = request.cookies.getlist(_build_cookie_name(token))
     if scheme.lower() == "bearer":
         shown.append(credentials.strip())
     if _may_sign_in(request):
@@ -351,7 +351,7 @@ def _carries(request: flask.Request, token: str) -> bool:
     return any(hmac.compare_digest(text.encode(errors="replace"), token.encode()) for text in shown)
 
 
-def _cookie_name(token: str) -> str:
+def _build_cookie_name(token: str) -> str:
     """Return the name of the cookie that keeps a token.
 
     Browsers keep one set of cookies for all ports of a host, so the name tells workspaces apart; the
@@ -389,26 +389,26 @@ def _sign_in(request: flask.Request, token: str) -> flask.Response:
     response = flask.Response(status=HTTPStatus.SEE_OTHER)
     response.headers["Location"] = f"{path}?{query}" if query else path
     response.headers["Cache-Control"] = "no-store"
-    response.headers.add("Set-Cookie", _cookie(token))
+    response.headers.add("Set-Cookie", _build_cookie(token))
     return response
 
 
-def _signing(start_response: StartResponse, token: str) -> StartResponse:
+def _add_cookie(start_response: StartResponse, token: str) -> StartResponse:
     """Wrap `start_response` so that it adds the cookie to the answer."""
 
     def start(
         status: str, headers: list[tuple[str, str]], exc_info: OptExcInfo | None = None, /
     ) -> Callable[[bytes], object]:
-        return start_response(status, [*headers, ("Set-Cookie", _cookie(token))], exc_info)
+        return start_response(status, [*headers, ("Set-Cookie", _build_cookie(token))], exc_info)
 
     return start
 
 
-def _cookie(token: str) -> str:
-    return dump_cookie(_cookie_name(token), token, max_age=_COOKIE_S, httponly=True, samesite="Strict")
+def _build_cookie(token: str) -> str:
+    return dump_cookie(_build_cookie_name(token), token, max_age=_COOKIE_S, httponly=True, samesite="Strict")
 
 
-def _no_token(policy: Policy) -> _Refusal:
+def _build_token_refusal(policy: Policy) -> _Refusal:
     return _Refusal(
         HTTPStatus.UNAUTHORIZED,
         "This Chakra Studio asks for its token, so that nobody else reads the traces.",
@@ -424,8 +424,8 @@ def _no_token(policy: Policy) -> _Refusal:
 def _answer(refusal: _Refusal, request: flask.Request) -> flask.Response:
     """Answer a refused request: a page for a person, JSON for a script."""
     if _is_navigation(request):
-        response = flask.Response(_page(refusal), refusal.status, mimetype="text/html")
-        scripts = script_hash(refusal.script) if refusal.script else "'none'"
+        response = flask.Response(_build_page(refusal), refusal.status, mimetype="text/html")
+        scripts = compute_script_hash(refusal.script) if refusal.script else "'none'"
         response.headers["Content-Security-Policy"] = (
             f"default-src 'none'; style-src 'unsafe-inline'; script-src {scripts}; "
             "base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
@@ -440,7 +440,7 @@ def _answer(refusal: _Refusal, request: flask.Request) -> flask.Response:
     return response
 
 
-def _page(refusal: _Refusal) -> str:
+def _build_page(refusal: _Refusal) -> str:
     script = f"<script>{refusal.script}</script>" if refusal.script else ""
     return f"""<!doctype html>
 <html lang="en">
@@ -455,10 +455,10 @@ body {{ font: 1rem/1.5 system-ui, sans-serif; max-width: 40rem; margin: 15vh aut
 """
 
 
-def _marking(start_response: StartResponse, request: flask.Request, page_policy: str) -> StartResponse:
+def _add_headers(start_response: StartResponse, request: flask.Request, page_policy: str) -> StartResponse:
     """Wrap `start_response` so that it adds security headers to every answer."""
     is_data = request.path.startswith(DATA_PREFIX)
-    host = _host(request.environ.get("HTTP_HOST", ""))
+    host = _parse_host(request.environ.get("HTTP_HOST", ""))
     # Over plain HTTP from another machine browsers ignore this header, and log an error about it.
     is_trustworthy = request.is_secure or (host is not None and is_loopback(host.name))
 

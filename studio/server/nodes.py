@@ -15,11 +15,11 @@ import msgspec
 from flask import Blueprint, Response, request
 
 from studio.analysis.job.nodes import TIME_COLUMNS, Condition, Node, NodeIndex, Query, find_node
-from studio.decoding import decoder
+from studio.decoding import build_decoder
 from studio.errors import StudioError, TraceError
-from studio.server.answers import as_json, download, harmless, refusal, session
+from studio.server.answers import as_json, download, escape_formula, get_session, handle_error
 from studio.units import format_bytes, format_count, format_ns, format_offset, format_si
-from studio.views.address import nodes_shown
+from studio.views.address import get_shown_nodes
 
 _ROWS_AT_MOST = 1000
 SAVED_AT_MOST = 200_000
@@ -33,19 +33,19 @@ _RUN_TIMES = {f"run_{name}": name for name in TIME_COLUMNS} | {
 """Columns of times in a CSV of a run, and the fields of a node they hold."""
 
 
-def nodes_blueprint() -> Blueprint:
+def build_nodes_blueprint() -> Blueprint:
     """Make the routes below /api/jobs."""
 
-    def asked_for(job: str) -> NodeIndex:
-        return nodes_shown(session(), job, request.args.get("run", ""))
+    def get_index(job: str) -> NodeIndex:
+        return get_shown_nodes(get_session(), job, request.args.get("run", ""))
 
     routes = Blueprint("nodes", __name__, url_prefix="/api/jobs")
-    routes.register_error_handler(StudioError, refusal)
+    routes.register_error_handler(StudioError, handle_error)
 
     @routes.get("/<job>/nodes")
     def list_nodes(job: str) -> Response:
-        index, query = asked_for(job), _query()
-        start, end = _whole("start"), _whole("end")
+        index, query = get_index(job), _parse_query()
+        start, end = _parse_whole("start"), _parse_whole("end")
         answer: dict[str, Any] = {
             "total": len(index),
             "count": index.count(query),
@@ -59,23 +59,23 @@ def nodes_blueprint() -> Blueprint:
 
     @routes.get("/<job>/nodes.csv")
     def save_nodes(job: str) -> Response:
-        index, query = asked_for(job), _query()
+        index, query = get_index(job), _parse_query()
         index.count(query)  # a query that cannot be answered is refused before the first line
-        return download(_lines(index, query), f"nodes-{job}.csv", "text/csv")
+        return download(_iterate_lines(index, query), f"nodes-{job}.csv", "text/csv")
 
     @routes.get("/<job>/nodes/position")
     def find_position(job: str) -> Response:
-        index = asked_for(job)
-        rank = index.trace.rank(_whole("rank"))
+        index = get_index(job)
+        rank = index.trace.rank(_parse_whole("rank"))
         if rank is None:
             return as_json({"position": None})
         row = find_node(index.trace.graph_of(rank), request.args.get("node", ""))
-        return as_json({"position": index.position(_query(), index.place(rank, row))})
+        return as_json({"position": index.position(_parse_query(), index.place(rank, row))})
 
     return routes
 
 
-def _lines(index: NodeIndex, query: Query) -> Iterator[str]:
+def _iterate_lines(index: NodeIndex, query: Query) -> Iterator[str]:
     """Yield the list as CSV with exact values; unknown ones are empty."""
     times = _RUN_TIMES if index.simulated else {name: name for name in TIME_COLUMNS}
     yield ",".join((*_BEFORE_TIMES, *times, "waits_for")) + "\n"
@@ -84,7 +84,7 @@ def _lines(index: NodeIndex, query: Query) -> Iterator[str]:
         text = io.StringIO()
         write = csv.writer(text, lineterminator="\n").writerow
         for node in rows:
-            texts = (harmless(part) for part in (node.name, node.type, node.collective, node.group))
+            texts = (escape_formula(part) for part in (node.name, node.type, node.collective, node.group))
             numbers = (node.bytes, node.operations, *(getattr(node, field) for field in times.values()))
             known = ("" if value == -1 else value for value in numbers)
             write((node.rank, node.id, *texts, *known, node.waits_for))
@@ -105,12 +105,12 @@ def describe_node(node: Node, index: NodeIndex) -> dict[str, str]:
         "group": node.group,
         "waits_for": format_count(node.waits_for),
     }
-    for name, pair in _quantities(node, index).items():
+    for name, pair in _describe_quantities(node, index).items():
         texts[name], texts[f"{name}_exact"] = pair
     return texts
 
 
-def _quantities(node: Node, index: NodeIndex) -> dict[str, tuple[str, str]]:
+def _describe_quantities(node: Node, index: NodeIndex) -> dict[str, tuple[str, str]]:
     """Return the text of each quantity, and its exact value, or why there is none."""
 
     def describe(value: int, text: Callable[[int], str], exact: str, absent: str) -> tuple[str, str]:
@@ -126,7 +126,7 @@ def _quantities(node: Node, index: NodeIndex) -> dict[str, tuple[str, str]]:
     offset = partial(format_offset, span_ns=index.last_ns)
     return {
         "bytes": describe(node.bytes, format_bytes, "bytes", "not recorded"),
-        "operations": describe(node.operations, _flop, "floating-point operations", "not recorded"),
+        "operations": describe(node.operations, _format_flop, "floating-point operations", "not recorded"),
         "start_ns": describe(node.start_ns, offset, since, absent),
         "end_ns": describe(node.end_ns, offset, since, absent),
         "duration_ns": describe(
@@ -139,11 +139,11 @@ def _quantities(node: Node, index: NodeIndex) -> dict[str, tuple[str, str]]:
     }
 
 
-def _flop(count: float) -> str:
+def _format_flop(count: float) -> str:
     return format_si(count, "FLOP")
 
 
-def _query() -> Query:
+def _parse_query() -> Query:
     """Return the list the address asks for.
 
     Raises:
@@ -154,13 +154,13 @@ def _query() -> Query:
         for name in request.args.get("sort", "").split(",")
         if name
     )
-    return Query(request.args.get("q", ""), _conditions(request.args.get("f", "")), order)
+    return Query(request.args.get("q", ""), _parse_conditions(request.args.get("f", "")), order)
 
 
-_filters = decoder(dict[str, list[Any]])
+_filters = build_decoder(dict[str, list[Any]])
 
 
-def _conditions(text: str) -> tuple[tuple[Condition, ...], ...]:
+def _parse_conditions(text: str) -> tuple[tuple[Condition, ...], ...]:
     """Return filters, written `{"name": ["contains", "mha"], "id": ["OR", ["equals", 1], ["inRange", 5, 9]]}`."""
     if not text:
         return ()
@@ -169,10 +169,10 @@ def _conditions(text: str) -> tuple[tuple[Condition, ...], ...]:
         clauses: list[tuple[Condition, ...]] = []
         for column, model in filters.items():
             if model[0] in ("AND", "OR"):
-                parts = tuple(_condition(column, *part) for part in model[1:])
+                parts = tuple(_build_condition(column, *part) for part in model[1:])
                 clauses += [parts] if model[0] == "OR" else [(part,) for part in parts]
             else:
-                clauses.append((_condition(column, *model),))
+                clauses.append((_build_condition(column, *model),))
     except (msgspec.MsgspecError, UnicodeError, TypeError, IndexError) as error:
         raise TraceError(
             f"The filters in the address cannot be read: {text[:80]!r}.",
@@ -183,11 +183,11 @@ def _conditions(text: str) -> tuple[tuple[Condition, ...], ...]:
     return tuple(clause for clause in clauses if clause)
 
 
-def _condition(column: str, operator: str, value: str | float = "", to: str | float = "") -> Condition:
+def _build_condition(column: str, operator: str, value: str | float = "", to: str | float = "") -> Condition:
     return Condition(column, str(operator), str(value), str(to))
 
 
-def _whole(name: str) -> int:
+def _parse_whole(name: str) -> int:
     text = request.args.get(name, "")
     if not (text.isascii() and text.isdigit() and len(text) <= 18):
         raise TraceError(

@@ -12,7 +12,7 @@ from flask import Blueprint, Response, current_app, request
 
 from studio.analysis.job.nodes import Query
 from studio.errors import StudioError
-from studio.server.answers import session
+from studio.server.answers import get_session
 from studio.store.workspace import JobInfo
 from studio.trace import Rank, Trace
 from studio.units import format_counted, format_ns
@@ -25,7 +25,7 @@ Item = dict[str, Any]
 """What can be jumped to: `kind`, `title`, `about`, `view` (changes of the view), and `path` where it is another page."""
 
 
-def palette_blueprint() -> Blueprint:
+def build_palette_blueprint() -> Blueprint:
     """Make the route `/api/palette`."""
     routes = Blueprint("palette", __name__, url_prefix="/api/palette")
 
@@ -33,10 +33,13 @@ def palette_blueprint() -> Blueprint:
     def find() -> Response:
         text = request.args.get("q", "")[:_LONGEST].strip()
         job = request.args.get("job", "")
-        items = [*_pages(current_app.config["PAGES"], text), *_jobs(session().workspace.jobs(), text, job)]
+        items = [
+            *_find_pages(current_app.config["PAGES"], text),
+            *_find_jobs(get_session().workspace.jobs(), text, job),
+        ]
         if job:
             # What is wrong with the job is said by the page that shows it.
-            for kind in (_runs(job, text), _nodes(job, text)):
+            for kind in (_find_runs(job, text), _find_nodes(job, text)):
                 try:
                     items += kind
                 except StudioError:
@@ -52,13 +55,13 @@ def _fits(text: str, name: str) -> bool:
     return all(word in lower for word in text.lower().split())
 
 
-def _pages(pages: Sequence[tuple[str, str]], text: str) -> Iterator[Item]:
+def _find_pages(pages: Sequence[tuple[str, str]], text: str) -> Iterator[Item]:
     for name, path in pages:
         if _fits(text, name):
             yield {"kind": "page", "title": name, "about": "", "path": path, "view": {}}
 
 
-def _jobs(jobs: Sequence[JobInfo], text: str, shown: str) -> Iterator[Item]:
+def _find_jobs(jobs: Sequence[JobInfo], text: str, shown: str) -> Iterator[Item]:
     fitting = (job for job in jobs if job.id != shown and _fits(text, job.name))
     for job in islice(fitting, _OF_A_KIND):
         about = f"{format_counted(job.summary.ranks, 'rank')}, {format_counted(job.summary.nodes, 'node')}"
@@ -66,8 +69,8 @@ def _jobs(jobs: Sequence[JobInfo], text: str, shown: str) -> Iterator[Item]:
         yield {"kind": "job", "title": job.name, "about": about, "view": {"job": job.id, **gone}}
 
 
-def _runs(job: str, text: str) -> Iterator[Item]:
-    fitting = (run for run in session().workspace.runs(job) if _fits(text, run.name))
+def _find_runs(job: str, text: str) -> Iterator[Item]:
+    fitting = (run for run in get_session().workspace.runs(job) if _fits(text, run.name))
     for run in islice(fitting, _OF_A_KIND):
         yield {
             "kind": "run",
@@ -77,12 +80,12 @@ def _runs(job: str, text: str) -> Iterator[Item]:
         }
 
 
-def _nodes(job: str, text: str) -> Iterator[Item]:
+def _find_nodes(job: str, text: str) -> Iterator[Item]:
     """Yield the rank of that number and the nodes of that id or name."""
     if not text:
         return
-    index = session().node_index(job)
-    for rank in islice(_ranks(index.trace, text), _OF_A_KIND):
+    index = get_session().node_index(job)
+    for rank in islice(_find_ranks(index.trace, text), _OF_A_KIND):
         yield {
             "kind": "rank",
             "title": f"rank {rank.number}",
@@ -98,7 +101,7 @@ def _nodes(job: str, text: str) -> Iterator[Item]:
         }
 
 
-def _ranks(trace: Trace, text: str) -> Iterator[Rank]:
+def _find_ranks(trace: Trace, text: str) -> Iterator[Rank]:
     """Yield the rank with the number in the text; all ranks for the text "rank"."""
     number = _RANK.fullmatch(text)
     rank = trace.rank(int(number[1])) if number else None

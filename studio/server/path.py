@@ -6,11 +6,11 @@ import numpy as np
 from flask import Blueprint, Response, request
 
 from studio.analysis.path.critical import CAUSES, CriticalPath
-from studio.analysis.path.words import path_sentence
+from studio.analysis.path.words import describe_path
 from studio.analysis.timeline.gantt import Gantt
 from studio.columns import group_places
-from studio.server.answers import session
-from studio.server.bars import gantt_asked_for
+from studio.server.answers import get_session
+from studio.server.bars import get_gantt
 from studio.server.packed import pack_arrays
 from studio.trace import NONE, Int64
 
@@ -22,13 +22,13 @@ def add_path(routes: Blueprint) -> None:
     """Add the route to those of the timeline."""
 
     @routes.get("/<job>/timeline/path")
-    def path(job: str) -> Response:
-        gantt = gantt_asked_for(job)
-        whole = session().whole_path(job, request.args.get("run", ""))
-        pieces, dropped = outline(gantt, whole.path)
+    def serve_path(job: str) -> Response:
+        gantt = get_gantt(job)
+        whole = get_session().whole_path(job, request.args.get("run", ""))
+        pieces, dropped = build_outline(gantt, whole.path)
         rank, row, start, end, cause, gap = pieces
         header = {
-            "sentence": path_sentence(whole.shares),
+            "sentence": describe_path(whole.shares),
             "length": whole.path.length_ns,
             "dropped": dropped,
             "causes": CAUSES,
@@ -44,7 +44,7 @@ def add_path(routes: Blueprint) -> None:
         return pack_arrays(header, columns)
 
 
-def outline(gantt: Gantt, path: CriticalPath) -> tuple[Int64, int]:
+def build_outline(gantt: Gantt, path: CriticalPath) -> tuple[Int64, int]:
     """Return the pieces of a path to draw, by time, and how many are left out because there are too many.
 
     Returns:

@@ -11,9 +11,9 @@ from numpy.typing import NDArray
 from studio.analysis.timeline.chains import chain_of
 from studio.analysis.timeline.gantt import Bar
 from studio.analysis.timeline.hits import find_hits
-from studio.analysis.timeline.peers import peers_of
+from studio.analysis.timeline.peers import find_peers
 from studio.server.answers import as_json
-from studio.server.bars import bar_as_json, bar_asked_for, gantt_asked_for
+from studio.server.bars import convert_bar, find_bar, get_gantt
 from studio.server.packed import pack_arrays
 
 
@@ -21,10 +21,10 @@ def add_relations(routes: Blueprint) -> None:
     """Add the routes to those of the timeline."""
 
     @routes.get("/<job>/timeline/peers")
-    def peers(job: str) -> Response:
-        gantt = gantt_asked_for(job)
-        bar = bar_asked_for(gantt)
-        peers_found = None if bar is None else peers_of(gantt, bar)
+    def serve_peers(job: str) -> Response:
+        gantt = get_gantt(job)
+        bar = find_bar(gantt)
+        peers_found = None if bar is None else find_peers(gantt, bar)
         if bar is None or peers_found is None:
             return as_json({"peers": []})
         columns = [
@@ -34,13 +34,13 @@ def add_relations(routes: Blueprint) -> None:
             "group": peers_found.group,
             "position": peers_found.position,
             "members": peers_found.members,
-            "last": _last(peers_found.bars),
+            "last": _find_last_rank(peers_found.bars),
         }
-        return as_json({**answer, "bar": bar_as_json(gantt, bar), "peers": columns})
+        return as_json({**answer, "bar": convert_bar(gantt, bar), "peers": columns})
 
     @routes.get("/<job>/timeline/search")
     def search(job: str) -> Response:
-        gantt = gantt_asked_for(job)
+        gantt = get_gantt(job)
         hits = find_hits(gantt, request.args.get("q", "")[:300])
         columns: dict[str, NDArray[Any]] = {
             "row": hits.row.astype(np.int32),
@@ -51,9 +51,9 @@ def add_relations(routes: Blueprint) -> None:
         return pack_arrays({"count": hits.count}, columns)
 
     @routes.get("/<job>/timeline/chain")
-    def chain(job: str) -> Response:
-        gantt = gantt_asked_for(job)
-        bar = bar_asked_for(gantt)
+    def serve_chain(job: str) -> Response:
+        gantt = get_gantt(job)
+        bar = find_bar(gantt)
         if bar is None:
             return as_json({"bars": [], "edges": [], "more": False})
         whole_chain = chain_of(gantt, bar)
@@ -63,6 +63,6 @@ def add_relations(routes: Blueprint) -> None:
         )
 
 
-def _last(bars: tuple[Bar, ...]) -> int:
+def _find_last_rank(bars: tuple[Bar, ...]) -> int:
     """Return the number of the rank that waits least of all, so the others wait for it; -1 where there is none."""
     return min(bars, key=lambda bar: (bar.waits_ns, -bar.start_ns)).rank.number if bars else -1

@@ -109,7 +109,7 @@ def listen(host: str = DEFAULT_HOST, port: int | None = None) -> Listener:
     Raises:
         ConfigError: The host is no address of this machine, or the port cannot be had.
     """
-    addresses = _addresses(host)
+    addresses = _find_addresses(host)
     if port is not None:
         if not 0 <= port <= 65535:
             raise ConfigError(f"{port} is not a port; allowed: a number from 0 to 65535")
@@ -139,7 +139,7 @@ def serve(
     # It warns whenever a request waits for a free thread, which a page of 40 scripts always does.
     logging.getLogger("waitress.queue").setLevel(logging.ERROR)
     # A second Ctrl-C while running requests end is the wish to stop now, so it is no error either.
-    with contextlib.suppress(KeyboardInterrupt), _sigterm_interrupts():
+    with contextlib.suppress(KeyboardInterrupt), _interrupt_on_sigterm():
         try:
             channels: dict[int, Any] = {}
             server = create_server(wsgi_app, map=channels, sockets=list(listener.sockets), **_SETTINGS)
@@ -170,13 +170,13 @@ def is_loopback(host: str) -> bool:
         return False
 
 
-def browser_available(environ: Mapping[str, str] = os.environ, platform: str = sys.platform) -> bool:
+def can_open_browser(environ: Mapping[str, str] = os.environ, platform: str = sys.platform) -> bool:
     """Return whether a browser can be opened on a screen.
 
     Example:
-        >>> browser_available({"DISPLAY": ":0"}, "linux"), browser_available({}, "linux")
+        >>> can_open_browser({"DISPLAY": ":0"}, "linux"), can_open_browser({}, "linux")
         (True, False)
-        >>> browser_available({}, "darwin"), browser_available({"CI": "true"}, "darwin")
+        >>> can_open_browser({}, "darwin"), can_open_browser({"CI": "true"}, "darwin")
         (True, False)
     """
     if environ.get("CI", "").lower() not in ("", "0", "false"):
@@ -193,7 +193,7 @@ def open_browser(url: str) -> None:
     threading.Thread(target=webbrowser.open, args=(url,), name="browser", daemon=True).start()
 
 
-def app_browser(environ: Mapping[str, str] = os.environ, platform: str = sys.platform) -> str | None:
+def find_app_browser(environ: Mapping[str, str] = os.environ, platform: str = sys.platform) -> str | None:
     """Return a browser of the Chromium family, which can show one address in a window of its own; None without one."""
     for name in _APP_BROWSERS:
         path = shutil.which(name, path=environ.get("PATH"))
@@ -232,7 +232,7 @@ class _PortTakenError(ConfigError):
     """Another program has the port, or the system keeps it for itself."""
 
 
-def _addresses(host: str) -> list[tuple[socket.AddressFamily, str]]:
+def _find_addresses(host: str) -> list[tuple[socket.AddressFamily, str]]:
     """Look up the address families and numeric addresses of a host."""
     if host.lower() == "localhost":
         # Not looked up: whatever a resolver says, localhost never leaves the machine.
@@ -257,7 +257,7 @@ def _take(host: str, addresses: list[tuple[socket.AddressFamily, str]], port: in
     try:
         for family, address in addresses:
             try:
-                sock = _listening(family, address, port)
+                sock = _open_listener(family, address, port)
             except OSError as error:
                 # "localhost" has an IPv6 address that not every machine can use.
                 if sockets and error.errno in (errno.EADDRNOTAVAIL, errno.EAFNOSUPPORT):
@@ -272,7 +272,7 @@ def _take(host: str, addresses: list[tuple[socket.AddressFamily, str]], port: in
     return Listener(tuple(sockets), host.removeprefix("[").removesuffix("]"), port)
 
 
-def _listening(family: socket.AddressFamily, address: str, port: int) -> socket.socket:
+def _open_listener(family: socket.AddressFamily, address: str, port: int) -> socket.socket:
     sock = socket.socket(family, socket.SOCK_STREAM)
     try:
         if sys.platform == "win32":
@@ -311,7 +311,7 @@ def _explain_refusal(host: str, port: int, error: OSError) -> ConfigError:
 
 
 @contextlib.contextmanager
-def _sigterm_interrupts() -> Iterator[None]:
+def _interrupt_on_sigterm() -> Iterator[None]:
     """Let SIGTERM end the block as Ctrl-C does."""
     if threading.current_thread() is not threading.main_thread():
         # Only the main thread may set handlers, and only it gets signals.

@@ -44,18 +44,18 @@ class Ticket:
         """
         if not hmac.compare_digest(shown.encode(errors="replace"), self.secret.encode()):
             return False
-        if not set(_accounts(peer_port, self.port)) <= {_account()}:
+        if not set(_find_accounts(peer_port, self.port)) <= {_get_account()}:
             return False
         with self._lock:
             admitted, self._used = not self._used, True
         return admitted
 
 
-def _account() -> int:
+def _get_account() -> int:
     return os.geteuid() if hasattr(os, "geteuid") else -1
 
 
-def _accounts(port: int, remote_port: int) -> Iterator[int]:
+def _find_accounts(port: int, remote_port: int) -> Iterator[int]:
     """Yield the accounts that opened the connections from a port to another; none where the system does not tell."""
     for table in _TABLES:
         try:

@@ -15,25 +15,25 @@ from typing import Any
 import numpy as np
 from flask import Blueprint, Response, request
 
-from studio.analysis.job.function_names import short_function_name
-from studio.analysis.job.kinds import counted_type, counted_type_name
-from studio.analysis.timeline.chrome import chrome_events
+from studio.analysis.job.function_names import shorten_function_name
+from studio.analysis.job.kinds import infer_counted_type, label_counted_type
+from studio.analysis.timeline.chrome import iterate_chrome_events
 from studio.analysis.timeline.gantt import LEVEL_AT_MOST, TILE_BINS, Bar, Gantt
-from studio.analysis.timeline.perfetto import perfetto_events
-from studio.analysis.timeline.undrawn import Undrawn, undrawn
+from studio.analysis.timeline.perfetto import iterate_perfetto_events
+from studio.analysis.timeline.undrawn import Undrawn, find_undrawn
 from studio.errors import StudioError
-from studio.figures.graph import node_refs
+from studio.figures.graph import format_node_refs
 from studio.server.answers import (
     FARTHEST,
     NAME_AT_MOST,
     as_json,
     download,
-    harmless,
-    refusal,
-    rows_asked_for,
-    whole,
+    escape_formula,
+    handle_error,
+    parse_rows,
+    parse_whole,
 )
-from studio.server.bars import bar_as_json, bar_asked_for, gantt_asked_for, ghost_asked_for
+from studio.server.bars import convert_bar, find_bar, get_gantt, get_ghost
 from studio.server.counters import add_counters
 from studio.server.differences import add_differences
 from studio.server.packed import pack_arrays
@@ -46,10 +46,10 @@ from studio.units import format_count
 _RANKS_NAMED = 8
 
 
-def timeline_blueprint() -> Blueprint:
+def build_timeline_blueprint() -> Blueprint:
     """Make the routes below /api/jobs."""
     routes = Blueprint("timeline", __name__, url_prefix="/api/jobs")
-    routes.register_error_handler(StudioError, refusal)
+    routes.register_error_handler(StudioError, handle_error)
     add_relations(routes)
     add_path(routes)
     add_windows(routes)
@@ -58,50 +58,52 @@ def timeline_blueprint() -> Blueprint:
 
     @routes.get("/<job>/timeline")
     def describe(job: str) -> Response:
-        return pack_arrays(*_description(gantt_asked_for(job), request.args.get("run", "")))
+        return pack_arrays(*_build_description(get_gantt(job), request.args.get("run", "")))
 
     @routes.get("/<job>/timeline/tile")
-    def tile(job: str) -> Response:
+    def serve_tile(job: str) -> Response:
         ghost = request.args.get("ghost")
-        gantt = gantt_asked_for(job) if ghost is None else ghost_asked_for(job, ghost)
-        level = whole("level", LEVEL_AT_MOST)
-        part = gantt.tile(level, whole("tile", FARTHEST >> level), rows_asked_for(gantt))
+        gantt = get_gantt(job) if ghost is None else get_ghost(job, ghost)
+        level = parse_whole("level", LEVEL_AT_MOST)
+        part = gantt.tile(level, parse_whole("tile", FARTHEST >> level), parse_rows(gantt))
         columns = {spec.name: getattr(part, spec.name) for spec in fields(part) if spec.name != "names"}
         return pack_arrays(
-            {"names": [short_function_name(name)[:NAME_AT_MOST] for name in part.names]}, columns
+            {"names": [shorten_function_name(name)[:NAME_AT_MOST] for name in part.names]}, columns
         )
 
     @routes.get("/<job>/timeline/node")
-    def node(job: str) -> Response:
-        gantt = gantt_asked_for(job)
-        bar = bar_asked_for(gantt)
-        return as_json({"bar": None} if bar is None else _node(gantt, bar))
+    def serve_node(job: str) -> Response:
+        gantt = get_gantt(job)
+        bar = find_bar(gantt)
+        return as_json({"bar": None} if bar is None else _describe_node(gantt, bar))
 
     @routes.get("/<job>/timeline/spans.csv")
-    def spans(job: str) -> Response:
-        gantt = gantt_asked_for(job)
-        lines = _csv(gantt, whole("from", FARTHEST), whole("to", FARTHEST), rows_asked_for(gantt))
+    def serve_spans(job: str) -> Response:
+        gantt = get_gantt(job)
+        lines = _iterate_csv(
+            gantt, parse_whole("from", FARTHEST), parse_whole("to", FARTHEST), parse_rows(gantt)
+        )
         return download(lines, f"timeline-{job}.csv", "text/csv")
 
     @routes.get("/<job>/timeline/trace.json")
-    def chrome(job: str) -> Response:
-        return download(chrome_events(gantt_asked_for(job)), f"timeline-{job}.json", "application/json")
+    def serve_chrome(job: str) -> Response:
+        return download(iterate_chrome_events(get_gantt(job)), f"timeline-{job}.json", "application/json")
 
     @routes.get("/<job>/timeline/trace.pftrace")
-    def perfetto(job: str) -> Response:
-        pieces = perfetto_events(gantt_asked_for(job))
+    def serve_perfetto(job: str) -> Response:
+        pieces = iterate_perfetto_events(get_gantt(job))
         return download(pieces, f"timeline-{job}.pftrace", "application/octet-stream")
 
     return routes
 
 
-def _description(gantt: Gantt, run: str) -> tuple[dict[str, Any], dict[str, Any]]:
+def _build_description(gantt: Gantt, run: str) -> tuple[dict[str, Any], dict[str, Any]]:
     rows = gantt.rows
     header = {
         "span": gantt.span_ns,
         "bins": TILE_BINS,
         "bars": len(gantt),
-        "undrawn": _undrawn_words(undrawn(gantt), run),
+        "undrawn": _describe_undrawn(find_undrawn(gantt), run),
         "kinds": LANE_KINDS,
         "names": [name[:NAME_AT_MOST] for name in rows.names],
     }
@@ -116,7 +118,7 @@ def _description(gantt: Gantt, run: str) -> tuple[dict[str, Any], dict[str, Any]
     return header, columns
 
 
-def _undrawn_words(missing: Undrawn, run: str) -> str:
+def _describe_undrawn(missing: Undrawn, run: str) -> str:
     """Say which nodes have no bar and why; "" if all have one."""
     if not missing.count:
         return ""
@@ -131,26 +133,26 @@ def _undrawn_words(missing: Undrawn, run: str) -> str:
     return f"{words} Without any bar: rank{'s' if len(missing.ranks) > 1 else ''} {named}{rest}."
 
 
-def _node(gantt: Gantt, bar: Bar) -> dict[str, Any]:
+def _describe_node(gantt: Gantt, bar: Bar) -> dict[str, Any]:
     before, after = gantt.beside(bar)
     waits_for, waited_for = gantt.depends(bar)
     return {
-        "bar": bar_as_json(gantt, bar),
-        "previous": before and bar_as_json(gantt, before),
-        "next": after and bar_as_json(gantt, after),
-        "up": [{**bar_as_json(gantt, neighbour), "data": data} for neighbour, data in waits_for],
-        "down": [{**bar_as_json(gantt, neighbour), "data": data} for neighbour, data in waited_for],
+        "bar": convert_bar(gantt, bar),
+        "previous": before and convert_bar(gantt, before),
+        "next": after and convert_bar(gantt, after),
+        "up": [{**convert_bar(gantt, neighbour), "data": data} for neighbour, data in waits_for],
+        "down": [{**convert_bar(gantt, neighbour), "data": data} for neighbour, data in waited_for],
     }
 
 
-def _csv(gantt: Gantt, start_ns: int, end_ns: int, rows: Sequence[int]) -> Iterator[str]:
+def _iterate_csv(gantt: Gantt, start_ns: int, end_ns: int, rows: Sequence[int]) -> Iterator[str]:
     yield "rank,lane,lane_name,node,name,type,bytes,issue_ns,callback_ns,duration_ns\n"
     for row in rows:
         bars = gantt.window(row, start_ns, end_ns)
         if not bars:
             continue
         rank, graph = bars[0].rank, gantt.trace.graph_of(bars[0].rank)
-        refs = node_refs(graph, np.array([bar.node for bar in bars], np.int64))
+        refs = format_node_refs(graph, np.array([bar.node for bar in bars], np.int64))
         lane = LANE_KINDS[int(gantt.rows.kind[row])], gantt.rows.names[int(gantt.rows.name[row])]
         text = io.StringIO()
         write = csv.writer(text, lineterminator="\n").writerow
@@ -158,10 +160,10 @@ def _csv(gantt: Gantt, start_ns: int, end_ns: int, rows: Sequence[int]) -> Itera
             name = graph.strings[int(graph.name[bar.node])]
             what = (
                 ref,
-                harmless(name),
-                counted_type_name(counted_type(graph, bar.node)),
+                escape_formula(name),
+                label_counted_type(infer_counted_type(graph, bar.node)),
                 gantt.bytes_of(bar),
             )
             times = (bar.start_ns, bar.end_ns, bar.end_ns - bar.start_ns)
-            write((rank.number, lane[0], harmless(lane[1]), *what, *times))
+            write((rank.number, lane[0], escape_formula(lane[1]), *what, *times))
         yield text.getvalue()

@@ -8,39 +8,40 @@ from typing import Any
 import numpy as np
 from flask import Blueprint, Response, request, stream_with_context
 
-from studio.analysis.collectives.heat import plain_tile
+from studio.analysis.collectives.heat import build_plain_tile
 from studio.analysis.collectives.traffic import Traffic
 from studio.errors import StudioError
 from studio.figures.theme import DIVERGING, SEQUENTIAL
-from studio.server.answers import csv_line, refusal, session
-from studio.server.collectives import window_of
+from studio.server.answers import format_csv_line, get_session, handle_error
+from studio.server.collectives import parse_tile_window
 from studio.server.packed import pack_arrays
 from studio.trace import NONE, Trace
-from studio.views.traffic import traffic_of
+from studio.views.traffic import get_traffic
 
 
-def traffic_blueprint() -> Blueprint:
+def build_traffic_blueprint() -> Blueprint:
     """Make the routes below /api/jobs."""
     routes = Blueprint("traffic", __name__, url_prefix="/api/jobs")
-    routes.register_error_handler(StudioError, refusal)
+    routes.register_error_handler(StudioError, handle_error)
 
     @routes.get("/<job>/traffic")
-    def window(job: str) -> Response:
-        return _tile(*traffic_of(session(), job, request.args))
+    def serve_window(job: str) -> Response:
+        return _serve_tile(*get_traffic(get_session(), job, request.args))
 
     @routes.get("/<job>/traffic.csv")
-    def numbers(job: str) -> Response:
+    def serve_numbers(job: str) -> Response:
         return Response(
-            stream_with_context(_csv(*traffic_of(session(), job, request.args))), mimetype="text/csv"
+            stream_with_context(_iterate_csv(*get_traffic(get_session(), job, request.args))),
+            mimetype="text/csv",
         )
 
     return routes
 
 
-def _tile(trace: Trace, traffic: Traffic) -> Response:
+def _serve_tile(trace: Trace, traffic: Traffic) -> Response:
     ranks = len(trace.ranks)
     table = traffic.bytes
-    part = plain_tile(table, window_of(ranks, ranks))
+    part = build_plain_tile(table, parse_tile_window(ranks, ranks))
     numbers = np.array([rank.number for rank in trace.ranks], np.int32)
     present = table[~np.isnan(table)]
     above = present[present > 0]
@@ -82,10 +83,10 @@ def _tile(trace: Trace, traffic: Traffic) -> Response:
     return pack_arrays(header, columns)
 
 
-def _csv(trace: Trace, traffic: Traffic) -> Iterator[str]:
+def _iterate_csv(trace: Trace, traffic: Traffic) -> Iterator[str]:
     """Yield CSV: per rank the bytes it sends to each other rank, empty for pairs that never communicate."""
     numbers = [rank.number for rank in trace.ranks]
-    yield csv_line(["from_rank", "sum_bytes", *(f"to rank {number}" for number in numbers)])
+    yield format_csv_line(["from_rank", "sum_bytes", *(f"to rank {number}" for number in numbers)])
     for number, row in zip(numbers, traffic.bytes, strict=True):
         figures = ["" if np.isnan(value) else f"{value:.15g}" for value in row.tolist()]
-        yield csv_line([str(number), f"{np.nansum(row):.15g}", *figures])
+        yield format_csv_line([str(number), f"{np.nansum(row):.15g}", *figures])

@@ -12,7 +12,7 @@ import msgspec
 from flask import Blueprint, Response, request
 from werkzeug.exceptions import ClientDisconnected, HTTPException
 
-from studio.decoding import decoder
+from studio.decoding import build_decoder
 from studio.errors import StudioError
 from studio.files import is_full
 from studio.store import imports
@@ -50,8 +50,8 @@ class _Start(msgspec.Struct, frozen=True):
     npus: int | None = None
 
 
-_new_import = decoder(_NewImport)
-_start = decoder(_Start)
+_new_import = build_decoder(_NewImport)
+_start = build_decoder(_Start)
 
 
 class _Body:
@@ -64,34 +64,36 @@ class _Body:
             return b""
 
 
-def uploads_blueprint(registry: Registry) -> Blueprint:
+def build_uploads_blueprint(registry: Registry) -> Blueprint:
     """Make the routes below /api/imports for the open imports of a workspace."""
     routes = Blueprint("uploads", __name__, url_prefix="/api/imports")
-    routes.register_error_handler(StudioError, _refusal)
-    routes.register_error_handler(HTTPException, _http_refusal)
-    routes.register_error_handler(OSError, _disk_refusal)
+    routes.register_error_handler(StudioError, _handle_studio_error)
+    routes.register_error_handler(HTTPException, _handle_http_error)
+    routes.register_error_handler(OSError, _handle_disk_error)
 
     @routes.get("")
     def list_imports() -> Response:
-        return _json({"imports": [_import_json(entry) for entry in imports.list_imports(registry)]})
+        return _build_response(
+            {"imports": [_convert_import(entry) for entry in imports.list_imports(registry)]}
+        )
 
     @routes.post("")
     def create_import() -> Response:
-        wanted = _body(_new_import)
+        wanted = _decode_body(_new_import)
         files = [Announced(file.path, file.size, file.modified) for file in wanted.files]
         entry = imports.create_import(registry, files, name=wanted.name)
-        return _json(_with_files(registry, entry) | {"chunk_bytes": CHUNK_BYTES}, 201)
+        return _build_response(_convert_with_files(registry, entry) | {"chunk_bytes": CHUNK_BYTES}, 201)
 
     @routes.get("/<import_id>")
     def get_import(import_id: str) -> Response:
         entry = imports.get_import(registry, import_id)
         with_files = request.args.get("files", "1") != "0"
-        return _json(_with_files(registry, entry) if with_files else _import_json(entry))
+        return _build_response(_convert_with_files(registry, entry) if with_files else _convert_import(entry))
 
     @routes.put("/<import_id>/files/<file_id>")
     def put_chunk(import_id: str, file_id: str) -> Response:
-        offset, length = _chunk_place()
-        return _json(
+        offset, length = _parse_chunk_place()
+        return _build_response(
             {"received": imports.append_chunk(registry, import_id, file_id, offset, _Body(), length)}
         )
 
@@ -101,30 +103,32 @@ def uploads_blueprint(registry: Registry) -> Blueprint:
         if len(file_ids) > _FILES_PER_REQUEST:
             message = f"{len(file_ids):,} files in one request; at most {_FILES_PER_REQUEST} are taken."
             raise ImportRefusedError("too-large", message, hint="Send them in several requests.")
-        length = _length()
-        return _json({"received": imports.append_files(registry, import_id, file_ids, _Body(), length)})
+        length = _read_length()
+        return _build_response(
+            {"received": imports.append_files(registry, import_id, file_ids, _Body(), length)}
+        )
 
     @routes.delete("/<import_id>/files/<file_id>")
     def cancel_file(import_id: str, file_id: str) -> Response:
         imports.cancel_file(registry, import_id, file_id)
-        return _json(_import_json(imports.get_import(registry, import_id)))
+        return _build_response(_convert_import(imports.get_import(registry, import_id)))
 
     @routes.post("/<import_id>/start")
     @routes.post("/<import_id>/retry", endpoint="retry")
     def start(import_id: str) -> Response:
-        asked = _body(_start)
+        asked = _decode_body(_start)
         started = imports.start(registry, import_id, ranks=asked.ranks, npus=asked.npus)
-        return _json(_import_json(started), 202)
+        return _build_response(_convert_import(started), 202)
 
     @routes.delete("/<import_id>")
     def cancel_import(import_id: str) -> Response:
         left = imports.cancel_import(registry, import_id)
-        return _json(_import_json(left) if left else {"id": import_id, "status": "gone"})
+        return _build_response(_convert_import(left) if left else {"id": import_id, "status": "gone"})
 
     return routes
 
 
-def _body(decode: Callable[[bytes], _T]) -> _T:
+def _decode_body(decode: Callable[[bytes], _T]) -> _T:
     # Only application/json: a form of a foreign site cannot send that without asking first.
     if request.mimetype != "application/json":
         mimetype = request.mimetype or "nothing"
@@ -142,14 +146,14 @@ def _body(decode: Callable[[bytes], _T]) -> _T:
         ) from error
 
 
-def _chunk_place() -> tuple[int, int]:
+def _parse_chunk_place() -> tuple[int, int]:
     """Return offset and length of the chunk in this request.
 
     Raises:
         ImportRefusedError: The offset is not a whole number of at least 0.
         LengthRequired: The request does not say how long it is.
     """
-    length = _length()
+    length = _read_length()
     text = request.args.get("offset", "")
     if not (text.isascii() and text.isdigit() and len(text) <= 18):
         message = f"The offset {text[:40]!r} is not a whole number of bytes."
@@ -157,7 +161,7 @@ def _chunk_place() -> tuple[int, int]:
     return int(text), length
 
 
-def _length() -> int:
+def _read_length() -> int:
     length = request.content_length
     if length is None:
         raise _LengthRequired
@@ -171,13 +175,13 @@ class _LengthRequired(HTTPException):
     description = "A chunk needs a Content-Length."
 
 
-def _with_files(registry: Registry, entry: Import) -> dict[str, Any]:
-    return _import_json(entry) | {
-        "files": [_file_json(file) for file in imports.list_files(registry, entry.id)]
+def _convert_with_files(registry: Registry, entry: Import) -> dict[str, Any]:
+    return _convert_import(entry) | {
+        "files": [_convert_file(file) for file in imports.list_files(registry, entry.id)]
     }
 
 
-def _import_json(entry: Import) -> dict[str, Any]:
+def _convert_import(entry: Import) -> dict[str, Any]:
     return {
         "id": entry.id,
         "name": entry.name,
@@ -188,7 +192,7 @@ def _import_json(entry: Import) -> dict[str, Any]:
         "received": entry.received_bytes,
         "progress": entry.progress,
         "job": entry.job,
-        "error": _problem_json(entry.error),
+        "error": _convert_problem(entry.error),
         "warnings": entry.warnings,
         "idle_s": entry.idle_s,
         "files_used": entry.files_used,
@@ -196,19 +200,19 @@ def _import_json(entry: Import) -> dict[str, Any]:
     }
 
 
-def _file_json(file: ImportFile) -> dict[str, Any]:
+def _convert_file(file: ImportFile) -> dict[str, Any]:
     return {
         "id": file.id,
         "path": file.path,
         "size": file.size_bytes,
         "received": file.received_bytes,
         "status": file.status,
-        "error": _problem_json(file.error),
+        "error": _convert_problem(file.error),
         "role": file.role,
     }
 
 
-def _problem_json(problem: Problem | None) -> dict[str, Any] | None:
+def _convert_problem(problem: Problem | None) -> dict[str, Any] | None:
     if problem is None:
         return None
     return {
@@ -219,31 +223,31 @@ def _problem_json(problem: Problem | None) -> dict[str, Any] | None:
     }
 
 
-def _json(value: object, status: int = 200) -> Response:
+def _build_response(value: object, status: int = 200) -> Response:
     response = Response(msgspec.json.encode(value), status=status, mimetype="application/json")
     response.headers["Cache-Control"] = "no-store"
     return response
 
 
-def _error(status: int, message: str, hint: str = "", received: int | None = None) -> Response:
+def _build_error(status: int, message: str, hint: str = "", received: int | None = None) -> Response:
     body: dict[str, Any] = {"error": {"message": message, "hint": hint}}
-    return _json(body if received is None else body | {"received": received}, status)
+    return _build_response(body if received is None else body | {"received": received}, status)
 
 
-def _refusal(error: StudioError) -> Response:
+def _handle_studio_error(error: StudioError) -> Response:
     if isinstance(error, ImportRefusedError):
-        return _error(_STATUS[error.reason], error.message, error.hint, error.received)
-    return _error(500, error.message, error.hint)
+        return _build_error(_STATUS[error.reason], error.message, error.hint, error.received)
+    return _build_error(500, error.message, error.hint)
 
 
-def _http_refusal(error: HTTPException) -> Response:
-    return _error(error.code or 500, error.description or error.name)
+def _handle_http_error(error: HTTPException) -> Response:
+    return _build_error(error.code or 500, error.description or error.name)
 
 
-def _disk_refusal(error: OSError) -> Response:
+def _handle_disk_error(error: OSError) -> Response:
     full = is_full(error)
     place = f" ({error.filename})" if error.filename else ""
     message = f"The workspace cannot be written: {error.strerror or error}{place}."
-    return _error(
+    return _build_error(
         507 if full else 500, message, "Check the disk of the workspace folder and its permissions."
     )

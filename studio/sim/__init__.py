@@ -72,7 +72,7 @@ def simulate(  # noqa: PLR0913 (one call with many options)
             hint='studio.preset("hgx-h100", npus=8) is one.',
         )
     if model is not None:
-        from studio.sim.models import config_with_model
+        from studio.sim.models import apply_model
 
-        config = config_with_model(config, model)
+        config = apply_model(config, model)
     return play(trace, config, progress=progress, cancel=cancel, native=native, notice=notice, fold=fold)[0]

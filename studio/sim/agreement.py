@@ -7,22 +7,22 @@ from dataclasses import replace
 
 import numpy as np
 
-from studio.analysis.collectives.clocks import clocks_ahead
+from studio.analysis.collectives.clocks import estimate_clock_leads
 from studio.analysis.collectives.matching import (
     Collectives,
     Disagreement,
     GroupMatching,
-    disagreement,
-    edges,
-    issue_order,
+    compute_issue_order,
+    find_disagreement,
+    list_edges,
 )
 from studio.analysis.collectives.messages import Messages
 from studio.analysis.collectives.unmatched import find_unmatched
-from studio.analysis.graph.digraph import build_network, reachable
+from studio.analysis.graph.digraph import build_network, find_reachable
 from studio.columns import join_columns
 from studio.sim.config import SystemConfig
 from studio.sim.extensions import EXTENDED_MODE
-from studio.sim.unrecorded import ranks_with_unrecorded_calls
+from studio.sim.unrecorded import find_unrecorded_ranks
 from studio.trace import (
     NONE,
     CollectiveType,
@@ -31,8 +31,8 @@ from studio.trace import (
     Int64,
     Level,
     Trace,
-    collective_name,
-    int_column,
+    label_collective,
+    read_int_column,
 )
 from studio.units import format_bytes, format_count, format_counted
 
@@ -50,22 +50,22 @@ _SHOWN = 8
 """Findings of one kind that are listed one by one; the rest is counted."""
 
 
-def group_findings(trace: Trace, config: SystemConfig, groups: Sequence[GroupMatching]) -> Iterator[Finding]:
+def check_groups(trace: Trace, config: SystemConfig, groups: Sequence[GroupMatching]) -> Iterator[Finding]:
     """Find comm groups with wrong or missing members, and members with different collectives."""
-    yield from _groups(trace, config, groups)
+    yield from _check_members(trace, config, groups)
     if config.extensions is None:
-        yield from _names(groups)
-    compared = _comparable(config, groups)
+        yield from _check_names(groups)
+    compared = _ignore_sizes(config, groups)
     if config.extensions is not None and config.extensions.communication_times == "recorded":
         # Of recordings that lack calls nothing is matched in a replay.
-        lacking = ranks_with_unrecorded_calls(trace)
+        lacking = find_unrecorded_ranks(trace)
         compared = [group for group in compared if lacking.isdisjoint(group.members)]
-    yield from _limit(_disagreements(trace, compared))
+    yield from _limit_findings(_find_disagreements(trace, compared))
     if config.extensions is None:
         yield from _check_stream_numbers(trace, config, groups)
 
 
-def message_findings(trace: Trace, messages: Messages, groups: Sequence[GroupMatching]) -> Iterator[Finding]:
+def check_messages(trace: Trace, messages: Messages, groups: Sequence[GroupMatching]) -> Iterator[Finding]:
     """Find sends and receives without a partner, or that name the wrong rank.
 
     Args:
@@ -82,11 +82,11 @@ def message_findings(trace: Trace, messages: Messages, groups: Sequence[GroupMat
 # Words
 
 
-def rank_list(numbers: Sequence[int]) -> str:
+def format_ranks(numbers: Sequence[int]) -> str:
     """Format rank numbers, consecutive ones as a range.
 
     Example:
-        >>> rank_list([3]), rank_list([0, 1, 2, 3, 8]), rank_list([])
+        >>> format_ranks([3]), format_ranks([0, 1, 2, 3, 8]), format_ranks([])
         ('rank 3', 'ranks 0–3, 8', 'no rank')
     """
     if not numbers:
@@ -102,13 +102,13 @@ def rank_list(numbers: Sequence[int]) -> str:
     return f"rank{'s' if len(numbers) > 1 else ''} {shown}"
 
 
-def node_label(graph: Graph, row: int) -> str:
+def label_node(graph: Graph, row: int) -> str:
     """Format a node for messages: its id, and its name if it adds anything."""
     name = graph.strings[int(graph.name[row])] if graph.name[row] >= 0 else ""
     return f"node {int(graph.id[row])}" + (f" ({name[:60]})" if name else "")
 
 
-def group_label(group: GroupMatching) -> str:
+def label_group(group: GroupMatching) -> str:
     """Format a comm group for messages."""
     return f"group {group.name}" if group.name else "the group of all ranks"
 
@@ -117,7 +117,7 @@ def group_label(group: GroupMatching) -> str:
 # Comm groups
 
 
-def _limit(findings: Iterator[Finding]) -> Iterator[Finding]:
+def _limit_findings(findings: Iterator[Finding]) -> Iterator[Finding]:
     """Yield the first findings, then one that counts the rest."""
     for index, finding in enumerate(findings):
         if index < _SHOWN:
@@ -132,7 +132,7 @@ def _limit(findings: Iterator[Finding]) -> Iterator[Finding]:
             return
 
 
-def _groups(trace: Trace, config: SystemConfig, groups: Sequence[GroupMatching]) -> Iterator[Finding]:
+def _check_members(trace: Trace, config: SystemConfig, groups: Sequence[GroupMatching]) -> Iterator[Finding]:
     npus = config.topology.npus
     listed = {group.name: group for group in (trace.groups if config.groups is None else config.groups)}
     wrong = [
@@ -143,8 +143,8 @@ def _groups(trace: Trace, config: SystemConfig, groups: Sequence[GroupMatching])
     for group in wrong[:1]:
         beyond = [rank for rank in group.ranks if not 0 <= rank < npus]
         message = (
-            f"Group {group.name} names {rank_list(beyond)}; the system has ranks 0 to {npus - 1}"
-            f"{_more_groups(len(wrong) - 1)}."
+            f"Group {group.name} names {format_ranks(beyond)}; the system has ranks 0 to {npus - 1}"
+            f"{_describe_more_groups(len(wrong) - 1)}."
         )
         yield Finding("error", "group-beyond", message, "Correct the group, or enlarge the system.")
     unlisted = [
@@ -153,34 +153,34 @@ def _groups(trace: Trace, config: SystemConfig, groups: Sequence[GroupMatching])
     if unlisted:
         level: Level = "error" if config.groups is not None else "warning"
         yield Finding(
-            level, "group-unlisted", _unlisted_words(unlisted, level), "List it in the comm group file."
+            level, "group-unlisted", _describe_unlisted(unlisted, level), "List it in the comm group file."
         )
     outside = [used for used in groups if used.outsiders]
     for used in outside[:1]:
         message = (
-            f"Nodes of {rank_list(used.outsiders)} name {group_label(used)}, whose members are "
-            f"{rank_list(used.members)}{_more_groups(len(outside) - 1)}."
+            f"Nodes of {format_ranks(used.outsiders)} name {label_group(used)}, whose members are "
+            f"{format_ranks(used.members)}{_describe_more_groups(len(outside) - 1)}."
         )
         yield Finding("error", "group-outsider", message, "Add them to the group, or name another group.")
 
 
-def _unlisted_words(unlisted: Sequence[GroupMatching], level: Level) -> str:
+def _describe_unlisted(unlisted: Sequence[GroupMatching], level: Level) -> str:
     """Say once which groups are listed nowhere."""
     first = unlisted[0]
     if len(unlisted) == 1:
         taken = "." if level == "error" else ", taken to be its members."
-        return f"Group {first.name} is listed nowhere; nodes of {rank_list(first.members)} name it{taken}"
-    names = ", ".join(f"{used.name} ({rank_list(used.members)})" for used in unlisted[:_NAMED])
+        return f"Group {first.name} is listed nowhere; nodes of {format_ranks(first.members)} name it{taken}"
+    names = ", ".join(f"{used.name} ({format_ranks(used.members)})" for used in unlisted[:_NAMED])
     more = ", …" if len(unlisted) > _NAMED else ""
     taken = "." if level == "error" else ". Their members are taken to be the ranks that name them."
     return f"{len(unlisted):,} comm groups are named by nodes but listed nowhere: {names}{more}{taken}"
 
 
-def _more_groups(count: int) -> str:
+def _describe_more_groups(count: int) -> str:
     return f"; {count:,} more group{'s are' if count > 1 else ' is'} like this" if count else ""
 
 
-def _names(groups: Sequence[GroupMatching]) -> Iterator[Finding]:
+def _check_names(groups: Sequence[GroupMatching]) -> Iterator[Finding]:
     texts = [repr(group.name) for group in groups if group.name and not group.name.isdecimal()]
     if texts:
         shown = ", ".join(texts[:_SHOWN]) + (", …" if len(texts) > _SHOWN else "")
@@ -202,7 +202,7 @@ def _check_stream_numbers(
     world = next((group for group in groups if not group.name), None)
     if world is None or len(groups) == 1:
         return
-    places = [issue_order(graph) for graph in trace.graphs]
+    places = [compute_issue_order(graph) for graph in trace.graphs]
     members: dict[int, list[Collectives]] = {rank.number: [] for rank in trace.ranks}
     for group in groups:
         if group.name:
@@ -215,7 +215,7 @@ def _check_stream_numbers(
         own = world.find_sequence(rank.number)
         key = (id(own), *sorted(map(id, members[rank.number])))
         if key not in before:
-            before[key] = _chunks_before(own, members[rank.number], places[rank.graph], config)
+            before[key] = _count_chunks_before(own, members[rank.number], places[rank.graph], config)
         counts = before[key]
         first = first or (rank.number, counts)
         both = min(len(counts), len(first[1]))
@@ -235,18 +235,18 @@ def _check_stream_numbers(
             return
 
 
-def _chunks_before(
+def _count_chunks_before(
     world: Collectives, others: Sequence[Collectives], place: Int64, config: SystemConfig
 ) -> Int64:
     """Return (C,) the chunks of other groups that begin before each collective of all ranks."""
     rows = join_columns(sequence.rows for sequence in others)
-    chunks = join_columns(_chunks(sequence, config) for sequence in others)
+    chunks = join_columns(_count_chunks(sequence, config) for sequence in others)
     order = np.argsort(place[rows], kind="stable")
     total = np.concatenate([[0], np.cumsum(chunks[order])])
     return total[np.searchsorted(place[rows][order], place[world.rows])]
 
 
-def _chunks(collectives: Collectives, config: SystemConfig) -> Int64:
+def _count_chunks(collectives: Collectives, config: SystemConfig) -> Int64:
     """Return (C,) the chunks each collective is cut into: a remainder makes one more, a small one is rounded up."""
     npus, splits = config.topology.npus, config.splits
     chunk = collectives.bytes // splits
@@ -257,7 +257,7 @@ def _chunks(collectives: Collectives, config: SystemConfig) -> Int64:
     return np.where(moving, -(-size // chunk), 0)
 
 
-def _comparable(config: SystemConfig, groups: Sequence[GroupMatching]) -> Sequence[GroupMatching]:
+def _ignore_sizes(config: SystemConfig, groups: Sequence[GroupMatching]) -> Sequence[GroupMatching]:
     """Ignore sizes that may differ between members: in the extended mode those of all-to-alls, with a cost model more."""
     if config.extensions is None:
         return groups
@@ -274,19 +274,19 @@ def _comparable(config: SystemConfig, groups: Sequence[GroupMatching]) -> Sequen
     ]
 
 
-def _disagreements(trace: Trace, groups: Sequence[GroupMatching]) -> Iterator[Finding]:
+def _find_disagreements(trace: Trace, groups: Sequence[GroupMatching]) -> Iterator[Finding]:
     for group in groups:
-        disputed = disagreement(group)
+        disputed = find_disagreement(group)
         if disputed:
-            yield _disagreement(trace, group, disputed)
+            yield _describe_disagreement(trace, group, disputed)
 
 
-def _disagreement(trace: Trace, group: GroupMatching, disputed: Disagreement) -> Finding:
+def _describe_disagreement(trace: Trace, group: GroupMatching, disputed: Disagreement) -> Finding:
     sure = is_certain(trace, group, disputed)
     message = (
-        f"collective {disputed.position} of {group_label(group)}: rank {disputed.rank} has "
-        f"{collective_label(trace, disputed.rank, disputed.row)} where rank {disputed.other_rank} has "
-        f"{collective_label(trace, disputed.other_rank, disputed.other_row)}"
+        f"collective {disputed.position} of {label_group(group)}: rank {disputed.rank} has "
+        f"{describe_collective(trace, disputed.rank, disputed.row)} where rank {disputed.other_rank} has "
+        f"{describe_collective(trace, disputed.other_rank, disputed.other_row)}"
     )
     if not sure:
         message += (
@@ -300,7 +300,7 @@ def _disagreement(trace: Trace, group: GroupMatching, disputed: Disagreement) ->
     return Finding("error" if sure else "warning", "collectives-disagree", message, hint, disputed.rank)
 
 
-def collective_label(trace: Trace, number: int, row: int) -> str:
+def describe_collective(trace: Trace, number: int, row: int) -> str:
     """Format a rank's collective for messages; row -1 means none."""
     if row == NONE:
         return "none"
@@ -309,10 +309,10 @@ def collective_label(trace: Trace, number: int, row: int) -> str:
     graph = trace.graph_of(rank)
     values = []
     for key in ("comm_type", "comm_size"):
-        rows, column = int_column(graph, key)
+        rows, column = read_int_column(graph, key)
         where = np.flatnonzero(rows == row)
         values.append(int(column[where[0]]) if len(where) else NONE)
-    name = "a collective without type" if values[0] == NONE else collective_name(values[0])
+    name = "a collective without type" if values[0] == NONE else label_collective(values[0])
     size = "no size" if values[1] == NONE else format_bytes(values[1])
     return f"{name} of {size} (node {int(graph.id[row])})"
 
@@ -337,10 +337,10 @@ def _is_fixed(trace: Trace, number: int, sequence: Collectives, position: int) -
     rank = trace.rank(number)
     assert rank is not None
     graph = trace.graph_of(rank)
-    (ctrl_of, ctrl), (data_of, data) = edges(graph.ctrl), edges(graph.data)
+    (ctrl_of, ctrl), (data_of, data) = list_edges(graph.ctrl), list_edges(graph.data)
     network = build_network(len(graph), np.concatenate([ctrl, data]), np.concatenate([ctrl_of, data_of]))
     row = int(sequence.rows[position])
-    before, after = reachable(network, row, backwards=True), reachable(network, row)
+    before, after = find_reachable(network, row, backwards=True), find_reachable(network, row)
     return bool(
         np.isin(sequence.rows[:position], before).all() and np.isin(sequence.rows[position:], after).all()
     )
@@ -353,22 +353,22 @@ def _is_fixed(trace: Trace, number: int, sequence: Collectives, position: int) -
 def _find_self_sends(trace: Trace, messages: Messages) -> Iterator[Finding]:
     itself = np.flatnonzero(messages.source == messages.target)
     for row in itself[:1].tolist():
-        half = half_label(trace, messages, row, receives=bool(messages.send_row[row] == NONE))
-        message = f"Rank {int(messages.source[row])} sends to itself{_of_count(len(itself))}: {half}."
+        half = describe_half(trace, messages, row, receives=bool(messages.send_row[row] == NONE))
+        message = f"Rank {int(messages.source[row])} sends to itself{_format_times(len(itself))}: {half}."
         yield Finding("error", "self-message", message, "Remove the send and its receive.")
 
 
 def _find_unmatched(trace: Trace, messages: Messages, groups: Sequence[GroupMatching]) -> Iterator[Finding]:
     # Messages without a known source or target have a finding of their own, and so have ranks that are missing.
-    unmatched = find_unmatched(trace, messages, lambda: clocks_ahead(trace, groups))
+    unmatched = find_unmatched(trace, messages, lambda: estimate_clock_leads(trace, groups))
     numbers = [rank.number for rank in trace.ranks]
     both = np.isin(messages.source, numbers) & np.isin(messages.target, numbers)
     receives, sends = (rows[both[rows]] for rows in (unmatched.receives, unmatched.sends))
     for row in receives[:_SHOWN].tolist():
-        message = f"{half_label(trace, messages, row, receives=True)} is never sent"
+        message = f"{describe_half(trace, messages, row, receives=True)} is never sent"
         near = unmatched.nearest(messages, row, receives=True)
         message += (
-            f"; nearest is {half_label(trace, messages, near, receives=False)}" if near is not None else ""
+            f"; nearest is {describe_half(trace, messages, near, receives=False)}" if near is not None else ""
         )
         hint = "Source, target, tag and size of both sides must agree."
         yield Finding("error", "receive-unmatched", f"{message}.", hint, int(messages.target[row]))
@@ -380,19 +380,19 @@ def _find_unmatched(trace: Trace, messages: Messages, groups: Sequence[GroupMatc
         )
     if len(sends):
         rest = f", and {format_count(len(sends) - 1)} more" if len(sends) > 1 else ""
-        message = f"{half_label(trace, messages, int(sends[0]), receives=False)} is never received{rest}."
+        message = f"{describe_half(trace, messages, int(sends[0]), receives=False)} is never received{rest}."
         yield Finding("warning", "send-unmatched", message, "It completes all the same, on arrival.")
 
 
-def _of_count(count: int) -> str:
+def _format_times(count: int) -> str:
     return "" if count == 1 else f", {count:,} times"
 
 
-def half_label(trace: Trace, messages: Messages, message: int, *, receives: bool) -> str:
+def describe_half(trace: Trace, messages: Messages, message: int, *, receives: bool) -> str:
     """Format the send or the receive of a message."""
     rank = trace.ranks[int((messages.receive_rank if receives else messages.send_rank)[message])]
     row = int((messages.receive_row if receives else messages.send_row)[message])
-    what = f"{int(messages.bytes[message]):,} bytes, tag {int(messages.tag[message])}, {node_label(trace.graph_of(rank), row)}"
+    what = f"{int(messages.bytes[message]):,} bytes, tag {int(messages.tag[message])}, {label_node(trace.graph_of(rank), row)}"
     source, target = int(messages.source[message]), int(messages.target[message])
     if receives:
         return f"rank {rank.number}'s receive from rank {source} ({what})"
@@ -411,7 +411,9 @@ def _find_foreign(trace: Trace, messages: Messages) -> Iterator[Finding]:
         rank = int(numbers[(messages.send_rank if side == "send" else messages.receive_rank)[first]])
         key = "comm_src" if side == "send" else "comm_dst"
         named = messages.source if side == "send" else messages.target
-        message = f"Rank {rank} has a {side} whose {key} is rank {int(named[first])}{_of_count(len(rows))}."
+        message = (
+            f"Rank {rank} has a {side} whose {key} is rank {int(named[first])}{_format_times(len(rows))}."
+        )
         yield Finding(
             "error", "foreign-message", message, f"{key} of a {side} is its own rank, or left out.", rank
         )

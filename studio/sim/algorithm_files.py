@@ -11,7 +11,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from studio.errors import ConfigError, StudioError, TraceError
-from studio.et.build import graph_of_nodes
+from studio.et.build import build_graph
 from studio.et.msccl import TYPES, rank_parts
 from studio.et.msccl_play import MOST_BYTES, Algorithm, Played, play
 from studio.sim import simulate
@@ -72,7 +72,7 @@ class Contest:
         return CustomAlgorithms({self.algorithm.collective: self.trace})  # type: ignore[dict-item]  # checked to be a kind
 
 
-def contest(algorithm: Algorithm, parts: Parts, comm_size: int) -> Contest:
+def simulate_contest(algorithm: Algorithm, parts: Parts, comm_size: int) -> Contest:
     """Simulate a collective by an algorithm from a file and by every built-in one.
 
     Raises:
@@ -96,20 +96,20 @@ def contest(algorithm: Algorithm, parts: Parts, comm_size: int) -> Contest:
         )
     buffer_bytes = comm_size * (ranks if algorithm.collective == "all_gather" else 1)
     chunk_bytes = -(-buffer_bytes // algorithm.chunks)
-    played = play(algorithm, chunk_bytes, lambda size, adds: _busy_ns(config, size, adds=adds))
+    played = play(algorithm, chunk_bytes, lambda size, adds: _compute_busy_ns(config, size, adds=adds))
     if not algorithm.least_bytes <= buffer_bytes <= algorithm.most_bytes:
-        played.notes["size-outside"] = _size_note(algorithm, buffer_bytes)
+        played.notes["size-outside"] = _explain_size(algorithm, buffer_bytes)
     for code in ("stuck", "unmatched"):
         if played.flaws.get(code):
             raise TraceError(
                 f"{algorithm.name}: {played.flaws[code][0]}.",
                 hint="Such an algorithm never ends: correct it.",
             )
-    trace = _trace(played)
-    job = _job(algorithm.collective, comm_size, ranks)
+    trace = _build_trace(played)
+    job = _build_job(algorithm.collective, comm_size, ranks)
     custom = CustomAlgorithms({algorithm.collective: trace})  # type: ignore[dict-item]  # one of TYPES
     own = Timed(algorithm.name, int(max(simulate(job, interpret(plain, custom).config).finish_ns)))
-    others = tuple(_built_in(algorithm.collective, plain, job))
+    others = tuple(_simulate_built_in(algorithm.collective, plain, job))
     return Contest(algorithm, comm_size, buffer_bytes, chunk_bytes, played, own, others, trace, plain)
 
 
@@ -134,7 +134,7 @@ def _has_costs(parts: Parts) -> bool:
     return any("costs" in (table or {}) for table in (parts.network, parts.system))
 
 
-def _size_note(algorithm: Algorithm, buffer_bytes: int) -> str:
+def _explain_size(algorithm: Algorithm, buffer_bytes: int) -> str:
     """Return what a size means that an algorithm is not meant for."""
     least, most = algorithm.least_bytes, algorithm.most_bytes
     meant = (
@@ -150,26 +150,26 @@ def _without_costs(parts: Parts) -> Parts:
     return with_settings(parts, (*(("costs=",) if _has_costs(parts) else ()), *_PLAIN))
 
 
-def _busy_ns(config: SystemConfig, size: int, *, adds: bool) -> int:
+def _compute_busy_ns(config: SystemConfig, size: int, *, adds: bool) -> int:
     """Return how long a GPU is busy with a message that came in, as with the built-in algorithms."""
     memory = config.local_memory_bytes_per_ns
     return config.packet_delay_ns + (3 * int(size / memory) if adds and memory else 0)
 
 
-def _trace(played: Played) -> Trace:
+def _build_trace(played: Played) -> Trace:
     parts = list(rank_parts(played, "", []))
     ranks = tuple(Rank(place, place, part.rank.slots) for place, part in enumerate(parts))
     return Trace(tuple(part.graph for part in parts), ranks)
 
 
-def _job(collective: str, comm_size: int, ranks: int) -> Trace:
+def _build_job(collective: str, comm_size: int, ranks: int) -> Trace:
     """Return a job of one collective over all ranks."""
     attrs = {"is_cpu_op": False, "comm_type": int(TYPES[collective]), "comm_size": comm_size}
-    graph, slots = graph_of_nodes([{"id": 1, "type": "COMM_COLL_NODE", "name": collective, "attrs": attrs}])
+    graph, slots = build_graph([{"id": 1, "type": "COMM_COLL_NODE", "name": collective, "attrs": attrs}])
     return Trace((graph,), tuple(Rank(number, 0, slots) for number in range(ranks)))
 
 
-def _built_in(collective: str, parts: Parts, job: Trace) -> Iterator[Timed]:
+def _simulate_built_in(collective: str, parts: Parts, job: Trace) -> Iterator[Timed]:
     """Yield the time of every built-in algorithm, in every dimension of the system."""
     key = f"{collective.replace('_', '-')}-implementation"
     for row in ALGORITHMS.values():
@@ -180,7 +180,7 @@ def _built_in(collective: str, parts: Parts, job: Trace) -> Iterator[Timed]:
             yield Timed(row.name, None, error.message)
 
 
-def fastest(others: Sequence[Timed]) -> Timed | None:
+def find_fastest(others: Sequence[Timed]) -> Timed | None:
     """Return the fastest algorithm, None where none can run."""
     return min(
         (timed for timed in others if timed.finish_ns is not None),

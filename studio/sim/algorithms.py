@@ -23,7 +23,7 @@ Steps = Callable[[int, int], Iterator[p.Step]]
 """The steps of a place, from the number of ranks and the place."""
 
 
-def _logarithm(size: int) -> int:
+def _compute_logarithm(size: int) -> int:
     return (size - 1).bit_length()
 
 
@@ -79,8 +79,8 @@ ALGORITHMS: Mapping[AlgorithmKind, AlgorithmRow] = {
             "Ring",
             "n-1 steps of 1/n of the data (twice for an all-reduce)",
             rounds=lambda size: size - 1,
-            broadcast=p.ring_broadcast,
-            scatter=p.ring_scatter,
+            broadcast=p.build_ring_broadcast,
+            scatter=p.build_ring_scatter,
             reach="next",
         ),
         AlgorithmRow(
@@ -89,8 +89,8 @@ ALGORITHMS: Mapping[AlgorithmKind, AlgorithmRow] = {
             "Direct",
             "one step, every rank to every other; direct4 to four peers at a time",
             rounds=lambda _: 1,
-            broadcast=p.star,
-            scatter=p.star,
+            broadcast=p.build_star,
+            scatter=p.build_star,
             windowed=True,
             reach="all",
         ),
@@ -99,15 +99,15 @@ ALGORITHMS: Mapping[AlgorithmKind, AlgorithmRow] = {
             "halvingDoubling",
             "Halving-doubling",
             "log2 n steps",
-            rounds=_logarithm,
-            broadcast=p.binomial,
-            scatter=p.binomial,
+            rounds=_compute_logarithm,
+            broadcast=p.build_binomial,
+            scatter=p.build_binomial,
             steps={
-                "all_reduce": p.halving_all_reduce,
-                "reduce_scatter": p.halving_reduce_scatter,
-                "all_gather": p.doubling_all_gather,
-                "all_to_all": p.bruck,
-                "barrier": p.dissemination,
+                "all_reduce": p.build_halving_all_reduce,
+                "reduce_scatter": p.build_halving_reduce_scatter,
+                "all_gather": p.build_doubling_all_gather,
+                "all_to_all": p.build_bruck,
+                "barrier": p.build_dissemination,
             },
             powers_of_two=True,
             lacks=("all_to_all", "barrier"),
@@ -118,9 +118,9 @@ ALGORITHMS: Mapping[AlgorithmKind, AlgorithmRow] = {
             "doubleBinaryTree",
             "Double binary tree",
             "two trees, half of the data each",
-            rounds=_logarithm,
-            broadcast=p.binary_tree,
-            scatter=p.binary_tree,
+            rounds=_compute_logarithm,
+            broadcast=p.build_binary_tree,
+            scatter=p.build_binary_tree,
             two_trees=True,
             single=False,
             powers_of_two=True,
@@ -187,11 +187,11 @@ class Recipe:
     second: bool = False
 
 
-def programs(recipe: Recipe) -> Iterator[p.Program]:
+def build_programs(recipe: Recipe) -> Iterator[p.Program]:
     """Yield the program of every place in a group.
 
     Example:
-        >>> for program in programs(Recipe("broadcast", "halving_doubling", 3, root=1)):
+        >>> for program in build_programs(Recipe("broadcast", "halving_doubling", 3, root=1)):
         ...     print([[(message.what, message.peer) for message in step.messages] for step in program])
         [[('receive', 1)]]
         [[('send_wait', 0)], [('send_wait', 2)]]
@@ -199,9 +199,11 @@ def programs(recipe: Recipe) -> Iterator[p.Program]:
     """
     row = ALGORITHMS[recipe.algorithm]
     if recipe.kind in _ROOTED:
-        yield from _rooted_programs(recipe, row)
+        yield from _build_rooted_programs(recipe, row)
     elif row.two_trees:
-        yield from map(partial(p.tree_all_reduce, recipe.size, second=recipe.second), range(recipe.size))
+        yield from map(
+            partial(p.build_tree_all_reduce, recipe.size, second=recipe.second), range(recipe.size)
+        )
     else:
         steps = row.steps[recipe.kind]
         yield from (tuple(steps(recipe.size, place)) for place in range(recipe.size))
@@ -212,7 +214,7 @@ _OPPOSITE: dict[CollectiveKind, CollectiveKind] = {"reduce": "broadcast", "gathe
 """Collectives that are others backwards: what is sent is received, the last step comes first."""
 
 
-def _rooted_programs(recipe: Recipe, row: AlgorithmRow) -> Iterator[p.Program]:
+def _build_rooted_programs(recipe: Recipe, row: AlgorithmRow) -> Iterator[p.Program]:
     """Yield the programs of a collective with a root."""
     outward = _OPPOSITE.get(recipe.kind, recipe.kind)
     spread = outward == "scatter"

@@ -33,7 +33,7 @@ class Arena:
         return start
 
 
-def aligned(words: int) -> Int64:
+def allocate_aligned(words: int) -> Int64:
     """Allocate zeros at a cache line boundary, in huge pages if large and supported."""
     if words * 8 < _HUGE_PAGE // 2 or not hasattr(mmap, "MADV_HUGEPAGE"):
         raw = np.zeros(words + 8, np.int64)

@@ -20,8 +20,8 @@ import yaml
 from studio.errors import ConfigError, StudioError
 from studio.et import read as read_trace
 from studio.et import write as write_trace
-from studio.files import open_file, what_to_do
-from studio.notebook import one_line
+from studio.files import open_file, suggest_remedy
+from studio.notebook import format_record
 from studio.sim.config import Congestion, SystemConfig
 from studio.sim.fields import Fields, show_value
 from studio.sim.network import UNIT
@@ -36,29 +36,29 @@ from studio.sim.parts import (
     Imported,
     Parts,
     Table,
+    build_parts,
+    get_table,
     interpret,
     is_extended,
-    parts_of,
-    table_of,
 )
-from studio.sim.settings import BY_KEY, DIMENSION_SETTINGS, in_file
+from studio.sim.settings import BY_KEY, DIMENSION_SETTINGS, list_file_settings
 from studio.trace import Trace
 
 __all__ = [
     "Files",
     "Imported",
     "Parts",
+    "build_parts",
+    "collect_system_fields",
     "from_parts",
     "interpret",
     "load",
     "load_given",
-    "options",
-    "parts_of",
+    "parse_options",
     "read",
     "read_config",
     "read_yaml",
     "save",
-    "system_fields",
     "write_config",
 ]
 
@@ -90,7 +90,7 @@ class Files:
     options: tuple[str, ...] = ()
     congestion: Congestion | None = None
 
-    __repr__ = one_line
+    __repr__ = format_record
 
 
 def from_parts(
@@ -134,7 +134,7 @@ def read(files: Files) -> Imported:
         ConfigError: A file cannot be read, or a value is not allowed.
     """
     parts = load(files)
-    return interpret(parts, custom_algorithms(parts.system, files.system))
+    return interpret(parts, read_custom_algorithms(parts.system, files.system))
 
 
 def read_config(
@@ -178,7 +178,7 @@ def read_config(
 def load(files: Files) -> Parts:
     """Read the files as tables, without asking yet what their values mean."""
     given = load_given(files.system, files.network, files.comm_groups, files.remote_memory)
-    parts = Parts(**given, options=options(files.options))
+    parts = Parts(**given, options=parse_options(files.options))
     return replace(parts, congestion=files.congestion or parts.congestion)
 
 
@@ -189,22 +189,22 @@ def load_given(
     given: dict[str, Any] = {}
     names = {}
     if system:
-        given |= system_fields(_json(system))
+        given |= collect_system_fields(_read_json(system))
         names["system"] = str(system)
     if network:
         given["network"] = read_yaml(network)
         names["network"] = str(network)
     if comm_groups:
         # The reference takes any path with this word for "no groups".
-        given["groups"] = {} if "empty" in str(comm_groups) else _json(comm_groups)
+        given["groups"] = {} if "empty" in str(comm_groups) else _read_json(comm_groups)
         names["groups"] = str(comm_groups)
     if remote_memory:
-        given["memory"] = _json(remote_memory)
+        given["memory"] = _read_json(remote_memory)
         names["memory"] = str(remote_memory)
     return {**given, "names": names}
 
 
-def system_fields(table: dict[str, Any]) -> dict[str, Any]:
+def collect_system_fields(table: dict[str, Any]) -> dict[str, Any]:
     """Return `system` and, where its table `extended` says it, `congestion`.
 
     The reference has a program for each network and no key. Beyond it the files have to say which is meant.
@@ -216,17 +216,17 @@ def system_fields(table: dict[str, Any]) -> dict[str, Any]:
     return {"system": {**table, EXTENDED: rest}, _CONGESTION: extended[_CONGESTION]}
 
 
-def options(words: Sequence[str]) -> dict[str, str]:
+def parse_options(words: Sequence[str]) -> dict[str, str]:
     """Parse command line options into a dictionary; the last of repeated options counts.
 
     Raises:
         ConfigError: A word is no option, or an option has no value.
 
     Example:
-        >>> options(["--num-queues-per-dim=2", "--injection-scale", "0.5", "--rendezvous-protocol"])
+        >>> parse_options(["--num-queues-per-dim=2", "--injection-scale", "0.5", "--rendezvous-protocol"])
         {'num-queues-per-dim': '2', 'injection-scale': '0.5', 'rendezvous-protocol': 'true'}
     """
-    settings = {setting.key: setting for setting in in_file("options")}
+    settings = {setting.key: setting for setting in list_file_settings("options")}
     known = ", ".join(f"--{key}" for key in (*settings, *OPTION_IGNORED, *PATH_OPTIONS))
     values: dict[str, str] = {}
     rest = list(words)
@@ -257,7 +257,7 @@ def write_config(config: SystemConfig, folder: Path | str) -> Files:
         ...     files.system.name, files.network.name
         ('system.json', 'network.yml')
     """
-    return save(parts_of(config), folder, CustomAlgorithms(config.custom, config.custom_nodes))
+    return save(build_parts(config), folder, CustomAlgorithms(config.custom, config.custom_nodes))
 
 
 def save(parts: Parts, folder: Path | str, custom: CustomAlgorithms = NO_CUSTOM) -> Files:
@@ -266,7 +266,7 @@ def save(parts: Parts, folder: Path | str, custom: CustomAlgorithms = NO_CUSTOM)
     target.mkdir(parents=True, exist_ok=True)
     system = dict(parts.system)
     if is_extended(parts) and parts.congestion == "aware":
-        system[EXTENDED] = {_CONGESTION: "aware", **table_of(parts, "extended")}
+        system[EXTENDED] = {_CONGESTION: "aware", **get_table(parts, "extended")}
     for key, kind in CUSTOM.items():
         if kind in custom.kinds:
             system[key] = _write_custom(custom.kinds[kind], target, f"custom_{kind}")
@@ -318,7 +318,7 @@ def _write_custom(trace: Trace, folder: Path, prefix: str) -> str:
 # Reading
 
 
-def _bytes(path: Path) -> bytes:
+def _read_bytes(path: Path) -> bytes:
     try:
         with open_file(path) as stream:
             size = os.fstat(stream.fileno()).st_size
@@ -330,29 +330,29 @@ def _bytes(path: Path) -> bytes:
                 hint="Is this the right file?",
             )
     except OSError as error:
-        raise ConfigError(f"{path}: cannot be read: {error.strerror}", hint=what_to_do(error)) from error
+        raise ConfigError(f"{path}: cannot be read: {error.strerror}", hint=suggest_remedy(error)) from error
     if not content.strip():
-        raise _empty(path)
+        raise _build_empty_error(path)
     return content
 
 
-def _empty(path: Path) -> ConfigError:
+def _build_empty_error(path: Path) -> ConfigError:
     return ConfigError(
         f"{path}: the file is empty; allowed: keys and values",
         hint="Was it saved? `chakra-studio presets --json` prints tables to start from.",
     )
 
 
-def _json(path: Path) -> dict[str, object]:
-    def once(pairs: list[tuple[str, object]]) -> dict[str, object]:
-        return _without_repeats(path, pairs)
+def _read_json(path: Path) -> dict[str, object]:
+    def check_pairs(pairs: list[tuple[str, object]]) -> dict[str, object]:
+        return _check_repeats(path, pairs)
 
     try:
-        table = json.loads(_bytes(path), object_pairs_hook=once)
+        table = json.loads(_read_bytes(path), object_pairs_hook=check_pairs)
     except (ValueError, RecursionError) as error:
         hint = "Expected one JSON object of keys and values."
         raise ConfigError(f"{path}: not a JSON file: {error}", hint=hint) from error
-    return _table(path, table)
+    return _check_table(path, table)
 
 
 class _Once:
@@ -364,7 +364,7 @@ class _Once:
         """Return the keys and values of a mapping."""
         construct = self.construct_object  # type: ignore[attr-defined]  # the loader's
         pairs = [(str(construct(key)), construct(value, deep=deep)) for key, value in node.value]
-        return _without_repeats(self.path, pairs)
+        return _check_repeats(self.path, pairs)
 
 
 def read_yaml(path: Path) -> dict[str, object]:
@@ -374,12 +374,12 @@ def read_yaml(path: Path) -> dict[str, object]:
         ConfigError: It cannot be read, or is no such file.
     """
     try:
-        table = _load_yaml(path, _bytes(path).decode("utf-8"))
+        table = _load_yaml(path, _read_bytes(path).decode("utf-8"))
     except (yaml.YAMLError, UnicodeDecodeError, RecursionError, ValueError) as error:
         what = " ".join(str(error).split())
         hint = "Expected lines such as 'topology: [ Ring, Switch ]'."
         raise ConfigError(f"{path}: not a YAML file: {what}", hint=hint) from error
-    return _table(path, table)
+    return _check_table(path, table)
 
 
 def _load_yaml(path: Path, text: str) -> object:
@@ -397,7 +397,7 @@ def _load_yaml(path: Path, text: str) -> object:
     return loaded
 
 
-def _without_repeats(path: Path, pairs: list[tuple[str, object]]) -> dict[str, object]:
+def _check_repeats(path: Path, pairs: list[tuple[str, object]]) -> dict[str, object]:
     table = dict(pairs)
     if len(table) < len(pairs):
         names = [name for name, _ in pairs]
@@ -409,15 +409,15 @@ def _without_repeats(path: Path, pairs: list[tuple[str, object]]) -> dict[str, o
     return table
 
 
-def _table(path: Path, table: object) -> dict[str, object]:
+def _check_table(path: Path, table: object) -> dict[str, object]:
     if table is None:
-        raise _empty(path)
+        raise _build_empty_error(path)
     if not isinstance(table, dict):
         raise ConfigError(f"{path}: {show_value(table)} is no table; allowed: keys and values")
     return {str(key): value for key, value in table.items()}
 
 
-def custom_algorithms(table: Table, system: Path | None) -> CustomAlgorithms:
+def read_custom_algorithms(table: Table, system: Path | None) -> CustomAlgorithms:
     """Read the traces that a system names as algorithms; without a file there are none.
 
     Args:
@@ -431,21 +431,23 @@ def custom_algorithms(table: Table, system: Path | None) -> CustomAlgorithms:
         return NO_CUSTOM
     keys, folder = Fields(str(system), table), system.parent
     kinds = {
-        kind: _custom_trace(keys, key, keys.text(key), folder) for key, kind in CUSTOM.items() if key in keys
+        kind: _read_custom_trace(keys, key, keys.text(key), folder)
+        for key, kind in CUSTOM.items()
+        if key in keys
     }
     nodes: dict[int, Trace] = {}
     if PER_NODE_CUSTOM in keys:
-        path = _beside(folder, keys.text(PER_NODE_CUSTOM))
+        path = _resolve_path(folder, keys.text(PER_NODE_CUSTOM))
         prefixes = Fields(str(path), read_yaml(path))
         for key in prefixes.table:
             if not key.isdecimal():
                 raise ConfigError(f"{path}: {show_value(key)} is no node id; allowed: a whole number from 0")
-            nodes[int(key)] = _custom_trace(prefixes, key, prefixes.text(key), path.parent)
+            nodes[int(key)] = _read_custom_trace(prefixes, key, prefixes.text(key), path.parent)
     return CustomAlgorithms(kinds, nodes)
 
 
-def _custom_trace(table: Fields, key: str, prefix: str, folder: Path) -> Trace:
-    base = _beside(folder, prefix, suffix=".0.et")
+def _read_custom_trace(table: Fields, key: str, prefix: str, folder: Path) -> Trace:
+    base = _resolve_path(folder, prefix, suffix=".0.et")
     files = [
         path
         for path in base.parent.glob(f"{escape(base.name)}.*.et")
@@ -459,7 +461,7 @@ def _custom_trace(table: Fields, key: str, prefix: str, folder: Path) -> Trace:
         raise ConfigError(f"{table.name}: {key}: {error.message}", hint=error.hint) from error
 
 
-def _beside(folder: Path, name: str, *, suffix: str = "") -> Path:
+def _resolve_path(folder: Path, name: str, *, suffix: str = "") -> Path:
     """Resolve a path from a file: relative to the working directory, as ASTRA-sim does, or to the file."""
     path = Path(name)
     if path.is_absolute() or path.with_name(path.name + suffix).exists():

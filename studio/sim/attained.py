@@ -6,13 +6,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from studio.analysis.collectives.size_classes import SizeClass
-from studio.analysis.job.completeness import completeness
+from studio.analysis.job.completeness import infer_completeness
 from studio.errors import ConfigError
 from studio.sim.config import SystemConfig
 from studio.sim.explaining import explain
 from studio.sim.kinds import COLLECTIVE_KINDS
 from studio.sim.presets import preset
-from studio.sim.systems.proposals import system_of_recording
+from studio.sim.systems.proposals import find_recorded_system
 from studio.trace import Trace
 
 FASTER = 1.5
@@ -43,7 +43,7 @@ class Attained:
         return (self.share(index, took_ns) or 0.0) > FASTER
 
 
-def attained_by(trace: Trace, classes: Sequence[SizeClass], named: str | None = None) -> Attained | None:
+def find_attained(trace: Trace, classes: Sequence[SizeClass], named: str | None = None) -> Attained | None:
     """Return what a preset attains of each class, None where none is named and the recorded devices are not known.
 
     Args:
@@ -55,15 +55,17 @@ def attained_by(trace: Trace, classes: Sequence[SizeClass], named: str | None = 
         ConfigError: There is no such preset, or not in the job's size.
     """
     if named is None:
-        recorded = system_of_recording(trace)
+        recorded = find_recorded_system(trace)
         if recorded is None:
             return None
         named = recorded[0].name
-    chosen = preset(named, npus=max(completeness(trace).world, 1))
-    return Attained(chosen.name, attained_on(chosen.config, trace, classes))
+    chosen = preset(named, npus=max(infer_completeness(trace).world, 1))
+    return Attained(chosen.name, estimate_attained(chosen.config, trace, classes))
 
 
-def attained_on(config: SystemConfig, trace: Trace, classes: Sequence[SizeClass]) -> tuple[int | None, ...]:
+def estimate_attained(
+    config: SystemConfig, trace: Trace, classes: Sequence[SizeClass]
+) -> tuple[int | None, ...]:
     """Return the time in ns of a collective of each class alone on a system; None where its costs do not tell.
 
     Args:
@@ -72,14 +74,14 @@ def attained_on(config: SystemConfig, trace: Trace, classes: Sequence[SizeClass]
         classes: Its collectives.
     """
     listed = {group.name: group.ranks for group in trace.groups}
-    return tuple(_attained_ns(config, each, listed, trace) for each in classes)
+    return tuple(_estimate_attained_ns(config, each, listed, trace) for each in classes)
 
 
-def _attained_ns(
+def _estimate_attained_ns(
     config: SystemConfig, each: SizeClass, listed: dict[str, tuple[int, ...]], trace: Trace
 ) -> int | None:
     kind, group = each.type.lower(), each.groups[0]
-    ranks = listed.get(group) or tuple(range(completeness(trace).world))
+    ranks = listed.get(group) or tuple(range(infer_completeness(trace).world))
     if kind not in COLLECTIVE_KINDS or not each.most_bytes or len(ranks) != each.members:
         return None
     try:

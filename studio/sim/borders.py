@@ -13,7 +13,7 @@ _LISTED = 4
 """Ranks and comm groups that are named; the rest is counted."""
 
 
-def border_collectives(trace: Trace, config: SystemConfig) -> BorderCollectives | None:
+def list_border_collectives(trace: Trace, config: SystemConfig) -> BorderCollectives | None:
     """Return the collectives of a recording that not all members were recorded long enough to have, None where there are none."""
     if (
         config.replay_only
@@ -25,14 +25,14 @@ def border_collectives(trace: Trace, config: SystemConfig) -> BorderCollectives 
     return find_border_collectives(trace, match_collectives(trace, config.groups)) or None
 
 
-def border_finding(borders: BorderCollectives, *, simulated: bool = True) -> Finding:
+def build_border_finding(borders: BorderCollectives, *, simulated: bool = True) -> Finding:
     """Return a warning that says which collectives do not wait for the other members.
 
     Args:
         borders: The collectives.
         simulated: Whether the job is to be simulated; else it is checked.
     """
-    words = border_words(borders)
+    words = describe_borders(borders)
     then = " They take the time they were recorded with, waiting for others included." if simulated else ""
     return Finding(
         "warning",
@@ -42,7 +42,7 @@ def border_finding(borders: BorderCollectives, *, simulated: bool = True) -> Fin
     )
 
 
-def border_words(borders: BorderCollectives) -> str:
+def describe_borders(borders: BorderCollectives) -> str:
     """Say which collectives lie at the borders, and of whom."""
     names = [f"group {name}" if name else "the group of all ranks" for name in borders.names]
     counts = [f"{count:,} of rank {number}" for number, count in borders.counts.items()]

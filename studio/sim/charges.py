@@ -17,9 +17,9 @@ import numpy.typing as npt
 
 from studio.sim.config import SystemConfig, Topology
 from studio.sim.costs import Charge, CostModel, GroupShape, Ports
-from studio.sim.costs.shapes import rate_between
+from studio.sim.costs.shapes import compute_rate_between
 from studio.sim.kinds import COLLECTIVE_KINDS
-from studio.sim.topology import port_bytes_per_ns
+from studio.sim.topology import compute_port_rate
 from studio.trace import NONE, Int64
 
 Float64 = npt.NDArray[np.float64]
@@ -32,18 +32,18 @@ WHOLE = 1 << 40
 """A port's whole rate; shares of it are counted in these."""
 
 
-def group_shape(ranks: Sequence[int], per_node: int) -> GroupShape:
+def build_group_shape(ranks: Sequence[int], per_node: int) -> GroupShape:
     """Return where the ranks of a group lie, on nodes of `per_node` NPUs.
 
     Example:
-        >>> group_shape([0, 1, 2, 3, 8], 8)
+        >>> build_group_shape([0, 1, 2, 3, 8], 8)
         GroupShape(ranks=5, per_node=4, nodes=2)
     """
     of_node = np.unique(np.array(ranks, np.int64) // per_node, return_counts=True)[1]
     return GroupShape(len(ranks), int(of_node.max()), len(of_node))
 
 
-def crossed_dimensions(topology: Topology, ranks: Sequence[int]) -> tuple[int, ...]:
+def find_crossed_dimensions(topology: Topology, ranks: Sequence[int]) -> tuple[int, ...]:
     """Return the dimensions beyond the node in which the ranks of a group differ."""
     number = np.array(ranks, np.int64)
     crossed = []
@@ -55,7 +55,7 @@ def crossed_dimensions(topology: Topology, ranks: Sequence[int]) -> tuple[int, .
     return tuple(crossed)
 
 
-def network_ports(topology: Topology, crossed: Sequence[int] = ()) -> Ports:
+def build_network_ports(topology: Topology, crossed: Sequence[int] = ()) -> Ports:
     """Return what the ports of an NPU can do for a group that crosses these dimensions beyond the node; () is all.
 
     Of several dimensions the slowest counts, and the largest latency.
@@ -63,16 +63,16 @@ def network_ports(topology: Topology, crossed: Sequence[int] = ()) -> Ports:
     dims = topology.dims
     further = [dims[index] for index in (crossed or range(1, len(dims)))]
     return Ports(
-        inside=port_bytes_per_ns(dims[0]),
+        inside=compute_port_rate(dims[0]),
         inside_ns=dims[0].latency_ns,
-        between=min(map(port_bytes_per_ns, further), default=0.0),
+        between=min(map(compute_port_rate, further), default=0.0),
         between_ns=max((dim.latency_ns for dim in further), default=0.0),
         per_node=dims[0].size,
         switched=dims[0].kind == "switch",
     )
 
 
-def shared_nics(costs: CostModel, per_node: int) -> bool:
+def has_shared_nics(costs: CostModel, per_node: int) -> bool:
     """Whether the NPUs of a node share NICs, so that the node has the ports to other nodes."""
     return 0 < costs.wiring.nics < per_node
 
@@ -113,8 +113,8 @@ class Costs:
         self.config, self.model, self.shapes = config, config.costs, shapes
         dims = config.topology.dims
         self.per_node = dims[0].size
-        self.by_node = shared_nics(config.costs, self.per_node)
-        self.rate = np.array([port_bytes_per_ns(dim) for dim in dims])
+        self.by_node = has_shared_nics(config.costs, self.per_node)
+        self.rate = np.array([compute_port_rate(dim) for dim in dims])
         self.total_ns, self.fixed_ns = np.ones((2, count), np.int64)
         self.moved = np.zeros((count, len(dims)))
         self.share, self.share_of_node = np.zeros((2, count, len(dims)), np.int64)
@@ -138,7 +138,7 @@ class Costs:
             sizes, inverse = np.unique(size[of_case], return_inverse=True)
             where, crossed = self.shapes[int(shape[of_case[0]])]
             name = FLOW_KINDS[int(kind[of_case[0]])]
-            ports = network_ports(self.config.topology, crossed)
+            ports = build_network_ports(self.config.topology, crossed)
             charge = self.model.charge(name, sizes.astype(np.float64), where, ports)
             self._put(of_case, inverse, charge, where, ports, crossed)
 
@@ -158,7 +158,7 @@ class Costs:
         busy[:, 0] = charge.inside_busy_ns
         # The cost model counts what passes a member's own share of the NICs; where they are shared, it may send more.
         more = (
-            max(1.0, rate_between(ports, shape.per_node, self.model.wiring.nics) / ports.between)
+            max(1.0, compute_rate_between(ports, shape.per_node, self.model.wiring.nics) / ports.between)
             if crossed
             else 1.0
         )

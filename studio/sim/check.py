@@ -12,27 +12,32 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from studio.analysis.collectives.matching import GroupMatching, edges, match_collectives, waits_for_lower_ids
+from studio.analysis.collectives.matching import (
+    GroupMatching,
+    list_edges,
+    match_collectives,
+    waits_for_lower_ids,
+)
 from studio.analysis.collectives.messages import Channels, match_channels
-from studio.analysis.graph.digraph import build_network, reachable, shortest_cycle
-from studio.analysis.job.completeness import Completeness, completeness, is_recording
+from studio.analysis.graph.digraph import build_network, find_reachable, find_shortest_cycle
+from studio.analysis.job.completeness import Completeness, infer_completeness, is_recording
 from studio.analysis.job.renumbered import share_graphs
 from studio.distinct import find_distinct
-from studio.sim.agreement import group_findings, group_label, message_findings, node_label, rank_list
-from studio.sim.borders import border_collectives, border_finding
+from studio.sim.agreement import check_groups, check_messages, format_ranks, label_group, label_node
+from studio.sim.borders import build_border_finding, list_border_collectives
 from studio.sim.collectives import (
     EXTENDED_KIND_OF,
     KIND_OF,
     ROOT_KEYS,
     ROOTED,
-    any_size,
     lacks_form,
-    listed_for,
+    list_configured,
+    supports_any_size,
 )
 from studio.sim.config import Algorithm, SystemConfig
 from studio.sim.extensions import EXTENDED_MODE
 from studio.sim.kinds import CollectiveKind
-from studio.sim.matched import by_number, replays_communication, unrecorded_findings
+from studio.sim.matched import check_unrecorded, matches_by_number, replays_communication
 from studio.trace import (
     INT_KINDS,
     NONE,
@@ -45,11 +50,11 @@ from studio.trace import (
     NodeType,
     Rank,
     Trace,
-    collective_name,
     communicates,
     decode_value,
-    int_column,
     is_flagged,
+    label_collective,
+    read_int_column,
 )
 from studio.units import format_counted
 
@@ -74,14 +79,14 @@ def check(trace: Trace, config: SystemConfig) -> list[Finding]:
     An empty list does not promise that the run finishes: which of several independent collectives a rank
     issues first depends on times, and with them may the order in a group.
     """
-    about_ranks = list(_ranks(trace, config))
+    about_ranks = list(_check_ranks(trace, config))
     if any(finding.code == "ranks-unknown" for finding in about_ranks):
         # What else there is to say of such a run can wait until it could be one.
         return about_ranks
-    borders = border_collectives(trace, config)
+    borders = list_border_collectives(trace, config)
     if borders is not None and config.extensions is not None:
         trace = borders.settled(trace)
-        about_ranks.append(border_finding(borders))
+        about_ranks.append(build_border_finding(borders))
     findings = [
         *about_ranks,
         *_check_routes(config),
@@ -89,21 +94,21 @@ def check(trace: Trace, config: SystemConfig) -> list[Finding]:
         *_merge_findings(_find_in_graphs(trace, config)),
     ]
     if not config.replay_only:
-        groups = match_collectives(trace, config.groups, by_number=by_number(config))
+        groups = match_collectives(trace, config.groups, by_number=matches_by_number(config))
         channels = match_channels(trace)
         # Of the messages that are as they should be nothing is found.
         doubtful = channels.expand(channels.doubtful([rank.number for rank in trace.ranks]))
         findings += [
-            *group_findings(trace, config, groups),
-            *message_findings(trace, doubtful, groups),
+            *check_groups(trace, config, groups),
+            *check_messages(trace, doubtful, groups),
         ]
         if replays_communication(config):
-            findings += unrecorded_findings(trace)
+            findings += check_unrecorded(trace)
         else:
             findings += [
-                *(_algorithms(config, groups) if config.topology.npus > 1 and not config.flows else ()),
-                *(_check_roots(trace, config, groups) if _all_collectives(config) else ()),
-                *(crossing_findings(config, groups, channels) if not config.flows else ()),
+                *(_check_algorithms(config, groups) if config.topology.npus > 1 and not config.flows else ()),
+                *(_check_roots(trace, config, groups) if _allows_all_collectives(config) else ()),
+                *(check_crossings(config, groups, channels) if not config.flows else ()),
             ]
     worst: Mapping[Level, int] = {"error": 0, "warning": 1, "info": 2}
     return sorted(findings, key=lambda finding: worst[finding.level])
@@ -113,10 +118,10 @@ def check(trace: Trace, config: SystemConfig) -> list[Finding]:
 # Ranks
 
 
-def _ranks(trace: Trace, config: SystemConfig) -> Iterator[Finding]:
+def _check_ranks(trace: Trace, config: SystemConfig) -> Iterator[Finding]:
     npus = config.topology.npus
     numbers = [rank.number for rank in trace.ranks]
-    job = completeness(trace)
+    job = infer_completeness(trace)
     if not config.needs_every_rank and len(numbers) <= npus:
         if not job.is_whole:
             message = f"{job.sentence()} Those that are known are replayed."
@@ -137,7 +142,7 @@ def _ranks(trace: Trace, config: SystemConfig) -> Iterator[Finding]:
         yield Finding(
             "error",
             "ranks-beyond",
-            f"The trace has {rank_list(numbers)}, {system}: there is no NPU for {rank_list(beyond)}.",
+            f"The trace has {format_ranks(numbers)}, {system}: there is no NPU for {format_ranks(beyond)}.",
             "Change npus_count so that the product is the number of ranks.",
         )
     elif absent:
@@ -145,7 +150,7 @@ def _ranks(trace: Trace, config: SystemConfig) -> Iterator[Finding]:
         yield Finding(
             "error",
             "ranks-missing",
-            f"The trace has {rank_list(numbers)}, {system}: {missing} {'is' if absent == 1 else 'are'} missing.",
+            f"The trace has {format_ranks(numbers)}, {system}: {missing} {'is' if absent == 1 else 'are'} missing.",
             f"Open the traces of all ranks, let the missing ranks be copies of the known ones ({COMPLETE}), or change npus_count "
             "so that the product is the number of ranks.",
         )
@@ -159,7 +164,7 @@ def _check_routes(config: SystemConfig) -> Iterator[Finding]:
     ends = np.array([(link.source, link.target) for link in graph.links], np.int64).reshape(-1, 2)
     network = build_network(graph.npus + graph.switches, ends[:, 0], ends[:, 1])
     for backwards in (False, True):
-        near = set(reachable(network, 0, backwards=backwards).tolist())
+        near = set(find_reachable(network, 0, backwards=backwards).tolist())
         far = next((npu for npu in range(graph.npus) if npu not in near), None)
         if far is not None:
             source, target = (far, 0) if backwards else (0, far)
@@ -210,38 +215,38 @@ def _merge_findings(findings: Iterable[tuple[_Job, Finding]]) -> Iterator[Findin
     for job, finding in findings:
         ranks.setdefault(finding, []).extend(rank.number for rank in job.ranks)
     for finding, numbers in ranks.items():
-        message = finding.message.replace(_WHO, rank_list(sorted(numbers)), 1)
+        message = finding.message.replace(_WHO, format_ranks(sorted(numbers)), 1)
         yield replace(finding, message=message, rank=numbers[0] if len(numbers) == 1 else None)
 
 
 def _find_in_graphs(trace: Trace, config: SystemConfig) -> list[tuple[_Job, Finding]]:
     """Return what is wrong with single graphs; of those that differ in ids alone one is looked at as long as nothing is."""
     shared = share_graphs(trace)
-    findings = [(job, finding) for job in _graphs(shared) for finding in _graph(job, config)]
+    findings = [(job, finding) for job in _group_by_graph(shared) for finding in _check_graph(job, config)]
     if not findings or shared is trace:
         return findings
     # A finding names a node by its id.
-    return [(job, finding) for job in _graphs(trace) for finding in _graph(job, config)]
+    return [(job, finding) for job in _group_by_graph(trace) for finding in _check_graph(job, config)]
 
 
-def _graphs(trace: Trace) -> list[_Job]:
+def _group_by_graph(trace: Trace) -> list[_Job]:
     using: dict[int, list[Rank]] = {}
     for rank in trace.ranks:
         using.setdefault(rank.graph, []).append(rank)
     return [_Job(trace.graphs[index], tuple(ranks)) for index, ranks in sorted(using.items())]
 
 
-def _graph(job: _Job, config: SystemConfig) -> Iterator[Finding]:
+def _check_graph(job: _Job, config: SystemConfig) -> Iterator[Finding]:
     graph = job.graph
     if not len(graph):
         message = f"The trace of {_WHO} is empty."
         yield Finding("error", "empty", message, "Every rank needs at least one node.")
         return
-    yield from _dependencies(job)
-    yield from _node_types(job, config)
+    yield from _check_dependencies(job)
+    yield from _check_node_types(job, config)
     if not config.replay_only and not replays_communication(config):
         yield from _check_required(job, config)
-        yield from _sizes(job, config)
+        yield from _check_sizes(job, config)
         if not config.flows:
             yield from _check_dimensions(job, config)
 
@@ -249,12 +254,12 @@ def _graph(job: _Job, config: SystemConfig) -> Iterator[Finding]:
 def _group_rows(job: _Job, rows: Int64, level: Level, code: str, what: str, hint: str) -> Iterator[Finding]:
     """Yield one finding for all nodes at `rows`, which names the first; nothing for no rows."""
     if len(rows):
-        first = node_label(job.graph, int(rows[0]))
+        first = label_node(job.graph, int(rows[0]))
         count = "" if len(rows) == 1 else f" (and {len(rows) - 1:,} more like it)"
         yield Finding(level, code, f"{_WHO}: {first} {what}{count}.", hint)
 
 
-def _dependencies(job: _Job) -> Iterator[Finding]:
+def _check_dependencies(job: _Job) -> Iterator[Finding]:
     graph = job.graph
     waits = np.zeros(len(graph), bool)
     for deps in (graph.ctrl, graph.data):
@@ -274,30 +279,30 @@ def _dependencies(job: _Job) -> Iterator[Finding]:
     if waits.all():
         message = f"{_WHO}: every node waits for another one, so nothing can start."
         yield Finding("error", "no-root", message, "At least one node must wait for none.")
-    cycle = smallest_cycle(graph)
+    cycle = find_smallest_cycle(graph)
     if cycle:
-        labels = [node_label(graph, row) for row in cycle]
+        labels = [label_node(graph, row) for row in cycle]
         text = " waits for ".join([*labels[:_SHOWN], *(["…"] if len(labels) > _SHOWN else []), labels[0]])
         message = f"{_WHO}: {len(cycle)} nodes wait for each other in a circle: {text}."
         yield Finding("error", "cycle", message, "Remove one of these dependencies.")
 
 
-def smallest_cycle(graph: Graph) -> list[int]:
+def find_smallest_cycle(graph: Graph) -> list[int]:
     """Find a shortest cycle of dependencies, each row waiting for the next; empty if there is none.
 
     Of graphs with more than 500 nodes on cycles, a shortest one through the first 500.
     """
     if waits_for_lower_ids(graph):
         return []
-    (ctrl_of, ctrl), (data_of, data) = edges(graph.ctrl), edges(graph.data)
+    (ctrl_of, ctrl), (data_of, data) = list_edges(graph.ctrl), list_edges(graph.data)
     of, waited = np.concatenate([ctrl_of, data_of]), np.concatenate([ctrl, data])
     itself = of[of == waited]
     if len(itself):
         return [int(itself.min())]
-    return shortest_cycle(len(graph), of, waited, starts=_CYCLE_STARTS)
+    return find_shortest_cycle(len(graph), of, waited, starts=_CYCLE_STARTS)
 
 
-def _node_types(job: _Job, config: SystemConfig) -> Iterator[Finding]:
+def _check_node_types(job: _Job, config: SystemConfig) -> Iterator[Finding]:
     graph = job.graph
     kind = graph.type
     on_cpu = is_flagged(graph, "is_cpu_op")
@@ -346,7 +351,7 @@ def _node_types(job: _Job, config: SystemConfig) -> Iterator[Finding]:
         yield from _group_rows(job, np.flatnonzero(chosen), level, code, what, hint)
 
 
-def _present(graph: Graph, key: str) -> Bool:
+def _has_integer(graph: Graph, key: str) -> Bool:
     """Return (N,) whether each node has an integer there: its own, or its rank's slot."""
     rows, where = graph.rows_with(key)
     column = np.zeros(len(graph), bool)
@@ -360,7 +365,9 @@ def _check_required(job: _Job, config: SystemConfig) -> Iterator[Finding]:
     kind = graph.type
     # On one NPU they take 1 ns, whatever they are.
     collective = (kind == NodeType.COMM_COLL) & (config.topology.npus > 1)
-    sized = collective & ~(_all_collectives(config) & (_collective_types(graph) == CollectiveType.BARRIER))
+    sized = collective & ~(
+        _allows_all_collectives(config) & (_read_collective_types(graph) == CollectiveType.BARRIER)
+    )
     # Beyond ASTRA-sim the roofline serves the nodes that say enough; the others keep their recorded times.
     computed = config.roofline is not None and config.extensions is None
     compute = (kind == NodeType.COMP) & ~is_flagged(graph, "is_cpu_op") & computed
@@ -377,7 +384,7 @@ def _check_required(job: _Job, config: SystemConfig) -> Iterator[Finding]:
         if not chosen.any():
             continue
         for key in keys:
-            absent = np.flatnonzero(chosen & ~_present(graph, key))
+            absent = np.flatnonzero(chosen & ~_has_integer(graph, key))
             hint = f"Every {noun} needs the whole number {key}."
             code = "attribute-missing"
             if chosen is compute:
@@ -386,23 +393,23 @@ def _check_required(job: _Job, config: SystemConfig) -> Iterator[Finding]:
             yield from _group_rows(job, absent, "error", code, f"has no {key}", hint)
 
 
-def _collective_types(graph: Graph) -> Int64:
+def _read_collective_types(graph: Graph) -> Int64:
     """Return (N,) the collective each node names, -1 where it names none."""
     kinds = np.full(len(graph), NONE, np.int64)
-    rows, values = int_column(graph, "comm_type")
+    rows, values = read_int_column(graph, "comm_type")
     kinds[rows] = values
     return kinds
 
 
-def _all_collectives(config: SystemConfig) -> bool:
+def _allows_all_collectives(config: SystemConfig) -> bool:
     """Whether the mode carries out all collectives."""
     return config.flows or (config.extensions is not None and config.extensions.collectives == "all")
 
 
-def _sizes(job: _Job, config: SystemConfig) -> Iterator[Finding]:
+def _check_sizes(job: _Job, config: SystemConfig) -> Iterator[Finding]:
     graph = job.graph
     size = np.full(len(graph), 1 << 62, np.int64)
-    rows, values = int_column(graph, "comm_size")
+    rows, values = read_int_column(graph, "comm_size")
     size[rows] = values
     comm = communicates(graph)
     hint = "Sizes are bytes, from 0."
@@ -411,7 +418,7 @@ def _sizes(job: _Job, config: SystemConfig) -> Iterator[Finding]:
     )
     if config.extensions is not None:
         return
-    gathers = _collective_types(graph) == CollectiveType.ALL_GATHER
+    gathers = _read_collective_types(graph) == CollectiveType.ALL_GATHER
     gathers &= graph.type == NodeType.COMM_COLL
     yield from _group_rows(
         job,
@@ -438,23 +445,23 @@ def _check_dimensions(job: _Job, config: SystemConfig) -> Iterator[Finding]:
     An algorithm over all ranks is governed by the entry of its place in the list.
     """
     graph = job.graph
-    kinds = _collective_types(graph)
-    known = EXTENDED_KIND_OF if _all_collectives(config) else KIND_OF
+    kinds = _read_collective_types(graph)
+    known = EXTENDED_KIND_OF if _allows_all_collectives(config) else KIND_OF
     rows, where = graph.rows_with("involved_dim")
     nowhere = []
     for row, entry in zip(rows.tolist(), where.tolist(), strict=True):
         value = decode_value(graph.attrs, entry, graph.strings, job.ranks[0].slots)
         kind = known.get(int(kinds[row]))
-        if isinstance(value, list) and kind and not any(value[: _logical_dimensions(config, kind)]):
+        if isinstance(value, list) and kind and not any(value[: _count_logical_dimensions(config, kind)]):
             nowhere.append(row)
     what = "involves none of the dimensions its algorithms cover, and so never completes"
     hint = "Set an entry of involved_dim to true, or leave the attribute out."
     yield from _group_rows(job, np.array(nowhere, np.int64), "error", "no-dimension", what, hint)
 
 
-def _logical_dimensions(config: SystemConfig, kind: CollectiveKind) -> int:
+def _count_logical_dimensions(config: SystemConfig, kind: CollectiveKind) -> int:
     """Return the number of logical dimensions; an algorithm over all ranks is the last."""
-    listed = listed_for(config, kind)
+    listed = list_configured(config, kind)
     single = next((index + 1 for index, algorithm in enumerate(listed) if algorithm.single), len(listed))
     return single or len(config.topology.dims)
 
@@ -463,7 +470,7 @@ def _logical_dimensions(config: SystemConfig, kind: CollectiveKind) -> int:
 # Algorithms
 
 
-def _algorithms(config: SystemConfig, groups: Sequence[GroupMatching]) -> Iterator[Finding]:
+def _check_algorithms(config: SystemConfig, groups: Sequence[GroupMatching]) -> Iterator[Finding]:
     """Find collectives that the configured algorithms cannot run, once per type and kind of group."""
     reported: set[tuple[str, int, int]] = set()
     for group in groups:
@@ -471,16 +478,16 @@ def _algorithms(config: SystemConfig, groups: Sequence[GroupMatching]) -> Iterat
             for kind in find_distinct(sequence.type).tolist():
                 if kind == NONE:
                     continue
-                for size, code, message, hint in _unable(config, group, kind):
+                for size, code, message, hint in _find_unable(config, group, kind):
                     if (code, kind, size) not in reported:
                         reported.add((code, kind, size))
-                        where = f"{group_label(group)}: {collective_name(kind)} {message}"
+                        where = f"{label_group(group)}: {label_collective(kind)} {message}"
                         yield Finding("error", code, where, hint)
 
 
 def _check_roots(trace: Trace, config: SystemConfig, groups: Sequence[GroupMatching]) -> Iterator[Finding]:
     """Find rooted collectives without a root, or with one outside their group."""
-    roots = [named_roots(graph) for graph in trace.graphs]
+    roots = [read_roots(graph) for graph in trace.graphs]
     graph_of = {rank.number: rank.graph for rank in trace.ranks}
     npus = config.topology.npus
     for group in groups:
@@ -499,37 +506,39 @@ def _check_roots(trace: Trace, config: SystemConfig, groups: Sequence[GroupMatch
                 root for root in find_distinct(named).tolist() if root >= 0 and root not in members
             )
         if assumed:
-            what = ", ".join(collective_name(number) for number in sorted(assumed))
-            message = f"{group_label(group)}: {what} without a root; rank {first} was taken, the first of the group."
+            what = ", ".join(label_collective(number) for number in sorted(assumed))
+            message = f"{label_group(group)}: {what} without a root; rank {first} was taken, the first of the group."
             yield Finding("info", "root-assumed", message, f"Name it: {', '.join(ROOT_KEYS)}.")
         for root in sorted(outside)[:1]:
-            message = f"{group_label(group)}: rank {root} is named for a root, and is none of its ranks."
+            message = f"{label_group(group)}: rank {root} is named for a root, and is none of its ranks."
             yield Finding("error", "root-outsider", message, f"Ranks of the job, in {', '.join(ROOT_KEYS)}.")
 
 
 ROOTED_TYPES = [number for number, kind in EXTENDED_KIND_OF.items() if kind in ROOTED]
 
 
-def named_roots(graph: Graph) -> Int64:
+def read_roots(graph: Graph) -> Int64:
     """Return (N,) the root each node names, -1 where it names none."""
     roots = np.full(len(graph), NONE, np.int64)
     for key in reversed(ROOT_KEYS):
-        rows, values = int_column(graph, key)
+        rows, values = read_int_column(graph, key)
         roots[rows] = values
     return roots
 
 
-def _unable(config: SystemConfig, group: GroupMatching, number: int) -> Iterator[tuple[int, str, str, str]]:
-    kind = (EXTENDED_KIND_OF if _all_collectives(config) else KIND_OF).get(number)
+def _find_unable(
+    config: SystemConfig, group: GroupMatching, number: int
+) -> Iterator[tuple[int, str, str, str]]:
+    kind = (EXTENDED_KIND_OF if _allows_all_collectives(config) else KIND_OF).get(number)
     if kind is None:
         if number not in _FIXED_TIME:
-            allowed = ", ".join(collective_name(known) for known in KIND_OF)
+            allowed = ", ".join(label_collective(known) for known in KIND_OF)
             hint = f"The {EXTENDED_MODE} carries out all collectives." if number in EXTENDED_KIND_OF else ""
             yield 0, "collective-unsupported", f"cannot be simulated; allowed: {allowed}, BROADCAST", hint
         return
     if kind in config.custom:
         return
-    listed = listed_for(config, kind)
+    listed = list_configured(config, kind)
     if not listed:
         key = f"{kind.replace('_', '-')}-implementation"
         yield (
@@ -540,18 +549,18 @@ def _unable(config: SystemConfig, group: GroupMatching, number: int) -> Iterator
         )
         return
     within = len(group.members) < config.topology.npus and len(listed) == 1
-    if within and not listed[0].row.in_groups and not any_size(config):
+    if within and not listed[0].row.in_groups and not supports_any_size(config):
         reason = f"by {listed[0].name}, which is built over whole dimensions only"
         yield len(group.members), "algorithm-unfit", reason, f"Choose ring or direct, or the {EXTENDED_MODE}."
         return
-    for algorithm, size in _applied_algorithms(config, group, listed):
-        reason = "" if any_size(config) else _refusal(algorithm, kind, size)
+    for algorithm, size in _iterate_algorithms(config, group, listed):
+        reason = "" if supports_any_size(config) else _explain_refusal(algorithm, kind, size)
         if reason:
             hint = f"Choose ring or direct there, another number of NPUs, or the {EXTENDED_MODE}."
             yield size, "algorithm-unfit", reason, hint
 
 
-def _applied_algorithms(
+def _iterate_algorithms(
     config: SystemConfig, group: GroupMatching, listed: tuple[Algorithm, ...]
 ) -> Iterator[tuple[Algorithm, int]]:
     """Yield each algorithm with the number of ranks it runs over; a smaller group is one ring unless one algorithm is listed."""
@@ -566,7 +575,7 @@ def _applied_algorithms(
             return
 
 
-def _refusal(algorithm: Algorithm, kind: CollectiveKind, size: int) -> str:
+def _explain_refusal(algorithm: Algorithm, kind: CollectiveKind, size: int) -> str:
     if lacks_form(algorithm, kind):
         return f"has no {algorithm.name} form"
     if algorithm.row.powers_of_two and size & (size - 1):
@@ -578,7 +587,7 @@ def _refusal(algorithm: Algorithm, kind: CollectiveKind, size: int) -> str:
 # Dimensions that are not timed
 
 
-def crossing_findings(
+def check_crossings(
     config: SystemConfig, groups: Sequence[GroupMatching], channels: Channels
 ) -> Iterator[Finding]:
     """Warn of messages that cross several dimensions but are timed in one.
@@ -588,38 +597,40 @@ def crossing_findings(
     """
     if config.congestion == "aware" or config.links is not None or len(config.topology.dims) == 1:
         return
-    rings = [group for group in groups if _one_ring(config, group)]
+    rings = [group for group in groups if _is_one_ring(config, group)]
     sizes = np.array([len(group.members) for group in rings], np.int64)
     members = np.array([rank for group in rings for rank in group.members], np.int64)
     following = [rank for group in rings for rank in (*group.members[1:], *group.members[:1])]
-    crossing = _several_dimensions(config, members, np.array(following, np.int64))
+    crossing = _differ_in_several(config, members, np.array(following, np.int64))
     if crossing.any():
         of = np.repeat(np.arange(len(rings)), sizes)[crossing]
         first, count = int(np.flatnonzero(crossing)[0]), len(find_distinct(of))
         group = rings[int(of[0])]
-        who = f"group {group.name} ({rank_list(group.members)})" if group.name else "the group of all ranks"
+        who = (
+            f"group {group.name} ({format_ranks(group.members)})" if group.name else "the group of all ranks"
+        )
         more = f" (and those of {count - 1:,} more groups)" if count > 1 else ""
         what = f"Messages of {who} between ranks {members[first]} and {following[first]}{more}"
-        yield _skipped_finding(config, "group-dimensions", what, int(members[first]), following[first])
-    crossing = _several_dimensions(config, channels.source, channels.target)
+        yield _build_skipped_finding(config, "group-dimensions", what, int(members[first]), following[first])
+    crossing = _differ_in_several(config, channels.source, channels.target)
     if crossing.any():
         first, count = int(np.flatnonzero(crossing)[0]), int(channels.messages[crossing].sum())
         source, target = int(channels.source[first]), int(channels.target[first])
         more = f" (and {count - 1:,} more like it)" if count > 1 else ""
         what = f"Messages from rank {source} to rank {target}{more}"
-        yield _skipped_finding(config, "message-dimensions", what, source, target)
+        yield _build_skipped_finding(config, "message-dimensions", what, source, target)
 
 
-def _one_ring(config: SystemConfig, group: GroupMatching) -> bool:
+def _is_one_ring(config: SystemConfig, group: GroupMatching) -> bool:
     """Whether collectives of the group run over all its ranks at once, not dimension by dimension."""
     if len(group.members) < config.topology.npus:
         return len(group.members) > 1
     numbers = {number for sequence in group.sequences for number in find_distinct(sequence.type).tolist()}
     kinds = [EXTENDED_KIND_OF[number] for number in numbers if number in EXTENDED_KIND_OF]
-    return any(algorithm.single for kind in kinds for algorithm in listed_for(config, kind)[:1])
+    return any(algorithm.single for kind in kinds for algorithm in list_configured(config, kind)[:1])
 
 
-def _coordinates(config: SystemConfig, ranks: Int64) -> Int64:
+def _compute_coordinates(config: SystemConfig, ranks: Int64) -> Int64:
     """Return (D, R) the place of each rank in each dimension; the first varies fastest."""
     dims = np.array([dim.size for dim in config.topology.dims], np.int64)
     below = np.concatenate([[1], np.cumprod(dims)[:-1]])
@@ -627,17 +638,17 @@ def _coordinates(config: SystemConfig, ranks: Int64) -> Int64:
     return places
 
 
-def _several_dimensions(config: SystemConfig, source: Int64, target: Int64) -> Bool:
+def _differ_in_several(config: SystemConfig, source: Int64, target: Int64) -> Bool:
     """Return (M,) whether the two ends differ in more than one dimension; False where one is no NPU of the system."""
     npus = config.topology.npus
-    differ = _coordinates(config, source) != _coordinates(config, target)
+    differ = _compute_coordinates(config, source) != _compute_coordinates(config, target)
     are_npus = (source >= 0) & (source < npus) & (target >= 0) & (target < npus)
     crossing: Bool = (differ.sum(axis=0) > 1) & are_npus
     return crossing
 
 
-def _skipped_finding(config: SystemConfig, code: str, what: str, source: int, target: int) -> Finding:
-    ends = _coordinates(config, np.array([source, target], np.int64))
+def _build_skipped_finding(config: SystemConfig, code: str, what: str, source: int, target: int) -> Finding:
+    ends = _compute_coordinates(config, np.array([source, target], np.int64))
     crossed = np.flatnonzero(ends[:, 0] != ends[:, 1]).tolist()
     named = ", ".join(map(str, crossed[:-1])) + f" and {crossed[-1]}"
     message = (

@@ -11,7 +11,7 @@ The extended mode adds to them:
   take part that have the data, or of which the root's line still needs it.
 - A barrier is an all-gather of nothing, or, by halvingDoubling, a dissemination; a reduce-scatter-block is a
   reduce-scatter.
-- Orders of the dimensions other than rising, see `stream_phases`.
+- Orders of the dimensions other than rising, see `build_stream_phases`.
 - Halving-doubling and trees on any number of ranks, see `studio.sim.programs`.
 """
 
@@ -86,18 +86,18 @@ _INSTEAD: dict[CollectiveKind, tuple[CollectiveKind, ...]] = {
 """Whose algorithms a collective of the extended mode takes that has none of its own; others, the all-reduce's."""
 
 
-def chunks(kind: CollectiveKind, size_bytes: int, splits: int, npus: int) -> tuple[int, int]:
+def compute_chunks(kind: CollectiveKind, size_bytes: int, splits: int, npus: int) -> tuple[int, int]:
     """Return the size of a chunk, and how many there are.
 
     All chunks are of the full size, so a remainder costs one more whole chunk. Except for all-gathers, a
     chunk has at least one byte per NPU of the system, whatever the group.
 
     Example:
-        >>> chunks("all_reduce", 1_048_576, 3, 8)
+        >>> compute_chunks("all_reduce", 1_048_576, 3, 8)
         (349525, 4)
-        >>> chunks("all_reduce", 100, 4, 64), chunks("all_gather", 100, 4, 64)
+        >>> compute_chunks("all_reduce", 100, 4, 64), compute_chunks("all_gather", 100, 4, 64)
         ((64, 4), (25, 4))
-        >>> chunks("all_gather", 3, 4, 64)
+        >>> compute_chunks("all_gather", 3, 4, 64)
         (0, 0)
     """
     if kind == "barrier":
@@ -112,7 +112,7 @@ def chunks(kind: CollectiveKind, size_bytes: int, splits: int, npus: int) -> tup
     return chunk, -(-size_bytes // chunk)
 
 
-def world_phases(
+def build_world_phases(
     config: SystemConfig,
     kind: CollectiveKind,
     involved: Sequence[bool] | None = None,
@@ -130,16 +130,16 @@ def world_phases(
         >>> ring = Algorithm("ring")
         >>> config = SystemConfig(topology, collective_optimization="local_bw_aware",
         ...                       algorithms={"all_reduce": (ring, ring)})
-        >>> [(p.kind, p.dim, p.role) for p in world_phases(config, "all_reduce")]
+        >>> [(p.kind, p.dim, p.role) for p in build_world_phases(config, "all_reduce")]
         [('reduce_scatter', 0, 'up'), ('all_reduce', 1, 'up'), ('all_gather', 0, 'down')]
     """
-    dims = _dimensions(config, kind, involved)
+    dims = _list_dimensions(config, kind, involved)
     if config.extensions is not None and config.extensions.dimension_order == "descending":
         dims.reverse()
     return _order_phases(config, kind, dims, root)
 
 
-def stream_phases(
+def build_stream_phases(
     config: SystemConfig,
     kind: CollectiveKind,
     involved: Sequence[bool] | None,
@@ -162,8 +162,8 @@ def stream_phases(
         chunks_of: Size and number of its chunks.
     """
     if config.extensions is None or config.extensions.dimension_order != "balanced":
-        return [world_phases(config, kind, involved, root)]
-    dims = _dimensions(config, kind, involved)
+        return [build_world_phases(config, kind, involved, root)]
+    dims = _list_dimensions(config, kind, involved)
     chunk, count = chunks_of
     work = dict.fromkeys((dimension for dimension, *_ in dims), 0.0)
     streams = []
@@ -172,13 +172,13 @@ def stream_phases(
         phases = _order_phases(config, kind, dims, root)
         size = float(chunk)
         for phase in phases:
-            time, size = _work(config, phase, size)
+            time, size = _estimate_work(config, phase, size)
             work[phase.dim] += time
         streams.append(phases)
     return streams[:1] if len(set(streams)) == 1 else streams
 
 
-def _work(config: SystemConfig, phase: Phase, size: float) -> tuple[float, float]:
+def _estimate_work(config: SystemConfig, phase: Phase, size: float) -> tuple[float, float]:
     """Estimate how long a phase keeps its dimension busy; also returns the remaining size."""
     ranks, kind, dim = phase.size, phase.kind, config.topology.dims[phase.dim]
     share = (ranks - 1) / ranks
@@ -198,12 +198,14 @@ _Dim = tuple[int, Algorithm, int, int]
 """A dimension of a collective: its place, algorithm, size and stride."""
 
 
-def _dimensions(config: SystemConfig, kind: CollectiveKind, involved: Sequence[bool] | None) -> list[_Dim]:
+def _list_dimensions(
+    config: SystemConfig, kind: CollectiveKind, involved: Sequence[bool] | None
+) -> list[_Dim]:
     """Return the dimensions that count for a collective, the lowest first."""
     taken = [True] * DEFAULT_INVOLVED if involved is None else list(involved)
     dims: list[_Dim] = []
     stride = 1
-    for index, algorithm in enumerate(algorithms_for(config, kind)):
+    for index, algorithm in enumerate(list_algorithms(config, kind)):
         size = config.topology.npus if algorithm.single else config.topology.dims[index].size
         if index < len(taken) and taken[index] and size > 1:
             check_size(config, kind, algorithm, size, f"dimension {index}")
@@ -214,7 +216,9 @@ def _dimensions(config: SystemConfig, kind: CollectiveKind, involved: Sequence[b
     return dims
 
 
-def group_phases(config: SystemConfig, kind: CollectiveKind, root: int | None = None) -> tuple[Phase, ...]:
+def build_group_phases(
+    config: SystemConfig, kind: CollectiveKind, root: int | None = None
+) -> tuple[Phase, ...]:
     """Return the phases of a collective of a comm group smaller than the system: one ring of its ranks.
 
     The algorithm is the configured one where exactly one is listed, else ring.
@@ -228,10 +232,10 @@ def group_phases(config: SystemConfig, kind: CollectiveKind, root: int | None = 
         >>> from studio.sim.config import Dimension, Topology
         >>> topology = Topology((Dimension("ring", 4, 50.0), Dimension("switch", 2, 25.0)))
         >>> config = SystemConfig(topology, algorithms={"all_gather": (Algorithm("direct", 2),)})
-        >>> group_phases(config, "all_gather")[0].algorithm.name
+        >>> build_group_phases(config, "all_gather")[0].algorithm.name
         'direct2'
     """
-    listed = algorithms_for(config, kind)
+    listed = list_algorithms(config, kind)
     algorithm = listed[0] if len(listed) == 1 else Algorithm("ring")
     return _order_phases(config, kind, [(0, algorithm, 0, 0)], root)
 
@@ -240,7 +244,7 @@ def check_group(
     config: SystemConfig, kind: CollectiveKind, algorithm: Algorithm, size: int, name: str
 ) -> None:
     """Raise a ConfigError if a comm group cannot use its algorithm."""
-    if not algorithm.row.in_groups and not any_size(config):
+    if not algorithm.row.in_groups and not supports_any_size(config):
         others = ", ".join(row.name for row in ALGORITHMS.values() if row.in_groups)
         raise ConfigError(
             f"{algorithm.name} for {kind} in comm group {name!r}; allowed: {others}",
@@ -249,18 +253,18 @@ def check_group(
     check_size(config, kind, algorithm, size, f"comm group {name!r}")
 
 
-def any_size(config: SystemConfig) -> bool:
+def supports_any_size(config: SystemConfig) -> bool:
     """Whether halving-doubling and trees support any number of ranks, and comm groups."""
     return config.extensions is not None and config.extensions.group_sizes == "any"
 
 
-def algorithms_for(config: SystemConfig, kind: CollectiveKind) -> tuple[Algorithm, ...]:
+def list_algorithms(config: SystemConfig, kind: CollectiveKind) -> tuple[Algorithm, ...]:
     """Return the algorithms of a collective, one per dimension.
 
     Raises:
         ConfigError: There are none for it, nor for one whose algorithms it takes.
     """
-    if listed := listed_for(config, kind):
+    if listed := list_configured(config, kind):
         return listed
     raise ConfigError(
         f"no algorithm for {kind}, which the trace uses; allowed: one algorithm per dimension",
@@ -268,7 +272,7 @@ def algorithms_for(config: SystemConfig, kind: CollectiveKind) -> tuple[Algorith
     )
 
 
-def listed_for(config: SystemConfig, kind: CollectiveKind) -> tuple[Algorithm, ...]:
+def list_configured(config: SystemConfig, kind: CollectiveKind) -> tuple[Algorithm, ...]:
     """Return the algorithms configured for a collective, or those of its fallback; () if none."""
     instead = () if kind in REFERENCE_KINDS else _INSTEAD.get(kind, ("all_reduce",))
     return next(filter(None, (config.algorithms.get(name, ()) for name in (kind, *instead))), ())
@@ -283,7 +287,7 @@ def check_size(
     config: SystemConfig, kind: CollectiveKind, algorithm: Algorithm, size: int, where: str
 ) -> None:
     """Raise a ConfigError if an algorithm does not support this number of ranks."""
-    if any_size(config):
+    if supports_any_size(config):
         return
     if algorithm.row.powers_of_two and size & (size - 1):
         raise ConfigError(

@@ -9,14 +9,14 @@ import numpy as np
 
 from studio.analysis.compare.runs import Comparison
 from studio.analysis.compare.runs import compare as compare_sides
-from studio.analysis.compare.sides import Carried, Side, recorded_side
-from studio.analysis.path.whole import WholePath, whole_path
+from studio.analysis.compare.sides import Carried, Side, build_recorded_side
+from studio.analysis.path.whole import WholePath, build_whole_path
 from studio.sim.config import SystemConfig, Topology
 from studio.sim.matched import replays_communication
-from studio.sim.models import words_of
-from studio.sim.result import SimResult, delays_of
-from studio.sim.traffic import offered_load_words
-from studio.timeline import node_times, recorded
+from studio.sim.models import label_model
+from studio.sim.result import SimResult, compute_delays
+from studio.sim.traffic import explain_offered_load
+from studio.timeline import collect_node_times, recorded
 from studio.trace import Trace
 
 
@@ -38,7 +38,7 @@ def compare(a: Trace | SimResult, b: Trace | SimResult) -> Comparison:
         >>> found.a.makespan_ns + found.difference_ns == found.b.makespan_ns
         True
     """
-    return compare_sides(side_of(a), side_of(b))
+    return compare_sides(build_side(a), build_side(b))
 
 
 def critical_path(run: Trace | SimResult) -> WholePath:
@@ -60,18 +60,18 @@ def critical_path(run: Trace | SimResult) -> WholePath:
         >>> found.shares[0].what, found.shares[0].ns, found.path.length_ns
         ('compute of stage 1', 26813000, 44453000)
     """
-    side = side_of(run)
-    return whole_path(side, side.ledger())
+    side = build_side(run)
+    return build_whole_path(side, side.ledger())
 
 
-def side_of(run: Trace | SimResult) -> Side:
+def build_side(run: Trace | SimResult) -> Side:
     """Return a run as a side of a comparison.
 
     Raises:
         TraceError: A trace holds no times.
     """
     if isinstance(run, Trace):
-        return recorded_side(run, node_times(run, recorded(run)))
+        return build_recorded_side(run, collect_node_times(run, recorded(run)))
     times = run.node_times()
     return Side(
         run.trace,
@@ -79,12 +79,12 @@ def side_of(run: Trace | SimResult) -> Side:
         run.finish_ns,
         groups=run.config.groups,
         joins=not run.config.replay_only,
-        dimensions=_dimensions(run),
-        links=_links(run),
-        delays=lambda: delays_of(run, times),
-        model=words_of(run.config.model, run.config.congestion),
-        dimensions_between=_between(run),
-        system=_but_for_speeds(run.config),
+        dimensions=_collect_dimensions(run),
+        links=_collect_links(run),
+        delays=lambda: compute_delays(run, times),
+        model=label_model(run.config.model, run.config.congestion),
+        dimensions_between=_build_dimension_finder(run),
+        system=_equalize_speeds(run.config),
         speeds=tuple(
             (dim.bytes_per_ns * dim.efficiency, dim.latency_ns + dim.message_overhead_ns)
             for dim in run.config.topology.dims
@@ -92,7 +92,7 @@ def side_of(run: Trace | SimResult) -> Side:
     )
 
 
-def _but_for_speeds(config: SystemConfig) -> SystemConfig | None:
+def _equalize_speeds(config: SystemConfig) -> SystemConfig | None:
     """Return a system with dimensions of one speed, which is equal for systems that differ in their speeds alone; None without dimensions."""
     if config.links is not None or replays_communication(config):
         return None
@@ -103,12 +103,12 @@ def _but_for_speeds(config: SystemConfig) -> SystemConfig | None:
     return replace(config, topology=Topology(dims))
 
 
-def _between(result: SimResult) -> Callable[[Sequence[int]], tuple[int, ...]] | None:
+def _build_dimension_finder(result: SimResult) -> Callable[[Sequence[int]], tuple[int, ...]] | None:
     config = result.config
     if config.links is not None or replays_communication(config) or config.topology.npus == 1:
         return None
 
-    def dimensions(ranks: Sequence[int]) -> tuple[int, ...]:
+    def find_dimensions(ranks: Sequence[int]) -> tuple[int, ...]:
         addresses = [config.topology.address(rank) for rank in ranks]
         return tuple(
             index
@@ -116,10 +116,10 @@ def _between(result: SimResult) -> Callable[[Sequence[int]], tuple[int, ...]] | 
             if len(set(coordinates)) > 1
         )
 
-    return dimensions
+    return find_dimensions
 
 
-def _dimensions(result: SimResult) -> Carried:
+def _collect_dimensions(result: SimResult) -> Carried:
     # By number: what a dimension is made of is a setting, which may be what is compared.
     names = tuple(f"dimension {index}" for index in range(len(result.dimensions)))
     size = [int(carried.bytes.sum()) for carried in result.dimensions]
@@ -128,11 +128,11 @@ def _dimensions(result: SimResult) -> Carried:
     pairs = list(zip(result.dimensions, ports, strict=True))
     busy = [float(carried.busy_ns.mean()) if known else np.nan for carried, known in pairs]
     load = [carried.offered_load(result.makespan_ns) if known else np.nan for carried, known in pairs]
-    about = offered_load_words(result.config)
+    about = explain_offered_load(result.config)
     return Carried(names, np.array(size, np.int64), np.array(busy, float), np.array(load, float), about)
 
 
-def _links(result: SimResult) -> Carried:
+def _collect_links(result: SimResult) -> Carried:
     links = result.links
     names = tuple(links.name(index) for index in range(len(links)))
     busy = links.busy_ns.astype(float)

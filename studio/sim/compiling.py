@@ -27,7 +27,7 @@ from numba.core.compiler_machinery import LoweringPass, PassManager, register_pa
 from numba.core.cpu import CPUContext
 
 from studio.machine_code import Entry, Made, compile_entries
-from studio.sim.public_compiling import add_instructions, signature_of
+from studio.sim.public_compiling import add_instructions, build_signature
 
 _OPTIONS: dict[str, Any] = {"nogil": True, "_nrt": False, "error_model": "numpy"}
 
@@ -69,7 +69,7 @@ def _make_parts(namespace: Any, functions: Sequence[str]) -> None:
     try:
         for name in functions:
             dispatcher = getattr(namespace, name)
-            signature = signature_of(dispatcher.py_func)
+            signature = build_signature(dispatcher.py_func)
             if signature in dispatcher.overloads:  # made on the way, by one that calls it and is called by it
                 continue
             # Its own `compile` wants machine code to call.
@@ -168,7 +168,7 @@ class _LinkParts(LoweringPass):
     def run_pass(self, state: Any) -> bool:
         state.library = state.targetctx.codegen().create_library(state.func_id.func_qualname)
         state.library.enable_object_caching()
-        state.library.add_llvm_module(_references())
+        state.library.add_llvm_module(_build_references())
         # Callers first: functions that nobody has requested are skipped.
         for part in reversed(_PARTS):
             state.library.add_linking_library(part)
@@ -178,7 +178,7 @@ class _LinkParts(LoweringPass):
         return False
 
 
-def _references() -> Any:
+def _build_references() -> Any:
     """Return a module with declarations of functions that are called before they are translated.
 
     Where functions call each other in a circle, numba calls one of them through a pointer that it fills in

@@ -21,11 +21,11 @@ from studio.trace import (
     Int64,
     NodeType,
     Trace,
-    copies,
-    idles,
-    int_column,
+    are_copies,
+    are_idle,
     is_flagged,
     is_generated,
+    read_int_column,
 )
 
 
@@ -89,11 +89,11 @@ class ComputeTimes:
         bound = ", at peak rates: hardware takes longer" if self.roofline else ""
         if len(parts) == 1:
             return f"compute: {parts[0][0]} on all nodes{bound}"
-        texts = [f"{name} on {_percent(count, self.all)}" for name, count in parts]
+        texts = [f"{name} on {_format_percent(count, self.all)}" for name, count in parts]
         return f"compute: {texts[0]} of nodes, {', '.join(texts[1:])}{bound}" if texts else ""
 
 
-def _percent(count: int, of: int) -> str:
+def _format_percent(count: int, of: int) -> str:
     """Format a share; neither all nor nothing unless it is."""
     share = 100 * count / of
     if share >= 1 and share <= 99:
@@ -114,18 +114,18 @@ def compute_times(trace: Trace, config: SystemConfig) -> ComputeTimes:
     if recorded or roofline or unknown or config.extensions is None:
         generated = all(map(is_generated, trace.ranks))
         return ComputeTimes(recorded, roofline, unknown, is_generated=generated)
-    operators = sum(times * _timed_operators(trace.graphs[index]) for index, times in ranks.items())
+    operators = sum(times * _count_timed_operators(trace.graphs[index]) for index, times in ranks.items())
     return ComputeTimes(0, 0, 0, processor=operators)
 
 
-def _timed_operators(graph: Graph) -> int:
+def _count_timed_operators(graph: Graph) -> int:
     """Count the operators that a processor ran for a recorded time; the time between operators is none."""
     operators = (graph.type == NodeType.COMP) & is_flagged(graph, "is_cpu_op") & (graph.duration_ns > 0)
     operators[graph.rows_with("gap")[0]] = False
     return int(operators.sum())
 
 
-def mean_compute_ns(trace: Trace, config: SystemConfig) -> dict[str, float]:
+def compute_mean_times(trace: Trace, config: SystemConfig) -> dict[str, float]:
     """Return what the compute nodes of a rank take together, in the mean, by what `compute-times` may be.
 
     One after the other: where nodes overlap, a run takes less.
@@ -138,29 +138,29 @@ def mean_compute_ns(trace: Trace, config: SystemConfig) -> dict[str, float]:
     for choice in ("recorded", "roofline"):
         extensions = replace(config.extensions, compute_times=choice)
         other = replace(config, extensions=extensions)
-        each = sum(count * _total_ns(trace.graphs[index], other) for index, count in ranks.items())
+        each = sum(count * _compute_total_ns(trace.graphs[index], other) for index, count in ranks.items())
         totals[choice] = each / max(len(trace.ranks), 1)
     return totals
 
 
-def _total_ns(graph: Graph, config: SystemConfig) -> float:
+def _compute_total_ns(graph: Graph, config: SystemConfig) -> float:
     sources = compute_sources(graph, config)
     recorded = int(graph.duration_ns[sources == Source.RECORDED].sum())
     computed = np.flatnonzero(sources == Source.ROOFLINE)
-    ops, size = (_column(graph, key)[computed] for key in ("num_ops", "tensor_size"))
+    ops, size = (_read_column(graph, key)[computed] for key in ("num_ops", "tensor_size"))
     some = size > 0
-    performance = attainable(config, ops[some], size[some])[1]
+    performance = compute_attainable(config, ops[some], size[some])[1]
     return recorded + float((ops[some] / performance * 1e9).sum()) + int((sources == Source.UNKNOWN).sum())
 
 
-def _column(graph: Graph, key: str) -> Int64:
-    rows, values = int_column(graph, key)
+def _read_column(graph: Graph, key: str) -> Int64:
+    rows, values = read_int_column(graph, key)
     column = np.zeros(len(graph), np.int64)
     column[rows] = values
     return column
 
 
-def attainable(config: SystemConfig, ops: Int64, size_bytes: Int64) -> tuple[Float64, Float64]:
+def compute_attainable(config: SystemConfig, ops: Int64, size_bytes: Int64) -> tuple[Float64, Float64]:
     """Return intensity (operations per byte) and attainable performance (operations per second) under the roofline."""
     assert config.roofline is not None
     bandwidth, peak = config.local_memory_bytes_per_ns * 1e9, config.roofline.peak_tera_ops_per_s * 1e12
@@ -170,7 +170,12 @@ def attainable(config: SystemConfig, ops: Int64, size_bytes: Int64) -> tuple[Flo
 
 def compute_sources(graph: Graph, config: SystemConfig) -> Int64:
     """Return (N,) where the time of each node comes from, as `Source`."""
-    compute = (graph.type == NodeType.COMP) & ~is_flagged(graph, "is_cpu_op") & ~idles(graph) & ~copies(graph)
+    compute = (
+        (graph.type == NodeType.COMP)
+        & ~is_flagged(graph, "is_cpu_op")
+        & ~are_idle(graph)
+        & ~are_copies(graph)
+    )
     recorded: Bool = graph.duration_ns > 0
     sources = np.where(recorded, Source.RECORDED, Source.UNKNOWN)
     if config.roofline is not None and config.needs_every_rank:
@@ -188,7 +193,7 @@ def _says_operations(graph: Graph) -> Bool:
     """Return (N,) whether a node says how many operations it is, and how many bytes it touches."""
     is_known = np.ones(len(graph), bool)
     for key in ("num_ops", "tensor_size"):
-        rows, values = int_column(graph, key)
+        rows, values = read_int_column(graph, key)
         column = np.zeros(len(graph), bool)
         # No bytes is a statement: the node completes at once. No operations is none.
         column[rows] = values >= (key == "num_ops")

@@ -13,13 +13,13 @@ from dataclasses import dataclass, field, replace
 from typing import Literal
 
 from studio.errors import ConfigError
-from studio.notebook import one_line
+from studio.notebook import format_record
 from studio.sim.algorithms import ALGORITHMS, ALGORITHMS_ALLOWED, AlgorithmKind, AlgorithmRow, find_algorithm
 from studio.sim.costs.model import CostModel
 from studio.sim.extensions import EXTENDED_MODE, Extensions, LinkGraph
 from studio.sim.kinds import COLLECTIVE_KINDS, REFERENCE_KINDS, CollectiveKind
 from studio.sim.settings import DEFAULT, DIMENSION_SETTINGS, MAX_NPUS, check_limits
-from studio.sim.values import one_of, whole
+from studio.sim.values import check_choice, check_whole
 from studio.trace import CommGroup, Trace
 
 DimensionKind = Literal["ring", "fully_connected", "switch"]
@@ -59,7 +59,7 @@ class Dimension:
     efficiency: float = DEFAULT["efficiency"]
     message_overhead_ns: float = DEFAULT["message-overhead"]
 
-    __repr__ = one_line
+    __repr__ = format_record
 
     def __post_init__(self) -> None:
         check_limits(self, "dimension ")
@@ -77,7 +77,7 @@ class Topology:
 
     dims: tuple[Dimension, ...]
 
-    __repr__ = one_line
+    __repr__ = format_record
 
     def __post_init__(self) -> None:
         if not self.dims:
@@ -120,13 +120,13 @@ class Algorithm:
     single: bool = False
 
     def __post_init__(self) -> None:
-        one_of("algorithm kind", self.kind, tuple(ALGORITHMS))
+        check_choice("algorithm kind", self.kind, tuple(ALGORITHMS))
         if self.window is not None:
             if not self.row.windowed:
                 raise ConfigError(
                     f"algorithm window is {self.window} for {self.kind}; allowed: only for direct"
                 )
-            whole("algorithm window", self.window, 1, MAX_NPUS)
+            check_whole("algorithm window", self.window, 1, MAX_NPUS)
         if self.single and not self.row.single:
             raise ConfigError(
                 f"algorithm {self.kind} has no form over all ranks as one dimension",
@@ -281,7 +281,7 @@ class SystemConfig:
     costs: CostModel | None = None
     extensions: Extensions | None = None
 
-    __repr__ = one_line
+    __repr__ = format_record
 
     def __post_init__(self) -> None:
         check_limits(self)
@@ -340,7 +340,7 @@ class SystemConfig:
             >>> import studio
             >>> trace = studio.read(studio.sample_path("training_2r"))
             >>> system = studio.preset("hgx-h100-2").config.extended().replaying()
-            >>> times = studio.timeline.recorded_times(trace)
+            >>> times = studio.timeline.read_recorded_times(trace)
             >>> ran_ns = times.end_ns.max() - times.start_ns[times.start_ns >= 0].min()
             >>> abs(studio.simulate(trace, system).makespan_ns / int(ran_ns) - 1) < 0.01
             True
@@ -390,7 +390,7 @@ class SystemConfig:
                 hint="Leave the dimension out, or set the mode to extended.",
             )
         given = [f"algorithms for {kind}" for kind in self.algorithms if kind not in REFERENCE_KINDS]
-        given += list(_extended_of(dims))
+        given += list(_iterate_extended(dims))
         given += ["links"] if self.links is not None else []
         given += ["costs"] if self.costs is not None else []
         if given:
@@ -448,7 +448,7 @@ class SystemConfig:
             raise ConfigError(
                 f"links join {links.npus:,} NPUs; allowed: {self.topology.npus:,}, as many as the topology has"
             )
-        for given in _extended_of(self.topology.dims):
+        for given in _iterate_extended(self.topology.dims):
             raise ConfigError(
                 f"{given} is given beside links; allowed: one of both",
                 hint="Give every link the bandwidth and the latency it has for messages.",
@@ -456,7 +456,7 @@ class SystemConfig:
 
     def _check_algorithms(self) -> None:
         for kind, listed in self.algorithms.items():
-            one_of("collective in algorithms", kind, COLLECTIVE_KINDS)
+            check_choice("collective in algorithms", kind, COLLECTIVE_KINDS)
             if not listed:
                 raise ConfigError(f"algorithms for {kind} is empty; allowed: one algorithm per dimension")
             if len(listed) > len(self.topology.dims):
@@ -475,7 +475,7 @@ class SystemConfig:
                 )
 
 
-def _extended_of(dims: Sequence[Dimension]) -> Iterator[str]:
+def _iterate_extended(dims: Sequence[Dimension]) -> Iterator[str]:
     """Yield the settings of dimensions that need the extended mode."""
     for setting in DIMENSION_SETTINGS:
         for index, dim in enumerate(dims):

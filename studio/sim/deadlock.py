@@ -16,11 +16,11 @@ import numpy as np
 from studio.analysis.collectives.matching import GroupMatching, match_collectives
 from studio.analysis.collectives.messages import Messages, match_messages
 from studio.errors import TraceError
-from studio.sim.agreement import collective_label, group_label, half_label, node_label, rank_list
+from studio.sim.agreement import describe_collective, describe_half, format_ranks, label_group, label_node
 from studio.sim.check import check
 from studio.sim.config import SystemConfig
-from studio.sim.matched import by_number
-from studio.sim.unrecorded import missing_fact
+from studio.sim.matched import matches_by_number
+from studio.sim.unrecorded import check_missing_facts
 from studio.trace import (
     NONE,
     WORLD,
@@ -30,10 +30,10 @@ from studio.trace import (
     Int64,
     NodeType,
     Trace,
-    dense_column,
     group_slots,
+    list_world_names,
+    read_dense_column,
     type_name,
-    world_names,
 )
 from studio.units import format_counted
 
@@ -92,7 +92,7 @@ class DeadlockError(TraceError):
         self.causes = causes
 
 
-def deadlock(
+def explain_deadlock(
     trace: Trace, config: SystemConfig, stuck: Int64, events: tuple[Int64, Int64, Bool]
 ) -> DeadlockError:
     """Return the report of a deadlock.
@@ -115,7 +115,7 @@ def deadlock(
     if circle:
         others = ", which waits for ".join(f"rank {number}" for number in (*circle[1:], circle[0]))
         lines.append(f"They wait in a circle: rank {circle[0]} waits for {others}.")
-    fact = missing_fact(trace)
+    fact = check_missing_facts(trace)
     if fact is not None:
         lines.append(fact.message)
     remaining = [
@@ -155,13 +155,15 @@ class _State:
         self._bounds = np.searchsorted(rank[order], np.arange(len(trace.ranks) + 1)).tolist()
         self._place = {rank.number: place for place, rank in enumerate(trace.ranks)}
         groups = trace.groups if config.groups is None else config.groups
-        self._world = world_names(groups, self._place)
+        self._world = list_world_names(groups, self._place)
         self._begun: dict[tuple[int, str], list[int]] = {}
         self._columns: dict[int, tuple[Int64, Int64, Int64]] = {}
 
     @cached_property
     def groups(self) -> dict[str, GroupMatching]:
-        matchings = match_collectives(self.trace, self.config.groups, by_number=by_number(self.config))
+        matchings = match_collectives(
+            self.trace, self.config.groups, by_number=matches_by_number(self.config)
+        )
         return {group.name: group for group in matchings}
 
     @cached_property
@@ -176,7 +178,7 @@ class _State:
         index = self.trace.ranks[place].graph
         if index not in self._columns:
             graph = self.trace.graphs[index]
-            kind, size = dense_column(graph, "comm_type", NONE), dense_column(graph, "comm_size", 0)
+            kind, size = read_dense_column(graph, "comm_type", NONE), read_dense_column(graph, "comm_size", 0)
             self._columns[index] = group_slots(graph), kind, size
         return self._columns[index]
 
@@ -216,8 +218,8 @@ def _explain(state: _State, place: int) -> Stuck:
     rows = begun.open
     if not len(rows):
         rows = np.setdiff1d(np.arange(len(graph)), begun.rows)
-        reason = f"rank {number} never begins {_labels(graph, rows)}"
-        return Stuck(number, _ids(graph, rows), (), reason + _explain_unstarted(graph, rows))
+        reason = f"rank {number} never begins {_label_nodes(graph, rows)}"
+        return Stuck(number, _list_ids(graph, rows), (), reason + _explain_unstarted(graph, rows))
     reasons, waits = [], []
     for row in rows[:_NODES].tolist():
         words, ranks = _explain_open(state, place, row)
@@ -225,16 +227,16 @@ def _explain(state: _State, place: int) -> Stuck:
         waits += [rank for rank in ranks if rank not in waits]
     more = f", and {format_counted(len(rows) - 2, 'more node')}" if len(rows) > 2 else ""
     reason = f"rank {number} waits {' and '.join(reasons[:2])}{more}"
-    return Stuck(number, _ids(graph, rows), tuple(waits), reason)
+    return Stuck(number, _list_ids(graph, rows), tuple(waits), reason)
 
 
-def _ids(graph: Graph, rows: Int64) -> tuple[int, ...]:
+def _list_ids(graph: Graph, rows: Int64) -> tuple[int, ...]:
     return tuple(graph.id[rows[:_NODES]].tolist())
 
 
-def _labels(graph: Graph, rows: Int64) -> str:
+def _label_nodes(graph: Graph, rows: Int64) -> str:
     more = f" and {len(rows) - 1:,} more" if len(rows) > 1 else ""
-    return (node_label(graph, int(rows[0])) if len(rows) else "its nodes") + more
+    return (label_node(graph, int(rows[0])) if len(rows) else "its nodes") + more
 
 
 def _explain_unstarted(graph: Graph, rows: Int64) -> str:
@@ -247,7 +249,7 @@ def _explain_unstarted(graph: Graph, rows: Int64) -> str:
         return ", although all it waits for has ended"
     if never[0] < 0:
         return ", which waits for a node that is not in the trace"
-    return f", which waits for {node_label(graph, never[0])}"
+    return f", which waits for {label_node(graph, never[0])}"
 
 
 def _explain_open(state: _State, place: int, row: int) -> tuple[str, list[int]]:
@@ -258,7 +260,7 @@ def _explain_open(state: _State, place: int, row: int) -> tuple[str, list[int]]:
         return _explain_collective(state, place, row)
     if kind in (NodeType.COMM_SEND, NodeType.COMM_RECV):
         return _explain_message(state, place, row)
-    return f"for {node_label(graph, row)}, of type {type_name(kind)}, to end", []
+    return f"for {label_node(graph, row)}, of type {type_name(kind)}, to end", []
 
 
 def _explain_collective(state: _State, place: int, row: int) -> tuple[str, list[int]]:
@@ -266,19 +268,19 @@ def _explain_collective(state: _State, place: int, row: int) -> tuple[str, list[
     number, name = state.trace.ranks[place].number, state.group_of(place, row)
     position = state.collectives(place, name).index(row)
     group = state.groups[name]
-    own = collective_label(state.trace, number, row)
-    where = f"in collective {position} of {group_label(group)}, {own}"
+    own = describe_collective(state.trace, number, row)
+    where = f"in collective {position} of {label_group(group)}, {own}"
     if number not in group.members:
-        return f"{where}, of which it is no member: members are {rank_list(group.members)}", []
-    absent, others = _find_absent(state, group, position, _content(state, place, row))
+        return f"{where}, of which it is no member: members are {format_ranks(group.members)}", []
+    absent, others = _find_absent(state, group, position, _get_content(state, place, row))
     if others:
         member, other = others[0]
-        differs = f"rank {member} has begun {collective_label(state.trace, member, other)}"
-        text = f"collective {position} of {group_label(group)}: rank {number} has begun {own}, {differs}"
+        differs = f"rank {member} has begun {describe_collective(state.trace, member, other)}"
+        text = f"collective {position} of {label_group(group)}: rank {number} has begun {own}, {differs}"
         state.disagreement = state.disagreement or text
         return f"{where}, where {differs}", [member for member, _ in others]
     if absent:
-        return f"{where}, for {rank_list(absent)}: {_explain_absence(state, absent[0], name)}", absent
+        return f"{where}, for {format_ranks(absent)}: {_explain_absence(state, absent[0], name)}", absent
     return f"{where}, which all members have begun", []
 
 
@@ -292,12 +294,12 @@ def _find_absent(
         begun = [] if place is None else state.collectives(place, group.name)
         if place is None or position >= len(begun):
             absent.append(member)
-        elif _content(state, place, begun[position]) != content:
+        elif _get_content(state, place, begun[position]) != content:
             others.append((member, begun[position]))
     return absent, others
 
 
-def _content(state: _State, place: int, row: int) -> tuple[int, int]:
+def _get_content(state: _State, place: int, row: int) -> tuple[int, int]:
     _, kind, size = state.columns(place)
     return int(kind[row]), int(size[row])
 
@@ -327,7 +329,7 @@ def _explain_message(state: _State, waiter: int, row: int) -> tuple[str, list[in
         (messages.send_rank, messages.send_row) if receives else (messages.receive_rank, messages.receive_row)
     )
     peer = int((messages.source if receives else messages.target)[pair])
-    what = half_label(trace, messages, pair, receives=receives)
+    what = describe_half(trace, messages, pair, receives=receives)
     what, verb = (
         what.replace(f"rank {trace.ranks[waiter].number}'s", "its", 1),
         "sends" if receives else "receives",
@@ -335,7 +337,7 @@ def _explain_message(state: _State, waiter: int, row: int) -> tuple[str, list[in
     if other_row[pair] == NONE:
         return f"in {what}, which rank {peer} never {verb}", [peer]
     place, other = int(other_rank[pair]), int(other_row[pair])
-    node = node_label(state.graph(place), other)
+    node = label_node(state.graph(place), other)
     state_of = "has begun" if state.has_begun(place, other) else "has not begun"
     return f"in {what}, for {node} of rank {peer}, which it {state_of}", [peer]
 
@@ -344,7 +346,7 @@ def _find_cycle(explained: tuple[Stuck, ...]) -> tuple[int, ...]:
     """Find the shortest cycle of ranks that wait for each other, from the lowest; empty if there is none."""
     known = {stuck.rank for stuck in explained}
     waits = {stuck.rank: [rank for rank in stuck.waits_for if rank in known] for stuck in explained}
-    circles = [circle for rank in waits if (circle := _path_back(rank, waits))]
+    circles = [circle for rank in waits if (circle := _find_path_back(rank, waits))]
     if not circles:
         return ()
     best = min(circles, key=len)
@@ -352,13 +354,13 @@ def _find_cycle(explained: tuple[Stuck, ...]) -> tuple[int, ...]:
     return tuple(best[low:] + best[:low])
 
 
-def _path_back(start: int, waits: dict[int, list[int]]) -> list[int]:
+def _find_path_back(start: int, waits: dict[int, list[int]]) -> list[int]:
     """Return the shortest path from a rank back to itself, breadth first."""
     before: dict[int, int] = {}
     layer = [start]
     while layer:
         after = []
-        for rank, other in _edges(layer, waits):
+        for rank, other in _iterate_edges(layer, waits):
             if other == start:
                 path = [rank]
                 while path[-1] != start:
@@ -371,7 +373,7 @@ def _path_back(start: int, waits: dict[int, list[int]]) -> list[int]:
     return []
 
 
-def _edges(ranks: list[int], waits: dict[int, list[int]]) -> Iterator[tuple[int, int]]:
+def _iterate_edges(ranks: list[int], waits: dict[int, list[int]]) -> Iterator[tuple[int, int]]:
     for rank in ranks:
         for other in waits.get(rank, []):
             yield rank, other

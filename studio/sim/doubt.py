@@ -32,10 +32,10 @@ class Cure:
             '--model full --set replay-only=0'
         """
         model = [f"--model {self.model}"] if self.model else []
-        return " ".join([*model, *(f"--set {_quoted(setting)}" for setting in self.settings)])
+        return " ".join([*model, *(f"--set {_quote_setting(setting)}" for setting in self.settings)])
 
 
-def _quoted(setting: str) -> str:
+def _quote_setting(setting: str) -> str:
     """Quote a setting for a shell, where brackets would mean something."""
     return f"'{setting}'" if "[" in setting else setting
 

@@ -10,19 +10,19 @@ from typing import TypeVar
 import numpy as np
 
 from studio.analysis.collectives.messages import Channels, match_channels
-from studio.analysis.collectives.times import CollectiveTimes, distinct_collectives, match_groups
+from studio.analysis.collectives.times import CollectiveTimes, compute_distinct_times, match_groups
 from studio.analysis.job.ledger import Ledger
-from studio.analysis.job.memory import MemoryUse, memory_use
+from studio.analysis.job.memory import MemoryUse, compute_memory_use
 from studio.distinct import find_distinct
-from studio.sim.charges import group_shape
+from studio.sim.charges import build_group_shape
 from studio.sim.config import SystemConfig
 from studio.sim.costs import GroupShape
 from studio.sim.doubt import Cure
 from studio.sim.known import Known, can_share
 from studio.sim.parts import Parts
-from studio.sim.result import SimResult, ledger_of
-from studio.sim.topology import link_rate, ports
-from studio.trace import Int64, NodeType, int_column
+from studio.sim.result import SimResult, compute_ledger
+from studio.sim.topology import count_ports, link_rate
+from studio.trace import Int64, NodeType, read_int_column
 
 Found = Iterator[tuple[str, Cure | None]]
 FULL_CURE = Cure("Simulate with the full model", "full")
@@ -65,15 +65,15 @@ class Facts:
     @cached_property
     def _distinct(self) -> tuple[CollectiveTimes, Int64]:
         trace, groups = self.result.trace, self.config.groups
-        matched = self._once("groups", groups, lambda: match_groups(trace, groups))
-        return distinct_collectives(trace, self.result.node_times(), groups, self.site, matched)
+        matched = self._compute_once("groups", groups, lambda: match_groups(trace, groups))
+        return compute_distinct_times(trace, self.result.node_times(), groups, self.site, matched)
 
     @cached_property
     def channels(self) -> Channels:
         """Who sends messages to whom."""
-        return self._once("channels", None, lambda: match_channels(self.result.trace))
+        return self._compute_once("channels", None, lambda: match_channels(self.result.trace))
 
-    def _once(self, name: str, key: object, make: Callable[[], T]) -> T:
+    def _compute_once(self, name: str, key: object, make: Callable[[], T]) -> T:
         """Return what `make` does of the trace, from an earlier run of it where that asked the same."""
         known = self.known
         if known is None or known.trace is not self.result.trace or not can_share(self.config):
@@ -102,23 +102,23 @@ class Facts:
     @cached_property
     def _places(self) -> dict[str, tuple[tuple[int, ...], GroupShape]]:
         sizes = tuple(dim.size for dim in self.config.topology.dims)
-        return self._once("places", (self.config.groups, sizes), dict)
+        return self._compute_once("places", (self.config.groups, sizes), dict)
 
     def site(self, group: str) -> tuple[float, GroupShape]:
         """Return what an NPU can send in the dimensions in which the ranks of a comm group differ, and where these lie."""
         if group not in self._sites:
             ranks = self._ranks_of.get(group, range(self.config.topology.npus))
             if group not in self._places:
-                shape = group_shape(ranks, self.config.topology.dims[0].size)
-                self._places[group] = self._crossed(ranks), shape
+                shape = build_group_shape(ranks, self.config.topology.dims[0].size)
+                self._places[group] = self._find_crossed(ranks), shape
             crossed, shape = self._places[group]
-            self._sites[group] = self._rate_of(ranks, crossed), shape
+            self._sites[group] = self._compute_rate(ranks, crossed), shape
         return self._sites[group]
 
     @cached_property
     def memory(self) -> list[MemoryUse]:
         """The memory of each device of each rank."""
-        return memory_use(self.result.trace, self.result.node_times())
+        return compute_memory_use(self.result.trace, self.result.node_times())
 
     @cached_property
     def communication_ns(self) -> Int64:
@@ -136,22 +136,22 @@ class Facts:
     @cached_property
     def ledger(self) -> Ledger:
         """Where the time of each rank went."""
-        return self.known_ledger or ledger_of(self.result)
+        return self.known_ledger or compute_ledger(self.result)
 
     @cached_property
     def kinds(self) -> frozenset[int]:
         """The types of collectives that the job has."""
         kinds: set[int] = set()
         for graph in self.result.trace.graphs:
-            rows, types = int_column(graph, "comm_type")
+            rows, types = read_int_column(graph, "comm_type")
             kinds.update(find_distinct(types[graph.type[rows] == NodeType.COMM_COLL]).tolist())
         return frozenset(kinds)
 
     def port_bytes_per_ns(self, ranks: Sequence[int]) -> float:
         """Return what an NPU can send, on all its ports in dimensions in which these ranks differ."""
-        return self._rate_of(ranks, self._crossed(ranks))
+        return self._compute_rate(ranks, self._find_crossed(ranks))
 
-    def _crossed(self, ranks: Sequence[int]) -> tuple[int, ...]:
+    def _find_crossed(self, ranks: Sequence[int]) -> tuple[int, ...]:
         """Return the dimensions in which some ranks differ."""
         below, members, crossed = 1, np.array(ranks, np.int64), []
         for index, dim in enumerate(self.config.topology.dims):
@@ -160,7 +160,7 @@ class Facts:
             below *= dim.size
         return tuple(crossed)
 
-    def _rate_of(self, ranks: Sequence[int], crossed: Sequence[int]) -> float:
+    def _compute_rate(self, ranks: Sequence[int], crossed: Sequence[int]) -> float:
         config = self.config
         if config.links is not None:
             rates = np.zeros(config.links.npus)
@@ -169,4 +169,4 @@ class Facts:
                     rates[link.source] += link.bytes_per_ns
             return float(rates[list(ranks)].max(initial=0.0))
         dims = config.topology.dims
-        return sum((link_rate(dims[index]) * ports(dims[index]) for index in crossed), 0.0)
+        return sum((link_rate(dims[index]) * count_ports(dims[index]) for index in crossed), 0.0)

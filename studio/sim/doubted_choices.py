@@ -7,8 +7,8 @@ from dataclasses import replace
 
 import numpy as np
 
-from studio.operators.roofline import peak
-from studio.sim.collectives import EXTENDED_KIND_OF, listed_for
+from studio.operators.roofline import find_peak
+from studio.sim.collectives import EXTENDED_KIND_OF, list_configured
 from studio.sim.compute import compute_times
 from studio.sim.config import Roofline, SystemConfig
 from studio.sim.doubt import Cure
@@ -16,8 +16,8 @@ from studio.sim.doubt_facts import Facts, Found
 from studio.sim.kinds import CollectiveKind
 from studio.sim.models import Model
 from studio.sim.settings import BY_KEY
-from studio.sim.systems.gpus import find_gpu, known_gpu
-from studio.sim.topology import hops
+from studio.sim.systems.gpus import find_gpu, match_gpu
+from studio.sim.topology import count_hops
 from studio.trace import (
     NONE,
     WORLD_NAMES,
@@ -28,8 +28,8 @@ from studio.trace import (
     Trace,
     ValueKind,
     group_slots,
-    int_column,
-    recorded_devices,
+    list_recorded_devices,
+    read_int_column,
 )
 from studio.units import format_count, format_counted
 
@@ -48,7 +48,7 @@ def find_instant(facts: Facts) -> Found:
     for graph, ranks in zip(trace.graphs, users, strict=True):
         replayed = graph.type == NodeType.COMM_COLL
         if config.needs_every_rank:
-            rows, types = int_column(graph, "comm_type")
+            rows, types = read_int_column(graph, "comm_type")
             broadcast = np.zeros(len(graph), bool)
             broadcast[rows] = types == CollectiveType.BROADCAST
             replayed = replayed & broadcast & fixed
@@ -71,23 +71,23 @@ _AS_ALL_REDUCE: tuple[CollectiveKind, ...] = ("all_gather", "reduce_scatter", "a
 
 def find_disguised(facts: Facts) -> Found:
     """Find collectives that a tree carries out as an all-reduce."""
-    for kind in _used(facts):
-        listed = listed_for(facts.config, kind)
+    for kind in _list_used_kinds(facts):
+        listed = list_configured(facts.config, kind)
         trees = [index for index, algorithm in enumerate(listed) if algorithm.kind == "double_binary_tree"]
         if kind in _AS_ALL_REDUCE and trees:
             name = "direct" if kind == "all_to_all" else "ring"
-            cure = _other_algorithm(facts.config, kind, trees, name)
+            cure = _build_algorithm_cure(facts.config, kind, trees, name)
             yield (
-                f"{_words(kind)} runs on a double binary tree, which carries out an all-reduce in its place.",
+                f"{_label_kind(kind)} runs on a double binary tree, which carries out an all-reduce in its place.",
                 cure,
             )
 
 
 def find_ring_behind_switch(facts: Facts) -> Found:
     """Find all-to-alls passed round a ring although a switch joins all pairs."""
-    if "all_to_all" not in _used(facts):
+    if "all_to_all" not in _list_used_kinds(facts):
         return
-    dims, listed = facts.config.topology.dims, listed_for(facts.config, "all_to_all")
+    dims, listed = facts.config.topology.dims, list_configured(facts.config, "all_to_all")
     rings = [
         index
         for index, (dim, algorithm) in enumerate(zip(dims, listed, strict=False))
@@ -100,47 +100,47 @@ def find_ring_behind_switch(facts: Facts) -> Found:
                 f"All-to-all is passed round a ring behind a switch of {sizes} NPUs: every byte crosses the switch again and "
                 "again, where libraries send it to its rank at once."
             ),
-            _other_algorithm(facts.config, "all_to_all", rings, "direct"),
+            _build_algorithm_cure(facts.config, "all_to_all", rings, "direct"),
         )
 
 
 def find_long_rings(facts: Facts) -> Found:
     """Find collectives whose time is mostly the latency of a long ring."""
-    if not facts.simulated or facts.config.links is not None or not _used(facts):
+    if not facts.simulated or facts.config.links is not None or not _list_used_kinds(facts):
         return
     times, config = facts.times, facts.config
     took = times.end_ns - times.arrived_ns
-    for kind in _used(facts):
+    for kind in _list_used_kinds(facts):
         of_kind = np.isin(
             times.type, [number for number, name in EXTENDED_KIND_OF.items() if name == kind]
         ) & (took > 0)
         if not of_kind.any():
             continue
         members, of = np.unique(times.members[of_kind], return_inverse=True)
-        rings = [_ring_latency(config, kind, int(count)) for count in members]
+        rings = [_compute_ring_latency(config, kind, int(count)) for count in members]
         steps, latency = (np.array([ring[column] for ring in rings])[of] for column in (0, 1))
         count = facts.alike[of_kind]
         share = float((count * np.minimum(latency, took[of_kind])).sum() / (count * took[of_kind]).sum())
         if share >= _MOSTLY and steps.max() >= _LONG_RING:
-            places = list(range(len(listed_for(config, kind))))
+            places = list(range(len(list_configured(config, kind))))
             yield (
                 (
-                    f"{100 * share:.0f} % of the time of {_words(kind).lower()} is latency, of up to {int(steps.max()):,} steps "
+                    f"{100 * share:.0f} % of the time of {_label_kind(kind).lower()} is latency, of up to {int(steps.max()):,} steps "
                     "round a ring; libraries take a tree or halve the distance there."
                 ),
-                _other_algorithm(
+                _build_algorithm_cure(
                     config, kind, places, "direct" if kind == "all_to_all" else "halvingDoubling"
                 ),
             )
 
 
-def _ring_latency(config: SystemConfig, kind: CollectiveKind, members: int) -> tuple[int, float]:
+def _compute_ring_latency(config: SystemConfig, kind: CollectiveKind, members: int) -> tuple[int, float]:
     """Return the steps of a collective's longest ring, and the latency of the steps of all its rings, in ns."""
-    dims, listed = config.topology.dims, listed_for(config, kind)
+    dims, listed = config.topology.dims, list_configured(config, kind)
     alone = members < config.topology.npus or any(algorithm.single for algorithm in listed[:1])
     if not listed or (alone and listed[0].kind != "ring"):
         return 0, 0.0
-    worst = max(dims, key=lambda dim: hops(dim, 0, 1) * dim.latency_ns)
+    worst = max(dims, key=lambda dim: count_hops(dim, 0, 1) * dim.latency_ns)
     rings = (
         [(members, worst)]
         if alone
@@ -150,7 +150,7 @@ def _ring_latency(config: SystemConfig, kind: CollectiveKind, members: int) -> t
     )
     rounds = 2 if kind == "all_reduce" else 1
     steps = [rounds * (size - 1) for size, _ in rings]
-    each = [hops(dim, 0, 1) * dim.latency_ns + config.packet_delay_ns for _, dim in rings]
+    each = [count_hops(dim, 0, 1) * dim.latency_ns + config.packet_delay_ns for _, dim in rings]
     # Chunks that may not be under way at once follow each other, each with the latency of its own steps.
     rows = -(-config.splits // config.active_chunks)
     return max(steps, default=0), rows * sum(count * ns for count, ns in zip(steps, each, strict=True))
@@ -161,7 +161,7 @@ def find_partly_involved(facts: Facts) -> Found:
     if not facts.costs or not facts.simulated:
         return
     trace = facts.result.trace
-    per_graph = [_partly_involved(graph, facts.config) for graph in trace.graphs]
+    per_graph = [_find_partial_slots(graph, facts.config) for graph in trace.graphs]
     if not any(map(len, per_graph)):
         return
     count = every = 0
@@ -180,7 +180,7 @@ def find_partly_involved(facts: Facts) -> Found:
         )
 
 
-def _partly_involved(graph: Graph, config: SystemConfig) -> Int64:
+def _find_partial_slots(graph: Graph, config: SystemConfig) -> Int64:
     """Return (M,) the slots of the groups of collectives that name dimensions, and not all that the system has."""
     rows, where = graph.rows_with("involved_dim")
     is_list = (graph.type[rows] == NodeType.COMM_COLL) & (graph.attrs.kind[where] == ValueKind.BOOL_LIST)
@@ -196,7 +196,7 @@ def _partly_involved(graph: Graph, config: SystemConfig) -> Int64:
     return slots
 
 
-def _used(facts: Facts) -> list[CollectiveKind]:
+def _list_used_kinds(facts: Facts) -> list[CollectiveKind]:
     """Return the kinds of collectives that algorithms carry out by messages; none where costs time them."""
     if not facts.simulated or facts.costs:
         return []
@@ -204,20 +204,22 @@ def _used(facts: Facts) -> list[CollectiveKind]:
     return [kind for kind in kinds if kind not in facts.config.custom]
 
 
-def _other_algorithm(config: SystemConfig, kind: CollectiveKind, places: Sequence[int], name: str) -> Cure:
+def _build_algorithm_cure(
+    config: SystemConfig, kind: CollectiveKind, places: Sequence[int], name: str
+) -> Cure:
     """Return the cure that sets another algorithm in some dimensions."""
-    listed = [algorithm.name for algorithm in listed_for(config, kind)]
+    listed = [algorithm.name for algorithm in list_configured(config, kind)]
     for index in places:
         listed[index] = name
     setting = BY_KEY[f"{kind.replace('_', '-')}-implementation"]
     # Beyond the reference these run on any number of ranks.
     odd = any(dim.size & (dim.size - 1) for dim in config.topology.dims)
     model: Model | None = "full" if name == "halvingDoubling" and odd and config.extensions is None else None
-    label = f"Simulate {_words(kind).lower()} by {name}"
+    label = f"Simulate {_label_kind(kind).lower()} by {name}"
     return Cure(label, model, (f"{setting.path}=[{', '.join(listed)}]",))
 
 
-def _words(kind: CollectiveKind) -> str:
+def _label_kind(kind: CollectiveKind) -> str:
     return BY_KEY[f"{kind.replace('_', '-')}-implementation"].label
 
 
@@ -237,7 +239,7 @@ def find_timeless(facts: Facts) -> Found:
                 f"{format_count(unserved)} of {format_count(times.all)} compute nodes took 1 ns: they have no recorded duration, and "
                 "the system has no roofline for their operations and bytes."
             ),
-            _roofline_cure(trace, config),
+            _build_roofline_cure(trace, config),
         )
     if served:
         yield (
@@ -256,12 +258,12 @@ def _with_any_roofline(config: SystemConfig) -> SystemConfig:
     return replace(config, roofline=Roofline(1.0), local_memory_bytes_per_ns=1.0, extensions=extensions)
 
 
-def _roofline_cure(trace: Trace, config: SystemConfig) -> Cure:
+def _build_roofline_cure(trace: Trace, config: SystemConfig) -> Cure:
     """Return the cure that computes nodes as a GPU would: the recorded one, that of the system's costs, else an H100."""
-    named = next((known for name in recorded_devices(trace) if (known := known_gpu(name))), None)
+    named = next((known for name in list_recorded_devices(trace) if (known := match_gpu(name))), None)
     library = config.costs.library if config.costs is not None else ""
     gpu = find_gpu(named or _GPU_OF_LIBRARY.get(library, "h100"))
-    tera_flops, gbytes = peak(gpu, "bf16") or peak(gpu, "fp16") or 0.0, gpu.memory_bytes_per_ns
+    tera_flops, gbytes = find_peak(gpu, "bf16") or find_peak(gpu, "fp16") or 0.0, gpu.memory_bytes_per_ns
     return Cure(
         f"Compute them as {gpu.name} would, {tera_flops:,.6g} TFLOP/s and {gbytes:,.6g} GB/s",
         None,

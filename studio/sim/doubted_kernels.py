@@ -10,14 +10,14 @@ from studio.analysis.job.inferred_facts import lack_size
 from studio.analysis.job.kinds import is_library_kernel
 from studio.analysis.job.ledger import EXPOSED, PARTS
 from studio.distinct import find_distinct
-from studio.kernel_names import LIBRARIES, any_of
+from studio.kernel_names import LIBRARIES, join_expressions
 from studio.sim.compute import Source, compute_sources
 from studio.sim.config import SystemConfig
 from studio.sim.doubt_facts import TRIFLE, Facts, Found
 from studio.trace import Bool, Graph, Int64, communicates, is_flagged
 from studio.units import format_count, format_counted, format_ns
 
-_LIBRARY = re.compile(any_of(LIBRARIES), re.IGNORECASE)
+_LIBRARY = re.compile(join_expressions(LIBRARIES), re.IGNORECASE)
 _EXPOSED = [PARTS.index(part) for part in EXPOSED]
 
 
@@ -26,14 +26,14 @@ def find_unknown_kernels(facts: Facts) -> Found:
     if not facts.simulated:
         return
     trace = facts.result.trace
-    kept = [_kept_kernels(graph, facts.config) for graph in trace.graphs]
+    kept = [_are_kept_kernels(graph, facts.config) for graph in trace.graphs]
     if not any(rows.any() for rows in kept):
         return
     of_rank = [rank.graph for rank in trace.ranks]
     count = sum(int(kept[graph].sum()) for graph in of_rank)
     total_ns = sum(int(trace.graphs[graph].duration_ns[kept[graph]].sum()) for graph in of_rank)
     mean_ns = total_ns / len(of_rank)
-    share = _exposed_share(facts, kept)
+    share = _compute_exposed_share(facts, kept)
     if max(share, mean_ns / max(facts.result.makespan_ns, 1)) < TRIFLE:
         return
     earlier = sum(
@@ -44,7 +44,7 @@ def find_unknown_kernels(facts: Facts) -> Found:
         (
             f"{format_count(count)} communication {'kernel' if count == 1 else 'kernels'} of unknown kind and size "
             f"({format_ns(mean_ns)}{' a rank' if len(of_rank) > 1 else ''}, {100 * share:.0f} % of the exposed communication) "
-            f"keep their recorded time, so that no network changes them: {_remedy(earlier, count, of_library=of_library)}."
+            f"keep their recorded time, so that no network changes them: {_explain_remedy(earlier, count, of_library=of_library)}."
         ),
         None,
     )
@@ -55,7 +55,7 @@ def find_unsized(facts: Facts) -> Found:
     if not facts.simulated:
         return
     trace = facts.result.trace
-    lacking = [_lacking(graph) for graph in trace.graphs]
+    lacking = [_find_unsized_rows(graph) for graph in trace.graphs]
     if not any(len(rows) for rows in lacking):
         return
     of_rank = [rank.graph for rank in trace.ranks]
@@ -80,13 +80,13 @@ _NO_SIZE = (
 )
 
 
-def _lacking(graph: Graph) -> Int64:
+def _find_unsized_rows(graph: Graph) -> Int64:
     """Return the rows (M,) of communication without a known size."""
     rows = np.flatnonzero(communicates(graph))
     return rows[lack_size(graph, rows)]
 
 
-def _kept_kernels(graph: Graph, config: SystemConfig) -> Bool:
+def _are_kept_kernels(graph: Graph, config: SystemConfig) -> Bool:
     """Return (N,) which nodes are kernels of a communication library that take their recorded time."""
     kernels = is_library_kernel(graph)
     return kernels & (compute_sources(graph, config) == Source.RECORDED) if kernels.any() else kernels
@@ -98,7 +98,7 @@ def _have_calls(graph: Graph, rows: Bool) -> bool:
     return any(_LIBRARY.search(graph.strings[int(code)]) for code in names)
 
 
-def _remedy(earlier: int, count: int, *, of_library: bool) -> str:
+def _explain_remedy(earlier: int, count: int, *, of_library: bool) -> str:
     """Say why nothing is known of the kernels, and how to record so that it is."""
     wait = "record again and wait for the device before the first step, as studio.collect does"
     calls = "no recorder writes what they carry out"
@@ -111,7 +111,7 @@ def _remedy(earlier: int, count: int, *, of_library: bool) -> str:
     return f"{format_count(earlier)} were launched before the recording began; {wait}, and {calls}"
 
 
-def _exposed_share(facts: Facts, kept: list[Bool]) -> float:
+def _compute_exposed_share(facts: Facts, kept: list[Bool]) -> float:
     """Return the share of the exposed communication of all ranks that is the time of some nodes, (N,) for each graph."""
     account, trace = facts.ledger, facts.result.trace
     courses = account.stretches

@@ -7,7 +7,7 @@ import numpy as np
 from studio.columns import group_places
 from studio.sim.costs.model import Range
 from studio.sim.doubt_facts import Facts, Found
-from studio.sim.presets import uneven_words
+from studio.sim.presets import describe_unevenness
 from studio.trace import Bool, CollectiveType
 from studio.units import format_bytes, format_count
 
@@ -16,7 +16,7 @@ UNEVEN = "uneven-nodes"
 
 def find_uneven_nodes(facts: Facts) -> Found:
     """Find a preset with more nodes than a machine would need."""
-    words = uneven_words(facts.parts) if facts.parts is not None and facts.simulated else ""
+    words = describe_unevenness(facts.parts) if facts.parts is not None and facts.simulated else ""
     if words:
         yield words, None
 
@@ -26,20 +26,20 @@ def find_extrapolated(facts: Facts) -> Found:
     costs = facts.config.costs
     if not facts.costs or costs is None or costs.fitted is None or not len(facts.times):
         return
-    beyond = _outside(facts, costs.fitted)
+    beyond = _are_outside(facts, costs.fitted)
     count, every = int(facts.alike[beyond].sum()), int(facts.alike.sum())
     if count:
         what = f"{'collective' if every == 1 else 'collectives'} {'is' if count == 1 else 'are'}"
         yield (
             (
                 f"{format_count(count)} of {format_count(every)} {what} extrapolated: the costs were fitted to "
-                f"{_words(costs.fitted)}."
+                f"{_describe_range(costs.fitted)}."
             ),
             None,
         )
 
 
-def _outside(facts: Facts, known: Range) -> Bool:
+def _are_outside(facts: Facts, known: Range) -> Bool:
     """Return (C,) which collectives lie outside of a range."""
     times = facts.times
     outside = np.zeros(len(times), bool)
@@ -55,18 +55,18 @@ def _outside(facts: Facts, known: Range) -> Bool:
     return outside
 
 
-def _words(known: Range) -> str:
+def _describe_range(known: Range) -> str:
     kinds = ", ".join(kind.replace("_", "-") for kind in known.kinds)
-    ranks, nodes = (_span(pair) for pair in (known.ranks, known.nodes))
+    ranks, nodes = (_format_span(pair) for pair in (known.ranks, known.nodes))
     low, high = (format_bytes(size) for size in known.sizes)
     return f"{kinds} of {low} to {high}, {ranks} ranks on {nodes} {'node' if nodes == '1' else 'nodes'}"
 
 
-def _span(pair: tuple[int, int]) -> str:
+def _format_span(pair: tuple[int, int]) -> str:
     """Return a range in words.
 
     Example:
-        >>> _span((1, 1)), _span((2, 16))
+        >>> _format_span((1, 1)), _format_span((2, 16))
         ('1', '2 to 16')
     """
     return f"{pair[0]:,}" if pair[0] == pair[1] else f"{pair[0]:,} to {pair[1]:,}"

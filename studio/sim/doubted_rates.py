@@ -6,10 +6,10 @@ import numpy as np
 
 from studio.analysis.collectives.matching import match_collectives
 from studio.analysis.collectives.messages import Channels, match_channels
-from studio.sim.check import crossing_findings
+from studio.sim.check import check_crossings
 from studio.sim.config import SystemConfig
 from studio.sim.doubt_facts import FULL_CURE, Facts, Found
-from studio.sim.matched import by_number
+from studio.sim.matched import matches_by_number
 from studio.sim.topology import link_rate
 from studio.trace import Bool, CollectiveType, Float64, NodeType
 from studio.units import format_count, format_ns, format_rate
@@ -73,7 +73,7 @@ def find_messages(facts: Facts) -> Found:
     if not (facts.simulated and sends and config.links is None):
         return
     channels = facts.channels
-    rates = _slowest_rates(config, channels)
+    rates = _find_slowest_rates(config, channels)
     rate_of = np.unique(rates, return_inverse=True)[1].reshape(-1)
     shown, which = channels.alike(result.representative, rate_of)
     alike = np.bincount(which, minlength=len(shown))
@@ -105,7 +105,7 @@ def find_messages(facts: Facts) -> Found:
         )
 
 
-def _slowest_rates(config: SystemConfig, channels: Channels) -> Float64:
+def _find_slowest_rates(config: SystemConfig, channels: Channels) -> Float64:
     """Return (C,) what the slowest link on the way of each channel carries."""
     rate = np.full(len(channels), np.inf)
     below = 1
@@ -144,6 +144,6 @@ def find_crossings(facts: Facts) -> Found:
     if not facts.simulated or config.congestion == "aware" or len(config.topology.dims) == 1:
         return
     trace = facts.result.trace
-    groups = match_collectives(trace, config.groups, by_number=by_number(config))
-    for finding in crossing_findings(config, groups, match_channels(trace)):
+    groups = match_collectives(trace, config.groups, by_number=matches_by_number(config))
+    for finding in check_crossings(config, groups, match_channels(trace)):
         yield finding.message, FULL_CURE

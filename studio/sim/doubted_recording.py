@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from studio.analysis.collectives.size_classes import SizeClass, size_classes
-from studio.analysis.collectives.times import collective_times
+from studio.analysis.collectives.size_classes import SizeClass, list_size_classes
+from studio.analysis.collectives.times import compute_collective_times
 from studio.analysis.job.completeness import is_recording
 from studio.errors import ConfigError
-from studio.sim.attained import FASTER, attained_on
+from studio.sim.attained import FASTER, estimate_attained
 from studio.sim.config import SystemConfig
 from studio.sim.doubt_facts import TRIFLE, Facts, Found
 from studio.sim.presets import preset
-from studio.sim.systems.proposals import system_of_recording
-from studio.timeline import recorded_times
+from studio.sim.systems.proposals import find_recorded_system
+from studio.timeline import read_recorded_times
 from studio.trace import Trace
 from studio.units import format_bytes, format_count, format_ns
 
@@ -27,15 +27,17 @@ def find_recorded_faster(facts: Facts) -> Found:
     trace = facts.result.trace
     if not facts.simulated or not facts.costs or not _is_of(facts.config, trace):
         return
-    classes = size_classes(trace, collective_times(trace, recorded_times(trace), trace.groups))
+    classes = list_size_classes(
+        trace, compute_collective_times(trace, read_recorded_times(trace), trace.groups)
+    )
     slow = [
         (each, ns)
-        for each, ns in zip(classes, attained_on(facts.config, trace, classes), strict=True)
+        for each, ns in zip(classes, estimate_attained(facts.config, trace, classes), strict=True)
         if each.type in _COMPLETE and ns is not None and ns > FASTER * each.median_ns > 0
     ]
     if not slow:
         return
-    lost = [_lost_ns(each, ns) for each, ns in slow]
+    lost = [_compute_lost_ns(each, ns) for each, ns in slow]
     mean_ns = sum(lost) / len(trace.ranks)
     exposed_ns = float(facts.ledger.totals().exposed_ns.mean())
     if max(mean_ns / max(facts.result.makespan_ns, 1), mean_ns / max(exposed_ns, 1.0)) < TRIFLE:
@@ -57,7 +59,7 @@ def _is_of(config: SystemConfig, trace: Trace) -> bool:
     """Return whether a system is that of the devices that a job was recorded on, as its preset has it."""
     if not is_recording(trace):
         return False
-    recorded_system = system_of_recording(trace)
+    recorded_system = find_recorded_system(trace)
     if recorded_system is None:
         return False
     try:
@@ -67,6 +69,6 @@ def _is_of(config: SystemConfig, trace: Trace) -> bool:
     return recorded.topology == config.topology and recorded.costs == config.costs
 
 
-def _lost_ns(each: SizeClass, ns: int) -> int:
+def _compute_lost_ns(each: SizeClass, ns: int) -> int:
     """Return by how much too long all members of collectives of a class take."""
     return (ns - each.median_ns) * each.count * each.members

@@ -35,11 +35,11 @@ from studio.sim.doubted_recording import find_recorded_faster
 from studio.sim.known import Known
 from studio.sim.models import with_model
 from studio.sim.parts import Parts, with_settings
-from studio.sim.presets import Preset, full_form
+from studio.sim.presets import Preset, convert_to_full
 from studio.sim.result import SimResult
 
 
-def cured(parts: Parts, doubts: Sequence[Doubt]) -> Parts:
+def apply_cures(parts: Parts, doubts: Sequence[Doubt]) -> Parts:
     """Return a system with the cures of all doubts, models first.
 
     Raises:
@@ -48,18 +48,18 @@ def cured(parts: Parts, doubts: Sequence[Doubt]) -> Parts:
     cures = dict.fromkeys(doubt.cure for doubt in doubts if doubt.cure)
     for cure in sorted(cures, key=lambda cure: cure.model is None):
         if cure.model is not None:
-            parts = full_form(parts) if cure.model == "full" else with_model(parts, cure.model)
+            parts = convert_to_full(parts) if cure.model == "full" else with_model(parts, cure.model)
         parts = with_settings(parts, cure.settings)
     return parts
 
 
-def options_of(doubts: Sequence[Doubt]) -> str:
+def format_cure_options(doubts: Sequence[Doubt]) -> str:
     """Return the options that cure all doubts, each once.
 
     Example:
         >>> from studio.sim.doubt import Cure
         >>> full = Cure("", "full")
-        >>> options_of([Doubt("a", "", True, full), Doubt("b", "", True, full)])
+        >>> format_cure_options([Doubt("a", "", True, full), Doubt("b", "", True, full)])
         '--model full'
     """
     return " ".join(dict.fromkeys(doubt.cure.option for doubt in doubts if doubt.cure))
@@ -93,7 +93,7 @@ def doubts_of(result: SimResult, system: Parts | Preset | None = None) -> tuple[
     return tuple(sorted(doubts, key=lambda doubt: not doubt.impossible))
 
 
-def impossible_words(result: SimResult, ledger: Ledger | None = None, known: Known | None = None) -> str:
+def explain_impossible(result: SimResult, ledger: Ledger | None = None, known: Known | None = None) -> str:
     """Return why no such network could have this result, "" where nothing says so.
 
     Where many systems are tried, this says of each whether it may be ranked: it looks no further than the first reason.

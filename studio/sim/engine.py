@@ -16,9 +16,9 @@ from typing import Any
 import numpy as np
 
 from studio.errors import TraceError
-from studio.machine_code import Entry, Items, Made, Number, release_of
+from studio.machine_code import Entry, Items, Made, Number, find_release
 from studio.native import Kernel
-from studio.sim.arena import aligned
+from studio.sim.arena import allocate_aligned
 from studio.sim.kernel import (
     arrivals,
     bus,
@@ -84,7 +84,7 @@ def execute(
         plan: What to run.
         progress: Told how far it is.
         cancel: Asked whether to stop.
-        native: Whether to run compiled; None: where that is faster, see `worth_compiling`.
+        native: Whether to run compiled; None: where that is faster, see `is_worth_compiling`.
         notice: Told when the kernel has to be compiled first.
 
     Raises:
@@ -107,7 +107,7 @@ def execute(
             if plan.folding is not None:
                 # Errors are reported by the run in which every rank is simulated.
                 break
-            raise _failure(m)
+            raise _build_failure(m)
         if state == k.Outcome.GROW:
             m = _grow(m) if native else m + [0] * len(m)
         if progress is not None:
@@ -117,7 +117,7 @@ def execute(
     plan.m = m if native else np.array(m, np.int64)
 
 
-def stopped_short(plan: Plan) -> str:
+def explain_stop(plan: Plan) -> str:
     """Return why the result of a folded run is invalid; "" if it is valid."""
     m = plan.m
     if m[k.Head.ERROR] == k.Error.ORDER:
@@ -135,12 +135,12 @@ def _grow(m: Any) -> Any:
     # Untouched pages cost nothing, so grow rarely and by much.
     least = 2 * int(m[k.Head.MARGIN]) + 4 * int(m[k.Head.CHANNEL_MASK] + 1)
     room = len(m) + max(len(m), min(8 * len(m), _RESERVE_WORDS), least)
-    longer = aligned(room)
+    longer = allocate_aligned(room)
     longer[: len(m)] = m
     return longer
 
 
-def _failure(m: Any) -> TraceError:
+def _build_failure(m: Any) -> TraceError:
     if m[k.Head.ERROR] == k.Error.SELF:
         return TraceError(
             f"rank {m[k.Head.ERROR_RANK]} sends a message to itself; allowed: other ranks",
@@ -171,7 +171,7 @@ class _Spent:
 _INTERPRETED = _Spent()
 
 
-def worth_compiling(steps: int) -> bool:
+def is_worth_compiling(steps: int) -> bool:
     """Whether about this many steps run faster compiled, including the time to load or compile."""
     if KERNEL.loaded is not None:
         return True
@@ -182,7 +182,7 @@ def worth_compiling(steps: int) -> bool:
 
 def compiles_fast() -> bool:
     """Whether numba is of a release whose private classes `compiling` is known to work with."""
-    return release_of("numba").startswith(FAST_RELEASES)
+    return find_release("numba").startswith(FAST_RELEASES)
 
 
 def _runs_compiled(steps: int) -> bool:
@@ -191,7 +191,7 @@ def _runs_compiled(steps: int) -> bool:
     Many small simulations are judged like a large one, by their steps together.
     """
     together = _INTERPRETED.steps + steps
-    native = worth_compiling(together)
+    native = is_worth_compiling(together)
     if not native:
         _INTERPRETED.steps = together
         if together > INTERPRETED_STEPS and not compiles_fast():
@@ -212,19 +212,19 @@ def _compile_all(module: Any) -> Sequence[Made]:
     """
     way = importlib.import_module(f"studio.sim.{'compiling' if compiles_fast() else 'public_compiling'}")
     compiled: Sequence[Made] = way.compile_kernel(
-        module, ENTRY, _callees_first(loop.run, set()), inlined=_INLINED
+        module, ENTRY, _order_callees(loop.run, set()), inlined=_INLINED
     )
     return compiled
 
 
-def _callees_first(function: Any, seen: set[str]) -> list[str]:
+def _order_callees(function: Any, seen: set[str]) -> list[str]:
     """Return the name of a function of the kernel and of all it calls, callees before callers."""
     seen.add(function.__name__)
     callees = []
     for name in function.__code__.co_names:
         other = function.__globals__.get(name)
         if name not in {*seen, *_REPLACED} and inspect.isfunction(other):
-            callees += _callees_first(other, seen)
+            callees += _order_callees(other, seen)
     return [*callees, function.__name__]
 
 

@@ -15,14 +15,21 @@ import numpy as np
 import numpy.typing as npt
 
 from studio.errors import ConfigError
-from studio.notebook import one_line
-from studio.sim.charges import crossed_dimensions, group_shape, network_ports
+from studio.notebook import format_record
+from studio.sim.charges import build_group_shape, build_network_ports, find_crossed_dimensions
 from studio.sim.config import SystemConfig
 from studio.sim.costs.model import KINDS, Charge, CostModel
 from studio.sim.costs.parameters import is_time
-from studio.sim.costs.shapes import AS_KIND, Float64, GroupShape, Ports, buffer_bytes, buffer_factor
+from studio.sim.costs.shapes import (
+    AS_KIND,
+    Float64,
+    GroupShape,
+    Ports,
+    compute_buffer_bytes,
+    compute_buffer_factor,
+)
 from studio.sim.costs.ways import OVERLAP, Way
-from studio.sim.fields import nearest
+from studio.sim.fields import find_nearest
 from studio.units import format_counted
 
 _CURVE_STEPS = 121
@@ -84,17 +91,17 @@ class WayTime:
     @property
     def launch_ns(self) -> float:
         """Time before anything moves."""
-        return _sum(self.launch)
+        return _sum_terms(self.launch)
 
     @property
     def waits_ns(self) -> float:
         """Time of protocol and hops."""
-        return _sum(self.waits)
+        return _sum_terms(self.waits)
 
     @property
     def moving_ns(self) -> float:
         """Time of the bytes, on the port that takes longest."""
-        return max(_sum(self.inside), _sum(self.between))
+        return max(_sum_terms(self.inside), _sum_terms(self.between))
 
 
 @dataclass(frozen=True, slots=True)
@@ -153,7 +160,7 @@ class Explanation:
     choice: npt.NDArray[np.int64]
     crossovers: tuple[Crossover, ...]
 
-    __repr__ = one_line
+    __repr__ = format_record
 
     @property
     def not_quickest(self) -> str:
@@ -175,7 +182,9 @@ class Explanation:
     def bus_bytes_per_ns(self) -> float:
         """Bus bandwidth as nccl-tests defines it: the algorithm bandwidth times the bytes that a ring sends over each port per byte."""
         kinds = {"all_to_all": (self.shape.ranks - 1) / self.shape.ranks}
-        return self.algorithm_bytes_per_ns * kinds.get(self.kind, buffer_factor(self.kind, self.shape.ranks))
+        return self.algorithm_bytes_per_ns * kinds.get(
+            self.kind, compute_buffer_factor(self.kind, self.shape.ranks)
+        )
 
 
 def explain(config: SystemConfig, kind: str, comm_size: int, ranks: Sequence[int]) -> Explanation:
@@ -203,7 +212,7 @@ def explain(config: SystemConfig, kind: str, comm_size: int, ranks: Sequence[int
             hint="Presets of GPUs have costs in the model full, such as hgx-h100. `simulate` times messages on this system.",
         )
     if kind not in KINDS:
-        near = nearest_kind(kind)
+        near = find_nearest_kind(kind)
         raise ConfigError(
             f"{kind[:40]!r} is no collective; allowed: {', '.join(KINDS)}",
             hint=f"The nearest is {near!r}." if near else "",
@@ -236,16 +245,16 @@ def explain(config: SystemConfig, kind: str, comm_size: int, ranks: Sequence[int
             f"{given}; allowed: two or more different ranks of 0 to {npus - 1:,}",
             hint="Ranks are numbered from 0. --npus says how many the system has.",
         )
-    shape = group_shape(members, config.topology.dims[0].size)
-    ports = network_ports(config.topology, crossed_dimensions(config.topology, members))
+    shape = build_group_shape(members, config.topology.dims[0].size)
+    ports = build_network_ports(config.topology, find_crossed_dimensions(config.topology, members))
     done = AS_KIND.get(kind, kind)
     size = np.array([float(comm_size)])
-    buffer = buffer_bytes(kind, size, shape.ranks)
+    buffer = compute_buffer_bytes(kind, size, shape.ranks)
     charge = model.charge(kind, size, shape, ports)
     sizes = np.geomspace(_LEAST_BYTES, max(1 << 33, 4.0 * comm_size), _CURVE_STEPS)
     over = model.charge(kind, sizes, shape, ports)
     possible = model.possible(done, shape, ports)
-    buffers = buffer_bytes(kind, sizes, shape.ranks)
+    buffers = compute_buffer_bytes(kind, sizes, shape.ranks)
     return Explanation(
         kind,
         int(comm_size),
@@ -254,7 +263,7 @@ def explain(config: SystemConfig, kind: str, comm_size: int, ranks: Sequence[int
         ports,
         model.wiring.nics,
         model.library,
-        tuple(_way_time(model, way, done, float(buffer[0]), shape, ports) for way in possible),
+        tuple(_compute_way_time(model, way, done, float(buffer[0]), shape, ports) for way in possible),
         int(charge.choice[0]),
         float(charge.total_ns[0]),
         charge.correction,
@@ -283,35 +292,35 @@ def _find_crossovers(
     )
 
 
-def usual_members(kind: str, npus: int) -> Sequence[int]:
+def assume_members(kind: str, npus: int) -> Sequence[int]:
     """Return the members of a group where none are named: all NPUs, of a message the first and the last.
 
     Example:
-        >>> usual_members("send_recv", 16), usual_members("all_reduce", 4)
+        >>> assume_members("send_recv", 16), assume_members("all_reduce", 4)
         ((0, 15), range(0, 4))
     """
     return (0, npus - 1) if kind == "send_recv" and npus > 1 else range(npus)
 
 
-def nearest_kind(kind: str) -> str:
+def find_nearest_kind(kind: str) -> str:
     """Return the collective that is most like a word, however its parts are set apart; "" if none is.
 
     Example:
-        >>> nearest_kind("allreduce"), nearest_kind("AllGather"), nearest_kind("matmul")
+        >>> find_nearest_kind("allreduce"), find_nearest_kind("AllGather"), find_nearest_kind("matmul")
         ('all_reduce', 'all_gather', '')
     """
     plain = {name.replace("_", ""): name for name in KINDS}
-    return plain.get(nearest(re.sub(r"[^a-z]", "", kind.lower()), list(plain)) or "", "")
+    return plain.get(find_nearest(re.sub(r"[^a-z]", "", kind.lower()), list(plain)) or "", "")
 
 
-def _way_time(
+def _compute_way_time(
     model: CostModel, way: Way, kind: str, buffer: float, shape: GroupShape, ports: Ports
 ) -> WayTime:
     buffers = np.array([buffer])
     split = model.terms(way, kind, buffers, shape, ports)
     host = model.value("host interval")
 
-    def told(parts: Sequence[tuple[str, Float64]]) -> tuple[Term, ...]:
+    def build_terms(parts: Sequence[tuple[str, Float64]]) -> tuple[Term, ...]:
         terms = []
         for name, factor in parts:
             value = model.value(name)
@@ -323,10 +332,10 @@ def _way_time(
     return WayTime(
         way.name,
         Term("host interval", host, host),
-        told(split.launch),
-        told(split.waits),
-        told(split.inside),
-        told(split.between),
+        build_terms(split.launch),
+        build_terms(split.waits),
+        build_terms(split.inside),
+        build_terms(split.between),
         latency,
         OVERLAP[way.rates],
         float(model.times(way, kind, buffers, shape, ports)[0]),
@@ -337,5 +346,5 @@ def _way_time(
     )
 
 
-def _sum(terms: Sequence[Term]) -> float:
+def _sum_terms(terms: Sequence[Term]) -> float:
     return sum(term.ns for term in terms)

@@ -11,9 +11,9 @@ from dataclasses import dataclass
 from typing import Literal
 
 from studio.errors import ConfigError
-from studio.notebook import one_line
+from studio.notebook import format_record
 from studio.sim.settings import DEFAULT, MAX_DEVICES, check_limits
-from studio.sim.values import number, whole
+from studio.sim.values import check_number, check_whole
 
 Collectives = Literal["all", "reference"]
 TieOrder = Literal["symmetric", "reference"]
@@ -75,7 +75,7 @@ class Extensions:
             number all of theirs. `ready`: the one that is ready first, as in the reference.
         communication_times: How long communication takes. `simulated`: as long as its messages do. `recorded`: a
             collective, on each rank, as long after the last member has begun it as in the recording; a receive
-            likewise after both sides have; a send its own recorded time; see `studio.sim.matched.meetings`. No
+            likewise after both sides have; a send its own recorded time; see `studio.sim.matched.find_meetings`. No
             message is simulated then, communication takes no slot, and dependencies that only keep collectives
             in their sequence do not count, for in the recording they may overlap.
         rank_starts: When ranks begin: all `together`, or as far apart as their first nodes in the recording.
@@ -97,12 +97,12 @@ class Extensions:
     communication_times: CommunicationTimes = DEFAULT["communication-times"]
     rank_starts: RankStarts = DEFAULT["rank-starts"]
 
-    __repr__ = one_line
+    __repr__ = format_record
 
     def __post_init__(self) -> None:
         check_limits(self)
         for npu, speed in (self.compute_speeds or {}).items():
-            number(f"compute_speeds of NPU {npu}", speed, above=0)
+            check_number(f"compute_speeds of NPU {npu}", speed, above=0)
 
     @staticmethod
     def off() -> Extensions:
@@ -133,10 +133,10 @@ class Link:
     latency_ns: float = 0.0
 
     def __post_init__(self) -> None:
-        whole("link source", self.source, 0, MAX_DEVICES)
-        whole("link target", self.target, 0, MAX_DEVICES)
-        number(f"bytes_per_ns of link {self.source} to {self.target}", self.bytes_per_ns, above=0)
-        number(f"latency_ns of link {self.source} to {self.target}", self.latency_ns, least=0)
+        check_whole("link source", self.source, 0, MAX_DEVICES)
+        check_whole("link target", self.target, 0, MAX_DEVICES)
+        check_number(f"bytes_per_ns of link {self.source} to {self.target}", self.bytes_per_ns, above=0)
+        check_number(f"latency_ns of link {self.source} to {self.target}", self.latency_ns, least=0)
         if self.source == self.target:
             raise ConfigError(
                 f"link {self.source} to {self.target} joins a device to itself",
@@ -160,11 +160,11 @@ class LinkGraph:
     switches: int
     links: tuple[Link, ...]
 
-    __repr__ = one_line
+    __repr__ = format_record
 
     def __post_init__(self) -> None:
-        whole("npus", self.npus, 1, MAX_DEVICES)
-        whole("switches", self.switches, 0, MAX_DEVICES)
+        check_whole("npus", self.npus, 1, MAX_DEVICES)
+        check_whole("switches", self.switches, 0, MAX_DEVICES)
         if not self.links:
             raise ConfigError("links is empty; allowed: at least one link")
         devices = self.npus + self.switches

@@ -8,20 +8,20 @@ from typing import Any, TypeVar
 
 from studio.errors import ConfigError
 from studio.sim.settings import Setting
-from studio.sim.values import allowed_number, allowed_whole, is_finite
+from studio.sim.values import describe_allowed_number, describe_allowed_whole, is_finite
 from studio.trace import Finding
 
 T = TypeVar("T")
 _SHOWN = 80
 
 
-def nearest(text: str, known: Iterable[str]) -> str:
+def find_nearest(text: str, known: Iterable[str]) -> str:
     """Return the known name nearest to `text`, ignoring case; empty if none is near.
 
     Example:
-        >>> nearest("switch", ["Ring", "Switch"]), nearest("prefered-dataset-split", ["preferred-dataset-splits"])
+        >>> find_nearest("switch", ["Ring", "Switch"]), find_nearest("prefered-dataset-split", ["preferred-dataset-splits"])
         ('Switch', 'preferred-dataset-splits')
-        >>> nearest("mesh", ["Ring", "Switch"])
+        >>> find_nearest("mesh", ["Ring", "Switch"])
         ''
     """
     lowered = {name.lower(): name for name in known}
@@ -75,7 +75,7 @@ class Fields:
 
     def missing(self, key: str, allowed: str, hint: str = "") -> ConfigError:
         """Return the error for a missing key; suggests a misspelt one."""
-        meant = nearest(key, self.table)
+        meant = find_nearest(key, self.table)
         if meant and meant != key:
             hint = f"It has {meant!r}; was {key!r} meant?"
         message = f"{self.name}: {key} is missing; allowed: {allowed}"
@@ -90,7 +90,7 @@ class Fields:
                 message = f"{place}: {key} has no effect: {ignored[key]}."
                 findings.append(Finding("info", "key-without-effect", message, file=self.name))
             elif key not in names:
-                near = nearest(key, names)
+                near = find_nearest(key, names)
                 hint = f"The nearest known key is {near!r}." if near else f"Known keys: {', '.join(names)}."
                 message = f"{place}: {key} is no key of this file and was left out."
                 findings.append(Finding("warning", "key-unknown", message, hint, file=self.name))
@@ -133,7 +133,7 @@ class Fields:
         most: float | None = None,
     ) -> float:
         """Return `value`, found at `key`, as a number."""
-        allowed = allowed or allowed_number(least, above, most)
+        allowed = allowed or describe_allowed_number(least, above, most)
         number = self._as_number(value)
         if number is None or not is_finite(number):
             hint = "A placeholder was left in the file: put a number there." if _is_placeholder(value) else ""
@@ -147,7 +147,7 @@ class Fields:
         """Return `value`, found at `key`, as a whole number."""
         number = self._as_number(value)
         if number is None or number != number // 1 or not least <= number <= most:
-            raise self.error(key, value, allowed_whole(least, most), hint)
+            raise self.error(key, value, describe_allowed_whole(least, most), hint)
         return int(number)
 
     def flag_in(self, key: str, written: object) -> bool:
@@ -165,7 +165,7 @@ class Fields:
         """Look up the choice `value`, given at `key`."""
         if isinstance(value, str) and value in allowed:
             return allowed[value]
-        near = nearest(value, allowed) if isinstance(value, str) else ""
+        near = find_nearest(value, allowed) if isinstance(value, str) else ""
         hint = f"The nearest is {near!r}." if near else ""
         raise self.error(key, value, ", ".join(allowed), hint)
 

@@ -114,10 +114,10 @@ def fold_flows(
         pairs = np.stack([class_of.astype(np.uint64), signs.of_ranks(class_of)])
         class_of = np.unique(pairs, axis=1, return_inverse=True)[1].reshape(-1)
     class_of, representatives = number_by_first(class_of)
-    bundle = _first_of(signs.of_bundles(class_of))
-    node_class = _first_of(signs.of_nodes(class_of)) if by_node else class_of
+    bundle = _find_first(signs.of_bundles(class_of))
+    node_class = _find_first(signs.of_nodes(class_of)) if by_node else class_of
     _check(bundles, cost, class_of, representatives, bundle)
-    link = _first_of(signs.of_links(class_of))
+    link = _find_first(signs.of_links(class_of))
     _check_links(links, bundle, link)
     standing_links = links.of(find_distinct(link))
     owners = near = representatives
@@ -135,17 +135,17 @@ def fold_flows(
     used, flow = np.unique(code, return_index=True, return_inverse=True)[1:]
     flow = flow.reshape(-1)
     folding = Folding(class_of, representatives, {}, {}, {})
-    standing = _standing(flows, used, flow, representatives)
+    standing = _select_standing(flows, used, flow, representatives)
     return FlowClasses(folding, owners, standing_links, chosen, flows, flow, standing)
 
 
-def _first_of(signs: UInt64) -> Int64:
+def _find_first(signs: UInt64) -> Int64:
     """Return for each sign where it is first."""
     _, first, inverse = np.unique(signs, return_index=True, return_inverse=True)
     return first[inverse.reshape(-1)]
 
 
-def _mix(values: Any) -> UInt64:
+def _hash_values(values: Any) -> UInt64:
     """Return hashes of 64 bits (splitmix64)."""
     mixed = np.asarray(values).astype(np.uint64)
     mixed += np.uint64(0x9E3779B97F4A7C15)
@@ -157,7 +157,7 @@ def _mix(values: Any) -> UInt64:
     return mixed
 
 
-def _sums(values: UInt64, bounds: Int64) -> UInt64:
+def _sum_parts(values: UInt64, bounds: Int64) -> UInt64:
     """Return sums of parts, modulo 2^64; the values are lost."""
     np.cumsum(values, out=values)
     total = np.zeros(len(bounds), np.uint64)
@@ -173,56 +173,58 @@ class _Signs:
     ) -> None:
         self.bundles, self.node_of, self.links = bundles, node_of, links
         # Mixed twice, unlike classes: of small numbers mixed alike, 0 with 1 would be 1 with 0.
-        self.part, self.cost = _mix(_mix(bundles.part)), _mix(cost)
+        self.part, self.cost = _hash_values(_hash_values(bundles.part)), _hash_values(cost)
         # Members come bundle by bundle.
         self.by_bundle = np.arange(len(bundles.bundle))
-        self.bundle_bounds = _bounds(bundles.bundle, len(bundles))
+        self.bundle_bounds = _find_bounds(bundles.bundle, len(bundles))
         self.by_rank = np.argsort(bundles.place, kind="stable")
-        self.rank_bounds = _bounds(bundles.place, ranks)
+        self.rank_bounds = _find_bounds(bundles.place, ranks)
 
-        self.link_bounds = _bounds(links.link, len(links))
+        self.link_bounds = _find_bounds(links.link, len(links))
         self.passing = np.argsort(links.bundle, kind="stable")
-        self.passing_bounds = _bounds(links.bundle, len(bundles))
+        self.passing_bounds = _find_bounds(links.bundle, len(bundles))
 
     def of_bundles(self, class_of: Int64) -> UInt64:
         """Return (B,) hashes of bundles: what their flows cost, who meets there, and the links that they pass."""
-        signs = self._of_members(class_of)
+        signs = self._hash_members(class_of)
         if len(self.links):
-            links = self._of_passing(signs)
-            signs = _mix(signs + _sums(_mix(links[self.links.link[self.passing]]), self.passing_bounds))
+            links = self._hash_passing(signs)
+            signs = _hash_values(
+                signs + _sum_parts(_hash_values(links[self.links.link[self.passing]]), self.passing_bounds)
+            )
         return signs
 
     def of_links(self, class_of: Int64) -> UInt64:
         """Return (L,) hashes of links: the bundles that pass them."""
-        return self._of_passing(self.of_bundles(class_of))
+        return self._hash_passing(self.of_bundles(class_of))
 
-    def _of_passing(self, signs: UInt64) -> UInt64:
-        return _sums(_mix(signs[self.links.bundle]), self.link_bounds)
+    def _hash_passing(self, signs: UInt64) -> UInt64:
+        return _sum_parts(_hash_values(signs[self.links.bundle]), self.link_bounds)
 
-    def _of_members(self, class_of: Int64) -> UInt64:
-        members = self._members(_mix(class_of), self.bundles.place, self.by_bundle)
-        return _mix(_sums(members, self.bundle_bounds) ^ self.cost)
+    def _hash_members(self, class_of: Int64) -> UInt64:
+        members = self._hash_in_order(_hash_values(class_of), self.bundles.place, self.by_bundle)
+        return _hash_values(_sum_parts(members, self.bundle_bounds) ^ self.cost)
 
-    def _members(self, signs: UInt64, of: Int64, order: Int64) -> UInt64:
+    def _hash_in_order(self, signs: UInt64, of: Int64, order: Int64) -> UInt64:
         """Return (Q,) hashes of members in an order: the sign of whom or what each is of, and its part there."""
-        return _mix(signs[of[order]] ^ self.part[order])
+        return _hash_values(signs[of[order]] ^ self.part[order])
 
     def of_ranks(self, class_of: Int64) -> UInt64:
         """Return (R,) hashes of ranks: the bundles they take part in, and who is in their node."""
-        members = self._members(self.of_bundles(class_of), self.bundles.bundle, self.by_rank)
-        signs = _sums(members, self.rank_bounds)
+        members = self._hash_in_order(self.of_bundles(class_of), self.bundles.bundle, self.by_rank)
+        signs = _sum_parts(members, self.rank_bounds)
         if self.node_of is not None:
-            signs = signs ^ _mix(self.of_nodes(class_of))[self.node_of]
+            signs = signs ^ _hash_values(self.of_nodes(class_of))[self.node_of]
         return signs
 
     def of_nodes(self, class_of: Int64) -> UInt64:
         """Return hashes of nodes: the classes of their ranks."""
         assert self.node_of is not None
         bounds = np.searchsorted(self.node_of, np.arange(int(self.node_of[-1]) + 2))
-        return _sums(_mix(class_of), bounds)
+        return _sum_parts(_hash_values(class_of), bounds)
 
 
-def costs_of_bundles(bundles: Bundles, costs: Costs) -> Int64:
+def number_bundle_costs(bundles: Bundles, costs: Costs) -> Int64:
     """Return (B,) a number per bundle; where it is equal, as many flows pass, and the n-th ones cost the same.
 
     They wait for as many, too, and send as many bytes.
@@ -287,7 +289,7 @@ def _are_alike(key: Int64, column: Int64, part: Int64, stand: Int64) -> bool:
         part: The part of each member.
         stand: Per part the one that stands for it.
     """
-    bounds = _bounds(part, len(stand))
+    bounds = _find_bounds(part, len(stand))
     count = np.diff(bounds)
     if (count != count[stand]).any():
         return False
@@ -297,7 +299,7 @@ def _are_alike(key: Int64, column: Int64, part: Int64, stand: Int64) -> bool:
     return bool((key[order] == key[counterpart]).all() and (column[order] == column[counterpart]).all())
 
 
-def _bounds(keys: Int64, count: int) -> Int64:
+def _find_bounds(keys: Int64, count: int) -> Int64:
     """Return (K + 1,) where each of K keys begins among the keys in order, and where the last ends."""
     return np.append(0, np.bincount(keys, minlength=count).cumsum())
 
@@ -312,7 +314,7 @@ def _check_nodes(class_of: Int64, node_of: Int64, node_class: Int64) -> None:
         raise Unfoldable("the classes of nodes are not stable")
 
 
-def _standing(flows: Expansion, used: Int64, number: Int64, representatives: Int64) -> Expansion:
+def _select_standing(flows: Expansion, used: Int64, number: Int64, representatives: Int64) -> Expansion:
     """Return the flows that stand for others, with the members that are simulated.
 
     Args:

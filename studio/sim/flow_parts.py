@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from studio.distinct import find_distinct
-from studio.notebook import one_line
+from studio.notebook import format_record
 from studio.sim.config import SystemConfig
 from studio.sim.flow_plans import Flows, plan_flows
 from studio.timeline import NodeTimes
@@ -38,7 +38,7 @@ class FlowParts:
     queueing_ns: Int64
     transfer_ns: Int64
 
-    __repr__ = one_line
+    __repr__ = format_record
 
     def spread(self, values: Int64, count: int) -> Int64:
         """Return (T,) values of the nodes at their places among T times; 0 for what does not communicate."""
@@ -47,7 +47,7 @@ class FlowParts:
         return every
 
 
-def flow_parts(
+def compute_flow_parts(
     trace: Trace,
     config: SystemConfig,
     times: NodeTimes,

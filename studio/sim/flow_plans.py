@@ -24,19 +24,27 @@ import numpy.typing as npt
 
 from studio.analysis.collectives.matching import Collectives, GroupMatching, match_collectives
 from studio.analysis.collectives.messages import Channels, match_channels
-from studio.analysis.graph.neighbours import ranges
+from studio.analysis.graph.neighbours import concatenate_ranges
 from studio.analysis.job.renumbered import share_graphs
 from studio.columns import join_columns
 from studio.distinct import find_distinct
 from studio.errors import ConfigError, TraceError
 from studio.sim.agreement import UNEVEN_TYPES
-from studio.sim.charges import FLOW_KINDS, SEND_RECV, UNKNOWN, Costs, Float64, crossed_dimensions, group_shape
+from studio.sim.charges import (
+    FLOW_KINDS,
+    SEND_RECV,
+    UNKNOWN,
+    Costs,
+    Float64,
+    build_group_shape,
+    find_crossed_dimensions,
+)
 from studio.sim.collectives import EXTENDED_KIND_OF
 from studio.sim.config import SystemConfig
 from studio.sim.costs import GroupShape
 from studio.sim.known import Known, can_share
-from studio.sim.matched import by_number
-from studio.sim.unrecorded import beyond_hint, first_ranks
+from studio.sim.matched import matches_by_number
+from studio.sim.unrecorded import explain_incomplete_group, format_first_ranks
 from studio.trace import NONE, WORLD, Bool, CommGroup, Int32, Int64, Trace
 
 Int8 = npt.NDArray[np.int8]
@@ -100,13 +108,13 @@ class Flows:
 
     def sent(self, ranks: int) -> Float64:
         """Return (R, D) bytes that each rank sends into each dimension."""
-        return self._by_rank(self.moved, ranks)
+        return self._sum_by_rank(self.moved, ranks)
 
     def sendings(self, ranks: int) -> Int64:
         """Return (R, D) collectives and messages of which each rank sends bytes into each dimension."""
-        return self._by_rank((self.moved > 0).astype(np.float64), ranks).astype(np.int64)
+        return self._sum_by_rank((self.moved > 0).astype(np.float64), ranks).astype(np.int64)
 
-    def _by_rank(self, values: Float64, ranks: int) -> Float64:
+    def _sum_by_rank(self, values: Float64, ranks: int) -> Float64:
         sends = self.role != RECEIVES
         place, flow = self.place[sends], self.flow[sends]
         columns = [np.bincount(place, column[flow], minlength=ranks) for column in values.T]
@@ -190,11 +198,11 @@ class Bundles:
         lengths = np.diff(self.offsets)[sort]
         first = np.full(len(self), NONE, np.int64)
         first[chosen] = np.cumsum(lengths) - lengths
-        case = self.case[ranges(self.offsets, sort)]
+        case = self.case[concatenate_ranges(self.offsets, sort)]
         members = np.flatnonzero(first[self.bundle] != NONE)
         part = self.part[members]
         nodes = np.diff(self.part_offsets)[part]
-        at = ranges(self.part_offsets, part)
+        at = concatenate_ranges(self.part_offsets, part)
         flow = np.repeat(first[self.bundle[members]].astype(np.int32), nodes)
         flow += self.position.astype(np.int32)[at]
         return Expansion(
@@ -264,7 +272,7 @@ def find_bundles(trace: Trace, config: SystemConfig, known: Known | None = None)
     if known is None or not can_share(config):
         return _find(trace, config)
     sizes = tuple(dim.size for dim in config.topology.dims)
-    key = config.groups, by_number(config), sizes, config.rendezvous
+    key = config.groups, matches_by_number(config), sizes, config.rendezvous
     return known.once("bundles", key, lambda: _find(trace, config))
 
 
@@ -272,7 +280,7 @@ def _find(trace: Trace, config: SystemConfig) -> Bundles:
     """Return the bundles of a job."""
     finder = _Found(trace, config)
     # Sequences are told apart by what they are, so all of them stay until the end.
-    matchings = match_collectives(trace, config.groups, by_number=by_number(config))
+    matchings = match_collectives(trace, config.groups, by_number=matches_by_number(config))
     for matching in matchings:
         finder.add_group(matching)
     finder.add_channels(match_channels(trace))
@@ -322,9 +330,11 @@ class _Found:
         self._add_order(group, places, sequence_of)
         key = (*map(id, group.sequences), len(group.members))
         if key not in self.content_of:
-            self.content_of[key] = self._add_content(*_contents(group), len(group.members))
-        parts = [self._part_of(sequence) for sequence in group.sequences]
-        self._add(self.content_of[key], self._shape(group.members), places, np.array(parts)[sequence_of])
+            self.content_of[key] = self._add_content(*_compute_contents(group), len(group.members))
+        parts = [self._number_sequence(sequence) for sequence in group.sequences]
+        self._add(
+            self.content_of[key], self._number_shape(group.members), places, np.array(parts)[sequence_of]
+        )
 
     def _add_content(self, kind: Int64, size: Int64, agree: Bool, members: int) -> int:
         waits_for = np.where(agree, members, NEVER)
@@ -341,18 +351,20 @@ class _Found:
         self.members.append(np.stack([np.full(len(places), self.known), places, parts]))
         self.known += 1
 
-    def _part_of(self, sequence: Collectives) -> int:
+    def _number_sequence(self, sequence: Collectives) -> int:
         key = id(sequence), len(sequence)
         if key not in self.part_of:
             position = np.flatnonzero(sequence.rows != NONE)
             both = np.full(len(position), BOTH)
             part = (
-                self._part(position, sequence.rows[position], both, both == BOTH) if len(position) else NONE
+                self._number_part(position, sequence.rows[position], both, both == BOTH)
+                if len(position)
+                else NONE
             )
             self.part_of[key] = part
         return self.part_of[key]
 
-    def _part(self, position: Int64, row: Int64, role: Int64, counts: Bool) -> int:
+    def _number_part(self, position: Int64, row: Int64, role: Int64, counts: Bool) -> int:
         columns = (position, row, role, counts.astype(np.int64))
         return self.parts.setdefault(tuple(column.tobytes() for column in columns), len(self.parts))
 
@@ -380,20 +392,20 @@ class _Found:
         ranks = listed.ranks
         if len(set(ranks)) != len(ranks) or not all(0 <= rank < self.npus for rank in ranks):
             raise ConfigError(
-                f"comm group {group.name!r} has the ranks {first_ranks(ranks)}; "
+                f"comm group {group.name!r} has the ranks {format_first_ranks(ranks)}; "
                 f"allowed: each rank from 0 to {self.npus - 1} once",
-                hint=beyond_hint(ranks, self.npus),
+                hint=explain_incomplete_group(ranks, self.npus),
             )
         if group.outsiders:
             raise TraceError(
                 f"rank {group.outsiders[0]}: a collective names comm group {group.name!r}, which has the ranks "
-                f"{first_ranks(ranks)} and not this one",
+                f"{format_first_ranks(ranks)} and not this one",
                 hint="Correct pg_name in the trace, or the comm group file.",
             )
 
-    def _shape(self, ranks: Sequence[int]) -> int:
+    def _number_shape(self, ranks: Sequence[int]) -> int:
         """Return the number of where a group lies."""
-        key = group_shape(ranks, self.per_node), crossed_dimensions(self.config.topology, ranks)
+        key = build_group_shape(ranks, self.per_node), find_crossed_dimensions(self.config.topology, ranks)
         return self.shapes.setdefault(key, len(self.shapes))
 
     def add_channels(self, channels: Channels) -> None:
@@ -409,10 +421,10 @@ class _Found:
             coordinate, number = number % dim.size, number // dim.size
             crossed |= (coordinate[:, 0] != coordinate[:, 1]).astype(np.int64) << index
         sort = np.zeros(count, np.int64)
-        contents, parts, first_part = self._exchanges(channels)
+        contents, parts, first_part = self._add_exchanges(channels)
         for mask in find_distinct(crossed).tolist():
             of_mask = np.flatnonzero(crossed == mask)
-            shape = self._shape(ends[of_mask[0]].tolist())
+            shape = self._number_shape(ends[of_mask[0]].tolist())
             passing, inverse = np.unique(contents[channels.exchange[of_mask]], return_inverse=True)
             sorts = [self.sorts.setdefault((content, shape), len(self.sorts)) for content in passing.tolist()]
             sort[of_mask] = np.array(sorts)[inverse.reshape(-1)]
@@ -423,7 +435,7 @@ class _Found:
         self.members.append(np.stack([self.known + channel, channels.parties, part]))
         self.known += count
 
-    def _exchanges(self, channels: Channels) -> tuple[Int64, Int64, Int64]:
+    def _add_exchanges(self, channels: Channels) -> tuple[Int64, Int64, Int64]:
         """Add what passes over channels; returns the content of each exchange, its parties' parts, and where these begin."""
         rendezvous = self.config.rendezvous
         shown = np.unique(channels.exchange, return_index=True)[1]
@@ -442,14 +454,16 @@ class _Found:
                 role = np.repeat([SENDS, RECEIVES], [len(sent), len(received)])
                 rows = channels.send_row[messages][sent], channels.receive_row[messages][received]
                 counts = (role == SENDS) | rendezvous
-                parts.append(self._part(np.concatenate([sent, received]), np.concatenate(rows), role, counts))
+                parts.append(
+                    self._number_part(np.concatenate([sent, received]), np.concatenate(rows), role, counts)
+                )
         return np.array(contents), np.array(parts), np.cumsum(parties) - parties
 
     def _check_peers(self, channels: Channels) -> None:
         for ends, key in ((channels.source, "comm_src"), (channels.target, "comm_dst")):
             bad = np.flatnonzero((ends < 0) | (ends >= self.npus))
             if len(bad):
-                number = self._naming(channels, int(bad[0]), receives=key == "comm_src")
+                number = self._find_naming_rank(channels, int(bad[0]), receives=key == "comm_src")
                 raise TraceError(
                     f"rank {number}: {key} is {int(ends[bad[0]])}; allowed: a rank from 0 to {self.npus - 1}",
                     hint="The peer of a send or a receive must be a rank of the job.",
@@ -461,7 +475,7 @@ class _Found:
                 hint="Correct comm_src and comm_dst in the trace.",
             )
 
-    def _naming(self, channels: Channels, channel: int, *, receives: bool) -> int | str:
+    def _find_naming_rank(self, channels: Channels, channel: int, *, receives: bool) -> int | str:
         """Return the rank whose first receive (or send) names a channel; a question mark where none does."""
         messages = channels.expand(np.array([channel]))
         place = int((messages.receive_rank if receives else messages.send_rank)[0])
@@ -480,7 +494,7 @@ class _Found:
             join_columns([content[index] for content, _ in sorts]) for index in range(4)
         )
         shape = np.repeat(np.array([shape for _, shape in sorts], np.int64), np.array(lengths, np.int64))
-        first, case = _cases((kind, size, shape, ranks, waits_for))
+        first, case = _number_cases((kind, size, shape, ranks, waits_for))
         return Bundles(
             np.concatenate(self.sort),
             np.cumsum([0, *lengths]),
@@ -499,11 +513,11 @@ class _Found:
             row,
             role,
             counts != 0,
-            {graph: _distinct_pairs(pairs) for graph, pairs in self.pairs.items()},
+            {graph: _find_distinct_pairs(pairs) for graph, pairs in self.pairs.items()},
         )
 
 
-def _cases(columns: Sequence[Int64]) -> tuple[Int64, Int64]:
+def _number_cases(columns: Sequence[Int64]) -> tuple[Int64, Int64]:
     """Return where each different entry of several columns is first, and the number of each entry: many flows are alike."""
     # Columns as one number: sorting numbers takes a fraction of the time of sorting records.
     code, most = np.zeros(len(columns[0]), np.int64), 1
@@ -517,14 +531,14 @@ def _cases(columns: Sequence[Int64]) -> tuple[Int64, Int64]:
     return first, case.reshape(-1)
 
 
-def _distinct_pairs(pairs: Sequence[Int64]) -> Int64:
+def _find_distinct_pairs(pairs: Sequence[Int64]) -> Int64:
     """Return (2, F) the distinct pairs of rows, in rising order."""
     first, second = np.concatenate(pairs, axis=1)
     rows = int(max(first.max(initial=0), second.max(initial=0))) + 1
     return np.stack(np.divmod(find_distinct(first * rows + second), rows))
 
 
-def _contents(group: GroupMatching) -> tuple[Int64, Int64, Bool]:
+def _compute_contents(group: GroupMatching) -> tuple[Int64, Int64, Bool]:
     """Return (C,) kind and largest size of the collectives of a group, and whether its members agree on them."""
     longest = max(map(len, group.sequences))
     count = len(group.sequences)

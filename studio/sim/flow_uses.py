@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from studio.analysis.graph.neighbours import ranges
+from studio.analysis.graph.neighbours import concatenate_ranges
 from studio.sim.flow_plans import RECEIVES, SENDS, Bundles, Flows
 from studio.sim.node_links import NodeLinks
 from studio.trace import Int64
@@ -37,7 +37,9 @@ class Uses:
         return self.port // self.per_owner
 
 
-def port_uses(flows: Flows, ranks: int, per_node: int, *, by_node: bool, owners: Int64 | None = None) -> Uses:
+def list_port_uses(
+    flows: Flows, ranks: int, per_node: int, *, by_node: bool, owners: Int64 | None = None
+) -> Uses:
     """Return what flows take of ports.
 
     Args:
@@ -63,10 +65,10 @@ def port_uses(flows: Flows, ranks: int, per_node: int, *, by_node: bool, owners:
             port = (owner[members] * dims + dim) * 2 + direction
             parts.append(np.stack([flows.flow[members], port, amount[members]]))
     flow, port, amount = np.concatenate(parts, axis=1)
-    return _together(Uses(flow, port, amount, 2 * dims), alone=not by_node)
+    return _merge_uses(Uses(flow, port, amount, 2 * dims), alone=not by_node)
 
 
-def link_uses(
+def list_link_uses(
     flows: Flows, bundles: Bundles, links: NodeLinks, ranks: int, chosen: Int64 | None = None
 ) -> Uses:
     """Return what flows take of links inside nodes.
@@ -81,7 +83,7 @@ def link_uses(
     chosen = np.arange(len(bundles)) if chosen is None else chosen
     bounds = np.append(0, np.cumsum(np.diff(bundles.offsets)[bundles.sort[chosen]]))
     at = np.searchsorted(chosen, links.bundle)
-    flow = ranges(bounds, at)
+    flow = concatenate_ranges(bounds, at)
     per_owner = 2 * flows.share.shape[1]
     port = np.repeat((2 * ranks + links.link) * per_owner, np.diff(bounds)[at])
     amount = flows.share_of_link[flow]
@@ -93,7 +95,7 @@ def join_uses(first: Uses, second: Uses) -> Uses:
     """Return the uses of both, which use different ports."""
     if not len(second.flow):
         return first
-    return _together(
+    return _merge_uses(
         Uses(
             np.concatenate([first.flow, second.flow]),
             np.concatenate([first.port, second.port]),
@@ -104,7 +106,7 @@ def join_uses(first: Uses, second: Uses) -> Uses:
     )
 
 
-def _together(uses: Uses, *, alone: bool) -> Uses:
+def _merge_uses(uses: Uses, *, alone: bool) -> Uses:
     """Return uses sorted by flow and port, with those of the same flow and port merged; `alone` says that none are."""
     order = np.lexsort((uses.port, uses.flow)) if not alone else np.argsort(uses.flow, kind="stable")
     flow, port, amount = uses.flow[order], uses.port[order], uses.amount[order]
@@ -121,4 +123,4 @@ def fold_uses(uses: Uses, flow: Int64) -> Uses:
         uses: What every flow takes of those ports.
         flow: Per flow the one that stands for it.
     """
-    return _together(Uses(flow[uses.flow], uses.port, uses.amount, uses.per_owner), alone=False)
+    return _merge_uses(Uses(flow[uses.flow], uses.port, uses.amount, uses.per_owner), alone=False)

@@ -9,7 +9,7 @@ The partition is split until that holds for all of them.
 Why a folded simulation gives every rank's own answer
     Only one rank of each class is simulated, its representative. What it sends to a neighbour stands for what the
     neighbour's representative receives from its own neighbour of the sender's class, so messages are known by
-    tag, size, both classes, kind of neighbourhood and distance in it (`kernel.packets.named`). By induction over the
+    tag, size, both classes, kind of neighbourhood and distance in it (`kernel.packets.name_message`). By induction over the
     ticks: suppose that up to a tick every rank has gone through what its representative has gone through, in the
     same ticks. Then the same things are scheduled for it in the next one, since its neighbours' representatives
     have scheduled them and every delay is the same. What remains is the order of the things that happen to one
@@ -27,7 +27,7 @@ Why a folded simulation gives every rank's own answer
     after the first decides what the second finds, and the events are recorded in that order), use the same link,
     or where a message and a free packet meet at the barrier of a direct all-reduce. Two orders of the same things
     that agree on everything that is known differ by swapping neighbours whose order is not known, so if no such
-    pair meets at one of these places, the outcome is the same. The engine watches for them (`kernel.order.in_order`),
+    pair meets at one of these places, the outcome is the same. The engine watches for them (`kernel.order.stamp_order`),
     and the first one ends the folded simulation: every rank is then simulated by itself.
 
     With the symmetric ties of the extended mode the engine itself puts off whatever depends on the order within
@@ -227,7 +227,7 @@ def _refuse_links(config: SystemConfig) -> None:
         raise Unfoldable("messages of different ranks share links")
 
 
-def offsets(phases: Iterable[Phase], size: int) -> list[tuple[int, bool]]:
+def list_offsets(phases: Iterable[Phase], size: int) -> list[tuple[int, bool]]:
     """Return the distances to the neighbours in phases of at most `size` ranks.
 
     Returns:
@@ -238,9 +238,9 @@ def offsets(phases: Iterable[Phase], size: int) -> list[tuple[int, bool]]:
 
     Example:
         >>> from studio.sim.config import Algorithm
-        >>> offsets([Phase("all_reduce", Algorithm("ring"), 0, 8, 1)], 8)
+        >>> list_offsets([Phase("all_reduce", Algorithm("ring"), 0, 8, 1)], 8)
         [(-1, False), (1, False)]
-        >>> offsets([Phase("all_reduce", Algorithm("halving_doubling"), 0, 8, 1)], 8)
+        >>> list_offsets([Phase("all_reduce", Algorithm("halving_doubling"), 0, 8, 1)], 8)
         [(1, True), (2, True), (4, True)]
     """
     distances: set[tuple[int, bool]] = set()
@@ -332,7 +332,7 @@ class _Finder:
         self.ranks = Partition.of(self.npus)
         self.links = LinkClasses(topology) if _shares_links(self.job.config) else None
         self.split(np.arange(self.npus), self.job.graph_of)
-        self._settings()
+        self._split_by_speeds()
         self._find_groups()
         self._find_peers()
         self._check_tags()
@@ -353,7 +353,7 @@ class _Finder:
         """Split classes by a number that ranks have; returns whether any came apart."""
         return self.ranks.split(ranks, code)
 
-    def _settings(self) -> None:
+    def _split_by_speeds(self) -> None:
         extensions = self.job.config.extensions
         speeds = dict(extensions.compute_speeds or {}) if extensions else {}
         if speeds:
@@ -417,8 +417,8 @@ class _Finder:
         self.split(ranks, groups.slot[entry])
         whole = size == self.npus
         if whole.any():
-            for phase, far in self._world_offsets():
-                peer = self._across(Neighbourhood.of(phase), far, ranks[whole])
+            for phase, far in self._iterate_world_offsets():
+                peer = self._find_neighbours(Neighbourhood.of(phase), far, ranks[whole])
                 self.split(ranks[whole], groups.slot[groups.entries(group[whole], peer, self.npus)])
         part = ~whole
         if part.any():
@@ -428,7 +428,7 @@ class _Finder:
     def _relate_members(
         self, phases: Iterable[Phase], ranks: Int64, entry: Int64, start: Int64, size: Int64
     ) -> None:
-        for far, crosswise in offsets(phases, int(size.max())):
+        for far, crosswise in list_offsets(phases, int(size.max())):
             if crosswise and (size & (size - 1)).any():
                 raise Unfoldable("halving-doubling on a number of ranks that is no power of two")
             some = size > abs(far)
@@ -443,7 +443,7 @@ class _Finder:
         if self.links is not None:
             self._note_way(self.links, ranks, peers)
         else:
-            self.split(ranks, self._hops(ranks, peers))
+            self.split(ranks, self._number_hops(ranks, peers))
         self.relations.append((ranks, peers))
         if sum(len(of) for of, _ in self.relations) + self.work > MOST_WORK:
             raise Unfoldable(TOO_MANY)
@@ -469,7 +469,7 @@ class _Finder:
                 self.peer_of[index, slot] = peer
         if not self.peer_of:
             return
-        keys, slots = self._first_slots()
+        keys, slots = self._find_first_slots()
 
         def lookup(rank: Int64, peer: Int64) -> Int64:
             position = np.minimum(np.searchsorted(keys, rank * self.npus + peer), len(keys) - 1)
@@ -484,7 +484,7 @@ class _Finder:
             self.split(ranks, other)
             self._relate(ranks, peer)
 
-    def _first_slots(self) -> tuple[Int64, Int64]:
+    def _find_first_slots(self) -> tuple[Int64, Int64]:
         """Return rank × ranks + peer of all peers, sorted, and the first slot that names each."""
         uses = self.job.uses
         keys = np.concatenate(
@@ -519,10 +519,10 @@ class _Finder:
     # -------------------------------------------------------------------------------------------
     # The network
 
-    def _hops(self, ranks: Int64, peers: Int64) -> Int64:
+    def _number_hops(self, ranks: Int64, peers: Int64) -> Int64:
         """Number pairs of ranks by their message times in both directions."""
         if self.job.config.congestion == "aware":
-            return self._links(ranks, peers)
+            return self._number_links(ranks, peers)
         numbers = np.zeros(len(ranks), np.int64)
         open_ = np.ones(len(ranks), np.bool_)
         a, b = ranks, peers
@@ -536,7 +536,7 @@ class _Finder:
             a, b = a // dim.size, b // dim.size
         return numbers
 
-    def _links(self, ranks: Int64, peers: Int64) -> Int64:
+    def _number_links(self, ranks: Int64, peers: Int64) -> Int64:
         """Return a number per pair that says which links of its own a rank uses to reach another."""
         dim = self.job.config.topology.dims[0]
         far = (peers - ranks) % dim.size
@@ -548,19 +548,19 @@ class _Finder:
             raise Unfoldable("messages pass over links of other ranks")
         return far
 
-    def _world_offsets(self) -> Iterator[tuple[Phase, int]]:
+    def _iterate_world_offsets(self) -> Iterator[tuple[Phase, int]]:
         """Yield the distances in all dimensions, each once."""
         seen = set()
         for phase in sorted(self.world, key=repr):
             if Neighbourhood.of(phase).crosswise and phase.size & (phase.size - 1):
                 raise Unfoldable("halving-doubling on a number of ranks that is no power of two")
-            for far, _ in offsets([phase], phase.size):
+            for far, _ in list_offsets([phase], phase.size):
                 key = Neighbourhood.of(phase), far
                 if key not in seen:
                     seen.add(key)
                     yield phase, far
 
-    def _across(self, where: Neighbourhood, far: int, ranks: Int64) -> Int64:
+    def _find_neighbours(self, where: Neighbourhood, far: int, ranks: Int64) -> Int64:
         """Return the neighbours in a dimension."""
         place = ranks // where.stride % where.size
         other = place ^ far if where.crosswise else (place + far) % where.size
@@ -569,7 +569,7 @@ class _Finder:
 
     def refine(self) -> None:
         """Split classes until neighbours of equivalent ranks are equivalent."""
-        world = list(self._world_offsets())
+        world = list(self._iterate_world_offsets())
         self._split_by_hops(world)
         settled = False
         while not settled and self.count < self.npus:
@@ -591,9 +591,9 @@ class _Finder:
             self._check_links(world)
         for phase, far in world:
             if self.links is not None:
-                self._note_way(self.links, ranks, self._across(Neighbourhood.of(phase), far, ranks))
-            elif config.congestion == "aware" or not self._even(phase, fixed):
-                self.split(ranks, self._world_hops(phase, far, ranks))
+                self._note_way(self.links, ranks, self._find_neighbours(Neighbourhood.of(phase), far, ranks))
+            elif config.congestion == "aware" or not self._is_even(phase, fixed):
+                self.split(ranks, self._number_world_hops(phase, far, ranks))
 
     def _split_by_neighbours(self, world: Sequence[tuple[Phase, int]]) -> bool:
         """Split classes by the classes of their neighbours; returns whether any came apart."""
@@ -601,24 +601,24 @@ class _Finder:
             return False
         count, ranks = self.count, np.arange(self.npus)
         for phase, far in world:
-            self.split(ranks, self.class_of[self._across(Neighbourhood.of(phase), far, ranks)])
+            self.split(ranks, self.class_of[self._find_neighbours(Neighbourhood.of(phase), far, ranks)])
         for of, peers in self.relations:
             self.split(of, self.class_of[peers])
         return self.count > count
 
-    def _even(self, phase: Phase, sizes: set[int]) -> bool:
+    def _is_even(self, phase: Phase, sizes: set[int]) -> bool:
         """Whether every rank reaches its neighbours in a phase in the same time: within one dimension it does."""
         single = phase.algorithm.single and len(self.job.config.topology.dims) > 1
         return not single and phase.size in sizes
 
-    def _world_hops(self, phase: Phase, far: int, ranks: Int64) -> Int64:
-        peers = self._across(Neighbourhood.of(phase), far, ranks)
+    def _number_world_hops(self, phase: Phase, far: int, ranks: Int64) -> Int64:
+        peers = self._find_neighbours(Neighbourhood.of(phase), far, ranks)
         if (
             self.job.config.congestion == "aware"
             and self.job.config.topology.dims[0].kind == "fully_connected"
         ):
             return np.zeros(len(ranks), np.int64)
-        return self._hops(ranks, peers)
+        return self._number_hops(ranks, peers)
 
     def _check_links(self, world: Sequence[tuple[Phase, int]]) -> None:
         """On a fully connected network a link must serve one neighbour only, however it is counted."""
@@ -646,20 +646,20 @@ class _Finder:
             self.class_of,
             representatives,
             numbers,
-            self._names(representatives),
-            self._pairs(representatives),
+            self._name_groups(representatives),
+            self._number_pairs(representatives),
             self.links.stand_ins() if self.links is not None else None,
         )
 
-    def _used_groups(self, representatives: Int64) -> list[int]:
+    def _list_used_groups(self, representatives: Int64) -> list[int]:
         """Return the groups that representatives use."""
         used: set[int] = set()
         for (index, _), group in self.group_of.items():
             used |= set(group[np.isin(self.job.uses[index].ranks, representatives)].tolist())
         return sorted(used - {WORLD})
 
-    def _names(self, representatives: Int64) -> dict[str, Int64]:
-        groups, used = self.groups, self._used_groups(representatives)
+    def _name_groups(self, representatives: Int64) -> dict[str, Int64]:
+        groups, used = self.groups, self._list_used_groups(representatives)
         parts = [slice(int(groups.start[g]), int(groups.start[g] + groups.size[g])) for g in used]
         if not parts:
             return {}
@@ -681,7 +681,7 @@ class _Finder:
             by_name[groups.names[group]] = names
         return by_name
 
-    def _pairs(self, representatives: Int64) -> dict[int, dict[int, tuple[int, int]]]:
+    def _number_pairs(self, representatives: Int64) -> dict[int, dict[int, tuple[int, int]]]:
         known: dict[tuple[int, ...], int] = {}
         pairs: dict[int, dict[int, tuple[int, int]]] = {}
         for (index, slot), peer in self.peer_of.items():
@@ -696,7 +696,7 @@ class _Finder:
         return pairs
 
 
-def expanded_links(folding: Folding, config: SystemConfig, links: Any) -> Any:
+def expand_links(folding: Folding, config: SystemConfig, links: Any) -> Any:
     """Expand the figures of the representatives' links to all links.
 
     Args:

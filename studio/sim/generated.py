@@ -9,17 +9,17 @@ from typing import Any
 
 from studio.errors import ConfigError
 from studio.sim.systems.gpu import Gpu
-from studio.sim.systems.gpus import find_gpu, short_name
+from studio.sim.systems.gpus import find_gpu, find_short_name
 from studio.trace import GENERATED, RECIPE, Trace
 
 _OPTION = {"sequence": "seq"}
 """Options that are not called as their keys."""
 
 
-def gpu_of_generation(trace: Trace) -> Gpu | None:
+def find_generation_gpu(trace: Trace) -> Gpu | None:
     """Return the GPU that a job was generated for; None for jobs that were not, or that no GPU was said of."""
     try:
-        return find_gpu(told_recipe(trace)["given"]["gpu"])
+        return find_gpu(load_recipe(trace)["given"]["gpu"])
     except (ConfigError, KeyError, TypeError, AttributeError):
         return None
 
@@ -31,14 +31,14 @@ def generate_anew(trace: Trace, gpu: Gpu) -> str:
         trace: A generated job.
         gpu: The GPU that it is wanted for.
     """
-    name = short_name(gpu)
+    name = find_short_name(gpu)
     if name is None:
         return "Generate it anew with --gpu of that GPU."
-    command = _command(trace, name)
+    command = _format_command(trace, name)
     return f"Generate it anew with --gpu {name}{f': {command}' if command else ''}."
 
 
-def told_recipe(trace: Trace) -> Mapping[str, Any]:
+def load_recipe(trace: Trace) -> Mapping[str, Any]:
     """Return what was said of a generated job, as its first rank keeps it; empty for other jobs.
 
     `studio.generation.recipe` generates from it.
@@ -51,9 +51,9 @@ def told_recipe(trace: Trace) -> Mapping[str, Any]:
     return recipe if isinstance(recipe, dict) else {}
 
 
-def _command(trace: Trace, gpu: str) -> str:
+def _format_command(trace: Trace, gpu: str) -> str:
     """Return the command that generates a job for a GPU; "" where its model has no name or nothing tells the command."""
-    recipe = told_recipe(trace)
+    recipe = load_recipe(trace)
     origin, model, given = trace.ranks[0].metadata_value(GENERATED), recipe.get("model"), recipe.get("given")
     if not isinstance(origin, str) or not isinstance(model, str) or not isinstance(given, dict):
         return ""

@@ -17,13 +17,13 @@ import numpy as np
 from studio.distinct import find_distinct
 from studio.errors import TraceError
 from studio.sim.kernel import records as k
-from studio.sim.lanes import Lanes, lanes
-from studio.sim.matched import sequence_alone
-from studio.sim.node_records import MEMORY_TYPES, Columns, Draft, node_name
-from studio.sim.phase_lists import custom_list
+from studio.sim.lanes import Lanes, assign_lanes
+from studio.sim.matched import are_sequence_only
+from studio.sim.node_records import MEMORY_TYPES, Columns, Draft, label_node
+from studio.sim.phase_lists import put_custom_list
 from studio.sim.planning import GraphPlan, Planning
 from studio.sim.slots import put_slots
-from studio.trace import Graph, Int64, Rank, Trace, arrays
+from studio.trace import Graph, Int64, Rank, Trace, iterate_arrays
 
 _UNREAD = ("start_ns", "duration_ns", "attrs.value")
 _MOST_COMPARED = 16
@@ -31,24 +31,24 @@ _MOST_COMPARED = 16
 _NO_PAIRS = np.zeros((2, 0), np.int64)
 
 
-def graph_plans(planning: Planning) -> dict[int, GraphPlan]:
+def plan_graphs(planning: Planning) -> dict[int, GraphPlan]:
     """Return the plan of every graph in use, by its number."""
     known, config = planning.known, planning.config
     if known is None or planning.bundles is None:
-        return _all_plans(planning)
+        return _plan_all_graphs(planning)
     # Nodes of flows refer to nothing else in the array, so that they serve every plan of these settings.
     key = (
         *(config.roofline, config.remote_memory, config.local_memory_bytes_per_ns, config.extensions),
         *(config.groups, config.topology.npus == 1),
     )
     plans, planning.first_alike = known.once(
-        "graphs", key, lambda: (_all_plans(planning), planning.first_alike)
+        "graphs", key, lambda: (_plan_all_graphs(planning), planning.first_alike)
     )
     # Where a plan's nodes have their children is written into them.
     return {index: replace(plan, nodes=plan.nodes.copy()) for index, plan in plans.items()}
 
 
-def _all_plans(planning: Planning) -> dict[int, GraphPlan]:
+def _plan_all_graphs(planning: Planning) -> dict[int, GraphPlan]:
     """Work out the plan of every graph in use."""
     first_rank: dict[int, Rank] = {}
     for rank in planning.trace.ranks:
@@ -59,17 +59,17 @@ def _all_plans(planning: Planning) -> dict[int, GraphPlan]:
     recorded = config.roofline is None and config.remote_memory is None
     # What a number's collectives follow, and when communication was recorded, is stored for each graph.
     recorded = recorded and not planning.follows and not planning.replays
-    planning.first_alike = first_alike(graphs) if recorded else {index: index for index in graphs}
+    planning.first_alike = find_first_alike(graphs) if recorded else {index: index for index in graphs}
     # With a roofline they take times from operations, each a table of its own, in which all else is that of the first.
-    timed = first_alike(graphs) if not recorded and _may_retime(planning, graphs) else {}
+    timed = find_first_alike(graphs) if not recorded and _may_retime(planning, graphs) else {}
     plans: dict[int, GraphPlan] = {}
     for index, graph in graphs.items():
         first = planning.first_alike[index]
         other = timed.get(index, index)
         if other != index and _follow_alike(planning, index, other):
-            plans[index] = _retimed(planning, plans[other], graph, first_rank[index])
+            plans[index] = _retime_plan(planning, plans[other], graph, first_rank[index])
         elif first == index:
-            plans[index] = _graph_plan(planning, graph, first_rank[index])
+            plans[index] = _plan_graph(planning, graph, first_rank[index])
         else:
             durations = np.maximum(graph.duration_ns[plans[first].order], 1)
             plans[index] = replace(plans[first], graph=graph, durations=durations)
@@ -90,7 +90,7 @@ def _follow_alike(planning: Planning, index: int, other: int) -> bool:
     return np.array_equal(planning.follows.get(index, _NO_PAIRS), planning.follows.get(other, _NO_PAIRS))
 
 
-def _retimed(planning: Planning, first: GraphPlan, graph: Graph, rank: Rank) -> GraphPlan:
+def _retime_plan(planning: Planning, first: GraphPlan, graph: Graph, rank: Rank) -> GraphPlan:
     """Return the plan of a graph that differs from another one in times and operations only."""
     nodes = first.nodes.copy()
     Draft(planning, Columns(graph, first.order), rank, nodes, None).retime()
@@ -103,7 +103,7 @@ def put_graph(planning: Planning, plan: GraphPlan) -> int:
     return planning.arena.put(plan.nodes)
 
 
-def _graph_plan(planning: Planning, graph: Graph, rank: Rank, custom: bool = False) -> GraphPlan:
+def _plan_graph(planning: Planning, graph: Graph, rank: Rank, custom: bool = False) -> GraphPlan:
     count = len(graph)
     if not count:
         raise TraceError(
@@ -111,14 +111,18 @@ def _graph_plan(planning: Planning, graph: Graph, rank: Rank, custom: bool = Fal
             hint="Is the file complete? Write or record it again.",
         )
     order = np.argsort(graph.id, kind="stable")
-    children, offsets, parents = _edges(planning, graph, order, rank, custom=custom)
+    children, offsets, parents = _build_edges(planning, graph, order, rank, custom=custom)
     columns = Columns(graph, order)
     nodes = np.zeros((count, k.Node.WORDS), np.int64)
     nodes[:, k.Node.CHILDREN] = offsets[:-1]
     nodes[:, k.Node.CHILD_COUNT] = np.diff(offsets)
-    draft = Draft(planning, columns, rank, nodes, None if custom else partial(custom_lists, planning))
+    draft = Draft(planning, columns, rank, nodes, None if custom else partial(put_custom_lists, planning))
     draft.fill()
-    own = lanes(graph, order, nodes[:, k.Node.SLOT], planning.extensions) if not custom else Lanes(None, 0)
+    own = (
+        assign_lanes(graph, order, nodes[:, k.Node.SLOT], planning.extensions)
+        if not custom
+        else Lanes(None, 0)
+    )
     if own.lane is not None:
         nodes[:, k.Node.LANE] = own.lane
     return GraphPlan(
@@ -135,7 +139,7 @@ def _graph_plan(planning: Planning, graph: Graph, rank: Rank, custom: bool = Fal
     )
 
 
-def _edges(
+def _build_edges(
     planning: Planning, graph: Graph, order: Int64, rank: Rank, *, custom: bool
 ) -> tuple[Int64, Int64, Int64]:
     """Return children, node after node, where each node's begin, and the number of parents of each."""
@@ -147,13 +151,13 @@ def _edges(
         if len(deps.dangling):
             row = int(np.searchsorted(deps.offsets, np.flatnonzero(deps.rows < 0)[0], side="right")) - 1
             raise TraceError(
-                f"rank {rank.number}: {node_name(graph, row)} waits for node {deps.dangling[0]}, which is not there",
+                f"rank {rank.number}: {label_node(graph, row)} waits for node {deps.dangling[0]}, which is not there",
                 hint="The trace is incomplete: record it again, or remove the dependency.",
             )
         child = np.repeat(np.arange(count), np.diff(deps.offsets))
         pairs.append(place[deps.rows] * count + place[child])
     if planning.replays and not custom:
-        pairs[1] = pairs[1][~sequence_alone(graph)]
+        pairs[1] = pairs[1][~are_sequence_only(graph)]
     before, after = planning.follows.get(rank.graph, _NO_PAIRS) if not custom else _NO_PAIRS
     pairs.append(place[before] * count + place[after])
     both = find_distinct(np.concatenate(pairs)) if sum(map(len, pairs)) else np.zeros(0, np.int64)
@@ -169,7 +173,7 @@ def _edges(
     return child, offsets, parents
 
 
-def custom_lists(planning: Planning, trace: Trace) -> tuple[int, int]:
+def put_custom_lists(planning: Planning, trace: Trace) -> tuple[int, int]:
     """Lay out a collective given as a trace; returns its phase lists for all ranks and for groups."""
     key = ("custom", id(trace))
     if key not in planning.lists:
@@ -178,18 +182,18 @@ def custom_lists(planning: Planning, trace: Trace) -> tuple[int, int]:
         plans = {}
         for place, rank in enumerate(trace.ranks):
             if rank.graph not in plans:
-                plan = _graph_plan(planning, trace.graphs[rank.graph], rank, custom=True)
+                plan = _plan_graph(planning, trace.graphs[rank.graph], rank, custom=True)
                 plans[rank.graph] = plan, put_graph(planning, plan), planning.arena.put(plan.parents)
                 planning.longest_custom = max(planning.longest_custom, len(plan.order))
             plan, nodes, parents = plans[rank.graph]
             tables[place, :4] = nodes, parents, put_slots(planning, rank, plan), len(plan.order)
         start = planning.arena.put(tables)
-        planning.lists[key] = custom_list(planning, start, planning.npus)
-        planning.lists[key, "group"] = custom_list(planning, start, 0)
+        planning.lists[key] = put_custom_list(planning, start, planning.npus)
+        planning.lists[key, "group"] = put_custom_list(planning, start, 0)
     return planning.lists[key], planning.lists[key, "group"]
 
 
-def first_alike(graphs: dict[int, Graph]) -> dict[int, int]:
+def find_first_alike(graphs: dict[int, Graph]) -> dict[int, int]:
     """Return for each graph the first that differs from it in what decides about recorded times only.
 
     These are the times, operations and sizes of tensors; graphs are identified by their numbers.
@@ -199,7 +203,7 @@ def first_alike(graphs: dict[int, Graph]) -> dict[int, int]:
     # Graphs share arrays, so each is read once; all of them stay, so no two have the same address.
     digests: dict[int, int] = {}
     for index, graph in graphs.items():
-        parts = [values for name, values in arrays(graph) if name not in _UNREAD]
+        parts = [values for name, values in iterate_arrays(graph) if name not in _UNREAD]
         for values in parts:
             if id(values) not in digests:
                 digests[id(values)] = zlib.crc32(values.tobytes())
@@ -207,7 +211,7 @@ def first_alike(graphs: dict[int, Graph]) -> dict[int, int]:
         others = seen.setdefault(tuple(digests[id(values)] for values in parts), [])
         for first, theirs in others:
             same = all(a is b or np.array_equal(a, b) for a, b in zip(parts, theirs, strict=True))
-            if same and _values_alike(graph, graphs[first]):
+            if same and _have_equal_values(graph, graphs[first]):
                 alike[index] = first
                 break
         else:
@@ -217,7 +221,7 @@ def first_alike(graphs: dict[int, Graph]) -> dict[int, int]:
     return alike
 
 
-def _values_alike(graph: Graph, other: Graph) -> bool:
+def _have_equal_values(graph: Graph, other: Graph) -> bool:
     """Whether equal attributes of two graphs have equal values, but for operations and sizes of tensors."""
     if graph.attrs.value is other.attrs.value:
         return True

@@ -13,7 +13,7 @@ WITHOUT_EFFECT = "settings-without-effect"
 """Code of the warning."""
 
 
-def idle_settings(given: Iterable[str], config: SystemConfig) -> Finding | None:
+def find_idle_settings(given: Iterable[str], config: SystemConfig) -> Finding | None:
     """Return a warning that names the given settings that change nothing on a system whose costs time collectives; None for none.
 
     Args:
@@ -22,7 +22,7 @@ def idle_settings(given: Iterable[str], config: SystemConfig) -> Finding | None:
 
     Example:
         >>> import studio
-        >>> found = idle_settings(["bandwidth[0]", "preferred-dataset-splits"], studio.presets["hgx-h100-8"].config)
+        >>> found = find_idle_settings(["bandwidth[0]", "preferred-dataset-splits"], studio.presets["hgx-h100-8"].config)
         >>> found.message
         "preferred-dataset-splits changes nothing: the system's costs time collectives and messages whole, not step by step."
     """

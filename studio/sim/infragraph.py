@@ -171,8 +171,8 @@ class _Reader:
         """Return the links of an infrastructure or a device by name."""
         by_name = {}
         for each in self.named(table, "links", place):
-            physical = _inner(each, "physical") or each
-            bandwidth, waits = _inner(physical, "bandwidth"), _inner(physical, "latency")
+            physical = _get_table(each, "physical") or each
+            bandwidth, waits = _get_table(physical, "bandwidth"), _get_table(physical, "latency")
             rates = [
                 bandwidth[key] * scale for key, scale in _GIGABYTES.items() if _is_rate(bandwidth.get(key))
             ]
@@ -371,7 +371,7 @@ class _Reader:
         unrated = {link for _, _, link, wire in self.edges if wire.bytes_per_ns is None}
         if not unrated:
             return
-        leading = _leading([edge[:2] for edge in self.edges], npus)
+        leading = _find_leading([edge[:2] for edge in self.edges], npus)
         needed = sorted(
             {link for first, second, link, _ in self.edges if link in unrated and {first, second} <= leading}
         )
@@ -384,7 +384,7 @@ class _Reader:
             )
 
 
-def _leading(edges: Sequence[tuple[str, str]], kept: frozenset[str]) -> set[str]:
+def _find_leading(edges: Sequence[tuple[str, str]], kept: frozenset[str]) -> set[str]:
     """Return the components that are left once those with one neighbour are taken out, over and over; some are kept."""
     around: dict[str, set[str]] = {}
     for first, second in edges:
@@ -434,7 +434,7 @@ def _shorten(
     return dropped
 
 
-def _inner(table: Mapping[str, Any], key: str) -> dict[str, Any]:
+def _get_table(table: Mapping[str, Any], key: str) -> dict[str, Any]:
     """Return the object under a key, an empty one where there is none."""
     value = table.get(key)
     return value if isinstance(value, dict) else {}
@@ -448,7 +448,7 @@ def _is_rate(value: object, least: float = 1e-12) -> bool:
 # Writing
 
 
-def infrastructure(graph: LinkGraph, name: str, description: str, per_node: int = 0) -> dict[str, Any]:
+def build_infrastructure(graph: LinkGraph, name: str, description: str, per_node: int = 0) -> dict[str, Any]:
     """Return a network as an infrastructure: nodes as instances of a device of NPUs, and one instance of all switches.
 
     Args:
@@ -480,7 +480,7 @@ def infrastructure(graph: LinkGraph, name: str, description: str, per_node: int 
     )
     in_nodes = 1 < per_node < graph.npus and graph.npus % per_node == 0
 
-    def end(device: int) -> dict[str, str]:
+    def build_end(device: int) -> dict[str, str]:
         if device >= graph.npus:
             instance = {"instance": "fabric[0]"} if in_nodes else {}
             return {**instance, "component": f"switch[{device - graph.npus}]"}
@@ -500,8 +500,8 @@ def infrastructure(graph: LinkGraph, name: str, description: str, per_node: int 
     ]
     edges = [
         {
-            "ep1": end(source),
-            "ep2": end(target),
+            "ep1": build_end(source),
+            "ep2": build_end(target),
             "scheme": "one2one",
             "link": f"link{kinds.index((rate, latency, at))}",
         }
@@ -510,7 +510,7 @@ def infrastructure(graph: LinkGraph, name: str, description: str, per_node: int 
         for at in range(count)
     ]
     switches = [{"name": "switch", "choice": "switch", "count": graph.switches}] if graph.switches else []
-    # Without `infrastructure` around it: InfraGraph's package takes either form from a command, only this one from a program.
+    # Without `build_infrastructure` around it: InfraGraph's package takes either form from a command, only this one from a program.
     table: dict[str, Any] = {"name": name, "description": description}
     if not in_nodes:
         components = [{"name": "xpu", "choice": "xpu", "count": graph.npus}, *switches]

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from studio.sim.extensions import Extensions
-from studio.trace import NONE, Graph, Int64, dense_column
+from studio.trace import NONE, Graph, Int64, read_dense_column
 
 HOST, COMPUTE = 0, 1
 """The slots, as node records number them, that may be divided."""
@@ -28,7 +28,7 @@ class Lanes:
     count: int
 
 
-def lanes(graph: Graph, order: Int64, slot: Int64, extensions: Extensions | None) -> Lanes:
+def assign_lanes(graph: Graph, order: Int64, slot: Int64, extensions: Extensions | None) -> Lanes:
     """Return which slot every node takes.
 
     Args:
@@ -41,8 +41,8 @@ def lanes(graph: Graph, order: Int64, slot: Int64, extensions: Extensions | None
         return Lanes(None, 0)
     lane, count = np.zeros(len(order), np.int64), 0
     divided = (
-        (HOST, extensions.host_slots == "per_thread", thread_numbers),
-        (COMPUTE, extensions.compute_slots == "per_stream", _streams),
+        (HOST, extensions.host_slots == "per_thread", number_threads),
+        (COMPUTE, extensions.compute_slots == "per_stream", _number_streams),
     )
     for kind, wanted, named in divided:
         among = np.flatnonzero(slot == kind)
@@ -57,9 +57,9 @@ def lanes(graph: Graph, order: Int64, slot: Int64, extensions: Extensions | None
     return Lanes(lane if count else None, count)
 
 
-def thread_numbers(graph: Graph) -> Int64:
+def number_threads(graph: Graph) -> Int64:
     """Return (N,) a number for the thread each node names, -1 where it names none; the profiler's name counts before the number."""
-    named = dense_column(graph, "tid", NONE)
+    named = read_dense_column(graph, "tid", NONE)
     rows, where = graph.rows_with("thread")
     # Thread names sort before thread numbers, which recorders assign arbitrarily.
     named[named >= 0] = named[named >= 0] * 2 + 1
@@ -67,9 +67,9 @@ def thread_numbers(graph: Graph) -> Int64:
     return named
 
 
-def _streams(graph: Graph) -> Int64:
+def _number_streams(graph: Graph) -> Int64:
     """Return (N,) a number for the stream and device each node names, -1 where it names no stream."""
-    stream, device = dense_column(graph, "stream", NONE), dense_column(graph, "device", NONE)
+    stream, device = read_dense_column(graph, "stream", NONE), read_dense_column(graph, "device", NONE)
     _, device = np.unique(device, return_inverse=True)
     count = int(device.max(initial=0)) + 1
     return np.where(stream >= 0, stream * count + device.reshape(-1), NONE)

@@ -14,7 +14,7 @@ import numpy as np
 
 from studio.distinct import find_distinct
 from studio.sim.config import Dimension, Topology
-from studio.sim.links import first_records
+from studio.sim.links import compute_first_records
 from studio.trace import Int64
 
 
@@ -124,7 +124,7 @@ class LinkClasses:
 
     def __post_init__(self) -> None:
         """Tell links apart by their dimension, and whether they lead up or down."""
-        *firsts, count = first_records(self.topology)
+        *firsts, count = compute_first_records(self.topology)
         self.links = Partition.of(count)
         kind = np.zeros(count, np.int64)
         for dim, first in zip(self.topology.dims, firsts, strict=True):
@@ -135,10 +135,10 @@ class LinkClasses:
 
     def add(self, senders: Int64, targets: Int64) -> None:
         """Note the way from ranks to ranks that have one and the same relation to them."""
-        for some, links in ways(self.topology, senders, targets):
+        for some, links in iterate_ways(self.topology, senders, targets):
             self.over.append(Step.of(senders[some], links))
             self.size += len(links)
-        for some, corners in entries(self.topology, senders, targets):
+        for some, corners in iterate_entries(self.topology, senders, targets):
             self.at.append(Step.of(senders[some], corners))
             self.size += len(corners)
 
@@ -186,7 +186,7 @@ class _Crossing:
     there: Int64
 
 
-def _crossings(topology: Topology, senders: Int64, targets: Int64) -> list[_Crossing]:
+def _list_crossings(topology: Topology, senders: Int64, targets: Int64) -> list[_Crossing]:
     """Return what crosses each dimension, the lowest first."""
     crossings, at, stride = [], senders, 1
     for dim in topology.dims:
@@ -198,27 +198,29 @@ def _crossings(topology: Topology, senders: Int64, targets: Int64) -> list[_Cros
     return crossings
 
 
-def entries(topology: Topology, senders: Int64, targets: Int64) -> Iterator[tuple[Int64, Int64]]:
+def iterate_entries(topology: Topology, senders: Int64, targets: Int64) -> Iterator[tuple[Int64, Int64]]:
     """Yield which messages enter each dimension, and at which NPUs."""
-    for crossing in _crossings(topology, senders, targets):
+    for crossing in _list_crossings(topology, senders, targets):
         if len(crossing.which):
             yield crossing.which, crossing.at
 
 
-def ways(topology: Topology, senders: Int64, targets: Int64) -> Iterator[tuple[Int64, Int64]]:
-    """Yield which messages take each step, and the records of the links they pass, as `kernel.links.next_link` does.
+def iterate_ways(topology: Topology, senders: Int64, targets: Int64) -> Iterator[tuple[Int64, Int64]]:
+    """Yield which messages take each step, and the records of the links they pass, as `kernel.links.find_next_link` does.
 
     Example:
         >>> network = Topology((Dimension("ring", 4, 50.0), Dimension("switch", 2, 50.0)))
-        >>> [links.tolist() for _, links in ways(network, np.array([0, 1]), np.array([2, 4]))]
+        >>> [links.tolist() for _, links in iterate_ways(network, np.array([0, 1]), np.array([2, 4]))]
         [[0, 9], [1], [16], [28]]
     """
     npus = topology.npus
-    for crossing, first in zip(_crossings(topology, senders, targets), first_records(topology), strict=False):
+    for crossing, first in zip(
+        _list_crossings(topology, senders, targets), compute_first_records(topology), strict=False
+    ):
         if not len(crossing.which):
             continue
         if crossing.dim.kind == "ring":
-            for some, links in _around(crossing, npus):
+            for some, links in _iterate_around(crossing, npus):
                 yield some, first + links
         elif crossing.dim.kind == "fully_connected":
             yield crossing.which, first + crossing.at * crossing.dim.size + crossing.there
@@ -228,7 +230,7 @@ def ways(topology: Topology, senders: Int64, targets: Int64) -> Iterator[tuple[I
             yield crossing.which, first + npus + down
 
 
-def _around(crossing: _Crossing, npus: int) -> Iterator[tuple[Int64, Int64]]:
+def _iterate_around(crossing: _Crossing, npus: int) -> Iterator[tuple[Int64, Int64]]:
     """Yield the steps around a ring, the shorter way."""
     size, here = crossing.dim.size, crossing.here
     up = (crossing.there - here) % size

@@ -6,7 +6,7 @@ import numpy as np
 
 from studio.sim.config import Topology
 from studio.sim.kernel import records as k
-from studio.sim.links import Float64, first_records, link_table, neighbours
+from studio.sim.links import Float64, build_neighbours, compute_first_records, link_table
 from studio.sim.planning import Planning
 from studio.trace import Int64
 
@@ -23,9 +23,9 @@ def put_links(planning: Planning, head: Int64) -> Float64:
     alone = graph is None and len(dims) == 1 and not dims[0].message_overhead_ns and not planning.symmetric
     if alone and not (dims[0].kind == "ring" and dims[0].size == 2):
         head[k.Head.AWARE] = k.Network.ONE_DIMENSION
-        head[k.Head.LINKS] = arena.room(8 * first_records(config.topology)[-1])
+        head[k.Head.LINKS] = arena.room(8 * compute_first_records(config.topology)[-1])
         if planning.folding is not None:
-            head[k.Head.LINK_ORDER] = arena.room(2 * first_records(config.topology)[-1])
+            head[k.Head.LINK_ORDER] = arena.room(2 * compute_first_records(config.topology)[-1])
         return none
     table = link_table(config)
     rates = np.zeros((table.records, 2), np.float64)
@@ -36,10 +36,10 @@ def put_links(planning: Planning, head: Int64) -> Float64:
         head[k.Head.JOINED] = arena.room(table.records) if planning.symmetric else 0
         head[k.Head.AWARE] = k.Network.PRODUCT if graph is None else k.Network.SINGLE_LINKS
     if graph is None:
-        head[k.Head.COORDINATES] = arena.put(_coordinates(config.topology))
-        head[k.Head.LINK_BASES] = arena.put(np.array(first_records(config.topology), np.int64))
+        head[k.Head.COORDINATES] = arena.put(_compute_coordinates(config.topology))
+        head[k.Head.LINK_BASES] = arena.put(np.array(compute_first_records(config.topology), np.int64))
         return rates.reshape(-1)
-    near = neighbours(graph, table)
+    near = build_neighbours(graph, table)
     devices = graph.npus + graph.switches
     record = np.zeros(k.Graph.RECORD_WORDS, np.int64)
     head[k.Head.GRAPH] = arena.room(k.Graph.RECORD_WORDS)
@@ -69,7 +69,7 @@ def put_links(planning: Planning, head: Int64) -> Float64:
     return np.concatenate((rates.reshape(-1), near.latency_ns, np.zeros(devices)))
 
 
-def _coordinates(topology: Topology) -> Int64:
+def _compute_coordinates(topology: Topology) -> Int64:
     """Return (N, D) the coordinate of each NPU in each dimension."""
     rest, columns = np.arange(topology.npus), []
     for dim in topology.dims:

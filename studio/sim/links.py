@@ -56,15 +56,15 @@ class LinkTable:
 
 def link_table(config: SystemConfig) -> LinkTable:
     """Return the links that messages share in the congestion-aware network of a configuration."""
-    return _of_graph(config.links) if config.links is not None else links_of(config.topology)
+    return _build_graph_table(config.links) if config.links is not None else build_link_table(config.topology)
 
 
-def first_records(topology: Topology) -> list[int]:
+def compute_first_records(topology: Topology) -> list[int]:
     """Return per dimension the first of its records, and how many there are in all.
 
     Example:
         >>> from studio.sim.config import Dimension
-        >>> first_records(Topology((Dimension("fully_connected", 4, 50.0), Dimension("ring", 2, 50.0))))
+        >>> compute_first_records(Topology((Dimension("fully_connected", 4, 50.0), Dimension("ring", 2, 50.0))))
         [0, 32, 48]
     """
     firsts = [0]
@@ -74,7 +74,7 @@ def first_records(topology: Topology) -> list[int]:
     return firsts
 
 
-def links_of(topology: Topology) -> LinkTable:
+def build_link_table(topology: Topology) -> LinkTable:
     """Return the links of a network of dimensions, dimension after dimension.
 
     Records: fully connected NPU × size + coordinate of the target; ring the link to the next NPU per NPU,
@@ -83,7 +83,7 @@ def links_of(topology: Topology) -> LinkTable:
 
     Example:
         >>> from studio.sim.config import Dimension
-        >>> table = links_of(Topology((Dimension("switch", 2, 50.0), Dimension("ring", 2, 50.0))))
+        >>> table = build_link_table(Topology((Dimension("switch", 2, 50.0), Dimension("ring", 2, 50.0))))
         >>> list(zip(table.source.tolist(), table.target.tolist()))[2:6]
         [(2, 5), (3, 5), (4, 0), (4, 1)]
     """
@@ -91,7 +91,7 @@ def links_of(topology: Topology) -> LinkTable:
     columns: list[tuple[Int64, Int64, Int64]] = []
     dims: list[Int64] = []
     npu = np.arange(npus)
-    *firsts, records = first_records(topology)
+    *firsts, records = compute_first_records(topology)
     for d, (dim, first) in enumerate(zip(topology.dims, firsts, strict=True)):
         n, x = dim.size, npu // stride % dim.size
         line = npu - x * stride
@@ -123,14 +123,14 @@ def link_graph(topology: Topology) -> LinkGraph:
     Messages that differ in one coordinate go the same way, but where a ring offers two equally short ones.
     A message overhead has no place in single links and is left out.
     """
-    table = links_of(topology)
+    table = build_link_table(topology)
     devices = int(max(table.source.max(), table.target.max())) + 1
     columns = (table.source, table.target, table.bytes_per_ns, table.latency_ns)
     links = [Link(*row) for row in zip(*(column.tolist() for column in columns), strict=True)]
     return LinkGraph(topology.npus, max(devices - topology.npus, 0), tuple(links))
 
 
-def _of_graph(graph: LinkGraph) -> LinkTable:
+def _build_graph_table(graph: LinkGraph) -> LinkTable:
     """Return the links of a graph as they are listed; records are sorted by source and target."""
     source = np.array([link.source for link in graph.links], np.int64)
     target = np.array([link.target for link in graph.links], np.int64)
@@ -181,7 +181,7 @@ class Neighbours:
     row_words: int
 
 
-def neighbours(graph: LinkGraph, table: LinkTable) -> Neighbours:
+def build_neighbours(graph: LinkGraph, table: LinkTable) -> Neighbours:
     """Return what routing over a graph needs.
 
     Raises:

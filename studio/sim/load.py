@@ -17,7 +17,7 @@ from studio.analysis.timeline.coverage import Category, Float64
 from studio.analysis.timeline.gantt import Gantt
 from studio.distinct import find_distinct
 from studio.sim.result import SimResult
-from studio.sim.traffic import offered_load_words
+from studio.sim.traffic import explain_offered_load
 from studio.timeline import LANE_KINDS
 from studio.trace import Int64
 
@@ -28,7 +28,7 @@ _SPREAD_EVENLY = (
 _COMMUNICATION = LANE_KINDS.index("communication")
 
 
-def network_load(result: SimResult, gantt: Gantt) -> tuple[Series, ...]:
+def compute_network_load(result: SimResult, gantt: Gantt) -> tuple[Series, ...]:
     """Return the offered load of each dimension, and the load of the busiest link, over time.
 
     It is what was sent over what could be sent, and not held down to 1: a network without congestion carries more,
@@ -45,7 +45,7 @@ def network_load(result: SimResult, gantt: Gantt) -> tuple[Series, ...]:
         if not capacity or not dimension.bytes.any():
             continue
         steps = spread.over(dimension.bytes.astype(np.float64) / capacity, index)
-        about = f"{offered_load_words(result.config)} {_SPREAD_EVENLY}"
+        about = f"{explain_offered_load(result.config)} {_SPREAD_EVENLY}"
         series.append(Series(f"offered load of dimension {index}", about, "share", steps))
     for index in result.links.busiest(1):
         ends = (int(result.links.source[index]), int(result.links.target[index]))
@@ -78,16 +78,16 @@ class _Spread:
             [numbers // int(np.prod(sizes[:index])) % size for index, size in enumerate(sizes)], axis=1
         )
         groups = result.trace.groups if result.config.groups is None else result.config.groups
-        self._members = {group.name: self._places(group.ranks) for group in groups}
-        self._crossing = self._messages()
+        self._members = {group.name: self._list_places(group.ranks) for group in groups}
+        self._crossing = self._index_messages()
         self._ranks_of: dict[int, list[int]] = {}
         for row in np.flatnonzero(gantt.rows.kind == _COMMUNICATION).tolist():
             self._ranks_of.setdefault(int(gantt.rows.track[row]), []).append(row)
 
-    def _places(self, ranks: tuple[int, ...]) -> Int64:
+    def _list_places(self, ranks: tuple[int, ...]) -> Int64:
         return np.array([self._place[number] for number in ranks if number in self._place], np.int64)
 
-    def _messages(self) -> Mapping[tuple[int, int], Int64]:
+    def _index_messages(self) -> Mapping[tuple[int, int], Int64]:
         """Return the other end's place in the dimensions for each send, by rank and row."""
         messages = self._gantt.messages
         sends = np.flatnonzero((messages.send_rank >= 0) & np.isin(messages.target, list(self._place)))
@@ -104,7 +104,7 @@ class _Spread:
             for row in rows:
                 rank = self._place[int(self._gantt.rows.rank[row])]
                 if total[rank]:
-                    weight = self._size[part] * self._uses(part, row, rank, dimension)
+                    weight = self._size[part] * self._mark_sends(part, row, rank, dimension)
                     of_rank.setdefault(rank, []).append((part, weight))
         starts, ends, rates = [np.zeros(0, np.int64)], [np.zeros(0, np.int64)], [np.zeros(0)]
         for rank, parts in of_rank.items():
@@ -120,7 +120,7 @@ class _Spread:
             rates.append(total[rank] * weight[used] / weight.sum() / length[used])
         return Steps(np.concatenate(starts), np.concatenate(ends), np.concatenate(rates))
 
-    def _uses(self, part: Int64, row: int, rank: int, dimension: int | None) -> Float64:
+    def _mark_sends(self, part: Int64, row: int, rank: int, dimension: int | None) -> Float64:
         """Return (S,) 1 for each span of a row that sends into a dimension, 0 for others."""
         category = self._gantt.coverage.category[part]
         sends = np.isin(category, (Category.COLLECTIVE, Category.SEND)).astype(np.float64)

@@ -13,14 +13,14 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from studio.analysis.collectives.groups import empty_collectives
+from studio.analysis.collectives.groups import find_empty_collectives
 from studio.analysis.collectives.matching import GroupMatching, match_collectives
 from studio.analysis.collectives.messages import match_messages
 from studio.distinct import find_distinct
 from studio.et.link.options import DEP_KINDS, DepKind
-from studio.sim.agreement import rank_list
+from studio.sim.agreement import format_ranks
 from studio.sim.config import SystemConfig
-from studio.sim.unrecorded import ranks_with_unrecorded_calls
+from studio.sim.unrecorded import find_unrecorded_ranks
 from studio.trace import (
     NONE,
     Bool,
@@ -34,7 +34,7 @@ from studio.trace import (
 )
 
 
-def by_number(config: SystemConfig) -> bool:
+def matches_by_number(config: SystemConfig) -> bool:
     """Whether the numbers of collectives count."""
     extensions = config.extensions
     return extensions is not None and extensions.collective_order == "sequence"
@@ -45,7 +45,7 @@ def replays_communication(config: SystemConfig) -> bool:
     return config.extensions is not None and config.extensions.communication_times == "recorded"
 
 
-def sequences(trace: Trace, groups: Sequence[CommGroup] | None) -> dict[int, Int64]:
+def collect_sequences(trace: Trace, groups: Sequence[CommGroup] | None) -> dict[int, Int64]:
     """Return, by graph, the collectives that follow each other by number: (2, P) rows, the second after the first.
 
     Groups of which some member does not number its collectives are left out.
@@ -67,7 +67,7 @@ def sequences(trace: Trace, groups: Sequence[CommGroup] | None) -> dict[int, Int
     return {graph: np.unique(np.concatenate(pairs, axis=1), axis=1) for graph, pairs in pairs_of.items()}
 
 
-def sequence_alone(graph: Graph) -> Bool:
+def are_sequence_only(graph: Graph) -> Bool:
     """Return (D,) which data dependencies keep collectives in their sequence and have no other reason.
 
     In a recording collectives may overlap that such a dependency keeps apart.
@@ -106,7 +106,7 @@ class Meetings:
     time_ns: Int64
 
 
-def meetings(trace: Trace, groups: Sequence[CommGroup] | None) -> Meetings:
+def find_meetings(trace: Trace, groups: Sequence[CommGroup] | None) -> Meetings:
     """Return which nodes meet, and how long that took in the recording.
 
     A node ends as long after the last arrival as it did in the recording, where all who take part have start times;
@@ -117,7 +117,7 @@ def meetings(trace: Trace, groups: Sequence[CommGroup] | None) -> Meetings:
     """
     place = {rank.number: place for place, rank in enumerate(trace.ranks)}
     columns, counts, known = [np.zeros((4, 0), np.int64)], [np.zeros(0, np.int64)], 0
-    lacking = ranks_with_unrecorded_calls(trace)
+    lacking = find_unrecorded_ranks(trace)
     for matching in match_collectives(trace, groups):
         inside = np.array([place.get(member, NONE) for member in matching.members], np.int64)
         rows = matching.rows()
@@ -151,8 +151,8 @@ def meetings(trace: Trace, groups: Sequence[CommGroup] | None) -> Meetings:
     rank, row, meeting, how = np.concatenate(columns, axis=1)
     count = np.concatenate(counts)
     how[(how == _TOGETHER) & _are_empty(trace, rank, row)] = _ONE_WAY
-    start, own = _recorded_times(trace, rank, row)
-    waits, time_ns = _times(len(count), meeting, how, start, own)
+    start, own = _read_times(trace, rank, row)
+    waits, time_ns = _compute_waits(len(count), meeting, how, start, own)
     return Meetings(count, rank, row, meeting, waits, time_ns)
 
 
@@ -181,11 +181,11 @@ def _are_empty(trace: Trace, rank: Int64, row: Int64) -> Bool:
     graph_of = np.array([item.graph for item in trace.ranks], np.int64)[rank]
     for index in find_distinct(graph_of).tolist():
         is_own = graph_of == index
-        empty[is_own] = empty_collectives(trace.graphs[index], row[is_own])
+        empty[is_own] = find_empty_collectives(trace.graphs[index], row[is_own])
     return empty
 
 
-def _recorded_times(trace: Trace, rank: Int64, row: Int64) -> tuple[Int64, Int64]:
+def _read_times(trace: Trace, rank: Int64, row: Int64) -> tuple[Int64, Int64]:
     """Return start, -1 where there is none, and duration (P,) of nodes."""
     start, own = np.empty(len(rank), np.int64), np.empty(len(rank), np.int64)
     graph_of = np.array([item.graph for item in trace.ranks], np.int64)[rank]
@@ -195,7 +195,7 @@ def _recorded_times(trace: Trace, rank: Int64, row: Int64) -> tuple[Int64, Int64
     return start, np.maximum(own, 1)
 
 
-def _times(count: int, meeting: Int64, how: Int64, start: Int64, own: Int64) -> tuple[Bool, Int64]:
+def _compute_waits(count: int, meeting: Int64, how: Int64, start: Int64, own: Int64) -> tuple[Bool, Int64]:
     """Return whether nodes (P,) wait for the others of their meeting, and how long they take."""
     shortest = np.full(count, np.iinfo(np.int64).max)
     np.minimum.at(shortest, meeting, own)
@@ -222,14 +222,14 @@ def rank_starts(trace: Trace) -> Int64:
 _NEVER = np.iinfo(np.int64).max
 
 
-def unrecorded_findings(trace: Trace) -> Iterator[Finding]:
+def check_unrecorded(trace: Trace) -> Iterator[Finding]:
     """Find communication without recorded durations, which a replay needs, and calls that were not recorded at all."""
-    unmatched = ranks_with_unrecorded_calls(trace)
+    unmatched = find_unrecorded_ranks(trace)
     if unmatched:
         yield Finding(
             "warning",
             "replay-unmatched",
-            f"The recording lacks collectives of {rank_list(sorted(unmatched))}, or their times, so which ones met is not known: those of the "
+            f"The recording lacks collectives of {format_ranks(sorted(unmatched))}, or their times, so which ones met is not known: those of the "
             "comm groups of these ranks take the time they recorded, waiting for others included.",
             hint="Record with studio.collect, which records all threads, for a replay in which ranks wait for each other.",
         )
@@ -251,7 +251,7 @@ def unrecorded_findings(trace: Trace) -> Iterator[Finding]:
             hint="Let the network time them: leave the replay out.",
         )
         return
-    ranks = rank_list([rank.number for rank in trace.ranks if without[rank.graph]])
+    ranks = format_ranks([rank.number for rank in trace.ranks if without[rank.graph]])
     yield Finding(
         "warning",
         "replay-partly-unrecorded",

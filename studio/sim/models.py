@@ -17,8 +17,8 @@ from studio.errors import ConfigError
 from studio.sim.config import Dimension, ModelName, SystemConfig, Topology
 from studio.sim.costs import CostModel
 from studio.sim.extensions import Extensions
-from studio.sim.network import UNIT, network_gb_per_s
-from studio.sim.parts import EXTENDED, Parts, is_extended, table_of, with_mode
+from studio.sim.network import UNIT, convert_to_gb_per_s
+from studio.sim.parts import EXTENDED, Parts, get_table, is_extended, with_mode
 from studio.sim.settings import BY_KEY, NETWORK_UNIT
 
 Model = Literal["full", "astra-sim"]
@@ -38,7 +38,7 @@ def with_model(parts: Parts, model: Model) -> Parts:
         ConfigError: The system has single links, which ASTRA-sim lacks, and is asked for under its model.
     """
     if model == "full":
-        extended = {**FULL, **table_of(parts, "extended")}
+        extended = {**FULL, **get_table(parts, "extended")}
         return replace(parts, system={**parts.system, EXTENDED: extended}, congestion="aware")
     if not is_extended(parts):
         return parts
@@ -48,7 +48,7 @@ def with_model(parts: Parts, model: Model) -> Parts:
             hint="Use the model full (--model full), which times messages on single links.",
             key="links",
         )
-    plain = _without_costs(_in_gib(parts))
+    plain = _without_costs(_convert_to_gib(parts))
     return with_mode(replace(plain, congestion="unaware"), "compatible", strip=True)
 
 
@@ -57,17 +57,19 @@ def _without_costs(parts: Parts) -> Parts:
     costs, latencies = parts.network.get("costs"), parts.network.get("latency")
     network = {key: value for key, value in parts.network.items() if key != "costs"}
     if isinstance(costs, Mapping) and isinstance(latencies, list | tuple):
-        hops = _hops(CostModel.from_table({str(key): value for key, value in costs.items()}), len(latencies))
+        hops = _compute_hops(
+            CostModel.from_table({str(key): value for key, value in costs.items()}), len(latencies)
+        )
         network["latency"] = [latency or hop for latency, hop in zip(latencies, hops, strict=True)]
     return replace(parts, network=network)
 
 
-def _hops(costs: CostModel, dims: int) -> list[float]:
+def _compute_hops(costs: CostModel, dims: int) -> list[float]:
     """Return the time of a hop of the smallest messages in each dimension."""
     return [costs.value("hop LL between" if index else "hop LL inside") for index in range(dims)]
 
 
-def config_with_model(config: SystemConfig, model: Model) -> SystemConfig:
+def apply_model(config: SystemConfig, model: Model) -> SystemConfig:
     """Return a configuration under a model.
 
     Raises:
@@ -85,7 +87,7 @@ def config_with_model(config: SystemConfig, model: Model) -> SystemConfig:
             hint="Use the model full, which times messages on single links.",
         )
     count = len(config.topology.dims)
-    hops = _hops(config.costs, count) if config.costs is not None else [0.0] * count
+    hops = _compute_hops(config.costs, count) if config.costs is not None else [0.0] * count
     dims = tuple(
         Dimension(dim.kind, dim.size, dim.bytes_per_ns, dim.latency_ns or hop)
         for dim, hop in zip(config.topology.dims, hops, strict=True)
@@ -101,16 +103,16 @@ def _is_reference(kind: str) -> bool:
     return not BY_KEY[f"{kind.replace('_', '-')}-implementation"].extended
 
 
-def model_of(parts: Parts) -> ModelName:
+def get_model(parts: Parts) -> ModelName:
     """Return the model of a system.
 
     Example:
-        >>> model_of(Parts({}, {})), model_of(with_model(Parts({}, {}), "full"))
+        >>> get_model(Parts({}, {})), get_model(with_model(Parts({}, {}), "full"))
         ('astra-sim', 'full')
     """
     if (
         parts.system.get("replay-only")
-        or table_of(parts, "extended").get("communication-times") == "recorded"
+        or get_table(parts, "extended").get("communication-times") == "recorded"
     ):
         return "replay"
     if not is_extended(parts):
@@ -118,27 +120,27 @@ def model_of(parts: Parts) -> ModelName:
     return "full" if parts.congestion == "aware" else "extended"
 
 
-def model_words(parts: Parts) -> str:
+def label_system_model(parts: Parts) -> str:
     """Return what a run on a system is called after: its model and, where both exist, which network.
 
     Example:
-        >>> model_words(Parts({}, {})), model_words(with_model(Parts({}, {}), "full"))
+        >>> label_system_model(Parts({}, {})), label_system_model(with_model(Parts({}, {}), "full"))
         ('astra-sim unaware', 'full')
     """
-    return words_of(model_of(parts), parts.congestion)
+    return label_model(get_model(parts), parts.congestion)
 
 
-def words_of(model: ModelName, congestion: str) -> str:
+def label_model(model: ModelName, congestion: str) -> str:
     """Return what a run of a model is called after."""
     return f"{model} {congestion}" if model in ("astra-sim", "extended") else model
 
 
-def _in_gib(parts: Parts) -> Parts:
+def _convert_to_gib(parts: Parts) -> Parts:
     """Return a system whose rates are in the reference's GB of 2^30 bytes."""
     if parts.network.get(UNIT, NETWORK_UNIT) == NETWORK_UNIT:
         return parts
     rates = parts.network.get("bandwidth")
     if not isinstance(rates, list | tuple):
         return parts
-    converted = [network_gb_per_s(rate) if isinstance(rate, int | float) else rate for rate in rates]
+    converted = [convert_to_gb_per_s(rate) if isinstance(rate, int | float) else rate for rate in rates]
     return replace(parts, network={**parts.network, "bandwidth": converted, UNIT: NETWORK_UNIT})

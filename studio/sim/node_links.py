@@ -73,18 +73,18 @@ def find_links(bundles: Bundles, per_node: int, peers: int) -> NodeLinks:
     if not partial[bundles.sort].any():
         return NO_LINKS
     messages = bundles.kind[first] == FLOW_KINDS.index(SEND_RECV)
-    link, bundle = _passings(bundles, sorts[bundles.sort], messages[bundles.sort], per_node)
+    link, bundle = _list_passings(bundles, sorts[bundles.sort], messages[bundles.sort], per_node)
     order = np.lexsort((bundle, link))
     link, bundle = link[order], bundle[order]
     begins = np.flatnonzero(np.diff(link, prepend=-1))
     counts = np.diff(begins, append=len(link))
     sort = bundles.sort[bundle]
-    at_once = np.maximum(counts, _any(messages[sort] & (lengths[sort] > 1), begins) * 2)
-    kept = (at_once > 1) & _any(partial[sort], begins)
-    return _distinct(bundle, begins[kept], counts[kept])
+    at_once = np.maximum(counts, _reduce_any(messages[sort] & (lengths[sort] > 1), begins) * 2)
+    kept = (at_once > 1) & _reduce_any(partial[sort], begins)
+    return _find_distinct_links(bundle, begins[kept], counts[kept])
 
 
-def _any(values: Bool, begins: Int64) -> Bool:
+def _reduce_any(values: Bool, begins: Int64) -> Bool:
     """Return whether any of the values is true, by part."""
     if not len(begins):
         return np.zeros(0, np.bool_)
@@ -92,7 +92,7 @@ def _any(values: Bool, begins: Int64) -> Bool:
     return by_part
 
 
-def _passings(bundles: Bundles, linked: Bool, messages: Bool, per_node: int) -> tuple[Int64, Int64]:
+def _list_passings(bundles: Bundles, linked: Bool, messages: Bool, per_node: int) -> tuple[Int64, Int64]:
     """Return each passing of a bundle over a link: the link, as a number of the pair of NPUs, and the bundle.
 
     Args:
@@ -120,7 +120,7 @@ def _passings(bundles: Bundles, linked: Bool, messages: Bool, per_node: int) -> 
     return np.concatenate(links), np.concatenate(passing)
 
 
-def _distinct(bundle: Int64, begins: Int64, counts: Int64) -> NodeLinks:
+def _find_distinct_links(bundle: Int64, begins: Int64, counts: Int64) -> NodeLinks:
     """Return one link of each that the same bundles pass.
 
     Args:

@@ -18,14 +18,14 @@ from studio.sim.collectives import (
     KIND_OF,
     ROOT_KEYS,
     ROOTED,
-    chunks,
-    group_phases,
-    stream_phases,
+    build_group_phases,
+    build_stream_phases,
+    compute_chunks,
 )
-from studio.sim.compute import Source, attainable, compute_sources
+from studio.sim.compute import Source, compute_attainable, compute_sources
 from studio.sim.kernel import records as k
 from studio.sim.kinds import CollectiveKind
-from studio.sim.phase_lists import phase_list, stream_lists
+from studio.sim.phase_lists import put_phase_list, put_stream_lists
 from studio.sim.planning import Planning, Variety
 from studio.trace import (
     INT_KINDS,
@@ -36,7 +36,7 @@ from studio.trace import (
     Rank,
     Trace,
     ValueKind,
-    collective_name,
+    label_collective,
     type_name,
 )
 
@@ -73,7 +73,7 @@ class Columns:
             wrong = ~_WHOLE[kinds]
             if wrong.any():
                 position = int(positions[int(np.argmax(wrong))])
-                node = node_name(self.graph, int(self.order[position]))
+                node = label_node(self.graph, int(self.order[position]))
                 raise TraceError(
                     f"{node}: attribute {key!r} is no whole number",
                     hint="Write the attribute as a whole number (`int64_val` in the file), or leave it out.",
@@ -108,7 +108,7 @@ class Draft:
 
     def fail(self, pos: int, what: str, hint: str = "") -> TraceError:
         """Return the error that names a node and says what is wrong with it."""
-        node = node_name(self.graph, int(self.order[pos]))
+        node = label_node(self.graph, int(self.order[pos]))
         return TraceError(f"rank {self.rank.number}: {node}: {what}", hint=hint)
 
     def fill(self) -> None:
@@ -137,17 +137,17 @@ class Draft:
         if self.extensions is not None and self.extensions.tie_order == "symmetric":
             nodes[nothing, k.Node.SLOT] = 3
         self._compute(~cpu & (types == NodeType.COMP))
-        self._memory(np.isin(types, MEMORY_TYPES))
+        self._fill_memory(np.isin(types, MEMORY_TYPES))
         if self.planning.replays:
-            self._meetings(types, k.Kind.MEET)
+            self._fill_meetings(types, k.Kind.MEET)
             return
         if self.planning.bundles is not None:
             self._check_communication(types)
-            self._meetings(types, k.Kind.FLOW)
+            self._fill_meetings(types, k.Kind.FLOW)
             return
-        self._collectives(types == NodeType.COMM_COLL)
-        self._messages(types == NodeType.COMM_SEND, k.Kind.SEND, "comm_dst", "comm_src")
-        self._messages(types == NodeType.COMM_RECV, k.Kind.RECV, "comm_src", "comm_dst")
+        self._fill_collectives(types == NodeType.COMM_COLL)
+        self._fill_messages(types == NodeType.COMM_SEND, k.Kind.SEND, "comm_dst", "comm_src")
+        self._fill_messages(types == NodeType.COMM_RECV, k.Kind.RECV, "comm_src", "comm_dst")
 
     def retime(self) -> None:
         """Give compute nodes of records that were filled of another graph the times of this one, which differs in nothing else."""
@@ -166,8 +166,8 @@ class Draft:
         if collectives.any() and self.config.topology.npus > 1:
             kinds = self._require("comm_type", collectives)
             for pos in np.flatnonzero(collectives & ~np.isin(kinds, list(EXTENDED_KIND_OF)))[:1].tolist():
-                allowed = ", ".join(map(collective_name, EXTENDED_KIND_OF))
-                name = collective_name(int(kinds[pos]))
+                allowed = ", ".join(map(label_collective, EXTENDED_KIND_OF))
+                name = label_collective(int(kinds[pos]))
                 raise self.fail(
                     pos, f"comm_type {kinds[pos]} ({name}) cannot be simulated; allowed: {allowed}"
                 )
@@ -184,9 +184,9 @@ class Draft:
                 is_present[self.columns.where(peer)[0]] = True
                 for pos in np.flatnonzero(among & ~is_present)[:1].tolist():
                     raise self.fail(pos, f"attribute {peer!r} is missing")
-                self._own(own, among)
+                self._check_own(own, among)
 
-    def _meetings(self, types: Any, kind: int) -> None:
+    def _fill_meetings(self, types: Any, kind: int) -> None:
         """Let communication meet that of other ranks: number the nodes and give them no slot."""
         among = np.flatnonzero(np.isin(types, _COMM))
         self.nodes[among, k.Node.KIND] = kind
@@ -203,8 +203,8 @@ class Draft:
             )
         nodes[:, k.Node.DURATION] = np.maximum(self.graph.duration_ns[self.order], 1)
         nodes[:, k.Node.KIND] = k.Kind.DELAY
-        self._messages(types == NodeType.COMM_SEND, k.Kind.SEND, "comm_dst", "comm_src")
-        self._messages(types == NodeType.COMM_RECV, k.Kind.RECV, "comm_src", "comm_dst")
+        self._fill_messages(types == NodeType.COMM_SEND, k.Kind.SEND, "comm_dst", "comm_src")
+        self._fill_messages(types == NodeType.COMM_RECV, k.Kind.RECV, "comm_src", "comm_dst")
 
     def _check_types(self) -> None:
         known = np.isin(self.type, list(NodeType))
@@ -244,12 +244,12 @@ class Draft:
         some = np.flatnonzero(among & ~nothing)
         for pos in some[ops[some] == 0][:1].tolist():
             raise self.fail(pos, "attribute 'num_ops' is 0; allowed with the roofline model: 1 and above")
-        performance = attainable(self.config, ops[some], size[some])[1]
+        performance = compute_attainable(self.config, ops[some], size[some])[1]
         self.nodes[some, k.Node.DURATION] = (ops[some].astype(np.float64) / performance * 1e9).astype(
             np.int64
         )
 
-    def _memory(self, among: Any) -> None:
+    def _fill_memory(self, among: Any) -> None:
         if self.planning.replays:
             recorded = among & (self.graph.duration_ns[self.order] > 0)
             # Its recorded time holds what it waited for memory; nothing more is to be waited for.
@@ -270,7 +270,7 @@ class Draft:
         self.nodes[among, k.Node.KIND] = k.Kind.MEMORY
         self.nodes[among, k.Node.DURATION] = time[among]
 
-    def _slot(self, key: str, among: Any, column: int) -> Int64:
+    def _point_to_slots(self, key: str, among: Any, column: int) -> Int64:
         """Point nodes to the slot that holds their peer or group; returns those that have none."""
         is_present = np.zeros(len(among), np.bool_)
         positions, where = self.columns.where(key)
@@ -284,17 +284,17 @@ class Draft:
             if kind.is_list or kind not in (*INT_KINDS, ValueKind.STRING):
                 raise self.fail(pos, f"attribute {key!r} is neither a number nor a text")
             value = int(attrs.value[index])
-            self.nodes[pos, column] = self._literal(
+            self.nodes[pos, column] = self._number_literal(
                 key, strings[value] if kind == ValueKind.STRING else value
             )
         return np.flatnonzero(among & ~is_present)
 
-    def _literal(self, key: str, value: int | str) -> int:
+    def _number_literal(self, key: str, value: int | str) -> int:
         if (key, value) not in self.literals:
             self.literals.append((key, value))
         return len(self.graph.slot_key) + self.literals.index((key, value))
 
-    def _collectives(self, among: Any) -> None:
+    def _fill_collectives(self, among: Any) -> None:
         if not among.any():
             return
         nodes, planning = self.nodes, self.planning
@@ -306,20 +306,20 @@ class Draft:
         sized = among & (types != CollectiveType.BARRIER) if self.all_collectives else among
         sizes = self._require("comm_size", sized)
         nodes[:, k.Node.PRIORITY] = self.columns.values("comm_priority", 0)[0]
-        self._slot("pg_name", among, k.Node.GROUP)
-        masks = self._involved_dimensions(among)
+        self._point_to_slots("pg_name", among, k.Node.GROUP)
+        masks = self._read_involved_dimensions(among)
         live = np.flatnonzero(among & (self.all_collectives | (types != CollectiveType.BROADCAST)))
-        custom = self._custom_numbers()
-        columns = (types, sizes, masks, nodes[:, k.Node.GROUP], custom, self._roots())
+        custom = self._find_custom_numbers()
+        columns = (types, sizes, masks, nodes[:, k.Node.GROUP], custom, self._read_roots())
         keys = np.stack([column[live] for column in columns])
-        distinct, first, inverse = _distinct(keys)
+        distinct, first, inverse = _find_distinct_columns(keys)
         planned = []
         for pos, kind, size, mask, slot, own, root in zip(
             live[first].tolist(), *distinct.tolist(), strict=True
         ):
             key = kind, size, mask, own, root
             if key not in planning.collectives:
-                planning.collectives[key] = self._collective(pos, *key)
+                planning.collectives[key] = self._plan_collective(pos, *key)
             planned.append(planning.collectives[key])
             if slot >= 0:
                 self.collective_slots.setdefault(slot, set()).add(planned[-1][-1])
@@ -333,14 +333,14 @@ class Draft:
         nodes[live, k.Node.COLLECTIVE] = types[live]
         planning.most_streams = max(planning.most_streams, int(nodes[live, k.Node.STREAMS].max(initial=1)))
 
-    def _custom_numbers(self) -> Int64:
+    def _find_custom_numbers(self) -> Int64:
         """Return (N,) the number of the node's own algorithm among `custom_nodes`, -1 where it has none."""
         numbers = np.full(len(self.order), -1, np.int64)
         for index, node in enumerate(self.config.custom_nodes):
             numbers[self.graph.id[self.order] == node] = index
         return numbers
 
-    def _involved_dimensions(self, among: Any) -> Int64:
+    def _read_involved_dimensions(self, among: Any) -> Int64:
         """Return (N,) which dimensions a collective involves as bits, -1 where it does not say."""
         masks = np.full(len(among), -1, np.int64)
         attrs = self.graph.attrs
@@ -358,7 +358,7 @@ class Draft:
         """Whether more than the four collectives of the compatible mode are known."""
         return self.extensions is not None and self.extensions.collectives == "all"
 
-    def _roots(self) -> Int64:
+    def _read_roots(self) -> Int64:
         """Return (N,) the root a node names, a rank of the job; -1 where it names none."""
         roots = np.full(len(self.order), -1, np.int64)
         if self.all_collectives:
@@ -367,17 +367,17 @@ class Draft:
                 roots[is_present] = values[is_present]
         return roots
 
-    def _collective(
+    def _plan_collective(
         self, pos: int, number: int, size: int, mask: int, own: int, named: int
     ) -> tuple[int, int, int, int, int]:
         """Return chunk, streams, phase lists (of the world and of a group) and variety of one kind of collective."""
         known = EXTENDED_KIND_OF if self.all_collectives else KIND_OF
         kind = known.get(number)
         if kind is None:
-            allowed = ", ".join(collective_name(n) for n in (*KIND_OF, CollectiveType.BROADCAST))
+            allowed = ", ".join(label_collective(n) for n in (*KIND_OF, CollectiveType.BROADCAST))
             raise self.fail(
                 pos,
-                f"comm_type {number} ({collective_name(number)}) cannot be simulated; allowed: {allowed}",
+                f"comm_type {number} ({label_collective(number)}) cannot be simulated; allowed: {allowed}",
                 "The extended mode knows all collectives.",
             )
         config, planning = self.config, self.planning
@@ -393,28 +393,28 @@ class Draft:
             assert self.custom_lists is not None
             world_list, group_list = self.custom_lists(custom)
             return size, 1, world_list, group_list if self.extensions is None else variety, variety
-        chunk, count = self._chunks(pos, kind, size)
+        chunk, count = self._split_chunks(pos, kind, size)
         involved = None if mask < 0 else [bool(mask >> bit & 1) for bit in range(mask.bit_length())]
         if kind in ROOTED:
-            root = self._world_root(pos, root)
-        world = stream_phases(config, kind, involved, root, (chunk, count))
+            root = self._choose_world_root(pos, root)
+        world = build_stream_phases(config, kind, involved, root, (chunk, count))
         if not world[0]:
             raise self.fail(
                 pos,
                 "no dimension is involved in the collective, so it would never end",
                 "Set involved_dim to true for a dimension that the algorithms cover.",
             )
-        world_at = stream_lists(planning, world)
+        world_at = put_stream_lists(planning, world)
         if self.extensions is not None:
             return chunk, count, world_at, variety, variety
-        return chunk, count, world_at, phase_list(planning, group_phases(config, kind)), variety
+        return chunk, count, world_at, put_phase_list(planning, build_group_phases(config, kind)), variety
 
-    def _chunks(self, pos: int, kind: CollectiveKind, size: int) -> tuple[int, int]:
+    def _split_chunks(self, pos: int, kind: CollectiveKind, size: int) -> tuple[int, int]:
         splits = self.config.splits
         if kind == "all_to_all" and self.all_collectives:
             # The number of chunks does not depend on the rank's size, because sizes may differ.
             return max(-(-size // splits), self.planning.npus), splits
-        chunk, count = chunks(kind, size, splits, self.planning.npus)
+        chunk, count = compute_chunks(kind, size, splits, self.planning.npus)
         if count:
             return chunk, count
         if self.extensions is not None:
@@ -425,7 +425,7 @@ class Draft:
             "Use fewer splits (preferred-dataset-splits), or leave out the empty collective.",
         )
 
-    def _world_root(self, pos: int, root: int | None) -> int:
+    def _choose_world_root(self, pos: int, root: int | None) -> int:
         """Return the root of a collective of all ranks: the one it names, or the first rank."""
         if root is None:
             return 0
@@ -437,20 +437,20 @@ class Draft:
             )
         return root
 
-    def _messages(self, among: Any, kind: int, peer: str, own: str) -> None:
+    def _fill_messages(self, among: Any, kind: int, peer: str, own: str) -> None:
         if not among.any():
             return
         nodes = self.nodes
         nodes[among, k.Node.KIND] = kind
         nodes[among, k.Node.SIZE] = self._require("comm_size", among)[among]
         nodes[among, k.Node.TAG] = self._require("comm_tag", among)[among] % k.Channel.STREAM_TAG
-        for pos in self._slot(peer, among, k.Node.PEER)[:1].tolist():
+        for pos in self._point_to_slots(peer, among, k.Node.PEER)[:1].tolist():
             raise self.fail(pos, f"attribute {peer!r} is missing")
         self.peer_slots.update(find_distinct(nodes[among, k.Node.PEER]).tolist())
         if self.custom_lists is not None:
-            self._own(own, among)
+            self._check_own(own, among)
 
-    def _own(self, key: str, among: Any) -> None:
+    def _check_own(self, key: str, among: Any) -> None:
         """Check that the source of a send, or the target of a receive, is the rank itself."""
         positions, where = self.columns.where(key)
         attrs, trace = self.graph.attrs, self.planning.trace
@@ -468,13 +468,13 @@ class Draft:
             for slot, pos in named.items():
                 if slot < len(rank.slots) and rank.slots[slot] != rank.number:
                     raise TraceError(
-                        f"rank {rank.number}: {node_name(self.graph, int(self.order[pos]))}: {key} is "
+                        f"rank {rank.number}: {label_node(self.graph, int(self.order[pos]))}: {key} is "
                         f"{rank.slots[slot]!r}; allowed: the rank itself",
                         hint="Leave the attribute out, or set it to the rank of the file.",
                     )
 
 
-def _distinct(columns: Int64) -> tuple[Int64, Int64, Int64]:
+def _find_distinct_columns(columns: Int64) -> tuple[Int64, Int64, Int64]:
     """Return (C, D) the distinct columns of (C, N), (D,) where each is first, and (N,) which of them each is.
 
     `numpy.unique` does the same along an axis, and takes four times as long for a few hundred.
@@ -489,6 +489,6 @@ def _distinct(columns: Int64) -> tuple[Int64, Int64, Int64]:
     return columns[:, first], first, which
 
 
-def node_name(graph: Graph, row: int) -> str:
+def label_node(graph: Graph, row: int) -> str:
     """Return what messages call a node."""
     return f"node {graph.id[row]} ({graph.strings[int(graph.name[row])]!r})"

@@ -17,23 +17,31 @@ from types import MappingProxyType
 from typing import Any, Literal
 
 from studio.errors import ConfigError
-from studio.notebook import one_line
+from studio.notebook import format_record
 from studio.sim.algorithms import ALGORITHM_NAMES, ALGORITHMS_ALLOWED
 from studio.sim.config import Algorithm, Congestion, RemoteMemory, Roofline, SharedBus, SystemConfig
 from studio.sim.extensions import Extensions
-from studio.sim.fields import Fields, nearest, show_value
+from studio.sim.fields import Fields, find_nearest, show_value
 from studio.sim.kinds import CollectiveKind
 from studio.sim.network import (
     COSTS,
     EXTENDED_NETWORK_KEYS,
     WITHIN_NODE,
-    costs_of,
-    network_of,
-    network_table,
-    plain,
+    build_network_table,
+    read_costs,
+    read_network,
+    simplify_number,
 )
-from studio.sim.settings import ALGORITHM_SETTINGS, BY_KEY, SETTINGS, File, Setting, in_file, settings_held_by
-from studio.sim.values import allowed_number
+from studio.sim.settings import (
+    ALGORITHM_SETTINGS,
+    BY_KEY,
+    SETTINGS,
+    File,
+    Setting,
+    list_file_settings,
+    list_held_settings,
+)
+from studio.sim.values import describe_allowed_number
 from studio.trace import CommGroup, Finding, Trace
 
 Table = Mapping[str, object]
@@ -48,7 +56,7 @@ CUSTOM: Mapping[str, CollectiveKind] = {
 PER_NODE_CUSTOM = "per-node-custom-implementation"
 EXTENDED = "extended"
 """The key of `system.json` that holds the settings of the extended mode; the reference does not read it."""
-SYSTEM_KEYS = (*(setting.key for setting in in_file("system")), *CUSTOM, PER_NODE_CUSTOM, EXTENDED)
+SYSTEM_KEYS = (*(setting.key for setting in list_file_settings("system")), *CUSTOM, PER_NODE_CUSTOM, EXTENDED)
 
 _NOT_READ = (
     "the reference does not read it; chunks are started in order of arrival, dimensions in rising order"
@@ -104,7 +112,7 @@ class Parts:
     congestion: Congestion = "unaware"
     names: Mapping[str, str] = field(default_factory=dict)
 
-    __repr__ = one_line
+    __repr__ = format_record
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,7 +122,7 @@ class CustomAlgorithms:
     kinds: Mapping[CollectiveKind, Trace] = field(default_factory=dict)
     nodes: Mapping[int, Trace] = field(default_factory=dict)
 
-    __repr__ = one_line
+    __repr__ = format_record
 
 
 NO_CUSTOM = CustomAlgorithms()
@@ -127,7 +135,7 @@ class Imported:
     config: SystemConfig
     findings: tuple[Finding, ...] = ()
 
-    __repr__ = one_line
+    __repr__ = format_record
 
 
 def interpret(parts: Parts, custom: CustomAlgorithms = NO_CUSTOM) -> Imported:
@@ -142,40 +150,42 @@ def interpret(parts: Parts, custom: CustomAlgorithms = NO_CUSTOM) -> Imported:
     """
     findings: list[Finding] = []
 
-    def fields(
+    def build_fields(
         part: File, name: str, further: Sequence[str] = (), ignored: Table = MappingProxyType({})
     ) -> Fields:
         table = Fields(
             parts.names.get(part, name),
-            table_of(parts, part),
+            get_table(parts, part),
             texts_are_numbers=part in ("network", "options"),
             named=parts.names,
         )
-        known = (*(setting.key for setting in in_file(part)), *further)
+        known = (*(setting.key for setting in list_file_settings(part)), *further)
         findings.extend(table.findings(known, {key: str(why) for key, why in ignored.items()}))
         return table
 
-    network = fields("network", "network.yml")
-    system = fields("system", "system.json", (*CUSTOM, PER_NODE_CUSTOM, EXTENDED), SYSTEM_IGNORED)
-    memory = fields("memory", "remote_memory.json")
-    options = fields("options", "command line", PATH_OPTIONS, OPTION_IGNORED)
-    topology, links = network_of(network, extended=is_extended(parts))
+    network = build_fields("network", "network.yml")
+    system = build_fields("system", "system.json", (*CUSTOM, PER_NODE_CUSTOM, EXTENDED), SYSTEM_IGNORED)
+    memory = build_fields("memory", "remote_memory.json")
+    options = build_fields("options", "command line", PATH_OPTIONS, OPTION_IGNORED)
+    topology, links = read_network(network, extended=is_extended(parts))
     extended = _read_extensions(parts, system, findings)
     read = {"system": system, "options": options, "memory": memory, "extended": extended}
     bus = system.read(BY_KEY["model-shared-bus"])
     config = SystemConfig(
         topology=topology,
         congestion=parts.congestion,
-        algorithms=_algorithms(read, len(topology.dims), findings),
-        roofline=_roofline(read),
-        remote_memory=_remote_memory(read, topology.npus, findings) if parts.memory is not None else None,
+        algorithms=_read_algorithms(read, len(topology.dims), findings),
+        roofline=_read_roofline(read),
+        remote_memory=_read_remote_memory(read, topology.npus, findings)
+        if parts.memory is not None
+        else None,
         shared_bus=SharedBus(**_read_values(read, "SharedBus")) if bus else None,
         custom=custom.kinds,
         custom_nodes=custom.nodes,
-        groups=_groups(parts, topology.npus, findings),
+        groups=_read_groups(parts, topology.npus, findings),
         links=links,
-        costs=costs_of(network),
-        extensions=_extensions(read, topology.npus) if is_extended(parts) else None,
+        costs=read_costs(network),
+        extensions=_build_extensions(read, topology.npus) if is_extended(parts) else None,
         **_read_values(read, "SystemConfig"),
     )
     return Imported(config, tuple(_report_missing_splits(system, findings)))
@@ -190,7 +200,7 @@ def _read_values(read: Mapping[str, Fields], name: str) -> dict[str, Any]:
     """Read the attributes of a configuration class from the files."""
     return {
         setting.attribute: read[setting.file].read(setting)
-        for setting in settings_held_by(name)
+        for setting in list_held_settings(name)
         if setting.file in read
     }
 
@@ -208,20 +218,22 @@ def _read_extensions(parts: Parts, system: Fields, findings: list[Finding]) -> F
     settings = Fields(
         f"{system.name}: {EXTENDED}", {str(key): value for key, value in table.items()}, named=named
     )
-    findings.extend(settings.findings([setting.key for setting in in_file("extended")], {}))
+    findings.extend(settings.findings([setting.key for setting in list_file_settings("extended")], {}))
     return settings
 
 
-def _extensions(read: Mapping[str, Fields], npus: int) -> Extensions:
+def _build_extensions(read: Mapping[str, Fields], npus: int) -> Extensions:
     table = read["extended"]
     values: dict[str, Any] = {
-        setting.attribute: _speeds(table, setting, npus) if setting.type == "speeds" else table.read(setting)
-        for setting in settings_held_by("Extensions")
+        setting.attribute: _read_speeds(table, setting, npus)
+        if setting.type == "speeds"
+        else table.read(setting)
+        for setting in list_held_settings("Extensions")
     }
     return Extensions(**values)
 
 
-def _speeds(table: Fields, setting: Setting, npus: int) -> Mapping[int, float] | None:
+def _read_speeds(table: Fields, setting: Setting, npus: int) -> Mapping[int, float] | None:
     key = setting.key
     if key not in table:
         return None
@@ -248,7 +260,7 @@ def _report_missing_splits(system: Fields, findings: list[Finding]) -> list[Find
     return [*findings, Finding("warning", "splits-missing", message, "Write it down.", file=system.name)]
 
 
-def _algorithms(
+def _read_algorithms(
     read: Mapping[str, Fields], dims: int, findings: list[Finding]
 ) -> dict[CollectiveKind, tuple[Algorithm, ...]]:
     algorithms: dict[CollectiveKind, tuple[Algorithm, ...]] = {}
@@ -264,7 +276,9 @@ def _algorithms(
                 f"up to {dims} entries, one per dimension of the network",
                 "Remove entries from the end, or add dimensions to the network.",
             )
-        entries = tuple(_algorithm(system, f"{key}[{index}]", value) for index, value in enumerate(listed))
+        entries = tuple(
+            _parse_algorithm(system, f"{key}[{index}]", value) for index, value in enumerate(listed)
+        )
         algorithms[kind] = entries  # type: ignore[index]  # the attribute names a collective
         single = next((index for index, algorithm in enumerate(entries) if algorithm.single), None)
         partial = f"{system.name}: {key} has {len(listed)} entries for {dims} dimensions"
@@ -278,28 +292,30 @@ def _algorithms(
     return algorithms
 
 
-def _algorithm(system: Fields, key: str, value: object) -> Algorithm:
+def _parse_algorithm(system: Fields, key: str, value: object) -> Algorithm:
     try:
         if isinstance(value, str):
             return Algorithm.parse(value)
     except ConfigError:
         pass
-    near = nearest(value.rstrip("0123456789"), ALGORITHM_NAMES) if isinstance(value, str) else ""
+    near = find_nearest(value.rstrip("0123456789"), ALGORITHM_NAMES) if isinstance(value, str) else ""
     raise system.error(key, value, ALGORITHMS_ALLOWED, f"The nearest is {near!r}." if near else "")
 
 
-def _roofline(read: Mapping[str, Fields]) -> Roofline | None:
+def _read_roofline(read: Mapping[str, Fields]) -> Roofline | None:
     system, memory = read["system"], BY_KEY["local-mem-bw"]
     if not system.read(BY_KEY["roofline-enabled"]):
         return None
     if not system.read(memory):
-        limits = allowed_number(None, 0, memory.limit)
+        limits = describe_allowed_number(None, 0, memory.limit)
         allowed = f"{limits}, in {memory.unit}, where roofline-enabled is 1"
         raise system.error(memory.key, system.table.get(memory.key, 0), allowed)
     return Roofline(**_read_values(read, "Roofline"))
 
 
-def _remote_memory(read: Mapping[str, Fields], npus: int, findings: list[Finding]) -> RemoteMemory | None:
+def _read_remote_memory(
+    read: Mapping[str, Fields], npus: int, findings: list[Finding]
+) -> RemoteMemory | None:
     memory, nodes, of_node = read["memory"], BY_KEY["num-nodes"], BY_KEY["num-npus-per-node"]
     sharing = memory.read(BY_KEY["memory-type"])
     if sharing is None:
@@ -316,7 +332,7 @@ def _remote_memory(read: Mapping[str, Fields], npus: int, findings: list[Finding
     return remote
 
 
-def _groups(parts: Parts, npus: int, findings: list[Finding]) -> tuple[CommGroup, ...] | None:
+def _read_groups(parts: Parts, npus: int, findings: list[Finding]) -> tuple[CommGroup, ...] | None:
     if parts.groups is None:
         return None
     name = parts.names.get("groups", "comm_group.json")
@@ -344,34 +360,36 @@ def _groups(parts: Parts, npus: int, findings: list[Finding]) -> tuple[CommGroup
 # Writing
 
 
-def parts_of(config: SystemConfig) -> Parts:
+def build_parts(config: SystemConfig) -> Parts:
     """Return a configuration as ASTRA-sim writes it, without its algorithms given as traces.
 
     Reading it again gives an equal configuration, but for one thing: in the compatible mode one rate in fourteen
     has no GB/s of 2^30 bytes that gives exactly it; then the nearest is written, off by one part in 10^16.
     """
     return Parts(
-        network=network_table(config),
-        system=_system_of(config),
-        memory=_memory_of(config.remote_memory, config.topology.npus),
+        network=build_network_table(config),
+        system=_build_system_table(config),
+        memory=_build_memory_table(config.remote_memory, config.topology.npus),
         groups=None if config.groups is None else {group.name: list(group.ranks) for group in config.groups},
         options=_write_values(config, "options"),
         congestion=config.congestion,
     )
 
 
-def _system_of(config: SystemConfig) -> dict[str, object]:
-    system = _write_values(config, "system") | _algorithms_of(config, "system")
+def _build_system_table(config: SystemConfig) -> dict[str, object]:
+    system = _write_values(config, "system") | _build_algorithm_table(config, "system")
     if config.roofline:
         system |= {"roofline-enabled": 1, **_write_values(config.roofline, "system")}
     if config.shared_bus:
         system |= {"model-shared-bus": 1, **_write_values(config.shared_bus, "system")}
     if config.extensions is not None:
-        system[EXTENDED] = _write_values(config.extensions, "extended") | _algorithms_of(config, "extended")
+        system[EXTENDED] = _write_values(config.extensions, "extended") | _build_algorithm_table(
+            config, "extended"
+        )
     return system
 
 
-def _memory_of(memory: RemoteMemory | None, npus: int) -> dict[str, object] | None:
+def _build_memory_table(memory: RemoteMemory | None, npus: int) -> dict[str, object] | None:
     if memory is None:
         return None
     return {**_write_values(memory, "memory"), "num-nodes": -(-npus // memory.npus_per_node)}
@@ -379,23 +397,25 @@ def _memory_of(memory: RemoteMemory | None, npus: int) -> dict[str, object] | No
 
 def _write_values(owner: object, file: File) -> dict[str, object]:
     """Return the settings of a configuration object as in the files."""
-    held = [setting for setting in settings_held_by(type(owner).__name__) if setting.file == file]
-    values = {setting.key: _file_value(setting, getattr(owner, setting.attribute)) for setting in held}
+    held = [setting for setting in list_held_settings(type(owner).__name__) if setting.file == file]
+    values = {
+        setting.key: _convert_file_value(setting, getattr(owner, setting.attribute)) for setting in held
+    }
     if file == "system":
         # Flags in the reference's files are 1 or missing.
         values = {key: 1 if value is True else value for key, value in values.items() if value is not False}
     return {key: value for key, value in values.items() if value is not None}
 
 
-def _file_value(setting: Setting, value: Any) -> object:
+def _convert_file_value(setting: Setting, value: Any) -> object:
     if setting.choices:
         return setting.name_of(value)
     if setting.type == "speeds":
-        return None if value is None else {str(npu): plain(speed) for npu, speed in value.items()}
-    return value if value is None or setting.type == "flag" else plain(value)
+        return None if value is None else {str(npu): simplify_number(speed) for npu, speed in value.items()}
+    return value if value is None or setting.type == "flag" else simplify_number(value)
 
 
-def _algorithms_of(config: SystemConfig, file: File) -> dict[str, object]:
+def _build_algorithm_table(config: SystemConfig, file: File) -> dict[str, object]:
     given: dict[str, object] = {
         kind: [algorithm.name for algorithm in listed] for kind, listed in config.algorithms.items()
     }
@@ -412,7 +432,7 @@ def _algorithms_of(config: SystemConfig, file: File) -> dict[str, object]:
 _SETTING = re.compile(r"(?P<key>[^=\[\]]+)(\[(?P<at>\d+)\])?=(?P<value>.*)", re.DOTALL)
 
 
-def table_of(parts: Parts, file: File) -> Table:
+def get_table(parts: Parts, file: File) -> Table:
     """Return the table of a file; empty where there is none."""
     if file == "run":
         return {"congestion": parts.congestion}
@@ -425,7 +445,7 @@ def table_of(parts: Parts, file: File) -> Table:
 
 def with_value(parts: Parts, setting: Setting, value: object) -> Parts:
     """Return `parts` with another value of a setting, as its file has it; None takes the key out."""
-    table = {**table_of(parts, setting.file), setting.key: value}
+    table = {**get_table(parts, setting.file), setting.key: value}
     if value is None:
         del table[setting.key]
     if setting.file == "run":
@@ -462,10 +482,10 @@ def _with_setting(parts: Parts, given: str, index: str | None, text: str) -> Par
     if given.partition(".")[0] == COSTS and "." in given:
         return _with_cost(parts, given.split(".")[1:], index, text)
     setting, npu = find_setting(given)
-    value = _literal(text) if npu else _parse_setting(text, setting)
+    value = _parse_literal(text) if npu else _parse_setting(text, setting)
     if setting.file == "run":
         Fields("--set", {given: text}).choice_in(given, text, setting.values)
-    before = table_of(parts, setting.file).get(setting.key)
+    before = get_table(parts, setting.file).get(setting.key)
     if index is not None:
         value = _replace_item(setting.key, before, int(index), value, per_dimension=setting.per_dimension)
     elif npu:
@@ -485,7 +505,7 @@ def _with_cost(parts: Parts, path: Sequence[str], index: str | None, text: str) 
         )
     network = {**parts.network, COSTS: _with_entry(table, path, index, text)}
     if list(path) == ["nics"] and index is None:
-        network |= _with_nics(parts.network, table.get("nics"), _json_or_text(text))
+        network |= _with_nics(parts.network, table.get("nics"), _parse_json_or_text(text))
     return replace(parts, network=network, names={**parts.names, COSTS: "--set"})
 
 
@@ -513,7 +533,7 @@ def _with_entry(table: Table, path: Sequence[str], index: str | None, text: str)
     elif not text:
         return {name: entry for name, entry in table.items() if name != key}
     else:
-        value = _json_or_text(text)
+        value = _parse_json_or_text(text)
         value = value if index is None else _replace_item(key, before, int(index), value)
     return {**table, key: value}
 
@@ -528,16 +548,16 @@ def find_setting(given: str) -> tuple[Setting, str]:
     exact = {setting.path: setting for setting in SETTINGS}
     if given in exact:
         return exact[given], ""
-    path, _, npu = _loose(given).partition(".")
+    path, _, npu = _loosen_key(given).partition(".")
     if path == EXTENDED and npu:
         name, _, npu = npu.partition(".")
         path = f"{EXTENDED}.{name}"
-    setting = {_loose(name): setting for name, setting in exact.items()}.get(path)
+    setting = {_loosen_key(name): setting for name, setting in exact.items()}.get(path)
     if setting and (not npu or setting.type == "speeds"):
         return setting, npu
     prefix = f"{EXTENDED}." if path.startswith(f"{EXTENDED}.") else ""
-    known = [setting.key for setting in in_file("extended")] if prefix else list(exact)
-    near = nearest(path.removeprefix(prefix) if prefix else given, known)
+    known = [setting.key for setting in list_file_settings("extended")] if prefix else list(exact)
+    near = find_nearest(path.removeprefix(prefix) if prefix else given, known)
     others = f"Known: {', '.join(known)}." if prefix else "Keys are those of ASTRA-sim's files."
     hint = f"The nearest known key is '{prefix}{near}'." if near else others
     raise ConfigError(f"--set {given!r}: there is no such key", hint=hint)
@@ -571,7 +591,7 @@ def with_mode(parts: Parts, mode: Mode, *, strip: bool = False) -> Parts:
     )
 
 
-def _allowed_entries(key: str, count: int, per_dimension: bool) -> str:
+def _describe_entries(key: str, count: int, per_dimension: bool) -> str:
     """Say which entries of a list there are."""
     if not count:
         return f"{key} is no list"
@@ -588,7 +608,7 @@ def _replace_item(
     items = list(before) if isinstance(before, list | tuple) else []
     if index >= len(items):
         raise ConfigError(
-            f"--set {key}[{index}]: {_allowed_entries(key, len(items), per_dimension)}",
+            f"--set {key}[{index}]: {_describe_entries(key, len(items), per_dimension)}",
             hint=WITHIN_NODE if per_dimension and items else "",
         )
     items[index] = value[0] if isinstance(value, list) and len(value) == 1 else value
@@ -598,14 +618,14 @@ def _replace_item(
 def _parse_setting(text: str, setting: Setting) -> object:
     """Parse a `--set` value; an invalid one stays text and is rejected by key later."""
     if setting.type in ("links", "table"):
-        return _json_or_text(text)
+        return _parse_json_or_text(text)
     if setting.type == "speeds":
-        given = _json_or_text(text)
+        given = _parse_json_or_text(text)
         return given if isinstance(given, Mapping) else read_speeds(text)
     if setting.per_dimension or setting.type == "algorithms":
         inner = text[1:-1] if text.startswith("[") and text.endswith("]") else text
-        return [_literal(item.strip()) for item in inner.split(",")] if inner.strip() else []
-    return _literal(text)
+        return [_parse_literal(item.strip()) for item in inner.split(",")] if inner.strip() else []
+    return _parse_literal(text)
 
 
 def read_speeds(text: str) -> object:
@@ -627,17 +647,17 @@ def read_number(text: str) -> object:
         number = float(text)
     except ValueError:
         return text
-    return plain(number) if math.isfinite(number) else text
+    return simplify_number(number) if math.isfinite(number) else text
 
 
-def _json_or_text(text: str) -> object:
+def _parse_json_or_text(text: str) -> object:
     try:
         return json.loads(text)
     except ValueError:
         return text
 
 
-def _literal(text: str) -> object:
+def _parse_literal(text: str) -> object:
     try:
         value = json.loads(text)
     except ValueError:
@@ -645,5 +665,5 @@ def _literal(text: str) -> object:
     return value if isinstance(value, str | int | float | bool) else text
 
 
-def _loose(key: str) -> str:
+def _loosen_key(key: str) -> str:
     return key.lower().replace("_", "-")

@@ -11,7 +11,7 @@ from functools import partial
 
 import numpy as np
 
-from studio.sim.algorithms import Recipe, programs
+from studio.sim.algorithms import Recipe, build_programs
 from studio.sim.collectives import ROOTED, Phase
 from studio.sim.folding import Neighbourhood
 from studio.sim.kernel import records as k
@@ -47,7 +47,7 @@ ALGORITHM_CODE = {
 ROLE_CODE = {"normal": k.Phase.NORMAL, "up": k.Phase.UP, "down": k.Phase.DOWN}
 
 
-def phase_list(planning: Planning, phases: Sequence[Phase], group_size: int = 0) -> int:
+def put_phase_list(planning: Planning, phases: Sequence[Phase], group_size: int = 0) -> int:
     """Lay out the records of phases; returns their offset.
 
     Args:
@@ -61,20 +61,20 @@ def phase_list(planning: Planning, phases: Sequence[Phase], group_size: int = 0)
         records[0] = len(phases)
         for index, phase in enumerate(phases):
             record = records[8 + k.Phase.WORDS * index :]
-            _phase(planning, record, phase, phases)
+            _fill_phase(planning, record, phase, phases)
             record[k.Phase.LAST] = index == len(phases) - 1
             if planning.folding is not None:
                 record[k.Phase.NAME] = planning.folding.kinds.get(Neighbourhood.of(phase), 0)
             if planning.extensions is not None:
-                _program(planning, record, phase, phase.size or group_size)
+                _use_program(planning, record, phase, phase.size or group_size)
         planning.lists[key] = planning.arena.put(records)
         planning.phases_of[planning.lists[key]] = frozenset(phases)
-        planning.messages[planning.lists[key]] = sum(map(partial(_messages, planning), phases))
+        planning.messages[planning.lists[key]] = sum(map(partial(_estimate_messages, planning), phases))
         planning.stream_phases = max(planning.stream_phases, len(phases))
     return planning.lists[key]
 
 
-def _messages(planning: Planning, phase: Phase) -> int:
+def _estimate_messages(planning: Planning, phase: Phase) -> int:
     """Return about how many messages a rank sends in a phase."""
     n = phase.size or max((len(group.ranks) for group in planning.groups.values()), default=planning.npus)
     if phase.algorithm.kind in ("ring", "direct"):
@@ -82,11 +82,11 @@ def _messages(planning: Planning, phase: Phase) -> int:
     return 2 * n.bit_length()
 
 
-def stream_lists(planning: Planning, streams: Sequence[Sequence[Phase]]) -> int:
+def put_stream_lists(planning: Planning, streams: Sequence[Sequence[Phase]]) -> int:
     """Return a list of phases that stands for those of single streams."""
     if len(streams) == 1:
-        return phase_list(planning, streams[0])
-    lists = np.array([phase_list(planning, phases) for phases in streams], np.int64)
+        return put_phase_list(planning, streams[0])
+    lists = np.array([put_phase_list(planning, phases) for phases in streams], np.int64)
     head = np.zeros(8, np.int64)
     head[0], head[1] = len(streams[0]), planning.arena.put(lists)
     start = planning.arena.put(head)
@@ -95,7 +95,7 @@ def stream_lists(planning: Planning, streams: Sequence[Sequence[Phase]]) -> int:
     return start
 
 
-def _program(planning: Planning, record: Int64, phase: Phase, ranks: int) -> None:
+def _use_program(planning: Planning, record: Int64, phase: Phase, ranks: int) -> None:
     """Make a phase run a program if the engine lacks its algorithm."""
     kind, algorithm = phase.kind, phase.algorithm
     row, tree = algorithm.row, algorithm.row.two_trees
@@ -117,11 +117,11 @@ def _program(planning: Planning, record: Int64, phase: Phase, ranks: int) -> Non
             backwards=bool(bits & 1) and algorithm.kind in ("ring", "direct"),
             second=bool(bits & 2) and tree,
         )
-        tables.append(_program_table(planning, recipe, phase))
+        tables.append(_put_program_table(planning, recipe, phase))
     record[k.Phase.TABLE] = planning.arena.put(np.array(tables, np.int64))
 
 
-def _program_table(planning: Planning, recipe: Recipe, phase: Phase) -> int:
+def _put_program_table(planning: Planning, recipe: Recipe, phase: Phase) -> int:
     """Return where it is written at which step each rank, in a comm group each place, begins."""
     key = ("table", recipe, phase.stride, phase.root, phase.line)
     if key not in planning.lists:
@@ -133,16 +133,16 @@ def _program_table(planning: Planning, recipe: Recipe, phase: Phase) -> int:
             root = phase.root // phase.stride % phase.size if phase.size else phase.root
             for stride, size in phase.line:
                 takes_part &= ranks // stride % size == phase.root // stride % size
-        begin = _programs(planning, replace(recipe, root=root))
+        begin = _put_programs(planning, replace(recipe, root=root))
         planning.lists[key] = planning.arena.put(np.where(takes_part, begin[place], begin[-1]))
     return planning.lists[key]
 
 
-def _programs(planning: Planning, recipe: Recipe) -> Int64:
+def _put_programs(planning: Planning, recipe: Recipe) -> Int64:
     """Return (n + 1,) where the program of each place begins, and one that does nothing."""
     key = ("programs", recipe)
     if key not in planning.programs:
-        begin = [_put_program(planning, program) for program in programs(recipe)]
+        begin = [_put_program(planning, program) for program in build_programs(recipe)]
         planning.programs[key] = np.array([*begin, _put_program(planning, ())], np.int64)
     return planning.programs[key]
 
@@ -162,7 +162,7 @@ def _put_program(planning: Planning, program: Program) -> int:
     return planning.arena.put(np.array(ops, np.int64))
 
 
-def custom_list(planning: Planning, table: int, size: int) -> int:
+def put_custom_list(planning: Planning, table: int, size: int) -> int:
     """Return a list of the one phase of a collective given as a trace, for all ranks or (size 0) for comm groups."""
     record = np.zeros(8 + k.Phase.WORDS, np.int64)
     record[0] = 1
@@ -173,7 +173,7 @@ def custom_list(planning: Planning, table: int, size: int) -> int:
     return planning.arena.put(record)
 
 
-def _phase(planning: Planning, record: Int64, phase: Phase, phases: Sequence[Phase]) -> None:
+def _fill_phase(planning: Planning, record: Int64, phase: Phase, phases: Sequence[Phase]) -> None:
     algorithm, dims = phase.algorithm, planning.config.topology.dims
     planning.uses_direct |= algorithm.kind == "direct"
     record[k.Phase.TYPE] = KIND_CODE[phase.kind]
@@ -195,7 +195,7 @@ def _phase(planning: Planning, record: Int64, phase: Phase, phases: Sequence[Pha
     record[k.Phase.FIXED] = -1 if free else phase.dim
 
 
-def turns(planning: Planning, dims: int) -> tuple[int, int, int]:
+def count_turn_words(planning: Planning, dims: int) -> tuple[int, int, int]:
     """Return the words for queues, for the turns of queues and for those of trees in some dimensions."""
     kinds = len(KIND_CODE) if planning.extensions is not None else 4
     return (

@@ -10,13 +10,13 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from studio.analysis.job.completeness import completeness
+from studio.analysis.job.completeness import infer_completeness
 from studio.errors import ConfigError
-from studio.sim.arena import aligned
+from studio.sim.arena import allocate_aligned
 from studio.sim.config import SystemConfig
 from studio.sim.flow_plans import Flows
 from studio.sim.folding import Folding
-from studio.sim.graph_plans import graph_plans, put_graph
+from studio.sim.graph_plans import plan_graphs, put_graph
 from studio.sim.kernel import records as k
 from studio.sim.known import Known
 from studio.sim.link_records import put_links
@@ -102,7 +102,7 @@ def _check_ranks(trace: Trace, config: SystemConfig) -> None:
 
 
 def _size_hint(trace: Trace, count: int) -> str:
-    known = completeness(trace)
+    known = infer_completeness(trace)
     if not known.is_whole:
         return f"{known.sentence()} {COMPLETE}"
     return (
@@ -115,7 +115,7 @@ def _lay_out(planning: Planning, folded: bool) -> Plan:
     """Lay out every part and assemble the array."""
     config, arena, npus = planning.config, planning.arena, planning.npus
     head = np.zeros(k.Head.WORDS, np.int64)
-    plans = graph_plans(planning)
+    plans = plan_graphs(planning)
     unfolded = fold_ranks(planning, plans) if folded else "folding was not asked for"
     count = len(planning.simulated)
     node_at = {index: put_graph(planning, plans[index]) for index in set(planning.first_alike.values())}
@@ -160,10 +160,10 @@ def _lay_out(planning: Planning, folded: bool) -> Plan:
     head[k.Head.SOON] = arena.put(lists)
     instances = sum(len(plans[r.graph].order) for r in planning.simulated)
     head[k.Head.LOG] = head[k.Head.LOG_START] = arena.room(4 * instances)
-    head[k.Head.MARGIN] = _margin(planning, plans)
+    head[k.Head.MARGIN] = _compute_margin(planning, plans)
     head[k.Head.TOP] = arena.top
-    m = aligned(arena.top + 2 * int(head[k.Head.MARGIN]) + 64 * count)
-    f = np.concatenate((_floats(planning), link_floats, _speeds(planning)))
+    m = allocate_aligned(arena.top + 2 * int(head[k.Head.MARGIN]) + 64 * count)
+    f = np.concatenate((_build_floats(planning), link_floats, _list_speeds(planning)))
     if planning.extensions is not None and planning.extensions.compute_speeds:
         head[k.Head.SPEEDS] = len(f) - npus
     m[: k.Head.WORDS] = head
@@ -171,12 +171,12 @@ def _lay_out(planning: Planning, folded: bool) -> Plan:
         m[start : start + len(values)] = values
     graph_of = np.array([r.graph for r in planning.trace.ranks], np.int64)
     listed = [plans.get(i) for i in range(len(planning.trace.graphs))]
-    steps = sum(_steps(planning, plans[r.graph]) for r in planning.simulated)
+    steps = sum(_estimate_steps(planning, plans[r.graph]) for r in planning.simulated)
     numbers = instances, int(head[k.Head.LOG]), steps
     return Plan(m, f, listed, graph_of, *numbers, planning.folding, unfolded, planning.every_flow)  # type: ignore[arg-type]
 
 
-def _steps(planning: Planning, plan: GraphPlan) -> int:
+def _estimate_steps(planning: Planning, plan: GraphPlan) -> int:
     """Return about how many callbacks and actions a rank takes: five per message, two per node."""
     if id(plan.nodes) not in planning.steps:
         nodes = plan.nodes[plan.nodes[:, k.Node.KIND] == k.Kind.COLLECTIVE]
@@ -188,7 +188,7 @@ def _steps(planning: Planning, plan: GraphPlan) -> int:
     return planning.steps[id(plan.nodes)]
 
 
-def _floats(planning: Planning) -> Float64:
+def _build_floats(planning: Planning) -> Float64:
     dims = planning.config.topology.dims
     f = np.zeros(k.Real.DIMS + 3 * len(dims), np.float64)
     f[k.Real.LOCAL_MEMORY] = planning.config.local_memory_bytes_per_ns * 1e9
@@ -202,7 +202,7 @@ def _floats(planning: Planning) -> Float64:
     return f
 
 
-def _speeds(planning: Planning) -> Float64:
+def _list_speeds(planning: Planning) -> Float64:
     """Return the compute speed of each NPU, the last thing in the real numbers; empty where all are 1."""
     given = planning.extensions.compute_speeds if planning.extensions is not None else None
     if not given:
@@ -242,7 +242,7 @@ def _put_records(planning: Planning, plans: dict[int, GraphPlan]) -> int:
     return planning.arena.put(records)
 
 
-def _margin(planning: Planning, plans: dict[int, GraphPlan]) -> int:
+def _compute_margin(planning: Planning, plans: dict[int, GraphPlan]) -> int:
     """Return words that one callback can need at most: whatever a single sweep may issue."""
     widest = max(len(p.order) for p in plans.values())
     per_stream = (k.Stream.PHASES + planning.stream_phases + 7) // 8 * 8 + 128

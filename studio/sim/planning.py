@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from studio.sim.arena import Arena
-from studio.sim.charges import Costs, shared_nics
+from studio.sim.charges import Costs, has_shared_nics
 from studio.sim.collectives import Phase
 from studio.sim.config import SystemConfig
 from studio.sim.flow_plans import Bundles, Flows, find_bundles
@@ -20,7 +20,7 @@ from studio.sim.folding import Folding
 from studio.sim.kernel import records as k
 from studio.sim.kinds import CollectiveKind
 from studio.sim.known import Known
-from studio.sim.matched import by_number, replays_communication, sequences
+from studio.sim.matched import collect_sequences, matches_by_number, replays_communication
 from studio.trace import Graph, Int64, Rank, Trace
 
 
@@ -151,7 +151,9 @@ class Planning:
         if self.bundles is not None:
             self.follows = self.bundles.follows
         else:
-            self.follows = sequences(trace, groups) if by_number(config) and not self.replays else {}
+            self.follows = (
+                collect_sequences(trace, groups) if matches_by_number(config) and not self.replays else {}
+            )
 
     def places(self) -> list[int]:
         """Return the place in the trace of each rank that is simulated: its number, unless ranks are missing."""
@@ -168,7 +170,7 @@ class Planning:
     def shares_nics(self) -> bool:
         """Whether the NPUs of a node share its ports to other nodes; that is told by the cost model."""
         costs = self.config.costs
-        return costs is not None and shared_nics(costs, self.config.topology.dims[0].size)
+        return costs is not None and has_shared_nics(costs, self.config.topology.dims[0].size)
 
     @property
     def own_queues(self) -> bool:

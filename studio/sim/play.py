@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from studio.analysis.job.renumbered import share_graphs
 from studio.errors import StudioError
-from studio.sim.borders import border_collectives
+from studio.sim.borders import list_border_collectives
 from studio.sim.config import SystemConfig
-from studio.sim.engine import Cancel, Notice, Progress, execute, stopped_short
+from studio.sim.engine import Cancel, Notice, Progress, execute, explain_stop
 from studio.sim.known import Known
 from studio.sim.plan import Plan, make_plan
-from studio.sim.result import SimResult, result_of
-from studio.sim.retargeting import recomputed
+from studio.sim.result import SimResult, read_result
+from studio.sim.retargeting import recompute_job
 from studio.trace import Trace
 
 
@@ -42,7 +42,7 @@ def play(  # noqa: PLR0913 (what `studio.sim.simulate` takes)
         ConfigError: The configuration does not fit the trace.
         Cancelled: `cancel` said so.
     """
-    played, _ = recomputed(_settled(trace, config, known), config)
+    played, _ = recompute_job(_settle_borders(trace, config, known), config)
     # What is known of the recorded job does not hold of one that was changed, as one recomputed for another GPU.
     known = known if played is trace else None
     # An algorithm of a single node is given by the node's id.
@@ -57,23 +57,23 @@ def play(  # noqa: PLR0913 (what `studio.sim.simulate` takes)
     reason = plan.unfolded
     if plan.folding is not None:
         execute(plan, progress=progress, cancel=cancel, native=native, notice=notice)
-        reason = stopped_short(plan)
+        reason = explain_stop(plan)
         if reason:
             plan = make_plan(shared, config, known=known)
     if plan.folding is None:
         execute(plan, progress=progress, cancel=cancel, native=native, notice=notice)
-    return result_of(trace, config, plan, reason), plan
+    return read_result(trace, config, plan, reason), plan
 
 
-def _settled(trace: Trace, config: SystemConfig, known: Known | None) -> Trace:
+def _settle_borders(trace: Trace, config: SystemConfig, known: Known | None) -> Trace:
     """Return the job in which collectives at the borders of a recording take the time they were recorded with; ASTRA-sim knows none."""
     if config.extensions is None:
         return trace
     borders = (
-        border_collectives(trace, config)
+        list_border_collectives(trace, config)
         if known is None
         else known.once(
-            "borders", (config.groups, config.replay_only), lambda: border_collectives(trace, config)
+            "borders", (config.groups, config.replay_only), lambda: list_border_collectives(trace, config)
         )
     )
     return trace if borders is None else borders.settled(trace)

@@ -11,12 +11,12 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from studio.errors import ConfigError
-from studio.notebook import line, table
+from studio.notebook import build_html_table, format_parts
 from studio.sim.config import SystemConfig
 from studio.sim.models import Model, with_model
 from studio.sim.network import UNIT
 from studio.sim.parts import Parts, Table, interpret, is_extended, with_settings
-from studio.sim.systems import SYSTEMS, System, find_system, is_built_in, measured_error_words
+from studio.sim.systems import SYSTEMS, System, describe_measured_errors, find_system, is_built_in
 from studio.units import format_counted
 
 
@@ -36,7 +36,7 @@ class Preset:
 
     def __repr__(self) -> str:
         """Return it in a line."""
-        return line("Preset", [self.name, format_counted(self.npus, "NPU"), *self.settings])
+        return format_parts("Preset", [self.name, format_counted(self.npus, "NPU"), *self.settings])
 
     @property
     def name(self) -> str:
@@ -56,7 +56,7 @@ class Preset:
     @property
     def measured_error(self) -> str:
         """How far simulated collectives of the system as it is, without settings, are from measured ones, in words."""
-        return measured_error_words(self.system)
+        return describe_measured_errors(self.system)
 
     def under(self, model: Model) -> Parts:
         """Return the system as ASTRA-sim would write it, as the full model or that of ASTRA-sim needs it."""
@@ -99,7 +99,7 @@ class Presets(Mapping[str, Preset]):
         return isinstance(name, str) and is_built_in(name)
 
     def __repr__(self) -> str:
-        return line("Presets", [repr(name) for name in self])
+        return format_parts("Presets", [repr(name) for name in self])
 
     def _repr_html_(self) -> str:
         """Return the presets as a table."""
@@ -107,7 +107,7 @@ class Presets(Mapping[str, Preset]):
             (entry.name, entry.system.sizes_words, entry.title, entry.measured_error)
             for entry in self.values()
         ]
-        return table(repr(self), ("name", "sizes", "what it is", "measured error"), rows)
+        return build_html_table(repr(self), ("name", "sizes", "what it is", "measured error"), rows)
 
 
 def preset(name: str, npus: int | None = None, settings: Sequence[str] | str = ()) -> Preset:
@@ -143,28 +143,28 @@ def preset(name: str, npus: int | None = None, settings: Sequence[str] | str = (
     return result
 
 
-def said_npus(name: str) -> int | None:
+def find_npus(name: str) -> int | None:
     """Return how many NPUs a name says, or the only number that the system comes in; None for a family by its name.
 
     Raises:
         ConfigError: There is no preset of this name.
 
     Example:
-        >>> said_npus("hgx-h100-16"), said_npus("torus-8x8"), said_npus("hgx-h100")
+        >>> find_npus("hgx-h100-16"), find_npus("torus-8x8"), find_npus("hgx-h100")
         (16, 64, None)
     """
     system, named_npus = find_system(name)
     return system.npus if system.family is None else named_npus
 
 
-def full_form(parts: Parts) -> Parts:
+def convert_to_full(parts: Parts) -> Parts:
     """Return a system under the full model; one that began as a preset gets the costs that the preset has there.
 
     What was changed of the preset stays; rates then stay in the unit they are in.
 
     Example:
         >>> plain = preset("hgx-h100", 8).under("astra-sim")
-        >>> full_form(plain) == preset("hgx-h100", 8).parts
+        >>> convert_to_full(plain) == preset("hgx-h100", 8).parts
         True
     """
     name = parts.names.get("network", "").removeprefix(_PLACE)
@@ -178,21 +178,21 @@ def full_form(parts: Parts) -> Parts:
     plain, full = base.under("astra-sim"), base.under("full")
     if full.network.get("npus_count") != sizes:
         return with_model(parts, "full")
-    network = _taken_over(parts.network, plain.network, full.network)
+    network = _merge_changes(parts.network, plain.network, full.network)
     if parts.network.get("bandwidth") != plain.network.get("bandwidth"):
         network.pop(UNIT, None)
-    system = _taken_over(parts.system, plain.system, full.system)
+    system = _merge_changes(parts.system, plain.system, full.system)
     return replace(parts, network=network, system=system, congestion="aware")
 
 
-def uneven_words(parts: Parts) -> str:
+def describe_unevenness(parts: Parts) -> str:
     """Say that a preset has more nodes than a machine would need, because the NPUs fill no fewer of them alike; "" elsewhere.
 
     Example:
-        >>> print(uneven_words(preset("hgx-h100", 17).parts))
+        >>> print(describe_unevenness(preset("hgx-h100", 17).parts))
         17 NPUs fill no nodes of 8 alike: simulated as 17 nodes of 1 NPU, where a machine has 3 nodes. More goes between \
 nodes than there; 16 or 24 NPUs fill whole nodes.
-        >>> uneven_words(preset("hgx-h100", 12).parts)
+        >>> describe_unevenness(preset("hgx-h100", 12).parts)
         ''
     """
     name = parts.names.get("network", "").removeprefix(_PLACE)
@@ -218,7 +218,7 @@ _PLACE = "preset "
 """What messages put before the name of a preset."""
 
 
-def _taken_over(given: Table, plain: Table, full: Table) -> dict[str, object]:
+def _merge_changes(given: Table, plain: Table, full: Table) -> dict[str, object]:
     """Return the table of the full model, with the values that differ from those of the plain one."""
     changed = {key: value for key, value in given.items() if plain.get(key) != value}
     gone = plain.keys() - given.keys()

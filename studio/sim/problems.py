@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 
 from studio.errors import ConfigError
 from studio.sim.config import SystemConfig
-from studio.sim.parts import Parts, interpret, table_of, with_value
+from studio.sim.parts import Parts, get_table, interpret, with_value
 from studio.sim.settings import BY_KEY, Setting
 from studio.trace import Finding
 
@@ -75,7 +75,7 @@ def _replace_refused(parts: Parts, key: str) -> Parts:
     match = _ITEM.fullmatch(key)
     name, index = (match["key"], match["at"]) if match else (key, None)
     setting = BY_KEY.get(name)
-    if setting is None or (setting.file == "extended" and name not in table_of(parts, "extended")):
+    if setting is None or (setting.file == "extended" and name not in get_table(parts, "extended")):
         groups = {group: ranks for group, ranks in (parts.groups or {}).items() if group != name}
         system = {key: value for key, value in parts.system.items() if key != name}
         return replace(parts, groups=None if parts.groups is None else groups, system=system)
@@ -87,7 +87,7 @@ def _replace_refused(parts: Parts, key: str) -> Parts:
 
 def _replace_entries(parts: Parts, setting: Setting, place: str | None) -> list[object]:
     """Replace a rejected entry of a list, or all entries, by allowed ones."""
-    kinds, values = (table_of(parts, setting.file).get(key) for key in ("topology", setting.key))
+    kinds, values = (get_table(parts, setting.file).get(key) for key in ("topology", setting.key))
     entry = "ring" if setting.type == "algorithms" else setting.first
     if place is None or not isinstance(values, list | tuple):
         count = len(kinds) if isinstance(kinds, list | tuple) and setting.key != "topology" else 1

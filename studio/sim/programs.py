@@ -91,7 +91,7 @@ class Shape:
         return Message("receive", peer, self.divisor, blocks if self.spread else 1)
 
 
-def ring_broadcast(shape: Shape, place: int) -> list[Step]:
+def build_ring_broadcast(shape: Shape, place: int) -> list[Step]:
     """A pipeline: as many pieces as ranks go from neighbour to neighbour, n - 1 + n - 1 steps of a piece."""
     size = shape.size
     send, receive = Message("send_wait", place + 1, size), Message("receive", place - 1, size)
@@ -104,7 +104,7 @@ def ring_broadcast(shape: Shape, place: int) -> list[Step]:
     return [Step((receive,)), Step((send, receive), size - 1), Step((send,))]
 
 
-def ring_scatter(shape: Shape, place: int) -> list[Step]:
+def build_ring_scatter(shape: Shape, place: int) -> list[Step]:
     """Blocks go from neighbour to neighbour, the one for the farthest rank first: n - 1 steps of a block."""
     beyond = shape.size - 1 - place
     send, receive = shape.send(place + 1), shape.receive(place - 1)
@@ -116,7 +116,7 @@ def ring_scatter(shape: Shape, place: int) -> list[Step]:
     return [Step((receive,)), Step((send, receive), beyond)]
 
 
-def star(shape: Shape, place: int) -> list[Step]:
+def build_star(shape: Shape, place: int) -> list[Step]:
     """The root sends to all others, `window` of them at a time."""
     if place:
         return [Step((shape.receive(0),))]
@@ -128,7 +128,7 @@ def star(shape: Shape, place: int) -> list[Step]:
     ]
 
 
-def binomial(shape: Shape, place: int) -> list[Step]:
+def build_binomial(shape: Shape, place: int) -> list[Step]:
     """Whoever has the data sends it on, the half farthest away first: ⌈log2 n⌉ steps."""
     steps = []
     bit = place & -place
@@ -144,22 +144,22 @@ def binomial(shape: Shape, place: int) -> list[Step]:
     return steps
 
 
-def binary_tree(shape: Shape, place: int) -> list[Step]:
+def build_binary_tree(shape: Shape, place: int) -> list[Step]:
     """A binary tree below the root's only child; chunks use this tree and the second one in turn."""
     others = shape.size - 1
     if not others:
         return []
-    label, place_of = _labels(others, shape.second)
+    label, place_of = _map_labels(others, shape.second)
     if place == 0:
-        return [Step((shape.send(place_of(top(1, others)), others),))]
-    tree = branch(label(place), others)
+        return [Step((shape.send(place_of(find_top(1, others)), others),))]
+    tree = find_branch(label(place), others)
     parent = place_of(tree.parent) if tree.parent else 0
     steps = [Step((shape.receive(parent, tree.size),))]
     children = tuple(shape.send(place_of(child.label), child.size) for child in tree.children)
     return [*steps, Step(children)] if children else steps
 
 
-def _labels(others: int, second: bool) -> tuple[Callable[[int], int], Callable[[int], int]]:
+def _map_labels(others: int, second: bool) -> tuple[Callable[[int], int], Callable[[int], int]]:
     """Return what turns a place into a label of the tree, and back.
 
     In the second tree labels change between odd and even, so leaves become inner nodes: mirrored where
@@ -189,35 +189,35 @@ class Branch:
     children: tuple[Child, ...]
 
 
-def top(low: int, high: int) -> int:
+def find_top(low: int, high: int) -> int:
     """Return the label at the top of a tree numbered from `low` to `high` from left to right.
 
     The left half is full, so where `low` is odd, the leaves are the odd labels.
 
     Example:
-        >>> [top(1, high) for high in (1, 2, 3, 6, 7, 8)]
+        >>> [find_top(1, high) for high in (1, 2, 3, 6, 7, 8)]
         [1, 2, 2, 4, 4, 8]
     """
     return low - 1 + (1 << ((high - low + 1).bit_length() - 1))
 
 
-def branch(label: int, count: int) -> Branch:
+def find_branch(label: int, count: int) -> Branch:
     """Return the place of a node in the tree of labels 1 to `count`.
 
     Example:
-        >>> branch(4, 6)
+        >>> find_branch(4, 6)
         Branch(parent=0, size=6, children=(Child(label=2, size=3), Child(label=6, size=2)))
     """
     low, high, parent = 1, count, 0
-    while (place := top(low, high)) != label:
+    while (place := find_top(low, high)) != label:
         parent = place
         low, high = (low, place - 1) if label < place else (place + 1, high)
     ends = [(low, label - 1), (label + 1, high)]
-    children = tuple(Child(top(first, last), last - first + 1) for first, last in ends if first <= last)
+    children = tuple(Child(find_top(first, last), last - first + 1) for first, last in ends if first <= last)
     return Branch(parent, high - low + 1, children)
 
 
-def tree_all_reduce(size: int, place: int, *, second: bool) -> Program:
+def build_tree_all_reduce(size: int, place: int, *, second: bool) -> Program:
     """An all-reduce up a tree and down again, with the waits of the reference's tree.
 
     Places of the first tree are labels less one, the last one is the root; of the second, labels, and the
@@ -229,9 +229,9 @@ def tree_all_reduce(size: int, place: int, *, second: bool) -> Program:
     if not others:
         return ()
     if place == root:
-        child = top(1, others) - shift
+        child = find_top(1, others) - shift
         return Step((Message("reduce", child),)), Step((Message("send", child),))
-    tree = branch(place + shift, others)
+    tree = find_branch(place + shift, others)
     parent = tree.parent - shift if tree.parent else root
     if not tree.children:
         return (Step((Message("send", parent), Message("receive", parent))),)
@@ -277,14 +277,14 @@ class _Fold:
         return (1 << self.rounds) // step + max(-(-(self.surplus - rest) // step), 0)
 
 
-def _fold(size: int, place: int) -> _Fold:
+def _build_fold(size: int, place: int) -> _Fold:
     rounds = size.bit_length() - 1
     return _Fold(place, size - (1 << rounds), rounds)
 
 
-def halving_all_reduce(size: int, place: int) -> Iterator[Step]:
+def build_halving_all_reduce(size: int, place: int) -> Iterator[Step]:
     """Recursive halving, then doubling; ranks beyond the power of two give all to a neighbour, and get all back."""
-    fold = _fold(size, place)
+    fold = _build_fold(size, place)
     if fold.is_out:
         yield Step((Message("send_wait", place + 1), Message("receive", place + 1)))
         return
@@ -299,9 +299,9 @@ def halving_all_reduce(size: int, place: int) -> Iterator[Step]:
         yield Step((Message("send_wait", place - 1),))
 
 
-def halving_reduce_scatter(size: int, place: int) -> Iterator[Step]:
+def build_halving_reduce_scatter(size: int, place: int) -> Iterator[Step]:
     """Recursive halving: a step passes on the blocks of all ranks on the other side, a rank keeps one in the end."""
-    fold = _fold(size, place)
+    fold = _build_fold(size, place)
     if fold.is_out:
         yield Step((Message("send_wait", place + 1), Message("receive", place + 1, size)))
         return
@@ -316,9 +316,9 @@ def halving_reduce_scatter(size: int, place: int) -> Iterator[Step]:
         yield Step((Message("send_wait", place - 1, size),))
 
 
-def doubling_all_gather(size: int, place: int) -> Iterator[Step]:
+def build_doubling_all_gather(size: int, place: int) -> Iterator[Step]:
     """Recursive doubling: a step passes on all a rank has; ranks left out get the blocks of all others at the end."""
-    fold = _fold(size, place)
+    fold = _build_fold(size, place)
     if fold.is_out:
         yield Step((Message("send_wait", place + 1), Message("receive", place + 1, 1, size - 1)))
         return
@@ -333,7 +333,7 @@ def doubling_all_gather(size: int, place: int) -> Iterator[Step]:
         yield Step((Message("send_wait", place - 1, 1, size - 1),))
 
 
-def bruck(size: int, place: int) -> Iterator[Step]:
+def build_bruck(size: int, place: int) -> Iterator[Step]:
     """All-to-all: step k passes on, by 2^k places, the blocks that have such a part of their way before them."""
     bit = 1
     while bit < size:
@@ -343,7 +343,7 @@ def bruck(size: int, place: int) -> Iterator[Step]:
         bit *= 2
 
 
-def dissemination(size: int, place: int) -> Iterator[Step]:
+def build_dissemination(size: int, place: int) -> Iterator[Step]:
     """A barrier by dissemination: in step k each rank notifies the one 2^k places on."""
     bit = 1
     while bit < size:

@@ -34,7 +34,7 @@ def compile_kernel(
         )
     for name in functions:
         dispatcher = getattr(namespace, name)
-        dispatcher.compile(signature_of(dispatcher.py_func))
+        dispatcher.compile(build_signature(dispatcher.py_func))
         # Numba would compile anew for each kind of integer.
         dispatcher.disable_compile()
     setattr(namespace, entry.name, numba.njit(inline="always", **_OPTIONS)(getattr(namespace, entry.name)))
@@ -43,32 +43,32 @@ def compile_kernel(
 
 def add_instructions(namespace: Any) -> None:
     """Replace the kernel's stand-ins by what they stand for: an address, and two instructions of the processor."""
-    namespace.data_of = intrinsic(_address)
-    namespace.lowest = intrinsic(_lowest)
-    namespace.prefetch = intrinsic(_prefetch)
+    namespace.data_of = intrinsic(_emit_address)
+    namespace.lowest = intrinsic(_emit_lowest)
+    namespace.prefetch = intrinsic(_emit_prefetch)
 
 
-def signature_of(function: Any) -> tuple[Any, ...]:
+def build_signature(function: Any) -> tuple[Any, ...]:
     """Return the types of a kernel function's parameters: `m` and `f` are addresses, all others int64."""
     kinds = {"m": types.CPointer(types.int64), "f": types.CPointer(types.float64)}
     return tuple(kinds.get(name, types.int64) for name in inspect.signature(function).parameters)
 
 
-def _address(_context: Any, array: Any) -> Any:
+def _emit_address(_context: Any, array: Any) -> Any:
     def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
         return context.make_array(signature.args[0])(context, builder, args[0]).data
 
     return types.CPointer(array.dtype)(array), generate
 
 
-def _lowest(_context: Any, _mask: Any) -> Any:
+def _emit_lowest(_context: Any, _mask: Any) -> Any:
     def generate(_context: Any, builder: Any, _signature: Any, args: Any) -> Any:
         return builder.cttz(args[0], ir.IntType(1)(1))
 
     return types.int64(types.int64), generate
 
 
-def _prefetch(_context: Any, pointer: Any, _index: Any) -> Any:
+def _emit_prefetch(_context: Any, pointer: Any, _index: Any) -> Any:
     def generate(context: Any, builder: Any, _signature: Any, args: Any) -> Any:
         address = builder.bitcast(builder.gep(args[0], [args[1]]), ir.IntType(8).as_pointer())
         flag = ir.IntType(32)

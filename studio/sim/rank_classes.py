@@ -8,10 +8,10 @@ from functools import partial
 import numpy as np
 
 from studio.distinct import find_distinct
-from studio.sim.collectives import Phase, group_phases
-from studio.sim.flow_classes import FlowClasses, costs_of_bundles, fold_flows
+from studio.sim.collectives import Phase, build_group_phases
+from studio.sim.flow_classes import FlowClasses, fold_flows, number_bundle_costs
 from studio.sim.flow_plans import Bundles
-from studio.sim.flow_uses import fold_uses, join_uses, link_uses, port_uses
+from studio.sim.flow_uses import fold_uses, join_uses, list_link_uses, list_port_uses
 from studio.sim.folding import ALL_DIFFER, WORLD, Folding, GraphUse, Job, Neighbourhood, Unfoldable, fold
 from studio.sim.kernel import records as k
 from studio.sim.node_links import NodeLinks, find_links
@@ -33,7 +33,9 @@ def fold_ranks(planning: Planning, plans: dict[int, GraphPlan]) -> str:
             raise Unfoldable("ranks begin at their recorded times")
         if len(find_distinct(graph_of)) == len(graph_of):
             raise Unfoldable(ALL_DIFFER)
-        uses = [_use(planning, plan, np.flatnonzero(graph_of == index)) for index, plan in plans.items()]
+        uses = [
+            _build_use(planning, plan, np.flatnonzero(graph_of == index)) for index, plan in plans.items()
+        ]
         planning.folding = fold(
             Job(planning.config, uses, graph_of, planning.groups, partial(is_world, planning), number_of)
         )
@@ -50,12 +52,12 @@ def put_uses(planning: Planning) -> None:
     assert planning.costs is not None
     planning.flows = planning.every_flow = planning.bundles.charged(planning.bundles.expand(), planning.costs)
     per_node = planning.config.topology.dims[0].size
-    ports = port_uses(planning.flows, planning.npus, per_node, by_node=planning.shares_nics)
-    links = _node_links(planning, planning.bundles, per_node)
-    planning.uses = join_uses(ports, link_uses(planning.flows, planning.bundles, links, planning.npus))
+    ports = list_port_uses(planning.flows, planning.npus, per_node, by_node=planning.shares_nics)
+    links = _find_node_links(planning, planning.bundles, per_node)
+    planning.uses = join_uses(ports, list_link_uses(planning.flows, planning.bundles, links, planning.npus))
 
 
-def _node_links(planning: Planning, bundles: Bundles, per_node: int) -> NodeLinks:
+def _find_node_links(planning: Planning, bundles: Bundles, per_node: int) -> NodeLinks:
     """Return the links inside nodes that several flows may pass at once; none behind a switch, or without congestion."""
     config = planning.config
     peers = config.costs.wiring.peers if config.costs is not None else 0
@@ -87,20 +89,20 @@ def _fold_flows(planning: Planning, bundles: Bundles, graph_of: Int64) -> str:
         own = np.unique(np.array(speeds), return_inverse=True)[1].reshape(-1)
         kind_of = graph_of * (int(own.max()) + 1) + own
     try:
-        classes = _flow_classes(planning, bundles, kind_of, per_node, by_node=by_node)
+        classes = _find_flow_classes(planning, bundles, kind_of, per_node, by_node=by_node)
     except Unfoldable as reason:
         return str(reason)
     planning.folding = classes.folding
     planning.flows = bundles.charged(classes.standing, costs)
     planning.every_flow = every = bundles.charged(classes.flows, costs)
-    ports = port_uses(every, planning.npus, per_node, by_node=by_node, owners=classes.owners)
-    taken = join_uses(ports, link_uses(every, bundles, classes.links, planning.npus, classes.chosen))
+    ports = list_port_uses(every, planning.npus, per_node, by_node=by_node, owners=classes.owners)
+    taken = join_uses(ports, list_link_uses(every, bundles, classes.links, planning.npus, classes.chosen))
     planning.uses = fold_uses(taken, classes.flow)
     planning.simulated = [planning.trace.ranks[place] for place in classes.folding.representatives.tolist()]
     return ""
 
 
-def _flow_classes(
+def _find_flow_classes(
     planning: Planning, bundles: Bundles, kind_of: Int64, per_node: int, *, by_node: bool
 ) -> FlowClasses:
     """Return the classes of ranks; those that an earlier simulation found, where the same flows cost the same there.
@@ -108,8 +110,8 @@ def _flow_classes(
     Which flows and ranks stand for which depends on what is equal only, not on what it is.
     """
     assert planning.costs is not None
-    cost = costs_of_bundles(bundles, planning.costs)
-    links = _node_links(planning, bundles, per_node)
+    cost = number_bundle_costs(bundles, planning.costs)
+    links = _find_node_links(planning, bundles, per_node)
 
     def find() -> FlowClasses:
         return fold_flows(bundles, cost, kind_of, per_node, by_node=by_node, links=links)
@@ -121,7 +123,7 @@ def _flow_classes(
     return planning.known.once("classes", key, find)
 
 
-def _use(planning: Planning, plan: GraphPlan, ranks: Int64) -> GraphUse:
+def _build_use(planning: Planning, plan: GraphPlan, ranks: Int64) -> GraphUse:
     """Return what decides about the classes of the ranks of a graph."""
     kind, memory = plan.nodes[:, k.Node.KIND], planning.config.remote_memory
     if memory is not None and memory.sharing != "per_npu" and (kind == k.Kind.MEMORY).any():
@@ -135,7 +137,7 @@ def _use(planning: Planning, plan: GraphPlan, ranks: Int64) -> GraphUse:
             raise Unfoldable("a collective is given as a trace")
         group = slot if slot >= 0 else WORLD
         world[group] = world.get(group, frozenset()) | planning.phases_of[all_]
-        grouped[group] = grouped.get(group, frozenset()) | _grouped_phases(planning, part)
+        grouped[group] = grouped.get(group, frozenset()) | _list_grouped_phases(planning, part)
     slots = tuple(sorted(plan.collective_slots)), tuple(sorted(plan.peer_slots))
     own, own_ranks = len(plan.graph.slot_key), [planning.trace.ranks[place] for place in ranks.tolist()]
     values: dict[int, Sequence[int | str]] = {}
@@ -147,11 +149,11 @@ def _use(planning: Planning, plan: GraphPlan, ranks: Int64) -> GraphUse:
     return GraphUse(ranks, *slots, values, int(nodes[:, k.Node.STREAMS].sum()), world, grouped)
 
 
-def _grouped_phases(planning: Planning, part: int) -> frozenset[Phase]:
+def _list_grouped_phases(planning: Planning, part: int) -> frozenset[Phase]:
     """Return the phases in comm groups that nodes name: as a list, or in the extended mode as a variety."""
     if planning.extensions is None:
         return planning.phases_of[part]
-    return frozenset(group_phases(planning.config, list(planning.varieties)[part].kind))
+    return frozenset(build_group_phases(planning.config, list(planning.varieties)[part].kind))
 
 
 def name_neighbourhoods(planning: Planning, folding: Folding) -> None:

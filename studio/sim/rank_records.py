@@ -6,8 +6,8 @@ import numpy as np
 
 from studio.sim.flow_records import put_flows
 from studio.sim.kernel import records as k
-from studio.sim.matched import meetings, rank_starts
-from studio.sim.phase_lists import turns
+from studio.sim.matched import find_meetings, rank_starts
+from studio.sim.phase_lists import count_turn_words
 from studio.sim.planning import GraphPlan, Planning
 from studio.sim.slots import put_slots
 from studio.trace import Int64
@@ -23,7 +23,7 @@ def put_ranks(planning: Planning, plans: dict[int, GraphPlan], node_at: dict[int
     records[:, k.Rank.NUMBER] = planning.places()
     records[:, k.Rank.FINISH] = -1
     for column, words in zip(
-        (k.Rank.QUEUES, k.Rank.POINTERS, k.Rank.TREES), turns(planning, dims), strict=True
+        (k.Rank.QUEUES, k.Rank.POINTERS, k.Rank.TREES), count_turn_words(planning, dims), strict=True
     ):
         step = (words + 7) // 8 * 8
         records[:, column] = arena.room(step * count) + step * np.arange(count)
@@ -57,7 +57,7 @@ def put_ranks(planning: Planning, plans: dict[int, GraphPlan], node_at: dict[int
 
 def _put_meetings(planning: Planning, plans: dict[int, GraphPlan]) -> list[int]:
     """Lay out meetings, and for each rank which of its nodes comes to which; nodes are identified by their `PEER`."""
-    meeting = meetings(planning.trace, planning.config.groups)
+    meeting = find_meetings(planning.trace, planning.config.groups)
     records = np.zeros((len(meeting.count), k.Meeting.WORDS), np.int64)
     records[:, k.Meeting.LEFT] = meeting.count
     first = planning.arena.put(records)

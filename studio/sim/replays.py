@@ -11,7 +11,7 @@ RECORDED = {"communication-times": "recorded", "rank-starts": "recorded"}
 """Settings of the extended mode that make a simulation a replay."""
 
 
-def idle_system(npus: int) -> Parts:
+def build_idle_system(npus: int) -> Parts:
     """Return a system for a replay, or for one rank; no message uses its network."""
     network = {"topology": ["Switch"], "npus_count": [npus], "bandwidth": [1], "latency": [0]}
     system = {

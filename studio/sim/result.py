@@ -9,22 +9,28 @@ from typing import Any
 import numpy as np
 
 from studio.analysis.collectives.arrivals import Matched
-from studio.analysis.job.ledger import PARTS, Delays, Ledger, ledger
+from studio.analysis.job.ledger import PARTS, Delays, Ledger, build_ledger
 from studio.analysis.job.part_words import NAMES
 from studio.columns import group_places
 from studio.distinct import find_distinct
-from studio.notebook import line, table
-from studio.sim.compute import attainable
+from studio.notebook import build_html_table, format_parts
+from studio.sim.compute import compute_attainable
 from studio.sim.config import SystemConfig
-from studio.sim.flow_parts import FlowParts, flow_parts
+from studio.sim.flow_parts import FlowParts, compute_flow_parts
 from studio.sim.flow_plans import Flows
-from studio.sim.folding import expanded_links
+from studio.sim.folding import expand_links
 from studio.sim.kernel import records as k
-from studio.sim.links import first_records
+from studio.sim.links import compute_first_records
 from studio.sim.plan import Plan
-from studio.sim.traffic import DimensionTraffic, LinkTraffic, dimensions_carried, flows_carried, links_carried
-from studio.timeline import NodeTimes, Timeline, arrange_lanes, empty_times, rank_indices
-from studio.trace import Bool, Int64, NodeType, Rank, Trace, idles
+from studio.sim.traffic import (
+    DimensionTraffic,
+    LinkTraffic,
+    read_dimension_traffic,
+    read_link_traffic,
+    sum_flow_traffic,
+)
+from studio.timeline import NodeTimes, Timeline, arrange_lanes, build_empty_times, rank_indices
+from studio.trace import Bool, Int64, NodeType, Rank, Trace, are_idle
 from studio.units import format_counted, format_ns
 
 WRAP = 1 << 64
@@ -71,13 +77,13 @@ class SimResult:
     def __repr__(self) -> str:
         """Return it in a line."""
         ranks = format_counted(len(self.finish_ns), "rank")
-        return line(
+        return format_parts(
             "SimResult", [f"finish {format_ns(self.makespan_ns)}", ranks, f"{len(self.event_ns):,} events"]
         )
 
     def _repr_html_(self) -> str:
         """Return where the time of the ranks goes, as a table."""
-        times = ledger_of(self).totals()
+        times = compute_ledger(self).totals()
         columns: dict[str, Int64] = {"finish": self.finish_ns}
         for part in PARTS:
             columns[part] = times.of(part)
@@ -86,7 +92,7 @@ class SimResult:
             for name, column in columns.items()
             if (ends := (column.min(), column.mean(), column.max()))[2]
         ]
-        return table(repr(self), ("per rank", "least", "mean", "most"), rows)
+        return build_html_table(repr(self), ("per rank", "least", "mean", "most"), rows)
 
     @property
     def makespan_ns(self) -> int:
@@ -166,7 +172,7 @@ class SimResult:
             True
         """
         simulated = find_distinct(self.representative if chosen is None else self.representative[chosen])
-        times = empty_times(self.trace, simulated)
+        times = build_empty_times(self.trace, simulated)
         selection = (
             slice(None) if len(simulated) == len(self.finish_ns) else times.first[self.event_rank] >= 0
         )
@@ -186,7 +192,7 @@ class SimResult:
             >>> result.communication() is None
             True
         """
-        return flow_parts(self.trace, self.config, self.node_times(), self.representative)
+        return compute_flow_parts(self.trace, self.config, self.node_times(), self.representative)
 
     def event_ids(self) -> Any:
         """Return (E,) the id of the node each event concerns, as written in the trace.
@@ -205,7 +211,7 @@ class SimResult:
         return ids
 
 
-def result_of(trace: Trace, config: SystemConfig, plan: Plan, unfolded: str = "") -> SimResult:
+def read_result(trace: Trace, config: SystemConfig, plan: Plan, unfolded: str = "") -> SimResult:
     """Read the outcome out of the engine's array; `unfolded` says why every rank was simulated.
 
     Raises:
@@ -218,19 +224,19 @@ def result_of(trace: Trace, config: SystemConfig, plan: Plan, unfolded: str = ""
     rank, pos, done = packed >> 40, (packed >> 1) & ((1 << 39) - 1), (packed & 1) != 0
     records = m[m[k.Head.RANKS] : m[k.Head.RANKS] + k.Rank.WORDS * m[k.Head.COUNT]].reshape(-1, k.Rank.WORDS)
     finish = records[:, k.Rank.FINISH].copy()
-    row = _rows(plan, rank, pos)
+    row = _find_rows(plan, rank, pos)
     if len(log) < 2 * plan.instances or (finish < 0).any():
-        from studio.sim.deadlock import deadlock
+        from studio.sim.deadlock import explain_deadlock
 
-        raise deadlock(trace, config, _stuck(plan, finish, rank, done), (rank, row, done))
+        raise explain_deadlock(trace, config, _find_stuck(plan, finish, rank, done), (rank, row, done))
     representative = np.arange(len(finish))
     if plan.folding is not None:
         of = plan.folding.class_of
         representative, finish = plan.folding.representatives[of], finish[of]
         if m[k.Head.AWARE]:
-            start, count = int(m[k.Head.LINKS]), first_records(config.topology)[-1]
+            start, count = int(m[k.Head.LINKS]), compute_first_records(config.topology)[-1]
             links = m[start : start + 8 * count].reshape(-1, 8)
-            links[:] = expanded_links(plan.folding, config, links.copy())
+            links[:] = expand_links(plan.folding, config, links.copy())
     return SimResult(
         trace,
         config,
@@ -239,17 +245,17 @@ def result_of(trace: Trace, config: SystemConfig, plan: Plan, unfolded: str = ""
         rank,
         row,
         done,
-        links_carried(config, m),
-        dimensions_carried(config, m, representative)
+        read_link_traffic(config, m),
+        read_dimension_traffic(config, m, representative)
         if plan.flows is None
-        else flows_carried(config, plan.flows, representative),
+        else sum_flow_traffic(config, plan.flows, representative),
         int(m[k.Head.STEPS]),
         representative,
         unfolded,
     )
 
 
-def _rows(plan: Plan, rank: Int64, pos: Int64) -> Int64:
+def _find_rows(plan: Plan, rank: Int64, pos: Int64) -> Int64:
     """Return the graph row of each position."""
     used = find_distinct(plan.graph_of).tolist()
     table = np.concatenate([plan.graphs[index].order for index in used])
@@ -262,7 +268,7 @@ def _rows(plan: Plan, rank: Int64, pos: Int64) -> Int64:
     return rows
 
 
-def _stuck(plan: Plan, finish: Int64, rank: Int64, done: Bool) -> Int64:
+def _find_stuck(plan: Plan, finish: Int64, rank: Int64, done: Bool) -> Int64:
     """Return the ranks that never finish."""
     counts = np.array([len(plan.graphs[g].order) for g in plan.graph_of.tolist()])
     completed = np.bincount(rank[done], minlength=len(finish))
@@ -273,7 +279,7 @@ def _stuck(plan: Plan, finish: Int64, rank: Int64, done: Bool) -> Int64:
 # The reference's statistics
 
 
-def statistics(result: SimResult) -> list[dict[str, float]] | None:
+def compute_statistics(result: SimResult) -> list[dict[str, float]] | None:
     """Return per rank the statistics that ASTRA-sim prints, under its names; None if it cannot.
 
     `wall` is the latest end; `gpu`, `comm`, `cpu` and `remote_mem` are the time some node of that class was
@@ -282,7 +288,7 @@ def statistics(result: SimResult) -> list[dict[str, float]] | None:
     """
     classes = {}
     for index in {rank.graph for rank in result.trace.ranks}:
-        classes[index] = _classes(result, index)
+        classes[index] = _classify_rows(result, index)
         if np.isin(classes[index], (CPU, MEMORY, OTHER)).any():
             return None
     simulated, of = np.unique(result.representative, return_inverse=True)
@@ -290,15 +296,20 @@ def statistics(result: SimResult) -> list[dict[str, float]] | None:
     return [figures[place] for place in of.tolist()]
 
 
-def ledger_of(result: SimResult, flows: Flows | None = None, matched: Matched | None = None) -> Ledger:
+def compute_ledger(result: SimResult, flows: Flows | None = None, matched: Matched | None = None) -> Ledger:
     """Return where each nanosecond of every rank went; `flows` are those of the plan, `matched` who takes part in what, where they are known."""
     times, groups = result.node_times(), result.config.groups
-    return ledger(
-        result.trace, times, result.finish_ns, groups, delays=delays_of(result, times, flows), matched=matched
+    return build_ledger(
+        result.trace,
+        times,
+        result.finish_ns,
+        groups,
+        delays=compute_delays(result, times, flows),
+        matched=matched,
     )
 
 
-def delays_of(result: SimResult, times: NodeTimes, flows: Flows | None = None) -> Delays | None:
+def compute_delays(result: SimResult, times: NodeTimes, flows: Flows | None = None) -> Delays | None:
     """Return what a cost model tells of the times of communication; None where messages on links took them.
 
     Args:
@@ -306,7 +317,7 @@ def delays_of(result: SimResult, times: NodeTimes, flows: Flows | None = None) -
         times: Its times, of all ranks.
         flows: Those of its plan, where they are still known.
     """
-    parts = flow_parts(result.trace, result.config, times, result.representative, flows)
+    parts = compute_flow_parts(result.trace, result.config, times, result.representative, flows)
     if parts is None:
         return None
     count = len(times.start_ns)
@@ -314,22 +325,22 @@ def delays_of(result: SimResult, times: NodeTimes, flows: Flows | None = None) -
     return Delays(*(parts.spread(column, count) for column in columns))
 
 
-def exposed_ns(result: SimResult) -> Int64:
+def compute_exposed_ns(result: SimResult) -> Int64:
     """Return (R,) finish minus the time of compute nodes, which the reference calls exposed communication.
 
     It includes idle time, and wraps below zero to nearly 2^64 when replaying: read it as unsigned.
     """
     exposed = result.finish_ns.copy()
-    start, end, rank, row = _simulated_intervals(result)
+    start, end, rank, row = _list_simulated_intervals(result)
     graph_of = np.array([r.graph for r in result.trace.ranks])[rank]
     for index, places in group_places(graph_of):
-        kind = _classes(result, index)[row[places]]
+        kind = _classify_rows(result, index)[row[places]]
         counted = kind != CPU if result.config.replay_only else kind == GPU
         np.subtract.at(exposed, rank[places][counted], (end - start)[places][counted])
     return exposed[result.representative]
 
 
-def _simulated_intervals(result: SimResult) -> tuple[Int64, Int64, Int64, Int64]:
+def _list_simulated_intervals(result: SimResult) -> tuple[Int64, Int64, Int64, Int64]:
     """Return the intervals of the simulated ranks only."""
     order = np.lexsort((result.event_end, result.event_row, result.event_rank))
     issued, ended = order[0::2], order[1::2]
@@ -341,12 +352,12 @@ def _simulated_intervals(result: SimResult) -> tuple[Int64, Int64, Int64, Int64]
     )
 
 
-def _classes(result: SimResult, index: int) -> Int64:
+def _classify_rows(result: SimResult, index: int) -> Int64:
     """Return (N,) the class of each row of a graph."""
     graph = result.trace.graphs[index]
     kinds = np.full(len(graph), COMM, np.int64)
     kinds[graph.type == NodeType.COMP] = GPU
-    kinds[idles(graph)] = OTHER
+    kinds[are_idle(graph)] = OTHER
     kinds[np.isin(graph.type, (NodeType.MEM_LOAD, NodeType.MEM_STORE))] = MEMORY
     kinds[np.isin(graph.type, (NodeType.INVALID, NodeType.METADATA))] = OTHER
     rows, where = graph.rows_with("is_cpu_op")
@@ -363,17 +374,17 @@ def _rank_statistics(result: SimResult, number: int, classes: dict[int, Int64]) 
     figures: dict[str, float] = {"wall": int(end.max())}
     for code, name in _NAMES.items():
         if (kind == code).any():
-            figures[name] = _union_length(start[kind == code], end[kind == code])
+            figures[name] = _compute_union_length(start[kind == code], end[kind == code])
     if "gpu" in figures and "comm" in figures:
         overlap = (int(figures["gpu"]) + int(figures["comm"]) - int(figures["wall"])) % WRAP
         if overlap:
             figures["overlap"] = overlap
     if result.config.roofline is not None:
-        figures |= _roofline(result, number, rows[kind == GPU], (end - start)[kind == GPU])
+        figures |= _compute_roofline(result, number, rows[kind == GPU], (end - start)[kind == GPU])
     return figures
 
 
-def _union_length(start: Int64, end: Int64) -> int:
+def _compute_union_length(start: Int64, end: Int64) -> int:
     """Return the length of a union of intervals."""
     order = np.argsort(start, kind="stable")
     start, end = start[order], np.maximum.accumulate(end[order])
@@ -381,7 +392,7 @@ def _union_length(start: Int64, end: Int64) -> int:
     return int(np.maximum(end - np.maximum(start, before), 0).sum())
 
 
-def _roofline(result: SimResult, number: int, rows: Int64, time: Int64) -> dict[str, float]:
+def _compute_roofline(result: SimResult, number: int, rows: Int64, time: Int64) -> dict[str, float]:
     graph, config = result.trace.graphs[result.trace.ranks[number].graph], result.config
     assert config.roofline is not None
     columns = []
@@ -394,15 +405,15 @@ def _roofline(result: SimResult, number: int, rows: Int64, time: Int64) -> dict[
     keep = size > 0
     ops, size, time = ops[keep], size[keep], time[keep]
     bandwidth, peak = config.local_memory_bytes_per_ns * 1e9, config.roofline.peak_tera_ops_per_s * 1e12
-    intensity, performance = attainable(config, ops, size)
+    intensity, performance = compute_attainable(config, ops, size)
     total = float(time.sum()) + 1
 
-    def mean(values: Any) -> float:
+    def compute_mean(values: Any) -> float:
         return float((values * time).sum() / total)
 
     return {
-        "compute_bound_pct": round(100 * mean(bandwidth * intensity >= peak), 3),
-        "avg_compute_util_pct": round(100 * mean(performance / peak), 3),
-        "avg_mem_util_pct": round(100 * mean(performance / intensity / bandwidth), 3),
-        "avg_op_intensity": round(mean(intensity), 3),
+        "compute_bound_pct": round(100 * compute_mean(bandwidth * intensity >= peak), 3),
+        "avg_compute_util_pct": round(100 * compute_mean(performance / peak), 3),
+        "avg_mem_util_pct": round(100 * compute_mean(performance / intensity / bandwidth), 3),
+        "avg_op_intensity": round(compute_mean(intensity), 3),
     }

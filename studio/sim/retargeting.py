@@ -8,7 +8,7 @@ from studio.sim.compute import compute_times
 from studio.sim.config import SystemConfig
 from studio.sim.result import SimResult
 from studio.sim.systems.gpu import Gpu
-from studio.trace import Finding, Trace, is_generated, recorded_devices, without_starts
+from studio.trace import Finding, Trace, is_generated, list_recorded_devices, without_starts
 
 
 def retarget(
@@ -32,7 +32,7 @@ def retarget(
         >>> made.words.partition(":")[0]
         'durations recomputed for NVIDIA B200 SXM 180 GB from NVIDIA H100 SXM5 80 GB'
     """
-    from studio.sim.systems.gpus import find_gpu, gpu_of_recording
+    from studio.sim.systems.gpus import find_gpu, find_recorded_gpu
 
     target = find_gpu(gpu) if isinstance(gpu, str) else gpu
     if trace.ranks and all(map(is_generated, trace.ranks)):
@@ -40,7 +40,7 @@ def retarget(
     if isinstance(recorded_gpu, str):
         source = find_gpu(recorded_gpu, "--recorded-gpu")
     else:
-        source = recorded_gpu or gpu_of_recording(trace)
+        source = recorded_gpu or find_recorded_gpu(trace)
     job, outcome = retarget_durations(trace, target, source)
     if not keep_starts:
         job = without_starts(job)
@@ -49,9 +49,9 @@ def retarget(
 
 def _refuse_generated(trace: Trace, gpu: Gpu) -> ConfigError:
     """Return why a generated job cannot be recomputed: it has no operations that a profiler recorded."""
-    from studio.sim.generated import generate_anew, gpu_of_generation
+    from studio.sim.generated import find_generation_gpu, generate_anew
 
-    made_for = gpu_of_generation(trace)
+    made_for = find_generation_gpu(trace)
     message = f"The job cannot be recomputed for {gpu.name}: it was generated"
     if made_for is not None:
         return ConfigError(f"{message} for {made_for.name}, not recorded", hint=generate_anew(trace, gpu))
@@ -61,7 +61,7 @@ def _refuse_generated(trace: Trace, gpu: Gpu) -> ConfigError:
     )
 
 
-def recomputed(trace: Trace, config: SystemConfig) -> tuple[Trace, Retargeting | None]:
+def recompute_job(trace: Trace, config: SystemConfig) -> tuple[Trace, Retargeting | None]:
     """Return the job that a system simulates: recomputed for another GPU where the system says so.
 
     Raises:
@@ -77,7 +77,7 @@ OTHER_GPU = "durations-of-another-gpu"
 """Code of the warning that compute keeps the durations of another GPU than the system's."""
 
 
-def kept_durations(trace: Trace, config: SystemConfig, gpu: Gpu) -> Finding | None:
+def check_kept_durations(trace: Trace, config: SystemConfig, gpu: Gpu) -> Finding | None:
     """Return a warning where compute keeps the durations of another GPU than the system's; None where it does not.
 
     Args:
@@ -85,56 +85,56 @@ def kept_durations(trace: Trace, config: SystemConfig, gpu: Gpu) -> Finding | No
         config: The system that it is simulated on.
         gpu: The GPU of that system.
     """
-    from studio.sim.generated import generate_anew, gpu_of_generation
-    from studio.sim.systems.gpus import short_name
+    from studio.sim.generated import find_generation_gpu, generate_anew
+    from studio.sim.systems.gpus import find_short_name
 
-    device = device_kept(trace, config, gpu)
+    device = find_kept_device(trace, config, gpu)
     if device is None:
         return None
-    words = kept_words(trace, device, f"the system's {gpu.name}")
-    if gpu_of_generation(trace) is not None:
+    words = describe_kept_durations(trace, device, f"the system's {gpu.name}")
+    if find_generation_gpu(trace) is not None:
         return Finding("warning", OTHER_GPU, words, generate_anew(trace, gpu))
-    name = short_name(gpu)
+    name = find_short_name(gpu)
     return Finding(
         "warning", OTHER_GPU, words, f"Add --gpu {name} to recompute them." if name is not None else ""
     )
 
 
-def kept_words(trace: Trace, device: str, theirs: str) -> str:
+def describe_kept_durations(trace: Trace, device: str, theirs: str) -> str:
     """Say that compute keeps the durations of another GPU than a system has.
 
     Args:
         trace: The job.
-        device: The device whose durations it keeps, as `device_kept` returns it.
+        device: The device whose durations it keeps, as `find_kept_device` returns it.
         theirs: The GPUs of the system.
     """
-    from studio.sim.generated import gpu_of_generation
+    from studio.sim.generated import find_generation_gpu
 
-    if gpu_of_generation(trace) is not None:
+    if find_generation_gpu(trace) is not None:
         return f"The job was generated for {device}: compute keeps those durations, which are not those of {theirs}."
     return f"Compute keeps the durations of {device}, which are not those of {theirs}."
 
 
-def device_kept(trace: Trace, config: SystemConfig, gpu: Gpu) -> str | None:
+def find_kept_device(trace: Trace, config: SystemConfig, gpu: Gpu) -> str | None:
     """Return the device whose durations compute keeps, where that is another GPU than the system's.
 
     That is the one that the job was recorded on, or generated for.
     """
-    from studio.sim.generated import gpu_of_generation
-    from studio.sim.systems.gpus import find_gpu, known_gpu
+    from studio.sim.generated import find_generation_gpu
+    from studio.sim.systems.gpus import find_gpu, match_gpu
 
     is_recomputed = config.extensions is not None and config.extensions.recompute_for is not None
     if is_recomputed or not compute_times(trace, config).recorded:
         return None
-    for device in recorded_devices(trace):
-        recorded = known_gpu(device)
+    for device in list_recorded_devices(trace):
+        recorded = match_gpu(device)
         if recorded is not None and find_gpu(recorded).name != gpu.name:
             return device
-    made_for = gpu_of_generation(trace)
+    made_for = find_generation_gpu(trace)
     return made_for.name if made_for is not None and made_for.name != gpu.name else None
 
 
 def recompute_words(result: SimResult) -> str:
     """Say which share of the compute time a simulation recomputed, and how; empty where it recomputed none."""
-    retargeting = recomputed(result.trace, result.config)[1]
+    retargeting = recompute_job(result.trace, result.config)[1]
     return "" if retargeting is None else retargeting.words

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TypeGuard
 
-from studio.sim.models import model_of
+from studio.sim.models import get_model
 from studio.sim.network import UNIT
 from studio.sim.parts import EXTENDED, OPTION_IGNORED, PATH_OPTIONS, SYSTEM_IGNORED, Parts
 from studio.sim.settings import BY_KEY, MAX_NUMBER, NETWORK_UNIT
@@ -54,9 +54,9 @@ class SettingValue:
         """The exact value with its unit; rates also in bytes per nanosecond."""
         if self.words:
             return json.dumps(self.value) if self.unit == "" else f"{self.value} {self.unit}"
-        digits = " × ".join(map(_full_number, _as_list(self.value)))
+        digits = " × ".join(map(_format_full, _as_list(self.value)))
         if self.unit in _BASE:
-            return f"{digits} {self.unit} = {' × '.join(map(_full_number, _as_list(self.base)))} bytes per ns"
+            return f"{digits} {self.unit} = {' × '.join(map(_format_full, _as_list(self.base)))} bytes per ns"
         return f"{digits} {self.unit}".rstrip() if self.unit != "things" else digits
 
     def _write(self) -> str:
@@ -66,7 +66,7 @@ class SettingValue:
             return " × ".join(map(_FORMATS[self.unit], numbers))
         if isinstance(self.value, Mapping):
             return ", ".join(f"{key}: {_describe_item(item)}" for key, item in self.value.items())
-        digits = " × ".join(map(_short_number, values))
+        digits = " × ".join(map(_format_short, values))
         return f"{digits} {self.unit}" if self.unit and numbers else digits
 
 
@@ -86,15 +86,15 @@ _FORMATS: dict[str, Callable[[float], str]] = {
 }
 
 
-def differences(tables: Parts, base: Parts) -> list[str]:
+def describe_differences(tables: Parts, base: Parts) -> list[str]:
     """Describe the settings that differ from those of another system.
 
     Example:
         >>> one, other = Parts({"bandwidth": [50]}, {"L": 1}), Parts({"bandwidth": [100]}, {"L": 1, "boost-mode": 1})
-        >>> differences(other, one), differences(one, one)
+        >>> describe_differences(other, one), describe_differences(one, one)
         (['bandwidth 100 GiB/s'], [])
     """
-    own, others = settings_of(tables), settings_of(base)
+    own, others = collect_settings(tables), collect_settings(base)
     texts = []
     for key in dict.fromkeys((*own, *others)):
         pair = own.get(key), others.get(key)
@@ -117,25 +117,25 @@ def describe_values(values: Sequence[SettingValue | None]) -> list[tuple[str, st
     return texts
 
 
-def settings_of(tables: Parts) -> dict[str, SettingValue]:
+def collect_settings(tables: Parts) -> dict[str, SettingValue]:
     """Return every setting of a system, keys without effect left out.
 
     Example:
-        >>> found = settings_of(Parts({"topology": ["Ring", "Switch"], "latency": [500, 2000]}, {"boost-mode": 1}))
+        >>> found = collect_settings(Parts({"topology": ["Ring", "Switch"], "latency": [500, 2000]}, {"boost-mode": 1}))
         >>> {key: one.text for key, one in found.items()}
         {'topology': 'Ring × Switch', 'latency': '500 ns × 2.00 µs', 'model': 'astra-sim', 'mode': 'compatible', 'congestion': 'unaware'}
     """
     nested = tables.system.get(EXTENDED)
     parts: list[Mapping[str, object]] = [tables.network, tables.system, tables.memory or {}, tables.options]
     values = {key: value for part in parts for key, value in part.items() if key != EXTENDED}
-    values["model"] = model_of(tables)
+    values["model"] = get_model(tables)
     values["mode"] = "extended" if EXTENDED in tables.system else "compatible"
     values["congestion"] = tables.congestion
     if isinstance(nested, Mapping):
         values |= nested
     rate = rate_of(tables)
     settings = {
-        key: SettingValue(value, _unit(key, rate))
+        key: SettingValue(value, _get_unit(key, rate))
         for key, value in values.items()
         if key not in _WITHOUT_EFFECT
     }
@@ -149,24 +149,24 @@ def rate_of(tables: Parts) -> str:
     return "GB/s" if tables.network.get(UNIT) == "GB/s" else NETWORK_UNIT
 
 
-def plain_settings(settings: Mapping[str, SettingValue]) -> dict[str, object]:
+def convert_settings(settings: Mapping[str, SettingValue]) -> dict[str, object]:
     """Return settings as plain data, numbers with the unit in the name.
 
     Example:
-        >>> plain_settings({"bandwidth": SettingValue([50], "GB/s"), "L": SettingValue(3, "ns"), "nodes": SettingValue(7, "things")})
+        >>> convert_settings({"bandwidth": SettingValue([50], "GB/s"), "L": SettingValue(3, "ns"), "nodes": SettingValue(7, "things")})
         {'bandwidth_bytes_per_ns': [50.0], 'L_ns': 3, 'nodes': 7}
     """
-    return {plain_name(key, value): value.base for key, value in settings.items()}
+    return {format_plain_name(key, value): value.base for key, value in settings.items()}
 
 
-def plain_name(key: str, setting: SettingValue) -> str:
+def format_plain_name(key: str, setting: SettingValue) -> str:
     """Return a setting's name in plain data, with the unit."""
     unit = "bytes_per_ns" if setting.unit in _BASE else _NAMES.get(setting.unit, "")
     name = key.replace(" ", "_")
     return f"{name}_{unit}" if unit and not name.endswith(unit) else name
 
 
-def unit_of(key: str, rate: str) -> str:
+def get_unit(key: str, rate: str) -> str:
     """Return the unit of the numbers of a setting, "" where there is none.
 
     Args:
@@ -174,13 +174,13 @@ def unit_of(key: str, rate: str) -> str:
         rate: What bandwidths of the network are counted in.
 
     Example:
-        >>> unit_of("bandwidth[0]", "GB/s"), unit_of("latency", "GB/s"), unit_of("topology", "GB/s")
+        >>> get_unit("bandwidth[0]", "GB/s"), get_unit("latency", "GB/s"), get_unit("topology", "GB/s")
         ('GB/s', 'ns', '')
     """
-    return _unit(key.partition("[")[0], rate)
+    return _get_unit(key.partition("[")[0], rate)
 
 
-def _unit(key: str, rate: str) -> str:
+def _get_unit(key: str, rate: str) -> str:
     row = BY_KEY.get(key)
     return "" if row is None else rate if row.unit == NETWORK_UNIT else row.unit
 
@@ -193,13 +193,13 @@ def _is_number(value: object) -> TypeGuard[int | float]:
     return isinstance(value, int | float) and not isinstance(value, bool)
 
 
-def _short_number(value: object) -> str:
+def _format_short(value: object) -> str:
     if isinstance(value, float) or (_is_number(value) and abs(value) > MAX_NUMBER):
         return f"{value:.6g}"
     return str(value)
 
 
-def _full_number(value: object) -> str:
+def _format_full(value: object) -> str:
     if isinstance(value, float) and value.is_integer() and abs(value) < 1e15:
         return str(int(value))
     return str(value)

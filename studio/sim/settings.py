@@ -12,7 +12,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Literal
 
-from studio.sim.values import allowed_number, allowed_whole, number, one_of, whole
+from studio.sim.values import (
+    check_choice,
+    check_number,
+    check_whole,
+    describe_allowed_number,
+    describe_allowed_whole,
+)
 
 File = Literal["network", "system", "memory", "options", "extended", "run"]
 """Where a key stands: in `network.yml`, `system.json`, `remote_memory.json`, on ASTRA-sim's command line, in the
@@ -178,12 +184,12 @@ class Setting:
     def allowed_words(self, unit: str = "") -> str:
         """Describe the allowed values; `unit` replaces the setting's own."""
         if self.type == "whole":
-            return allowed_whole(_whole(self.least), _whole(self.most))
+            return describe_allowed_whole(_convert_limit(self.least), _convert_limit(self.most))
         if self.type == "flag":
             return "true, false, 1, 0"
         if self.choices:
             return ", ".join(self.values)
-        limits = allowed_number(self.least, self.above, self.limit)
+        limits = describe_allowed_number(self.least, self.above, self.limit)
         unit = unit or self.unit
         return f"{limits}, in {unit}" if unit and self.per_dimension else limits
 
@@ -192,29 +198,31 @@ class Setting:
         if value is None and self.default is None and not self.required:
             return
         if self.type == "whole":
-            whole(called, value, _whole(self.least), _whole(self.most))
+            check_whole(called, value, _convert_limit(self.least), _convert_limit(self.most))
         elif self.type == "truncated":
-            whole(called, value, _whole(self.least), MAX_NS)
+            check_whole(called, value, _convert_limit(self.least), MAX_NS)
         elif self.type == "number":
-            number(called, value, least=self.least, above=self.above, most=self.most)
+            check_number(called, value, least=self.least, above=self.above, most=self.most)
         elif self.type == "choice":
-            one_of(called, value, tuple(value for value in self.values.values() if value is not None))
+            check_choice(called, value, tuple(value for value in self.values.values() if value is not None))
 
 
-def _whole(limit: float | None) -> int:
+def _convert_limit(limit: float | None) -> int:
     return int(limit or 0)
 
 
-def _choices(*rows: tuple[str, str] | tuple[str, str | None, str]) -> tuple[Choice, ...]:
+def _build_choices(*rows: tuple[str, str] | tuple[str, str | None, str]) -> tuple[Choice, ...]:
     """Return choices from (name, label) where files and the configuration agree, else (name, value, label)."""
     return tuple(Choice(row[0], row[0] if len(row) == 2 else row[1], row[-1] or "") for row in rows)
 
 
-def _dimension(key: str, attribute: str, label: str, hint: str, **more: Any) -> Setting:
+def _build_dimension(key: str, attribute: str, label: str, hint: str, **more: Any) -> Setting:
     return Setting(key, "network", f"Dimension.{attribute}", label, hint, per_dimension=True, **more)
 
 
-def _algorithms(collective: str, label: str, *, extended: bool = False, instead: str = "none") -> Setting:
+def _build_algorithms(
+    collective: str, label: str, *, extended: bool = False, instead: str = "none"
+) -> Setting:
     return Setting(
         f"{collective.replace('_', '-')}-implementation",
         "extended" if extended else "system",
@@ -228,7 +236,7 @@ def _algorithms(collective: str, label: str, *, extended: bool = False, instead:
     )
 
 
-def _switch(
+def _build_switch(
     key: str, label: str, hint: str, choices: tuple[Choice, ...], source: str = "", **more: Any
 ) -> Setting:
     """Return the row of a choice that only the extended mode has."""
@@ -247,7 +255,7 @@ def _switch(
     )
 
 
-def _bus(key: str, attribute: str, label: str, hint: str, **more: Any) -> Setting:
+def _build_bus(key: str, attribute: str, label: str, hint: str, **more: Any) -> Setting:
     more = {"type": "truncated", "default": 0, "unit": "ns", **more}
     return Setting(
         key,
@@ -268,54 +276,54 @@ def _with_heading(heading: str, *settings: Setting) -> tuple[Setting, ...]:
 # fmt: off
 # The formatter would give every argument a line of its own, and the table three hundred lines more.
 _DIMENSIONS = (
-    _dimension("topology", "kind", "Kind",
+    _build_dimension("topology", "kind", "Kind",
         "How the NPUs of the dimension are connected. Ring: a link to either neighbour; a message takes "
         "the shorter way round. Fully connected: a link between any two. Switch: a link up and a link "
         "down per NPU, two hops.",
         type="choice",
-        choices=_choices(("Ring", "ring", "Ring"), ("FullyConnected", "fully_connected", "Fully connected"),
+        choices=_build_choices(("Ring", "ring", "Ring"), ("FullyConnected", "fully_connected", "Fully connected"),
             ("Switch", "switch", "Switch")),
         required=True, start="Switch"),
-    _dimension("npus_count", "size", "NPUs",
+    _build_dimension("npus_count", "size", "NPUs",
         "NPUs along this dimension, at least 2; 1 where it is the only one, for a job of one rank. The "
         "system has the product of all dimensions. Dimension 0 lies nearest the NPU: it varies fastest in "
         "the rank number.",
         type="whole", least=1, most=MAX_NPUS, required=True, start=2),
-    _dimension("bandwidth", "bytes_per_ns", "Bandwidth",
+    _build_dimension("bandwidth", "bytes_per_ns", "Bandwidth",
         "Bandwidth of one link in one direction. A message takes hops × latency + bytes / bandwidth. The "
         "reference takes a GB of the network as 2^30 bytes, so the compatible mode counts in GiB/s.",
         above=0, required=True, start=50, unit=NETWORK_UNIT),
-    _dimension("latency", "latency_ns", "Latency",
+    _build_dimension("latency", "latency_ns", "Latency",
         "Latency of one link. A message takes hops × latency + bytes / bandwidth. Presets with the costs of a "
         "library have 0 here: the costs hold the time of each hop.",
         least=0, required=True, start=1000, unit="ns"),
-    _dimension("efficiency", "efficiency", "Efficiency",
+    _build_dimension("efficiency", "efficiency", "Efficiency",
         "Share of the bandwidth that messages get, above 0 and at most 1: a message takes hops × latency + "
         "overhead + bytes / (bandwidth × efficiency). For matching measured systems.",
         above=0, most=1, default=1.0, extended=True),
-    _dimension("message-overhead", "message_overhead_ns", "Overhead",
+    _build_dimension("message-overhead", "message_overhead_ns", "Overhead",
         "Fixed time of every message that crosses the dimension, in front of its bytes. For matching "
         "measured systems.",
         least=0, default=0.0, unit="ns", extended=True),
 )
 _ALGORITHMS = (
-    _algorithms("all_reduce", "All-reduce"),
-    _algorithms("all_gather", "All-gather"),
-    _algorithms("reduce_scatter", "Reduce-scatter"),
-    _algorithms("all_to_all", "All-to-all"),
-    _algorithms("broadcast", "Broadcast", extended=True, instead="as all-reduce"),
-    _algorithms("reduce", "Reduce", extended=True, instead="as all-reduce"),
-    _algorithms("gather", "Gather", extended=True, instead="as all-reduce"),
-    _algorithms("scatter", "Scatter", extended=True, instead="as all-reduce"),
-    _algorithms("reduce_scatter_block", "Reduce-scatter-block", extended=True, instead="as reduce-scatter"),
-    _algorithms("barrier", "Barrier", extended=True, instead="as all-reduce"),
+    _build_algorithms("all_reduce", "All-reduce"),
+    _build_algorithms("all_gather", "All-gather"),
+    _build_algorithms("reduce_scatter", "Reduce-scatter"),
+    _build_algorithms("all_to_all", "All-to-all"),
+    _build_algorithms("broadcast", "Broadcast", extended=True, instead="as all-reduce"),
+    _build_algorithms("reduce", "Reduce", extended=True, instead="as all-reduce"),
+    _build_algorithms("gather", "Gather", extended=True, instead="as all-reduce"),
+    _build_algorithms("scatter", "Scatter", extended=True, instead="as all-reduce"),
+    _build_algorithms("reduce_scatter_block", "Reduce-scatter-block", extended=True, instead="as reduce-scatter"),
+    _build_algorithms("barrier", "Barrier", extended=True, instead="as all-reduce"),
 )
 _CHUNKS = _with_heading(CHUNKS,
     Setting("scheduling-policy", "system", "SystemConfig.scheduling", "Scheduling",
         "Which collective's chunks go first where several wait: the latest (LIFO), the earliest (FIFO), "
         "or those of the smallest comm_priority (EXPLICIT).",
         "choice",
-        choices=_choices(("LIFO", "lifo", "LIFO"), ("FIFO", "fifo", "FIFO"), ("EXPLICIT", "explicit", "EXPLICIT")),
+        choices=_build_choices(("LIFO", "lifo", "LIFO"), ("FIFO", "fifo", "FIFO"), ("EXPLICIT", "explicit", "EXPLICIT")),
         required=True, start="LIFO", of_steps=True),
     Setting("preferred-dataset-splits", "system", "SystemConfig.splits", "Chunks per collective",
         "Chunks a collective is cut into; they follow each other through the dimensions like a pipeline. "
@@ -331,22 +339,22 @@ _CHUNKS = _with_heading(CHUNKS,
         "How an all-reduce crosses several dimensions. Baseline: an all-reduce in each. Local bandwidth "
         "aware: reduce-scatter up, all-gather down again, so that outer dimensions carry 1/n of the data.",
         "choice",
-        choices=_choices(("baseline", "baseline"), ("localBWAware", "local_bw_aware", "local BW aware")),
+        choices=_build_choices(("baseline", "baseline"), ("localBWAware", "local_bw_aware", "local BW aware")),
         required=True, start="baseline", of_steps=True),
-    _switch("dimension-order", "Dimension order",
+    _build_switch("dimension-order", "Dimension order",
         "The order in which the chunks of a collective pass the dimensions. Balanced gives every chunk "
         "the order that loads the dimensions most evenly.",
-        _choices(("ascending", "ascending"), ("descending", "descending"), ("balanced", "balanced (Themis)")),
+        _build_choices(("ascending", "ascending"), ("descending", "descending"), ("balanced", "balanced (Themis)")),
         "Source: Themis, Rashidi et al., ISCA 2022.", of_steps=True),
-    _switch("chunk-order", "Chunk order",
+    _build_switch("chunk-order", "Chunk order",
         "Which of the waiting chunks of equal priority starts first in a dimension: the one that came "
         "first, or the one with the fewest bytes left to send there.",
-        _choices(("arrival", "by arrival"), ("smallest", "smallest first")), of_steps=True),
-    _switch("collective-order", "Collective order",
+        _build_choices(("arrival", "by arrival"), ("smallest", "smallest first")), of_steps=True),
+    _build_switch("collective-order", "Collective order",
         "Which collective of a comm group begins first where several are ready: that of the lowest "
         "number, in groups whose members number theirs (comm_seq, as linked PyTorch traces do), or, as in "
         "the reference, the one that is ready first.",
-        _choices(("sequence", "by number"), ("ready", "as ready"))),
+        _build_choices(("sequence", "by number"), ("ready", "as ready"))),
     Setting("communication-slots", "extended", "Extensions.communication_slots", "Communication slots",
         "Communication nodes of different comm groups that may be under way on one NPU at a time. The "
         "reference has one, so a second collective waits for the first.",
@@ -358,19 +366,19 @@ _COMPUTE = _with_heading(COMPUTE,
         "their recorded time.",
         "flag", default=False,
         source="Source: Williams et al., CACM 52(4), 2009, as ASTRA-sim applies it."),
-    _switch("compute-times", "Compute takes",
+    _build_switch("compute-times", "Compute takes",
         "Where there is a roofline, which compute nodes take its time: all that say their operations and bytes "
         "(recompute for this GPU), or only those without a recorded duration. A node that has neither takes 1 ns.",
-        _choices(("roofline", "the roofline's time"), ("recorded", "recorded time where known"))),
-    _switch("recompute-for", "Recompute for",
+        _build_choices(("roofline", "the roofline's time"), ("recorded", "recorded time where known"))),
+    _build_switch("recompute-for", "Recompute for",
         "Operations of a recorded device take the time that another GPU would: each operator keeps the share of the "
         "roofline that it reached, for its data type; without a formula it is scaled by memory bandwidth. Host, gaps and "
         "communication keep theirs.",
-        _choices(("none", None, "the recorded GPU"), *((name, name) for name in GPUS)),
+        _build_choices(("none", None, "the recorded GPU"), *((name, name) for name in GPUS)),
         "Source: Williams et al., CACM 52(4), 2009; peaks as the presets give them."),
-    _switch("recorded-gpu", "Recorded on",
+    _build_switch("recorded-gpu", "Recorded on",
         "The GPU that the durations are of, where the trace does not name one that is known.",
-        _choices(("trace", None, "as the trace says"), *((name, name) for name in GPUS)),
+        _build_choices(("trace", None, "as the trace says"), *((name, name) for name in GPUS)),
         needs="recompute-for"),
     Setting("peak-perf", "system", "Roofline.peak_tera_ops_per_s", "Peak",
         "Peak performance of an NPU, in 10^12 operations per second; the flat part of the roofline.",
@@ -383,22 +391,22 @@ _COMPUTE = _with_heading(COMPUTE,
         "Speed of single NPUs relative to the recorded or roofline time, as NPU: speed, such as 3: 0.9, "
         "7: 1.1. Those not listed have speed 1.",
         "speeds", above=0, shown="none differ", extended=True),
-    _switch("host-slots", "Host nodes",
+    _build_switch("host-slots", "Host nodes",
         "CPU nodes that may be under way on one NPU at a time: one per thread that nodes name (thread, "
         "tid), so that threads run side by side, or, as in the reference, one.",
-        _choices(("per_thread", "one per thread"), ("one", "one"))),
-    _switch("compute-slots", "Compute nodes",
+        _build_choices(("per_thread", "one per thread"), ("one", "one"))),
+    _build_switch("compute-slots", "Compute nodes",
         "Compute nodes that may be under way on one NPU at a time: one per stream that nodes name "
         "(stream, device), so that streams run side by side, or, as in the reference, one.",
-        _choices(("per_stream", "one per stream"), ("one", "one"))),
-    _switch("communication-times", "Communication takes",
+        _build_choices(("per_stream", "one per stream"), ("one", "one"))),
+    _build_switch("communication-times", "Communication takes",
         "What its messages take in the network, or what it took in the recording: a collective then ends "
         "on every rank as long after the last member has begun it as it did there. With recorded times no "
         "message is simulated.",
-        _choices(("simulated", "simulated time"), ("recorded", "recorded time"))),
-    _switch("rank-starts", "Ranks begin",
+        _build_choices(("simulated", "simulated time"), ("recorded", "recorded time"))),
+    _build_switch("rank-starts", "Ranks begin",
         "All together, or as far apart as their first nodes in the recording.",
-        _choices(("together", "together"), ("recorded", "as recorded"))),
+        _build_choices(("together", "together"), ("recorded", "as recorded"))),
     Setting("replay-only", "system", "SystemConfig.replay_only", "Replay only",
         "Every node takes its recorded time, communication included: nothing of the network is simulated.",
         "flag", default=False),
@@ -417,16 +425,16 @@ _ENDS = _with_heading(ENDS,
     Setting("model-shared-bus", "system", "", "Shared bus",
         "The LogGP model of the bus between NPU and memory, in place of the endpoint delay.",
         "flag", default=False, source="Source: Alexandrov et al., LogGP, SPAA 1995."),
-    _bus("L", "latency_ns", "L, latency",
+    _build_bus("L", "latency_ns", "L, latency",
         "LogGP: time on the wire."),
-    _bus("o", "overhead_ns", "o, overhead",
+    _build_bus("o", "overhead_ns", "o, overhead",
         "LogGP: time a sender or receiver is busy per message."),
-    _bus("g", "gap_ns", "g, gap",
+    _build_bus("g", "gap_ns", "g, gap",
         "LogGP: least time between two messages."),
-    _bus("G", "gap_per_byte_ns", "G, per byte",
+    _build_bus("G", "gap_per_byte_ns", "G, per byte",
         "LogGP: time per byte.",
         type="number", default=0.0, unit="ns/B"),
-    _bus("local-reduction-delay", "reduction_delay_ns", "Reduction",
+    _build_bus("local-reduction-delay", "reduction_delay_ns", "Reduction",
         "Time per 100 bytes of a reduction.",
         default=1),
 )
@@ -435,7 +443,7 @@ _MEMORY = _with_heading(MEMORY,
         "What load and store nodes reach, and who waits for whom: nobody, the NPUs of a node, or all. A "
         "request takes latency + size / bandwidth.",
         "choice",
-        choices=_choices(("NO_MEMORY_EXPANSION", None, "none"), ("PER_NPU_MEMORY_EXPANSION", "per_npu", "one per NPU"),
+        choices=_build_choices(("NO_MEMORY_EXPANSION", None, "none"), ("PER_NPU_MEMORY_EXPANSION", "per_npu", "one per NPU"),
             ("PER_NODE_MEMORY_EXPANSION", "per_node", "one per node"), ("MEMORY_POOL", "pool", "one pool")),
         required=True, start="NO_MEMORY_EXPANSION"),
     Setting("remote-mem-latency", "memory", "RemoteMemory.latency_ns", "Latency",
@@ -452,27 +460,27 @@ _RULES = _with_heading(RULES,
     Setting("bandwidth-unit", "network", "", "Bandwidths in",
         "What the bandwidths of the network are counted in: GiB/s of 2^30 bytes, which is what the "
         "reference takes a GB to be, or GB/s of 10^9 bytes, as data sheets do.",
-        "choice", choices=_choices((NETWORK_UNIT, NETWORK_UNIT), ("GB/s", "GB/s")), default=NETWORK_UNIT, extended=True),
-    _switch("collectives", "Collectives",
+        "choice", choices=_build_choices((NETWORK_UNIT, NETWORK_UNIT), ("GB/s", "GB/s")), default=NETWORK_UNIT, extended=True),
+    _build_switch("collectives", "Collectives",
         "All ten are carried out by messages, or, as in the reference, four of them: a broadcast then "
         "takes its recorded time, and reduce, gather, scatter, barrier and reduce-scatter-block are "
         "refused.",
-        _choices(("all", "all ten"), ("reference", "as the reference"))),
-    _switch("tie-order", "Ties",
+        _build_choices(("all", "all ten"), ("reference", "as the reference"))),
+    _build_switch("tie-order", "Ties",
         "What happens first among the events of one rank in one nanosecond. Symmetric: the same on every "
         "rank, so equal ranks stay equal and a symmetric job cannot deadlock. As the reference: the order "
         "of registration.",
-        _choices(("symmetric", "symmetric"), ("reference", "as the reference"))),
-    _switch("group-sizes", "Group sizes",
+        _build_choices(("symmetric", "symmetric"), ("reference", "as the reference"))),
+    _build_switch("group-sizes", "Group sizes",
         "Whether halving-doubling and trees run on any number of ranks, or on powers of two only, as in "
         "the reference.",
-        _choices(("any", "any"), ("powers_of_two", "powers of two"))),
+        _build_choices(("any", "any"), ("powers_of_two", "powers of two"))),
 )
 _CONGESTION = Setting("congestion", "run", "SystemConfig.congestion", "Congestion",
     "Whether messages wait for each other on links. Unaware: every message takes hops × latency + bytes / "
     "bandwidth, whatever else is under way. Aware: a link sends one message after the other. The "
     "reference has a program for each, the aware one for one dimension.",
-    "choice", choices=_choices(("aware", "aware"), ("unaware", "unaware")), default="unaware")
+    "choice", choices=_build_choices(("aware", "aware"), ("unaware", "unaware")), default="unaware")
 _FILES_ONLY = (
     Setting("num-nodes", "memory", "", "Nodes",
         "Nodes of the system; checked against the number of NPUs and without effect.",
@@ -507,12 +515,12 @@ DIMENSION_SETTINGS = tuple(setting for setting in SETTINGS if setting.per_dimens
 ALGORITHM_SETTINGS = tuple(setting for setting in SETTINGS if setting.type == "algorithms")
 
 
-def in_file(file: File) -> tuple[Setting, ...]:
+def list_file_settings(file: File) -> tuple[Setting, ...]:
     """Return the settings whose keys stand in a file."""
     return tuple(setting for setting in SETTINGS if setting.file == file)
 
 
-def settings_held_by(name: str) -> tuple[Setting, ...]:
+def list_held_settings(name: str) -> tuple[Setting, ...]:
     """Return the settings that an object of the configuration holds, by the name of its class."""
     return _OF[name]
 
@@ -537,5 +545,5 @@ def check_limits(owner: object, called: str = "") -> None:
     Raises:
         ConfigError: A value is not allowed; names the attribute, the value and the values allowed.
     """
-    for setting in settings_held_by(type(owner).__name__):
+    for setting in list_held_settings(type(owner).__name__):
         setting.check(getattr(owner, setting.attribute), f"{called}{setting.attribute}")

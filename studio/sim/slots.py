@@ -9,13 +9,13 @@ from __future__ import annotations
 import numpy as np
 
 from studio.errors import ConfigError, TraceError
-from studio.sim.collectives import ROOTED, check_group, group_phases
+from studio.sim.collectives import ROOTED, build_group_phases, check_group
 from studio.sim.extensions import EXTENDED_MODE
 from studio.sim.folding import WORLD_NAMES
 from studio.sim.kernel import records as k
-from studio.sim.phase_lists import phase_list, turns
+from studio.sim.phase_lists import count_turn_words, put_phase_list
 from studio.sim.planning import GraphPlan, Planning, Variety
-from studio.sim.unrecorded import beyond_hint, first_ranks
+from studio.sim.unrecorded import explain_incomplete_group, format_first_ranks
 from studio.trace import CommGroup, Int64, Rank
 
 _TAGS_PER_GROUP = 2 * k.Channel.CONTROL_TAG
@@ -29,9 +29,9 @@ def put_slots(planning: Planning, rank: Rank, plan: GraphPlan) -> int:
     values = np.zeros(max(len(pairs), 1), np.int64)
     for index, (key, value) in enumerate(pairs):
         if index in plan.collective_slots:
-            values[index] = _membership(planning, rank, value, index, plan.collective_slots[index])
+            values[index] = _put_membership(planning, rank, value, index, plan.collective_slots[index])
         elif index in plan.peer_slots:
-            values[index] = _peer(planning, rank, key, value)
+            values[index] = _check_peer(planning, rank, key, value)
     names = planning.folding.pairs.get(rank.number) if planning.folding is not None else None
     if names is None:
         return planning.arena.put(values)
@@ -42,7 +42,7 @@ def put_slots(planning: Planning, rank: Rank, plan: GraphPlan) -> int:
     return planning.arena.put(np.concatenate([before.reshape(-1), values])) + 2 * len(values)
 
 
-def _peer(planning: Planning, rank: Rank, key: str, value: int | str) -> int:
+def _check_peer(planning: Planning, rank: Rank, key: str, value: int | str) -> int:
     if isinstance(value, str) or not 0 <= value < planning.npus:
         raise TraceError(
             f"rank {rank.number}: {key} is {value!r}; allowed: a rank from 0 to {planning.npus - 1}",
@@ -51,7 +51,7 @@ def _peer(planning: Planning, rank: Rank, key: str, value: int | str) -> int:
     return value
 
 
-def _membership(planning: Planning, rank: Rank, value: int | str, slot: int, varieties: set[int]) -> int:
+def _put_membership(planning: Planning, rank: Rank, value: int | str, slot: int, varieties: set[int]) -> int:
     """Return the offset of the rank's membership record in a group; 0 for the world."""
     name = str(value)
     group = planning.groups.get(name)
@@ -66,13 +66,13 @@ def _membership(planning: Planning, rank: Rank, value: int | str, slot: int, var
     if rank.number not in group.ranks:
         raise TraceError(
             f"rank {rank.number}: a collective names comm group {name!r}, which has the ranks "
-            f"{first_ranks(group.ranks)} and not this one",
+            f"{format_first_ranks(group.ranks)} and not this one",
             hint="Correct pg_name in the trace, or the comm group file.",
         )
     _use_group(planning, group, varieties)
     key = (group.name, rank.number)
     if key not in planning.lists:
-        planning.lists[key] = planning.arena.put(_member(planning, group, rank, slot))
+        planning.lists[key] = planning.arena.put(_build_member(planning, group, rank, slot))
     return planning.lists[key]
 
 
@@ -83,9 +83,9 @@ def is_world(planning: Planning, name: str, group: CommGroup | None) -> bool:
     return name == "" or set(group.ranks) == set(range(planning.npus))
 
 
-def _member(planning: Planning, group: CommGroup, rank: Rank, slot: int) -> Int64:
+def _build_member(planning: Planning, group: CommGroup, rank: Rank, slot: int) -> Int64:
     record = np.zeros(16, np.int64)
-    record[k.Member.GROUP], record[k.Member.SLOT] = _group(planning, group), 1 + slot
+    record[k.Member.GROUP], record[k.Member.SLOT] = _put_group(planning, group), 1 + slot
     record[k.Member.PLACE] = group.ranks.index(rank.number)
     record[k.Member.SORTED] = sorted(group.ranks).index(rank.number)
     if planning.extensions is None:
@@ -98,7 +98,7 @@ def _member(planning: Planning, group: CommGroup, rank: Rank, slot: int) -> Int6
     if planning.own_queues:
         dims = 1 if len(group.ranks) < planning.npus else len(planning.config.topology.dims)
         columns = (k.Member.QUEUES, k.Member.POINTERS, k.Member.TREES)
-        for column, words in zip(columns, turns(planning, dims), strict=True):
+        for column, words in zip(columns, count_turn_words(planning, dims), strict=True):
             record[column] = planning.arena.room(words)
     return record
 
@@ -114,7 +114,7 @@ def _use_group(planning: Planning, group: CommGroup, varieties: set[int]) -> Non
             continue
         planning.group_checked.add((group.name, variety))
         if variety.custom is None:
-            for phase in group_phases(planning.config, variety.kind):
+            for phase in build_group_phases(planning.config, variety.kind):
                 check_group(planning.config, variety.kind, phase.algorithm, len(group.ranks), group.name)
         if planning.extensions is not None:
             table = planning.group_phases.setdefault(group.name, np.zeros(len(every), np.int64))
@@ -134,11 +134,13 @@ def _group_list(planning: Planning, group: CommGroup, variety: Variety) -> int:
         if root not in group.ranks:
             raise TraceError(
                 f"a {variety.kind} of comm group {group.name!r} has rank {root} for its root; "
-                f"allowed: its ranks, {first_ranks(group.ranks)}",
+                f"allowed: its ranks, {format_first_ranks(group.ranks)}",
                 hint="The root is a rank of the job, and one of the group.",
             )
         place = group.ranks.index(root)
-    return phase_list(planning, group_phases(planning.config, variety.kind, place), len(group.ranks))
+    return put_phase_list(
+        planning, build_group_phases(planning.config, variety.kind, place), len(group.ranks)
+    )
 
 
 def group_number(group: CommGroup) -> int:
@@ -151,14 +153,14 @@ def group_number(group: CommGroup) -> int:
     return int(group.name)
 
 
-def _group(planning: Planning, group: CommGroup) -> int:
+def _put_group(planning: Planning, group: CommGroup) -> int:
     if group.name not in planning.group_at:
         ranks = group.ranks
         if len(set(ranks)) != len(ranks) or not all(0 <= r < planning.npus for r in ranks):
             raise ConfigError(
-                f"comm group {group.name!r} has the ranks {first_ranks(ranks)}; "
+                f"comm group {group.name!r} has the ranks {format_first_ranks(ranks)}; "
                 f"allowed: each rank from 0 to {planning.npus - 1} once",
-                hint=beyond_hint(ranks, planning.npus),
+                hint=explain_incomplete_group(ranks, planning.npus),
             )
         members = planning.arena.put(np.array(ranks, np.int64))
         record = np.array([len(ranks), members, 0, 0], np.int64)

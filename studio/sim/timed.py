@@ -10,7 +10,7 @@ from studio.sim.result import SimResult
 from studio.trace import Graph, Trace
 
 
-def timed_trace(result: SimResult) -> Trace:
+def build_timed_trace(result: SimResult) -> Trace:
     """Return the job of a simulation with the times that it found in place of recorded ones."""
     times = result.node_times()
     places: dict[tuple[int, int], int] = {}
@@ -24,10 +24,10 @@ def timed_trace(result: SimResult) -> Trace:
             start, end = (column[first : first + len(graph)] for column in (times.start_ns, times.end_ns))
             graphs.append(replace(graph, start_ns=start, duration_ns=np.where(start >= 0, end - start, 0)))
         ranks.append(replace(rank, graph=at))
-    return replace(simulated_trace(result), graphs=tuple(graphs), ranks=tuple(ranks))
+    return replace(build_simulated_trace(result), graphs=tuple(graphs), ranks=tuple(ranks))
 
 
-def simulated_trace(result: SimResult) -> Trace:
+def build_simulated_trace(result: SimResult) -> Trace:
     """Return the job of a simulation as it was simulated, with the comm groups of its configuration."""
     groups = result.config.groups
     return result.trace if groups is None else replace(result.trace, groups=groups)

@@ -20,13 +20,13 @@ _FARTHEST_FROM = 64
 """NPUs from which the farthest one is looked for in a network of single links."""
 
 
-def hops(dim: Dimension, src: int, dst: int) -> int:
+def count_hops(dim: Dimension, src: int, dst: int) -> int:
     """Return the links a message crosses between two coordinates of a dimension.
 
     Fully connected one, switch two (up and down), ring the shorter way round.
 
     Example:
-        >>> hops(Dimension("ring", 8, 50.0), 1, 7), hops(Dimension("switch", 8, 50.0), 1, 7)
+        >>> count_hops(Dimension("ring", 8, 50.0), 1, 7), count_hops(Dimension("switch", 8, 50.0), 1, 7)
         (2, 2)
     """
     if dim.kind == "fully_connected":
@@ -41,7 +41,7 @@ def hops(dim: Dimension, src: int, dst: int) -> int:
 # Figures of a network
 
 
-def bisection_bytes_per_ns(network: Network) -> float:
+def compute_bisection_rate(network: Network) -> float:
     """Return the bandwidth, in one direction, between two halves of the network.
 
     Dally and Towles, Principles and Practices of Interconnection Networks (2004), section 3.3.1: the least
@@ -55,16 +55,16 @@ def bisection_bytes_per_ns(network: Network) -> float:
 
     Example:
         >>> torus = Topology((Dimension("ring", 8, 62.0), Dimension("ring", 8, 62.0)))
-        >>> bisection_bytes_per_ns(torus)
+        >>> compute_bisection_rate(torus)
         992.0
     """
     if isinstance(network, LinkGraph):
-        return _halves_bytes_per_ns(network)
+        return _compute_halves_rate(network)
     npus = network.npus
-    return min(npus // dim.size * _crossing(dim) * link_rate(dim) for dim in network.dims)
+    return min(npus // dim.size * _count_crossing_links(dim) * link_rate(dim) for dim in network.dims)
 
 
-def npu_bytes_per_ns(network: Network) -> float:
+def compute_npu_rate(network: Network) -> float:
     """Return the bandwidth at which one NPU can send, all its links together.
 
     A ring gives an NPU 2 links (of two NPUs 1), a fully connected dimension n - 1, a switch 1. Of single
@@ -72,15 +72,15 @@ def npu_bytes_per_ns(network: Network) -> float:
 
     Example:
         >>> node = Topology((Dimension("switch", 8, 400.0), Dimension("ring", 4, 50.0)))
-        >>> npu_bytes_per_ns(node)
+        >>> compute_npu_rate(node)
         500.0
     """
     if isinstance(network, LinkGraph):
-        return min(min(rates) for rates in _npu_rates(network))
-    return sum(ports(dim) * link_rate(dim) for dim in network.dims)
+        return min(min(rates) for rates in _sum_npu_rates(network))
+    return sum(count_ports(dim) * link_rate(dim) for dim in network.dims)
 
 
-def ideal_all_reduce_ns(network: Network, size_bytes: int) -> float:
+def compute_ideal_ns(network: Network, size_bytes: int) -> float:
     """Return a time that no all-reduce of all NPUs can beat where messages share the links.
 
     It is the larger of two bounds.
@@ -104,19 +104,19 @@ def ideal_all_reduce_ns(network: Network, size_bytes: int) -> float:
 
     Example:
         >>> ring = Topology((Dimension("ring", 4, 50.0, 500.0),))
-        >>> ideal_all_reduce_ns(ring, 1_000_000)
+        >>> compute_ideal_ns(ring, 1_000_000)
         15000.0
     """
     if isinstance(network, LinkGraph):
-        return _ideal_of_links(network, size_bytes)
+        return _compute_ideal_of_links(network, size_bytes)
     npus = network.npus
     worst = 0.0
     for count in range(1, len(network.dims) + 1):
         for some in combinations(network.dims, count):
             members = Topology(some).npus
-            together = npus * sum(ports(dim) * link_rate(dim) for dim in some)
+            together = npus * sum(count_ports(dim) * link_rate(dim) for dim in some)
             worst = max(worst, 2 * (members - 1) * size_bytes / together)
-    return max(worst, sum(hops(dim, 0, dim.size // 2) * dim.latency_ns for dim in network.dims))
+    return max(worst, sum(count_hops(dim, 0, dim.size // 2) * dim.latency_ns for dim in network.dims))
 
 
 def link_rate(dim: Dimension) -> float:
@@ -124,27 +124,27 @@ def link_rate(dim: Dimension) -> float:
     return dim.bytes_per_ns * dim.efficiency
 
 
-def ports(dim: Dimension) -> int:
+def count_ports(dim: Dimension) -> int:
     """Return the links on which an NPU sends in a dimension."""
     if dim.kind == "ring":
         return 1 if dim.size == 2 else 2
     return 1 if dim.kind == "switch" else dim.size - 1
 
 
-def port_bytes_per_ns(dim: Dimension) -> float:
+def compute_port_rate(dim: Dimension) -> float:
     """Return what an NPU can send in a dimension, on all its links together."""
-    return ports(dim) * link_rate(dim)
+    return count_ports(dim) * link_rate(dim)
 
 
-def _crossing(dim: Dimension) -> int:
+def _count_crossing_links(dim: Dimension) -> int:
     """Return the links from one half of a dimension to the other, in one direction."""
     half = dim.size // 2
     if dim.kind == "ring":
-        return ports(dim)
+        return count_ports(dim)
     return half if dim.kind == "switch" else half * (dim.size - half)
 
 
-def _npu_rates(graph: LinkGraph) -> tuple[list[float], list[float]]:
+def _sum_npu_rates(graph: LinkGraph) -> tuple[list[float], list[float]]:
     """Return what every NPU can send, and what it can receive."""
     out, into = [0.0] * graph.npus, [0.0] * graph.npus
     for link in graph.links:
@@ -155,7 +155,7 @@ def _npu_rates(graph: LinkGraph) -> tuple[list[float], list[float]]:
     return out, into
 
 
-def _halves_bytes_per_ns(graph: LinkGraph) -> float:
+def _compute_halves_rate(graph: LinkGraph) -> float:
     """Return what the links carry from one half of the NPUs to the other, in the direction that carries less."""
     half = graph.npus // 2
     if not half:
@@ -176,17 +176,17 @@ def _halves_bytes_per_ns(graph: LinkGraph) -> float:
     return float(min(upward, nx.maximum_flow_value(network, "upper", "lower")))
 
 
-def _ideal_of_links(graph: LinkGraph, size_bytes: int) -> float:
-    out, into = _npu_rates(graph)
-    narrow = [*out, *into, _halves_bytes_per_ns(graph)]
+def _compute_ideal_of_links(graph: LinkGraph, size_bytes: int) -> float:
+    out, into = _sum_npu_rates(graph)
+    narrow = [*out, *into, _compute_halves_rate(graph)]
     if min(narrow) == 0:
         return float("inf")
     messages = 2 * (graph.npus - 1) * size_bytes
     bounds = [size_bytes / min(narrow), messages / sum(out), messages / sum(into)]
-    return max(*bounds, _farthest_ns(graph))
+    return max(*bounds, _compute_farthest_ns(graph))
 
 
-def _farthest_ns(graph: LinkGraph) -> float:
+def _compute_farthest_ns(graph: LinkGraph) -> float:
     """Return the latency from NPUs to those farthest from them, the greatest of several NPUs."""
     from rustworkx import PyDiGraph, digraph_dijkstra_shortest_path_lengths
 

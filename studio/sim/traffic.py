@@ -9,13 +9,13 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from studio.analysis.job.alike import first_alike
-from studio.notebook import one_line
+from studio.analysis.job.alike import find_first_alike
+from studio.notebook import format_record
 from studio.sim.config import SystemConfig
 from studio.sim.flow_plans import Flows
 from studio.sim.kernel import records as k
 from studio.sim.links import Float64, LinkTable, link_table
-from studio.sim.topology import link_rate, port_bytes_per_ns, ports
+from studio.sim.topology import compute_port_rate, count_ports, link_rate
 from studio.trace import Int64
 
 
@@ -42,7 +42,7 @@ class LinkTraffic:
     busy_ns: Int64
     peak_queue: Int64
 
-    __repr__ = one_line
+    __repr__ = format_record
 
     def __len__(self) -> int:
         """Return the number of links."""
@@ -64,7 +64,7 @@ class LinkTraffic:
 
     def busiest_kinds(self, count: int) -> list[tuple[int, int]]:
         """Return the first of each kind of links that carried the same, and how many they are, the busiest first."""
-        first, alike = first_alike(self.bytes, self.messages, self.busy_ns, self.peak_queue)
+        first, alike = find_first_alike(self.bytes, self.messages, self.busy_ns, self.peak_queue)
         order = np.argsort(-self.busy_ns[first], kind="stable")[:count]
         pairs = zip(first[order].tolist(), alike[order].tolist(), strict=True)
         return [(link, links) for link, links in pairs if self.messages[link] > 0]
@@ -92,7 +92,7 @@ class DimensionTraffic:
     busy_ns: Float64
     capacity_bytes_per_ns: float
 
-    __repr__ = one_line
+    __repr__ = format_record
 
     def offered_load(self, time_ns: float) -> float:
         """Return bytes sent over what all ports of all NPUs could have sent in a time: 1 is all of the bandwidth.
@@ -104,7 +104,7 @@ class DimensionTraffic:
         return float(self.bytes.sum()) / room if room else 0.0
 
 
-def offered_load_words(config: SystemConfig) -> str:
+def explain_offered_load(config: SystemConfig) -> str:
     """Explain the offered load of a dimension, and whether it can exceed 100 %."""
     what = (
         "Bytes that all NPUs send into the dimension over what all their ports could send in that time: 100 % is "
@@ -123,7 +123,7 @@ def offered_load_words(config: SystemConfig) -> str:
     return f"{what} With congestion messages wait for each other, so that over a whole run it is never more than 100 %."
 
 
-def links_carried(config: SystemConfig, m: Int64) -> LinkTraffic:
+def read_link_traffic(config: SystemConfig, m: Int64) -> LinkTraffic:
     """Read the traffic of links from the engine's array."""
     if not m[k.Head.AWARE]:
         none = np.zeros(0, np.int64)
@@ -134,7 +134,9 @@ def links_carried(config: SystemConfig, m: Int64) -> LinkTraffic:
     return LinkTraffic(table.npus, table.source, table.target, size, messages, busy, peak)
 
 
-def dimensions_carried(config: SystemConfig, m: Int64, representative: Int64) -> tuple[DimensionTraffic, ...]:
+def read_dimension_traffic(
+    config: SystemConfig, m: Int64, representative: Int64
+) -> tuple[DimensionTraffic, ...]:
     """Return the traffic per dimension; `representative` (R,) is the simulated rank for each rank."""
     dims = config.topology.dims
     words = k.Network.TRAFFIC_WORDS * int(m[k.Head.NPUS]) * len(dims)
@@ -148,11 +150,13 @@ def dimensions_carried(config: SystemConfig, m: Int64, representative: Int64) ->
             continue
         rate = link_rate(dim)
         busy = messages * dim.message_overhead_ns + size / rate
-        carried.append(DimensionTraffic(size, messages, busy, rate * ports(dim)))
+        carried.append(DimensionTraffic(size, messages, busy, rate * count_ports(dim)))
     return tuple(carried)
 
 
-def flows_carried(config: SystemConfig, flows: Flows, representative: Int64) -> tuple[DimensionTraffic, ...]:
+def sum_flow_traffic(
+    config: SystemConfig, flows: Flows, representative: Int64
+) -> tuple[DimensionTraffic, ...]:
     """Return the traffic per dimension of collectives and messages that a cost model times.
 
     A message is a collective or message here; its bytes are those that the cost model has its busiest member send.
@@ -166,7 +170,7 @@ def flows_carried(config: SystemConfig, flows: Flows, representative: Int64) -> 
     size, count = flows.sent(ranks)[representative], flows.sendings(ranks)[representative]
     carried = []
     for index, dim in enumerate(config.topology.dims):
-        rate = port_bytes_per_ns(dim)
+        rate = compute_port_rate(dim)
         sent = np.rint(size[:, index]).astype(np.int64)
         carried.append(DimensionTraffic(sent, count[:, index], sent / rate, rate))
     return tuple(carried)

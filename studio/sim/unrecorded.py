@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from studio.trace import Finding, NodeType, Trace, int_column
+from studio.trace import Finding, NodeType, Trace, read_int_column
 from studio.units import format_counted
 
 COMPLETE = (
@@ -17,11 +17,11 @@ COMPLETE = (
 _TALKS = (NodeType.COMM_COLL, NodeType.COMM_SEND, NodeType.COMM_RECV)
 
 
-def beyond_hint(ranks: Sequence[int], npus: int) -> str:
+def explain_incomplete_group(ranks: Sequence[int], npus: int) -> str:
     """Return what to do about a comm group that has not each rank from 0 to the number of NPUs once.
 
     Example:
-        >>> beyond_hint([0, 0], 2)
+        >>> explain_incomplete_group([0, 0], 2)
         'Correct the comm group file.'
     """
     if any(rank >= npus for rank in ranks):
@@ -29,7 +29,7 @@ def beyond_hint(ranks: Sequence[int], npus: int) -> str:
     return "Correct the comm group file."
 
 
-def missing_fact(trace: Trace) -> Finding | None:
+def check_missing_facts(trace: Trace) -> Finding | None:
     """Return what was not recorded of a job's communication, None where nothing known to matter is missing.
 
     Args:
@@ -46,7 +46,7 @@ def missing_fact(trace: Trace) -> Finding | None:
         counts[rank.number] = int((graph.type == NodeType.COMM_COLL).sum())
         untimed += int((talks & (graph.start_ns < 0)).sum())
         receives = np.flatnonzero(graph.type == NodeType.COMM_RECV)
-        lost += int(np.isin(receives, int_column(graph, "comm_src", rank.slots)[0], invert=True).sum())
+        lost += int(np.isin(receives, read_int_column(graph, "comm_src", rank.slots)[0], invert=True).sum())
     if untimed:
         return Finding(
             "warning",
@@ -80,16 +80,16 @@ def missing_fact(trace: Trace) -> Finding | None:
     return None
 
 
-def ranks_with_unrecorded_calls(trace: Trace) -> set[int]:
+def find_unrecorded_ranks(trace: Trace) -> set[int]:
     """Return the ranks whose recordings lack collectives, or have some without a time."""
     return {rank.number for rank in trace.ranks if rank.lacks_calls}
 
 
-def first_ranks(ranks: Sequence[int]) -> str:
+def format_first_ranks(ranks: Sequence[int]) -> str:
     """Return ranks in the order of their group as text, the first eight one by one.
 
     Example:
-        >>> first_ranks((2, 0)), first_ranks(range(1024))
+        >>> format_first_ranks((2, 0)), format_first_ranks(range(1024))
         ('2, 0', '0, 1, 2, 3, 4, 5, 6, 7, … (1,024 in all)')
     """
     shown = ", ".join(map(str, ranks[:8]))

@@ -7,24 +7,24 @@ import math
 from studio.errors import ConfigError
 
 
-def one_of(key: str, value: object, allowed: tuple[str, ...]) -> None:
+def check_choice(key: str, value: object, allowed: tuple[str, ...]) -> None:
     """Check a choice."""
     if value not in allowed:
         raise ConfigError(f"{key} is {value!r}; allowed: {', '.join(allowed)}")
 
 
-def whole(key: str, value: object, least: int, most: int, hint: str = "") -> None:
+def check_whole(key: str, value: object, least: int, most: int, hint: str = "") -> None:
     """Check a whole number from `least` to `most`."""
     if not isinstance(value, int) or isinstance(value, bool) or not least <= value <= most:
-        raise ConfigError(f"{key} is {value!r}; allowed: {allowed_whole(least, most)}", hint=hint)
+        raise ConfigError(f"{key} is {value!r}; allowed: {describe_allowed_whole(least, most)}", hint=hint)
 
 
-def allowed_whole(least: int, most: int) -> str:
+def describe_allowed_whole(least: int, most: int) -> str:
     """Describe the range of an integer."""
     return f"a whole number from {least} to {most}"
 
 
-def allowed_number(least: float | None, above: float | None, most: float | None = None) -> str:
+def describe_allowed_number(least: float | None, above: float | None, most: float | None = None) -> str:
     """Describe the range of a number."""
     limit = f"at least {least:g}" if least is not None else f"above {above:g}"
     return f"a number {limit}" + (f" and at most {most:g}" if most is not None else "")
@@ -38,7 +38,7 @@ def is_finite(value: float) -> bool:
         return False
 
 
-def number(
+def check_number(
     key: str,
     value: object,
     *,
@@ -51,4 +51,4 @@ def number(
         high_enough = (least is None or value >= least) and (above is None or value > above)
         if high_enough and (most is None or value <= most):
             return
-    raise ConfigError(f"{key} is {value!r}; allowed: {allowed_number(least, above, most)}")
+    raise ConfigError(f"{key} is {value!r}; allowed: {describe_allowed_number(least, above, most)}")

@@ -12,7 +12,7 @@ from decimal import Decimal
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from studio.arrow import optional_texts
+from studio.arrow import convert_optional_texts
 from studio.errors import ConfigError
 from studio.sql.columns import BY_NAME
 from studio.sql.database import Database
@@ -27,18 +27,18 @@ _ORDER = ("job", "run", "rank", "node", "position", "kind", "start_ns", "link")
 _FORMULA = ("=", "+", "-", "@", "\t", "\r")
 
 
-def plain_rows(table: pa.Table) -> Iterator[list[Any]]:
+def iterate_plain_rows(table: pa.Table) -> Iterator[list[Any]]:
     """Yield rows as plain values: numbers, texts, truth values, lists, None."""
     for batch in table.to_batches(_PIECE_ROWS):
-        columns = [list(map(plain_value, column.to_pylist())) for column in batch.columns]
+        columns = [list(map(convert_value, column.to_pylist())) for column in batch.columns]
         yield from map(list, zip(*columns, strict=True))
 
 
-def plain_value(value: Any) -> Any:
+def convert_value(value: Any) -> Any:
     r"""Return a value as JSON can hold it.
 
     Example:
-        >>> plain_value(Decimal("3")), plain_value(float("nan")), plain_value(b"\x01")
+        >>> convert_value(Decimal("3")), convert_value(float("nan")), convert_value(b"\x01")
         (3, None, '01')
     """
     if value is None or isinstance(value, bool | int | str):
@@ -52,19 +52,19 @@ def plain_value(value: Any) -> Any:
     if isinstance(value, bytes):
         return value.hex()
     if isinstance(value, Mapping):
-        return {str(key): plain_value(item) for key, item in value.items()}
+        return {str(key): convert_value(item) for key, item in value.items()}
     if isinstance(value, list | tuple) and not hasattr(value, "_fields"):
-        return [plain_value(item) for item in value]
+        return [convert_value(item) for item in value]
     return str(value)
 
 
-def csv_pieces(table: pa.Table) -> Iterator[str]:
+def iterate_csv(table: pa.Table) -> Iterator[str]:
     """Yield an answer as CSV. Texts that a spreadsheet would take for a formula get an apostrophe before them."""
     stream = io.StringIO(newline="")
     writer = csv.writer(stream, lineterminator="\r\n")
-    writer.writerow(map(_cell, table.column_names))
-    for row in plain_rows(table):
-        writer.writerow(map(_cell, row))
+    writer.writerow(map(_format_cell, table.column_names))
+    for row in iterate_plain_rows(table):
+        writer.writerow(map(_format_cell, row))
         if stream.tell() > 1 << 16:
             yield stream.getvalue()
             stream.seek(0)
@@ -72,31 +72,31 @@ def csv_pieces(table: pa.Table) -> Iterator[str]:
     yield stream.getvalue()
 
 
-def _cell(value: Any) -> Any:
+def _format_cell(value: Any) -> Any:
     if isinstance(value, str):
         return f"'{value}" if value.startswith(_FORMULA) else value
     return json.dumps(value, ensure_ascii=False) if isinstance(value, list | dict) else value
 
 
-def _json_pieces(table: pa.Table) -> Iterator[str]:
+def _iterate_json(table: pa.Table) -> Iterator[str]:
     names = table.column_names
     before = "[\n"
-    for row in plain_rows(table):
+    for row in iterate_plain_rows(table):
         yield before + json.dumps(dict(zip(names, row, strict=True)))
         before = ",\n"
     yield "\n]\n" if table.num_rows else "[]\n"
 
 
-def parquet_bytes(table: pa.Table) -> bytes:
+def encode_parquet(table: pa.Table) -> bytes:
     """Return an answer as a Parquet file."""
     import pyarrow.parquet as pq
 
     stream = io.BytesIO()
-    pq.write_table(_storable(table), stream)
+    pq.write_table(_convert_intervals(table), stream)
     return stream.getvalue()
 
 
-def _arrow_bytes(table: pa.Table) -> bytes:
+def _encode_arrow(table: pa.Table) -> bytes:
     import pyarrow as pa
 
     stream = io.BytesIO()
@@ -105,31 +105,31 @@ def _arrow_bytes(table: pa.Table) -> bytes:
     return stream.getvalue()
 
 
-def _storable(table: pa.Table) -> pa.Table:
+def _convert_intervals(table: pa.Table) -> pa.Table:
     """Return an answer without intervals, which Parquet does not know: they become texts."""
     import pyarrow as pa
 
     for index, field in enumerate(table.schema):
         if pa.types.is_interval(field.type):
             values = [None if value is None else str(value) for value in table.column(index).to_pylist()]
-            table = table.set_column(index, field.name, optional_texts(values))
+            table = table.set_column(index, field.name, convert_optional_texts(values))
     return table
 
 
-def _encoded(pieces: Callable[[pa.Table], Iterable[str]]) -> Callable[[pa.Table], Iterable[bytes]]:
+def _encode_pieces(pieces: Callable[[pa.Table], Iterable[str]]) -> Callable[[pa.Table], Iterable[bytes]]:
     return lambda table: (piece.encode("utf-8", "replace") for piece in pieces(table))
 
 
 FORMATS: Final[Mapping[str, Callable[[pa.Table], Iterable[bytes]]]] = {
-    ".csv": _encoded(csv_pieces),
-    ".json": _encoded(_json_pieces),
-    ".parquet": lambda table: [parquet_bytes(table)],
-    ".arrow": lambda table: [_arrow_bytes(table)],
+    ".csv": _encode_pieces(iterate_csv),
+    ".json": _encode_pieces(_iterate_json),
+    ".parquet": lambda table: [encode_parquet(table)],
+    ".arrow": lambda table: [_encode_arrow(table)],
 }
 """How an answer is written, by the ending of the file's name."""
 
 
-def writer_for(path: Path) -> Callable[[pa.Table], Iterable[bytes]]:
+def choose_writer(path: Path) -> Callable[[pa.Table], Iterable[bytes]]:
     """Return what writes an answer to a file of this name.
 
     Raises:
@@ -164,9 +164,9 @@ def export_parquet(
     """
     written: dict[Path, int] = {}
     # Answers need no writer of traces.
-    from studio.et.write import written_together
+    from studio.et.write import write_together
 
-    with written_together() as put:
+    with write_together() as put:
         for done, name in enumerate(names):
             if progress:
                 progress("writing", done, len(names))
@@ -174,13 +174,13 @@ def export_parquet(
             written[path] = database.count(name)
             order = [column.name for column in BY_NAME[name].columns if column.name in _ORDER]
             sorted_by = ", ".join(order) if written[path] <= _SORTED_AT_MOST else ""
-            put(path, _parquet_pieces(database.batches(name, order=sorted_by)))
+            put(path, _iterate_parquet(database.batches(name, order=sorted_by)))
     if progress:
         progress("writing", len(names), len(names))
     return written
 
 
-def _parquet_pieces(rows: pa.RecordBatchReader) -> Iterator[bytes]:
+def _iterate_parquet(rows: pa.RecordBatchReader) -> Iterator[bytes]:
     """Yield a Parquet file, as much as there is after each piece of rows."""
     import pyarrow as pa
     import pyarrow.parquet as pq

@@ -89,11 +89,11 @@ class _Answering:
         """Yield the rows of an answer, one more than the limit where there are more."""
         query, rows, most = asked["query"], asked["rows"], asked["answer_bytes"]
         _limit_memory(self._memory_bytes)
-        relation = self._planned(query)
+        relation = self._plan_query(query)
         if rows is not None:
             relation = relation.limit(rows + 1)
         taken, pieces = 0, []
-        reader = _reader(relation)
+        reader = _open_reader(relation)
         for batch in reader:
             taken += batch.nbytes
             if taken > most:
@@ -108,7 +108,7 @@ class _Answering:
         import pyarrow as pa
 
         _limit_memory(self._memory_bytes)
-        reader = _reader(self._open.sql(asked["query"]))
+        reader = _open_reader(self._open.sql(asked["query"]))
         yield pa.Table.from_batches([], reader.schema)
         for batch in reader:
             yield pa.Table.from_batches([batch])
@@ -118,14 +118,14 @@ class _Answering:
         assert self._connection is not None
         return self._connection
 
-    def _planned(self, query: str) -> Any:
+    def _plan_query(self, query: str) -> Any:
         """Return a query with its names resolved; constants are worked out here, which may take as long as any query."""
         try:
             return self._open.sql(query)
         except self._duckdb.Error as error:
-            raise _Refused(kind="names", **self._place(query, error)) from error
+            raise _Refused(kind="names", **self._locate_error(query, error)) from error
 
-    def _place(self, query: str, error: Exception) -> dict[str, Any]:
+    def _locate_error(self, query: str, error: Exception) -> dict[str, Any]:
         """Return what DuckDB tells of an error in names; asked to explain the query it tells the place as well."""
         try:
             self._open.execute(f"{_EXPLAIN}{query}")
@@ -144,7 +144,7 @@ class _Answering:
         return {"kind": "broken", "text": f"{type(error).__name__}: {error}"}
 
 
-def _reader(relation: Any) -> pa.RecordBatchReader:
+def _open_reader(relation: Any) -> pa.RecordBatchReader:
     """Return rows a piece at a time; older releases of DuckDB call that otherwise."""
     read = getattr(relation, "to_arrow_reader", None) or relation.fetch_arrow_reader
     return read(_BATCH_ROWS)

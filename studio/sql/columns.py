@@ -70,7 +70,7 @@ _BYTES = Column(
 )
 
 
-def _parts(run: str, type_: Kind) -> tuple[Column, ...]:
+def _build_part_columns(run: str, type_: Kind) -> tuple[Column, ...]:
     """Return a column for each part of a rank's time, and for what is made of parts."""
     named = (*PARTS, "exposed", "idle", "after_finish")
     return tuple(Column(f"{part}_ns", type_, f"{run}{ABOUT[part]}", "ns") for part in named)
@@ -277,7 +277,7 @@ TABLES: Final[tuple[Table, ...]] = (
                 "Rank whose recording it repeats; NULL where it was recorded itself.",
             ),
             Column("finish_ns", "BIGINT", "From the beginning of the run to the end of its last node.", "ns"),
-            *_parts("", "BIGINT"),
+            *_build_part_columns("", "BIGINT"),
         ),
     ),
     Table(
@@ -300,7 +300,7 @@ TABLES: Final[tuple[Table, ...]] = (
             Column("simulated", "BIGINT", "Ranks that were simulated, each for a class of equal ones."),
             Column("makespan_ns", "BIGINT", "When the last rank finished.", "ns"),
             Column("first_finish_ns", "BIGINT", "When the first rank finished.", "ns"),
-            *_parts("Mean over ranks. ", "DOUBLE"),
+            *_build_part_columns("Mean over ranks. ", "DOUBLE"),
             Column("events", "BIGINT", "Events that are kept."),
             Column("spent_s", "DOUBLE", "How long the simulation took, in seconds.", "s"),
             Column("stored_bytes", "BIGINT", "Space it takes in the workspace.", "bytes"),
@@ -429,7 +429,7 @@ EXAMPLES: Final[tuple[Example, ...]] = (
 )
 
 
-def reference() -> str:
+def format_reference() -> str:
     """Return tables and columns as Markdown, as `docs/sql.md` has them."""
     lines: list[str] = []
     for table in TABLES:

@@ -16,12 +16,12 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any, Final
 
 from studio.errors import ConfigError, StudioError
-from studio.machine_memory import machine_bytes
+from studio.machine_memory import read_machine_bytes
 from studio.sql import process
 from studio.sql.columns import BY_NAME, TABLES
 from studio.sql.sources import Sources
 from studio.sql.views import Views
-from studio.sql.wrong import explained, facts_of
+from studio.sql.wrong import convert_error, parse_facts
 from studio.units import format_bytes
 
 if TYPE_CHECKING:
@@ -70,9 +70,9 @@ _CLOSED = {
 }
 
 
-def _default_memory() -> int:
+def _compute_default_memory() -> int:
     """Return how much memory a query may take unless more is allowed: a quarter of the machine's."""
-    room = (machine_bytes() or _SHARE_OF_MEMORY * _UNKNOWN_BYTES) // _SHARE_OF_MEMORY
+    room = (read_machine_bytes() or _SHARE_OF_MEMORY * _UNKNOWN_BYTES) // _SHARE_OF_MEMORY
     return max(room, _USUAL_LEAST_BYTES)
 
 
@@ -143,7 +143,7 @@ class Database:
         """
         require_duckdb()
         self._sources = sources
-        self._memory_bytes = memory_bytes or _default_memory()
+        self._memory_bytes = memory_bytes or _compute_default_memory()
         self._process: process.Process | None = None
         self._views = Views(self, sources)
         self._cancelled = threading.Event()
@@ -188,7 +188,7 @@ class Database:
 
         self._make(name)
         ordered = f" ORDER BY {order}" if order else ""
-        pieces = self._pieces(f"SELECT * FROM {name}{ordered}")
+        pieces = self._iterate_pieces(f"SELECT * FROM {name}{ordered}")
         schema = next(pieces).schema
         return pa.RecordBatchReader.from_batches(
             schema, (batch for piece in pieces for batch in piece.to_batches())
@@ -200,7 +200,7 @@ class Database:
         return int(
             sum(
                 piece.column(0)[0].as_py()
-                for piece in self._pieces(f"SELECT count(*) FROM {name}")
+                for piece in self._iterate_pieces(f"SELECT count(*) FROM {name}")
                 if len(piece)
             )
         )
@@ -224,16 +224,16 @@ class Database:
             self._process.close()
         self._process, self._views = None, Views(self, self._sources)
 
-    def _started(self) -> process.Process:
+    def _start_process(self) -> process.Process:
         """Return the process, with a connection that is held to reading."""
         if self._cancelled.is_set():
-            raise _cancelled_error()
+            raise _build_cancelled_error()
         if self._process is None:
             settings = {**_CLOSED, "threads": str(os.cpu_count() or 1)}
-            self._process = process.opened(settings, self._memory_bytes)
+            self._process = process.open_process(settings, self._memory_bytes)
             # Whoever cancels meanwhile has no process to end yet.
             if self._cancelled.is_set():
-                raise _cancelled_error()
+                raise _build_cancelled_error()
         return self._process
 
     def _do(self, verb: str, table: pa.Table | None = None, **asked: Any) -> list[pa.Table]:
@@ -244,24 +244,24 @@ class Database:
             process.Failed: It could not be done.
         """
         try:
-            return self._started().do(verb, table, **asked)
+            return self._start_process().do(verb, table, **asked)
         except process.Ended as ended:
-            raise self._ended(ended) from ended
+            raise self._build_end_error(ended) from ended
 
-    def _pieces(self, query: str) -> Iterator[pa.Table]:
+    def _iterate_pieces(self, query: str) -> Iterator[pa.Table]:
         """Yield the rows of a query of ours."""
         try:
-            yield from self._started().each("pieces", query=query)
+            yield from self._start_process().each("pieces", query=query)
         except process.Ended as ended:
-            raise self._ended(ended) from ended
+            raise self._build_end_error(ended) from ended
         except process.Failed as failed:
-            raise self._explained(failed, query, []) from failed
+            raise self._build_query_error(failed, query, []) from failed
 
-    def _ended(self, ended: process.Ended) -> ConfigError:
+    def _build_end_error(self, ended: process.Ended) -> ConfigError:
         """Return why a process is gone that nothing here has ended, unless it was cancelled."""
         self._forget()
         if self._cancelled.is_set():
-            return _cancelled_error()
+            return _build_cancelled_error()
         return ConfigError(
             f"The process that answers the query has ended with status {ended.status}: it took more memory than there is, or DuckDB failed",
             hint=_LESS_MEMORY,
@@ -300,10 +300,10 @@ class Database:
         if tree["error"]:
             if tree.get("error_type") == "not implemented":
                 raise ConfigError("The query is no question", hint=f"Allowed: {_QUERIES}.")
-            raise explained(query, tree)
+            raise convert_error(query, tree)
         if len(tree["statements"]) != 1:
             raise ConfigError(f"The query holds {len(tree['statements'])} statements; allowed: {_QUERIES}")
-        tables, functions = _names(tree["statements"])
+        tables, functions = _collect_names(tree["statements"])
         for function in functions:
             if function not in _FUNCTIONS:
                 raise ConfigError(
@@ -315,11 +315,11 @@ class Database:
     def _answer(self, query: str, limits: Limits, named: list[str]) -> Answer:
         began = time.monotonic()
         most = self._memory_bytes if limits.answer_bytes is None else limits.answer_bytes
-        with self._ended_after(limits.time_s) as late:
+        with self._end_after(limits.time_s) as late:
             try:
                 [table] = self._do("ask", query=query, rows=limits.rows, answer_bytes=most)
             except process.Failed as failed:
-                raise self._explained(failed, query, named, most) from failed
+                raise self._build_query_error(failed, query, named, most) from failed
             except ConfigError as error:
                 if not late.is_set():
                     raise
@@ -330,9 +330,11 @@ class Database:
         more = limits.rows is not None and table.num_rows > limits.rows
         shown = table.slice(0, limits.rows) if more else table
         notes = tuple(note for name in named for note in self._views.notes.get(name, ()))
-        return Answer(_plain_sums(shown), more, time.monotonic() - began, notes)
+        return Answer(_narrow_sums(shown), more, time.monotonic() - began, notes)
 
-    def _explained(self, failed: process.Failed, query: str, named: list[str], most: int = 0) -> Exception:
+    def _build_query_error(
+        self, failed: process.Failed, query: str, named: list[str], most: int = 0
+    ) -> Exception:
         """Return what is wrong, in words."""
         failure = failed.told
         if failure["kind"] == "broken":
@@ -342,7 +344,7 @@ class Database:
                 f"The answer was stopped: it is larger than {format_bytes(most)}",
                 hint="Ask for fewer or shorter values. Answers that the command sql writes by -o FILE may be as large as the memory of the query.",
             )
-        facts = facts_of(failure.get("text", ""))
+        facts = parse_facts(failure.get("text", ""))
         if failure["kind"] == "memory" or str(facts.get("exception_type", "")).lower() == "out of memory":
             return ConfigError(
                 f"The query was stopped: it takes more than {format_bytes(self._memory_bytes)} of memory",
@@ -351,18 +353,18 @@ class Database:
         if failure["kind"] == "running":
             # Its place is of the query as it was planned, not as it was written.
             facts = {key: value for key, value in facts.items() if key != "position"}
-            return explained(query, facts, named)
+            return convert_error(query, facts, named)
         if str(facts.get("position", "")).isdecimal():
             facts["position"] = int(facts["position"]) - failure["shift"]
         missing = str(facts.get("name", "")).lower()
         if facts.get("type") == "Table" and missing in BY_NAME and missing not in self._views.made:
             return _MissingTable(missing)
-        return explained(query, facts, named)
+        return convert_error(query, facts, named)
 
     @contextmanager
-    def _ended_after(self, time_s: float) -> Iterator[threading.Event]:
+    def _end_after(self, time_s: float) -> Iterator[threading.Event]:
         """End the process after a time; yields what tells whether that was so."""
-        late, asked = threading.Event(), self._started()
+        late, asked = threading.Event(), self._start_process()
 
         def stop() -> None:
             late.set()
@@ -377,7 +379,7 @@ class Database:
             timer.cancel()
 
 
-def _cancelled_error() -> ConfigError:
+def _build_cancelled_error() -> ConfigError:
     return ConfigError("The query was cancelled", hint="Ask again for its answer.")
 
 
@@ -389,7 +391,7 @@ class _MissingTable(Exception):  # noqa: N818 - never leaves the module
         self.name = name
 
 
-def _names(tree: object) -> tuple[set[str], set[str]]:
+def _collect_names(tree: object) -> tuple[set[str], set[str]]:
     """Return the tables, and the functions in place of tables, that a parsed query names, in lower case."""
     tables, functions, left = set[str](), set[str](), [tree]
     while left:
@@ -405,7 +407,7 @@ def _names(tree: object) -> tuple[set[str], set[str]]:
     return tables, functions
 
 
-def _plain_sums(table: pa.Table) -> pa.Table:
+def _narrow_sums(table: pa.Table) -> pa.Table:
     """Return an answer with its sums, which DuckDB makes 128 bits wide, as usual whole numbers where all fit."""
     import pyarrow as pa
 

@@ -12,20 +12,20 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from studio.analysis.collectives.groups import comm_nodes
-from studio.analysis.job.kinds import counted_type_name, counted_types
-from studio.arrow import optional_numbers, optional_texts, to_arrow
+from studio.analysis.collectives.groups import collect_comm_nodes
+from studio.analysis.job.kinds import infer_counted_types, label_counted_type
+from studio.arrow import convert_optional_numbers, convert_optional_texts, to_arrow
 from studio.columns import join_columns
 from studio.sql.arrow_columns import (
-    column_of,
-    column_of_texts,
-    column_of_words,
-    flags,
-    numbers_of,
-    table_of,
-    utf8,
+    build_column,
+    build_flag_column,
+    build_number_column,
+    build_table,
+    build_text_column,
+    build_word_column,
+    clean_utf8,
 )
-from studio.timeline import LANE_KINDS, graph_lanes
+from studio.timeline import LANE_KINDS, assign_graph_lanes
 from studio.trace import (
     INT_KINDS,
     NONE,
@@ -37,14 +37,14 @@ from studio.trace import (
     NodeType,
     Trace,
     ValueKind,
-    assumed_from,
-    collective_name,
+    build_kind_table,
     decode_scalar,
-    dense_column,
-    dependency_ids,
-    int_column,
+    get_assumed_source,
     is_flagged,
-    kind_table,
+    label_collective,
+    list_dependency_ids,
+    read_dense_column,
+    read_int_column,
 )
 
 if TYPE_CHECKING:
@@ -55,36 +55,38 @@ _NO_NUMBER = np.iinfo(np.int64).min
 _COMMUNICATION = LANE_KINDS.index("communication")
 
 
-def first_nodes(trace: Trace) -> Int64:
+def compute_first_nodes(trace: Trace) -> Int64:
     """Return (G + 1,) where the nodes of each graph begin among those of all graphs, and the end."""
     return np.cumsum([0, *map(len, trace.graphs)])
 
 
-def ranks_table(trace: Trace) -> pa.Table:
-    """Return the ranks: `place`, `rank`, `graph`, `nodes`, `file` and `assumed_from`."""
+def build_ranks_table(trace: Trace) -> pa.Table:
+    """Return the ranks: `place`, `rank`, `graph`, `nodes`, `file` and `get_assumed_source`."""
     graphs = np.array([rank.graph for rank in trace.ranks], np.int64)
     sizes = np.array([len(graph) for graph in trace.graphs], np.int64)
-    return table_of(
+    return build_table(
         place=to_arrow(np.arange(len(trace.ranks))),
         rank=to_arrow(np.array([rank.number for rank in trace.ranks], np.int64)),
         graph=to_arrow(graphs),
         nodes=to_arrow(sizes[graphs] if len(graphs) else graphs),
-        file=optional_texts([utf8(rank.file) for rank in trace.ranks]),
-        assumed_from=optional_numbers([assumed_from(rank) for rank in trace.ranks], whole=True),
+        file=convert_optional_texts([clean_utf8(rank.file) for rank in trace.ranks]),
+        assumed_from=convert_optional_numbers([get_assumed_source(rank) for rank in trace.ranks], whole=True),
     )
 
 
-def slots_table(trace: Trace) -> pa.Table:
+def build_slots_table(trace: Trace) -> pa.Table:
     """Return what ranks fill the slots of their graphs with: `place`, `slot`, `value`."""
     counts = [len(rank.slots) for rank in trace.ranks]
-    return table_of(
+    return build_table(
         place=to_arrow(np.repeat(np.arange(len(counts)), counts)),
         slot=to_arrow(join_columns([np.arange(count) for count in counts])),
-        value=optional_texts([utf8(str(value)) for rank in trace.ranks for value in rank.slots]),
+        value=convert_optional_texts(
+            [clean_utf8(str(value)) for rank in trace.ranks for value in rank.slots]
+        ),
     )
 
 
-def nodes_table(trace: Trace) -> pa.Table:
+def build_nodes_table(trace: Trace) -> pa.Table:
     """Return the nodes of all graphs.
 
     Beside what is shown of a node, `at` is its place among the nodes of all graphs, `group_slot` the slot that names its comm
@@ -93,58 +95,60 @@ def nodes_table(trace: Trace) -> pa.Table:
     origin = min(
         (int(g.start_ns[g.start_ns >= 0].min()) for g in trace.graphs if (g.start_ns >= 0).any()), default=0
     )
-    return _of_graphs(trace, lambda graph: _nodes(graph, origin))
+    return _join_graphs(trace, lambda graph: _build_node_columns(graph, origin))
 
 
-def _nodes(graph: Graph, origin_ns: int) -> dict[str, pa.Array]:
-    communication = comm_nodes(graph)
+def _build_node_columns(graph: Graph, origin_ns: int) -> dict[str, pa.Array]:
+    communication = collect_comm_nodes(graph)
     group_slot = np.full(len(graph), NONE, np.int64)
     group_slot[communication.rows] = communication.group_slot
-    collective = np.where(graph.type == NodeType.COMM_COLL, dense_column(graph, "comm_type", NONE), NONE)
+    collective = np.where(graph.type == NodeType.COMM_COLL, read_dense_column(graph, "comm_type", NONE), NONE)
     timed = graph.start_ns >= 0
-    lane, lanes = graph_lanes(graph, recording=True)
+    lane, lanes = assign_graph_lanes(graph, recording=True)
     details = [detail if kind != _COMMUNICATION else "" for kind, detail in lanes]
     kinds = np.array([kind for kind, _ in lanes], np.int64)
-    plain, plain_lanes = graph_lanes(graph, recording=False)
+    plain, plain_lanes = assign_graph_lanes(graph, recording=False)
     plain_kinds = np.array([kind for kind, _ in plain_lanes], np.int64)
     return {
         "id": to_arrow(graph.id),
-        "name": column_of_texts(graph.strings, graph.name),
-        "type": column_of_words(counted_types(graph), counted_type_name),
-        "collective": column_of_words(collective, collective_name, missing=graph.type != NodeType.COMM_COLL),
+        "name": build_text_column(graph.strings, graph.name),
+        "type": build_word_column(infer_counted_types(graph), label_counted_type),
+        "collective": build_word_column(
+            collective, label_collective, missing=graph.type != NodeType.COMM_COLL
+        ),
         "group_slot": to_arrow(group_slot),
-        "bytes": numbers_of(*int_column(graph, "comm_size"), len(graph)),
-        "operations": numbers_of(*int_column(graph, "num_ops"), len(graph)),
-        "start_ns": column_of(graph.start_ns - origin_ns, timed),
-        "duration_ns": column_of(graph.duration_ns, graph.duration_ns != 0),
-        "is_cpu_op": flags(is_flagged(graph, "is_cpu_op")),
-        "stream": numbers_of(*int_column(graph, "stream"), len(graph)),
+        "bytes": build_number_column(*read_int_column(graph, "comm_size"), len(graph)),
+        "operations": build_number_column(*read_int_column(graph, "num_ops"), len(graph)),
+        "start_ns": build_column(graph.start_ns - origin_ns, timed),
+        "duration_ns": build_column(graph.duration_ns, graph.duration_ns != 0),
+        "is_cpu_op": build_flag_column(is_flagged(graph, "is_cpu_op")),
+        "stream": build_number_column(*read_int_column(graph, "stream"), len(graph)),
         "waits_for": to_arrow((np.diff(graph.ctrl.offsets) + np.diff(graph.data.offsets)).astype(np.int64)),
-        "lane": column_of_words(plain_kinds[plain] if len(plain) else plain, lambda kind: LANE_KINDS[kind]),
-        "recorded_lane": column_of_words(kinds[lane] if len(lane) else lane, lambda kind: LANE_KINDS[kind]),
-        "lane_name": column_of_words(
-            lane, lambda place: str(details[place]), missing=_unnamed(details, lane)
+        "lane": build_word_column(plain_kinds[plain] if len(plain) else plain, lambda kind: LANE_KINDS[kind]),
+        "recorded_lane": build_word_column(kinds[lane] if len(lane) else lane, lambda kind: LANE_KINDS[kind]),
+        "lane_name": build_word_column(
+            lane, lambda place: str(details[place]), missing=_are_unnamed(details, lane)
         ),
     }
 
 
-def _unnamed(details: Sequence[int | str], lane: Int64) -> Bool:
+def _are_unnamed(details: Sequence[int | str], lane: Int64) -> Bool:
     return np.array([not isinstance(detail, str) or not detail for detail in details], np.bool_)[lane]
 
 
-def attributes_table(trace: Trace) -> pa.Table:
+def build_attributes_table(trace: Trace) -> pa.Table:
     """Return the attributes of all graphs, with the `slot` that holds a rank's own value."""
-    return _of_graphs(trace, _attributes)
+    return _join_graphs(trace, _build_attribute_columns)
 
 
-def _attributes(graph: Graph) -> dict[str, pa.Array]:
+def _build_attribute_columns(graph: Graph) -> dict[str, pa.Array]:
     attrs = graph.attrs
     counts = np.diff(attrs.offsets)
     node = np.repeat(np.arange(len(graph)), counts)
     kind, value, own = attrs.kind, attrs.value, ~attrs.slot
-    whole = own & kind_table(_NUMBER_KINDS)[kind]
+    whole = own & build_kind_table(_NUMBER_KINDS)[kind]
     # Unsigned numbers from 2^63 on are negative as they are stored.
-    beyond = whole & kind_table(UNSIGNED_KINDS)[kind] & (value < 0)
+    beyond = whole & build_kind_table(UNSIGNED_KINDS)[kind] & (value < 0)
     fraction = own & ((kind == ValueKind.DOUBLE) | (kind == ValueKind.FLOAT))
     number = np.where(beyond, value.view(np.uint64).astype(np.float64), value.astype(np.float64))
     number[kind == ValueKind.DOUBLE] = value[kind == ValueKind.DOUBLE].view(np.float64)
@@ -157,16 +161,16 @@ def _attributes(graph: Graph) -> dict[str, pa.Array]:
         "node": to_arrow(node),
         "id": to_arrow(graph.id[node]),
         "position": to_arrow(np.arange(len(kind)) - np.repeat(attrs.offsets[:-1], counts)),
-        "key": column_of_texts(graph.strings, attrs.key),
-        "kind": column_of_words(kind, _kind_name),
+        "key": build_text_column(graph.strings, attrs.key),
+        "kind": build_word_column(kind, _label_kind),
         "slot": to_arrow(np.where(attrs.slot, value, NONE)),
-        "text": column_of_texts(graph.strings, np.where(text, value, NONE)),
-        "integer": column_of(value, whole & ~beyond),
-        "is_true_or_false": flags(whole & (kind == ValueKind.BOOL)),
-        "number": column_of(number, whole | fraction),
+        "text": build_text_column(graph.strings, np.where(text, value, NONE)),
+        "integer": build_column(value, whole & ~beyond),
+        "is_true_or_false": build_flag_column(whole & (kind == ValueKind.BOOL)),
+        "number": build_column(number, whole | fraction),
         "written": _write_texts(graph, written),
-        "items": column_of(attrs.length.astype(np.int64), is_list),
-        "doc": column_of_texts(graph.strings, attrs.doc),
+        "items": build_column(attrs.length.astype(np.int64), is_list),
+        "doc": build_text_column(graph.strings, attrs.doc),
     }
 
 
@@ -174,7 +178,7 @@ def _is_list(code: int) -> bool:
     return code in ValueKind._value2member_map_ and ValueKind(code).is_list
 
 
-def _kind_name(code: int) -> str:
+def _label_kind(code: int) -> str:
     return ValueKind(code).name if code in ValueKind._value2member_map_ else f"KIND {code}"
 
 
@@ -199,41 +203,41 @@ def _write_texts(graph: Graph, chosen: Bool) -> pa.Array:
         )
         if key not in known:
             known[key] = len(texts)
-            texts.append(_value_text(graph, ValueKind(kind), bits, length))
+            texts.append(_format_value(graph, ValueKind(kind), bits, length))
         codes[place] = known[key]
-    return pa.DictionaryArray.from_arrays(column_of(codes, codes >= 0), optional_texts(texts))
+    return pa.DictionaryArray.from_arrays(build_column(codes, codes >= 0), convert_optional_texts(texts))
 
 
-def _value_text(graph: Graph, kind: ValueKind, bits: int, length: int) -> str:
+def _format_value(graph: Graph, kind: ValueKind, bits: int, length: int) -> str:
     if not kind.is_list:
         value = decode_scalar(kind, bits, graph.strings)
         return (
             value.hex()
             if isinstance(value, bytes)
-            else _shortest(value)
+            else _format_shortest(value)
             if kind == ValueKind.FLOAT
             else str(value)
         )
     items = graph.attrs.items[bits : bits + length].tolist()
     values = [decode_scalar(kind, item, graph.strings) for item in items]
     if kind == ValueKind.FLOAT_LIST:
-        return f"[{', '.join(map(_shortest, values))}]"
+        return f"[{', '.join(map(_format_shortest, values))}]"
     return json.dumps(
         [item.hex() if isinstance(item, bytes) else item for item in values], ensure_ascii=False
     )
 
 
-def _shortest(value: object) -> str:
+def _format_shortest(value: object) -> str:
     """Return a number of single precision in as few digits as tell it."""
     return str(np.float32(value))  # type: ignore[arg-type]
 
 
-def dependencies_table(trace: Trace) -> pa.Table:
+def build_dependencies_table(trace: Trace) -> pa.Table:
     """Return the dependencies of all graphs."""
-    return _of_graphs(trace, _dependencies)
+    return _join_graphs(trace, _build_dependency_columns)
 
 
-def _dependencies(graph: Graph) -> dict[str, pa.Array]:
+def _build_dependency_columns(graph: Graph) -> dict[str, pa.Array]:
     pairs: list[tuple[str, Dependencies]] = [("data", graph.data), ("ctrl", graph.ctrl)]
     node = join_columns([np.repeat(np.arange(len(graph)), np.diff(each.offsets)) for _, each in pairs])
     on = join_columns([each.rows.astype(np.int64) for _, each in pairs])
@@ -241,23 +245,23 @@ def _dependencies(graph: Graph) -> dict[str, pa.Array]:
     return {
         "node": to_arrow(node),
         "id": to_arrow(graph.id[node]),
-        "kind": column_of_words(kind, lambda code: pairs[code][0]),
-        "on_node": column_of(on, on >= 0),
-        "on_id": to_arrow(np.concatenate([dependency_ids(graph, each) for _, each in pairs])),
+        "kind": build_word_column(kind, lambda code: pairs[code][0]),
+        "on_node": build_column(on, on >= 0),
+        "on_id": to_arrow(np.concatenate([list_dependency_ids(graph, each) for _, each in pairs])),
     }
 
 
-def _of_graphs(trace: Trace, columns: Callable[[Graph], dict[str, pa.Array]]) -> pa.Table:
+def _join_graphs(trace: Trace, columns: Callable[[Graph], dict[str, pa.Array]]) -> pa.Table:
     """Return the columns of all graphs, one after another; `graph` and, without a column `node`, `node` and `at` tell which."""
     import pyarrow as pa
 
     tables = []
-    for index, first in enumerate(first_nodes(trace)[:-1].tolist()):
+    for index, first in enumerate(compute_first_nodes(trace)[:-1].tolist()):
         graph_columns = columns(trace.graphs[index])
         count = len(next(iter(graph_columns.values())))
         known = {"graph": to_arrow(np.full(count, index, np.int64))}
         if "node" not in graph_columns:
             known |= {"node": to_arrow(np.arange(count)), "at": to_arrow(np.arange(first, first + count))}
-        tables.append(table_of(**known, **graph_columns))
+        tables.append(build_table(**known, **graph_columns))
     # Pools of texts are per graph: made one here, so that a column has one dictionary.
     return pa.concat_tables(tables).unify_dictionaries()

@@ -36,17 +36,17 @@ _DEPENDENCIES = """SELECT {job} AS job, r.rank, d.node, d.id, d.kind, d.on_node,
     FROM {ranks} r JOIN {dependencies} d ON d.graph = r.graph"""
 
 
-def _by_group(text: str) -> tuple[str, ...]:
+def _expand_groups(text: str) -> tuple[str, ...]:
     return tuple(text.replace("{group}", group).replace("{of_group}", join) for group, join in _GROUPS)
 
 
 OF_JOB: Mapping[str, tuple[str, ...]] = {
-    "nodes": _by_group(_NODES),
+    "nodes": _expand_groups(_NODES),
     "attributes": _ATTRIBUTES,
     "dependencies": (_DEPENDENCIES,),
 }
 """The queries whose rows a table has of a job."""
-SPANS = _by_group(_SPANS)
+SPANS = _expand_groups(_SPANS)
 """Those of spans."""
 NEEDS: Mapping[str, tuple[str, ...]] = {
     "nodes": ("ranks", "slots", "nodes"),

@@ -123,9 +123,9 @@ def start_ahead() -> None:
             _spare.append(Process())
 
 
-def opened(settings: Mapping[str, str], memory_bytes: int) -> Process:
+def open_process(settings: Mapping[str, str], memory_bytes: int) -> Process:
     """Return a process with a connection of these settings, whose queries may take so much memory."""
-    process = _taken()
+    process = _take_spare()
     try:
         process.do("open", settings=settings, memory_bytes=memory_bytes)
     except Ended:
@@ -136,7 +136,7 @@ def opened(settings: Mapping[str, str], memory_bytes: int) -> Process:
     return process
 
 
-def _taken() -> Process:
+def _take_spare() -> Process:
     with _lock:
         while _spare:
             process = _spare.pop()

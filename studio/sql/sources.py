@@ -90,12 +90,14 @@ class Sources:
         return [run for job in jobs if job.runs for run in self.workspace.runs(job.id)]
 
 
-def workspace_source(workspace: Workspace) -> Sources:
+def build_workspace_source(workspace: Workspace) -> Sources:
     """Return a workspace without any of its jobs opened: `jobs` and `runs` are all that can be asked for."""
     return Sources(workspace=workspace)
 
 
-def file_source(name: str, files: Sequence[Path], open_trace: Callable[[Sequence[Path]], Trace]) -> Sources:
+def build_file_source(
+    name: str, files: Sequence[Path], open_trace: Callable[[Sequence[Path]], Trace]
+) -> Sources:
     """Return the job in some files, with its recording where it holds times.
 
     Args:
@@ -104,21 +106,23 @@ def file_source(name: str, files: Sequence[Path], open_trace: Callable[[Sequence
         open_trace: Reads it.
     """
     # Lists of the workspace need none of it.
-    from studio.comparing import RECORDED, name_in_errors, recording
+    from studio.comparing import RECORDED, build_compared_recording, name_in_errors
 
-    keep = _keeper()
+    keep = _build_keeper()
 
-    def trace() -> Trace:
+    def load_trace() -> Trace:
         with name_in_errors(name):
             opened: Trace = keep("trace", lambda: open_trace(files))
         return opened
 
-    job = JobSource(name, trace, keep)
-    run = RunSource(job, RECORDED, lambda: keep("side", lambda: recording(trace(), name)), None, keep)
+    job = JobSource(name, load_trace, keep)
+    run = RunSource(
+        job, RECORDED, lambda: keep("side", lambda: build_compared_recording(load_trace(), name)), None, keep
+    )
     return Sources((job,), (run,))
 
 
-def result_source(name: str, result: SimResult) -> Sources:
+def build_result_source(name: str, result: SimResult) -> Sources:
     """Return a simulation that is at hand.
 
     Args:
@@ -126,21 +130,21 @@ def result_source(name: str, result: SimResult) -> Sources:
         result: What was simulated.
     """
     from studio.comparing import Compared
-    from studio.sim.compared import side_of
+    from studio.sim.compared import build_side
 
-    keep = _keeper()
+    keep = _build_keeper()
     job = JobSource(name, lambda: result.trace, keep)
     run = RunSource(
         job,
         SIMULATED,
-        lambda: keep("side", lambda: Compared(name, side_of(result), run=SIMULATED)),
+        lambda: keep("side", lambda: Compared(name, build_side(result), run=SIMULATED)),
         lambda: result,
         keep,
     )
     return Sources((job,), (run,))
 
 
-def _keeper() -> Keep:
+def _build_keeper() -> Keep:
     """Return what keeps things for as long as it is there itself."""
     values: dict[Hashable, Any] = {}
 
@@ -152,7 +156,7 @@ def _keeper() -> Keep:
     return keep
 
 
-def stored_source(session: Session, job: str, run: str = "") -> Sources:
+def build_stored_source(session: Session, job: str, run: str = "") -> Sources:
     """Return a job of the workspace with one of its runs, or for "" its recording.
 
     Args:
@@ -184,7 +188,7 @@ def stored_source(session: Session, job: str, run: str = "") -> Sources:
     return Sources((of_job,), (of_run,), session.workspace, (job,))
 
 
-def together(sources: Sequence[Sources]) -> Sources:
+def merge_sources(sources: Sequence[Sources]) -> Sources:
     """Return several sources as one; jobs and runs that are named twice count once.
 
     Raises:

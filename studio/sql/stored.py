@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from studio.analysis.job.completeness import completeness
+from studio.analysis.job.completeness import infer_completeness
 from studio.analysis.job.summary import Summary, summarise
-from studio.arrow import optional_numbers, optional_texts
-from studio.sql.arrow_columns import table_of, utf8
+from studio.arrow import convert_optional_numbers, convert_optional_texts
+from studio.sql.arrow_columns import build_table, clean_utf8
 from studio.sql.columns import BY_NAME, Table
 from studio.sql.sources import JobSource
 from studio.store.run_infos import RunInfo
@@ -22,14 +22,16 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 
-def jobs_table(infos: Sequence[JobInfo], read: Sequence[JobSource]) -> pa.Table:
+def build_jobs_table(infos: Sequence[JobInfo], read: Sequence[JobSource]) -> pa.Table:
     """Return jobs of the workspace, and those that were read from files."""
-    rows = [_stored_job(info) for info in infos]
-    rows += [{"job": job.label, "name": job.label, "source": job.label, **_of_trace(job)} for job in read]
-    return _rows(BY_NAME["jobs"], rows)
+    rows = [_build_stored_row(info) for info in infos]
+    rows += [
+        {"job": job.label, "name": job.label, "source": job.label, **_build_trace_row(job)} for job in read
+    ]
+    return _build_table(BY_NAME["jobs"], rows)
 
 
-def _stored_job(info: JobInfo) -> dict[str, Any]:
+def _build_stored_row(info: JobInfo) -> dict[str, Any]:
     return {
         "job": info.id,
         "name": info.name,
@@ -41,20 +43,20 @@ def _stored_job(info: JobInfo) -> dict[str, Any]:
         "runs": info.runs,
         "stored_bytes": info.stored_bytes,
         "runs_bytes": info.runs_bytes,
-        **_summary(info.summary),
+        **_build_summary_columns(info.summary),
     }
 
 
-def _of_trace(job: JobSource) -> dict[str, Any]:
+def _build_trace_row(job: JobSource) -> dict[str, Any]:
     trace = job.trace()
     levels = [finding.level for finding in trace.findings]
-    whole = completeness(trace)
+    whole = infer_completeness(trace)
     world = 0 if whole.is_whole else NONE if whole.is_open else whole.world
     counts = {"world": world, "errors": levels.count("error"), "warnings": levels.count("warning"), "runs": 0}
-    return counts | _summary(summarise(trace))
+    return counts | _build_summary_columns(summarise(trace))
 
 
-def _summary(summary: Summary) -> dict[str, Any]:
+def _build_summary_columns(summary: Summary) -> dict[str, Any]:
     return {
         "ranks": summary.ranks,
         "graphs": summary.graphs,
@@ -70,9 +72,9 @@ def _summary(summary: Summary) -> dict[str, Any]:
     }
 
 
-def runs_table(infos: Sequence[RunInfo]) -> pa.Table:
+def build_runs_table(infos: Sequence[RunInfo]) -> pa.Table:
     """Return runs of the workspace."""
-    return _rows(BY_NAME["runs"], [_run(info) for info in infos])
+    return _build_table(BY_NAME["runs"], [_run(info) for info in infos])
 
 
 def _run(info: RunInfo) -> dict[str, Any]:
@@ -105,23 +107,23 @@ def _run(info: RunInfo) -> dict[str, Any]:
     }
 
 
-def _rows(table: Table, rows: Sequence[Mapping[str, Any]]) -> pa.Table:
+def _build_table(table: Table, rows: Sequence[Mapping[str, Any]]) -> pa.Table:
     """Return rows as columns of the types that the table of columns gives."""
     columns = {}
     for column in table.columns:
         values = [row.get(column.name) for row in rows]
         if column.type == "VARCHAR":
-            columns[column.name] = optional_texts(
-                [None if value is None else utf8(value) for value in values]
+            columns[column.name] = convert_optional_texts(
+                [None if value is None else clean_utf8(value) for value in values]
             )
         else:
             # Dates travel as seconds; the view makes them times of the calendar.
             whole = column.type == "BIGINT"
-            fitting = [_fitting(value) if whole else value for value in values]
-            columns[column.name] = optional_numbers(fitting, whole=whole)
-    return table_of(**columns)
+            fitting = [_fit_integer(value) if whole else value for value in values]
+            columns[column.name] = convert_optional_numbers(fitting, whole=whole)
+    return build_table(**columns)
 
 
-def _fitting(value: int | None) -> int | None:
+def _fit_integer(value: int | None) -> int | None:
     """Return a whole number if 64 bits hold it: sums over ranks of what files claim may be larger."""
     return value if value is not None and -(2**63) <= value < 2**63 else None

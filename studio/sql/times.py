@@ -7,18 +7,18 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from studio.analysis.collectives.times import collective_times
+from studio.analysis.collectives.times import compute_collective_times
 from studio.analysis.job.group_times import COLUMNS as EXPOSED_PARTS
-from studio.analysis.job.group_times import group_times
+from studio.analysis.job.group_times import sum_group_times
 from studio.analysis.job.ledger import PARTS, Ledger
-from studio.arrow import optional_texts, to_arrow
+from studio.arrow import convert_optional_texts, to_arrow
 from studio.columns import join_columns
 from studio.comparing import Compared
 from studio.sim.traffic import LinkTraffic
-from studio.sql.arrow_columns import column_of, column_of_words, table_of
-from studio.sql.graphs import first_nodes
+from studio.sql.arrow_columns import build_column, build_table, build_word_column
+from studio.sql.graphs import compute_first_nodes
 from studio.sql.sources import RunSource
-from studio.trace import NONE, Float64, Int64, collective_name
+from studio.trace import NONE, Float64, Int64, label_collective
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -34,16 +34,16 @@ def has_times(run: RunSource) -> bool:
     return any(bool((graph.start_ns >= 0).any()) for graph in run.job.trace().graphs)
 
 
-def timed_table(side: Compared) -> pa.Table:
+def build_timed_table(side: Compared) -> pa.Table:
     """Return which times each rank has: `place`, `times`. Ranks that one was simulated for share theirs."""
-    places, number, _ = _shared_times(side)
-    return table_of(place=to_arrow(places), times=to_arrow(number))
+    places, number, _ = _find_shared_times(side)
+    return build_table(place=to_arrow(places), times=to_arrow(number))
 
 
-def times_table(side: Compared) -> pa.Table:
+def build_times_table(side: Compared) -> pa.Table:
     """Return when nodes ran: `times`, `at` (place among the nodes of all graphs), `start_ns`, `end_ns`."""
-    _, _, distinct = _shared_times(side)
-    times, first_of = side.side.times, first_nodes(side.side.trace)
+    _, _, distinct = _find_shared_times(side)
+    times, first_of = side.side.times, compute_first_nodes(side.side.trace)
     at, starts, ends, counts = [], [], [], []
     for first, graph in distinct:
         own = slice(first, first + len(side.side.trace.graphs[graph]))
@@ -55,15 +55,15 @@ def times_table(side: Compared) -> pa.Table:
         )
         counts.append(len(rows))
     end = join_columns(ends)
-    return table_of(
+    return build_table(
         times=to_arrow(np.repeat(np.arange(len(counts)), counts)),
         at=to_arrow(join_columns(at)),
         start_ns=to_arrow(join_columns(starts)),
-        end_ns=column_of(end, end >= 0),
+        end_ns=build_column(end, end >= 0),
     )
 
 
-def _shared_times(side: Compared) -> tuple[Int64, Int64, list[tuple[int, int]]]:
+def _find_shared_times(side: Compared) -> tuple[Int64, Int64, list[tuple[int, int]]]:
     """Return the places of ranks with times, which times each has, and where those begin, with the graph they are of."""
     known: dict[tuple[int, int], int] = {}
     places, number = [], []
@@ -76,9 +76,9 @@ def _shared_times(side: Compared) -> tuple[Int64, Int64, list[tuple[int, int]]]:
     return np.array(places, np.int64), np.array(number, np.int64), list(known)
 
 
-def collectives_table(side: Compared) -> pa.Table:
+def build_collectives_table(side: Compared) -> pa.Table:
     """Return every collective that ran."""
-    times = collective_times(side.side.trace, side.side.times, side.side.groups)
+    times = compute_collective_times(side.side.trace, side.side.times, side.side.groups)
     origin = side.side.origin_ns
     columns: dict[str, Int64] = {
         "position": times.position,
@@ -98,15 +98,15 @@ def collectives_table(side: Compared) -> pa.Table:
         "algorithm_bytes_per_ns": times.algorithm_bytes_per_ns,
         "bus_bytes_per_ns": times.bus_bytes_per_ns,
     }
-    return table_of(
-        comm_group=column_of_words(times.group, lambda number: times.groups[number]),
-        type=column_of_words(times.type, collective_name),
+    return build_table(
+        comm_group=build_word_column(times.group, lambda number: times.groups[number]),
+        type=build_word_column(times.type, label_collective),
         **{name: to_arrow(column) for name, column in columns.items()},
-        **{name: column_of(column, ~np.isnan(column)) for name, column in rates.items()},
+        **{name: build_column(column, ~np.isnan(column)) for name, column in rates.items()},
     )
 
 
-def links_table(run: RunSource) -> pa.Table | None:
+def build_links_table(run: RunSource) -> pa.Table | None:
     """Return what the links of a run carried; None where it has none: a recording, or a network without them."""
     if run.result is None:
         return None
@@ -115,9 +115,9 @@ def links_table(run: RunSource) -> pa.Table | None:
     if not len(links):
         return None
     makespan = max(result.makespan_ns, 1)
-    return table_of(
+    return build_table(
         link=to_arrow(np.arange(len(links))),
-        name=optional_texts([links.name(link) for link in range(len(links))]),
+        name=convert_optional_texts([links.name(link) for link in range(len(links))]),
         source=to_arrow(links.source),
         target=to_arrow(links.target),
         bytes=to_arrow(links.bytes),
@@ -128,18 +128,18 @@ def links_table(run: RunSource) -> pa.Table | None:
     )
 
 
-def exposed_table(side: Compared, account: Ledger) -> pa.Table:
+def build_exposed_table(side: Compared, account: Ledger) -> pa.Table:
     """Return whose communication each rank's exposed time and bubbles are."""
-    shares = group_times(side.side.trace, account, groups=side.side.groups)
+    shares = sum_group_times(side.side.trace, account, groups=side.side.groups)
     all_rows = np.ones(len(shares), np.bool_)
     exposed = shares.ns[:, 1:].sum(axis=1) if len(shares) else np.zeros(0, np.int64)
     ranks = np.array(account.numbers, np.int64)
-    return table_of(
+    return build_table(
         rank=to_arrow(ranks[shares.rank] if len(shares) else ranks[:0]),
-        comm_group=optional_texts(shares.group),
-        type=optional_texts(shares.type),
+        comm_group=convert_optional_texts(shares.group),
+        type=convert_optional_texts(shares.type),
         **{
-            f"{part}_ns": column_of(
+            f"{part}_ns": build_column(
                 shares.ns[:, index] if len(shares) else exposed, all_rows & _tells(account, part)
             )
             for index, part in enumerate(EXPOSED_PARTS)
@@ -148,7 +148,7 @@ def exposed_table(side: Compared, account: Ledger) -> pa.Table:
     )
 
 
-def parts_table(account: Ledger) -> pa.Table:
+def build_parts_table(account: Ledger) -> pa.Table:
     """Return where the time of each rank went: `place`, `finish_ns` and a column for each part."""
     totals = account.totals()
     all_rows = np.ones(len(account), np.bool_)
@@ -157,9 +157,11 @@ def parts_table(account: Ledger) -> pa.Table:
         "idle": totals.idle_ns,
         "after_finish": totals.after_finish_ns,
     }
-    columns = {f"{part}_ns": column_of(totals.of(part), all_rows & _tells(account, part)) for part in PARTS}
+    columns = {
+        f"{part}_ns": build_column(totals.of(part), all_rows & _tells(account, part)) for part in PARTS
+    }
     columns |= {f"{name}_ns": to_arrow(column) for name, column in sums.items()}
-    return table_of(place=to_arrow(account.places), finish_ns=to_arrow(account.finish_ns), **columns)
+    return build_table(place=to_arrow(account.places), finish_ns=to_arrow(account.finish_ns), **columns)
 
 
 def _tells(account: Ledger, part: str) -> bool:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from studio.errors import ConfigError
 from studio.sql.database import TIME_S, Database, Limits
-from studio.sql.sources import Sources, file_source, result_source, together
+from studio.sql.sources import Sources, build_file_source, build_result_source, merge_sources
 from studio.trace import Trace
 
 if TYPE_CHECKING:
@@ -53,7 +53,7 @@ def query(
         [{'rank': 6, 'comm_group': 'world', 'type': 'ALL_REDUCE', 'exposed_ns': 7457000}]
     """
     named = runs if isinstance(runs, Mapping) else {ONE: runs}
-    sources = together([_source(str(name), run) for name, run in named.items()])
+    sources = merge_sources([_build_source(str(name), run) for name, run in named.items()])
     with Database(sources, memory_bytes) as database:
         answer = database.ask(question, Limits(None, time_s, None))
     for note in answer.notes:
@@ -61,13 +61,13 @@ def query(
     return answer.table
 
 
-def _source(name: str, run: Any) -> Sources:
+def _build_source(name: str, run: Any) -> Sources:
     from studio.sim.result import SimResult
 
     if isinstance(run, Trace):
-        return file_source(name, (), lambda _files: run)
+        return build_file_source(name, (), lambda _files: run)
     if isinstance(run, SimResult):
-        return result_source(name, run)
+        return build_result_source(name, run)
     raise ConfigError(
         f"{type(run).__name__} is no run; allowed: a trace, a simulation, or several of them by name",
         hint='For example studio.query("FROM ranks", {"now": trace, "faster": result}).',

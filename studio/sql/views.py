@@ -6,12 +6,18 @@ from collections.abc import Callable, Iterator, Mapping
 from functools import cached_property
 from typing import TYPE_CHECKING, Protocol
 
-from studio.sql.arrow_columns import utf8
+from studio.sql.arrow_columns import clean_utf8
 from studio.sql.columns import BY_NAME
-from studio.sql.graphs import attributes_table, dependencies_table, nodes_table, ranks_table, slots_table
+from studio.sql.graphs import (
+    build_attributes_table,
+    build_dependencies_table,
+    build_nodes_table,
+    build_ranks_table,
+    build_slots_table,
+)
 from studio.sql.joins import NEEDS, OF_JOB, RANK, SPANS
 from studio.sql.sources import JobSource, RunSource, Sources
-from studio.sql.stored import jobs_table, runs_table
+from studio.sql.stored import build_jobs_table, build_runs_table
 from studio.store.workspace import JobInfo
 from studio.trace import Trace
 
@@ -21,11 +27,11 @@ if TYPE_CHECKING:
     from studio.analysis.job.ledger import Ledger
 
 _OF_TRACES: Mapping[str, Callable[[Trace], pa.Table]] = {
-    "ranks": ranks_table,
-    "slots": slots_table,
-    "nodes": nodes_table,
-    "attributes": attributes_table,
-    "dependencies": dependencies_table,
+    "ranks": build_ranks_table,
+    "slots": build_slots_table,
+    "nodes": build_nodes_table,
+    "attributes": build_attributes_table,
+    "dependencies": build_dependencies_table,
 }
 _PART_COLUMNS = tuple(column.name for column in BY_NAME["ranks"].columns if column.name.endswith("_ns"))
 """Columns of `ranks` that need times."""
@@ -65,7 +71,7 @@ class Views:
         if name in self.made:
             return
         # Without rows, and with the columns, where nothing named has some.
-        text = " UNION ALL ".join(self._queries(name)) or _empty(name)
+        text = " UNION ALL ".join(self._iterate_queries(name)) or _build_empty_query(name)
         self._connection.execute(f"CREATE VIEW {name} AS {text}")
         self.made.add(name)
 
@@ -74,27 +80,27 @@ class Views:
         """The jobs of the workspace that are listed."""
         return self._sources.job_infos()
 
-    def _queries(self, name: str) -> Iterator[str]:
+    def _iterate_queries(self, name: str) -> Iterator[str]:
         """Yield the queries whose rows a table has."""
         if BY_NAME[name].of == "workspace":
-            yield self._listed(name)
+            yield self._build_list_query(name)
         elif name in OF_JOB:
             for job in self._sources.jobs:
-                parts = self._of_job(name, job)
+                parts = self._put_job_parts(name, job)
                 yield from (text.format(job=_quote(job.label), **parts) for text in OF_JOB[name])
         else:
-            yield from self._of_runs(name)
+            yield from self._iterate_run_queries(name)
 
-    def _listed(self, name: str) -> str:
+    def _build_list_query(self, name: str) -> str:
         if name == "runs":
-            self._put("_runs", lambda: runs_table(self._sources.run_infos(self._jobs)))
+            self._put("_runs", lambda: build_runs_table(self._sources.run_infos(self._jobs)))
         else:
             read = [job for job in self._sources.jobs if job.info is None]
-            self._put("_jobs", lambda: jobs_table(self._jobs, read))
+            self._put("_jobs", lambda: build_jobs_table(self._jobs, read))
         # Seconds since the epoch become times of the calendar.
         return f"SELECT * REPLACE (make_timestamp((created * 1000000)::BIGINT) AS created) FROM _{name}"
 
-    def _of_job(self, name: str, job: JobSource) -> dict[str, str]:
+    def _put_job_parts(self, name: str, job: JobSource) -> dict[str, str]:
         """Make what a table needs of a job; returns how it is called, by part."""
         number = self._sources.jobs.index(job)
         parts = {part: f"_{part}_{number}" for part in NEEDS[name]}
@@ -102,7 +108,7 @@ class Views:
             self._put(called, lambda part=part: job.keep(part, lambda: _OF_TRACES[part](job.trace())))  # type: ignore[misc]
         return parts
 
-    def _of_runs(self, name: str) -> Iterator[str]:
+    def _iterate_run_queries(self, name: str) -> Iterator[str]:
         # Only runs need the analyses behind it.
         from studio.sql.times import has_times
 
@@ -114,56 +120,60 @@ class Views:
                 continue
             timed.add(run.job.label)
             if name == "spans":
-                yield from self._spans(number, run)
+                yield from self._build_span_queries(number, run)
             elif name == "ranks":
-                yield self._ranks(number, run)
-            elif self._of_run(f"_{name}_of_{number}", name, run):
+                yield self._build_rank_query(number, run)
+            elif self._put_run_table(f"_{name}_of_{number}", name, run):
                 own = ", ".join(column.name for column in BY_NAME[name].columns[2:])
-                yield f"SELECT {_labels(run)}, {own} FROM _{name}_of_{number}"
+                yield f"SELECT {_format_labels(run)}, {own} FROM _{name}_of_{number}"
             else:
                 self._note(name, f"{run.job.label}, {run.label}: {_NO_LINKS}, so {name} has no rows of it.")
         if name == "ranks":
-            yield from (self._untimed_ranks(job) for job in self._sources.jobs if job.label not in timed)
+            yield from (
+                self._build_untimed_query(job) for job in self._sources.jobs if job.label not in timed
+            )
 
-    def _of_run(self, called: str, name: str, run: RunSource) -> bool:
+    def _put_run_table(self, called: str, name: str, run: RunSource) -> bool:
         """Make a table of a run; returns whether there is one."""
-        from studio.sql.times import collectives_table, exposed_table, links_table
+        from studio.sql.times import build_collectives_table, build_exposed_table, build_links_table
 
         if name == "links":
-            links = run.keep("links", lambda: links_table(run))
+            links = run.keep("links", lambda: build_links_table(run))
             if links is None:
                 return False
             self._put(called, lambda: links)
         elif name == "collectives":
-            self._put(called, lambda: run.keep("collectives", lambda: collectives_table(run.side())))
+            self._put(called, lambda: run.keep("collectives", lambda: build_collectives_table(run.side())))
         else:
-            self._put(called, lambda: run.keep("exposed", lambda: exposed_table(run.side(), _account(run))))
+            self._put(
+                called, lambda: run.keep("exposed", lambda: build_exposed_table(run.side(), _get_ledger(run)))
+            )
         return True
 
-    def _spans(self, number: int, run: RunSource) -> list[str]:
-        from studio.sql.times import timed_table, times_table
+    def _build_span_queries(self, number: int, run: RunSource) -> list[str]:
+        from studio.sql.times import build_timed_table, build_times_table
 
         own = {part: f"_{part}_of_{number}" for part in ("timed", "times")}
-        self._put(own["timed"], lambda: run.keep("timed", lambda: timed_table(run.side())))
-        self._put(own["times"], lambda: run.keep("times", lambda: times_table(run.side())))
+        self._put(own["timed"], lambda: run.keep("timed", lambda: build_timed_table(run.side())))
+        self._put(own["times"], lambda: run.keep("times", lambda: build_times_table(run.side())))
         lane = {"lane": "lane", "lane_name": "NULL"}
         if run.result is None:
             lane = {"lane": "recorded_lane", "lane_name": "n.lane_name"}
         labels = {"job": _quote(run.job.label), "run": _quote(run.label)}
-        parts = self._of_job("spans", run.job)
+        parts = self._put_job_parts("spans", run.job)
         return [text.format(**labels, **parts, **own, **lane) for text in SPANS]
 
-    def _ranks(self, number: int, run: RunSource) -> str:
-        from studio.sql.times import parts_table
+    def _build_rank_query(self, number: int, run: RunSource) -> str:
+        from studio.sql.times import build_parts_table
 
-        called, ranks = f"_ranks_of_{number}", self._of_job("ranks", run.job)["ranks"]
-        self._put(called, lambda: run.keep("parts", lambda: parts_table(_account(run))))
+        called, ranks = f"_ranks_of_{number}", self._put_job_parts("ranks", run.job)["ranks"]
+        self._put(called, lambda: run.keep("parts", lambda: build_parts_table(_get_ledger(run))))
         figures = ", ".join(f"p.{column}" for column in _PART_COLUMNS)
         joined = f"{ranks} r LEFT JOIN {called} p ON p.place = r.place"
-        return f"SELECT {_labels(run)}, {RANK}, {figures} FROM {joined}"
+        return f"SELECT {_format_labels(run)}, {RANK}, {figures} FROM {joined}"
 
-    def _untimed_ranks(self, job: JobSource) -> str:
-        ranks = self._of_job("ranks", job)["ranks"]
+    def _build_untimed_query(self, job: JobSource) -> str:
+        ranks = self._put_job_parts("ranks", job)["ranks"]
         figures = ", ".join(f"NULL::BIGINT AS {column}" for column in _PART_COLUMNS)
         return f"SELECT {_quote(job.label)} AS job, NULL::VARCHAR AS run, {RANK}, {figures} FROM {ranks} r"
 
@@ -177,7 +187,7 @@ class Views:
             self._parts.add(name)
 
 
-def _account(run: RunSource) -> Ledger:
+def _get_ledger(run: RunSource) -> Ledger:
     """Return where the time of the ranks of a run went."""
 
     def make() -> Ledger:
@@ -187,11 +197,11 @@ def _account(run: RunSource) -> Ledger:
     return known
 
 
-def _labels(run: RunSource) -> str:
+def _format_labels(run: RunSource) -> str:
     return f"{_quote(run.job.label)} AS job, {_quote(run.label)} AS run"
 
 
-def _empty(name: str) -> str:
+def _build_empty_query(name: str) -> str:
     """Return a query without rows and with the columns of a table."""
     columns = ", ".join(f"NULL::{column.type} AS {column.name}" for column in BY_NAME[name].columns)
     return f"SELECT {columns} WHERE false"
@@ -199,4 +209,4 @@ def _empty(name: str) -> str:
 
 def _quote(text: str) -> str:
     """Return a text as a constant of SQL."""
-    return "'" + utf8(text).replace("'", "''") + "'"
+    return "'" + clean_utf8(text).replace("'", "''") + "'"

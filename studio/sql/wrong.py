@@ -14,7 +14,7 @@ _NEAREST = 3
 _TABLES = f"The tables are {', '.join(table.name for table in TABLES)}."
 
 
-def explained(query: str, facts: Mapping[str, Any], named: Iterable[str] = ()) -> ConfigError:
+def convert_error(query: str, facts: Mapping[str, Any], named: Iterable[str] = ()) -> ConfigError:
     """Return an error of ours from what DuckDB tells of one of its own.
 
     Args:
@@ -24,10 +24,12 @@ def explained(query: str, facts: Mapping[str, Any], named: Iterable[str] = ()) -
     """
     text = str(facts.get("exception_message") or facts.get("error_message") or "it cannot be carried out")
     message = text.split("\n", 1)[0].removesuffix("!").rstrip(".")
-    return ConfigError(f"The query{_place(query, facts)}: {message}.", hint=_hint(text, facts, tuple(named)))
+    return ConfigError(
+        f"The query{_format_place(query, facts)}: {message}.", hint=_explain_error(text, facts, tuple(named))
+    )
 
 
-def facts_of(text: str) -> dict[str, Any]:
+def parse_facts(text: str) -> dict[str, Any]:
     """Return what DuckDB tells of an error, by key."""
     start = text.find("{")
     try:
@@ -37,7 +39,7 @@ def facts_of(text: str) -> dict[str, Any]:
     return facts if isinstance(facts, dict) else {"exception_message": text}
 
 
-def _place(query: str, facts: Mapping[str, Any]) -> str:
+def _format_place(query: str, facts: Mapping[str, Any]) -> str:
     """Return where in the query it is, as `, line 1, column 5`; "" where DuckDB does not tell."""
     try:
         position = int(facts["position"])
@@ -47,11 +49,11 @@ def _place(query: str, facts: Mapping[str, Any]) -> str:
     return f", line {before.count(chr(10)) + 1}, column {len(before.rsplit(chr(10), 1)[-1]) + 1}"
 
 
-def _hint(text: str, facts: Mapping[str, Any], named: tuple[str, ...]) -> str:
+def _explain_error(text: str, facts: Mapping[str, Any], named: tuple[str, ...]) -> str:
     kind, sub = str(facts.get("exception_type", "")).lower(), facts.get("error_subtype")
     name = str(facts.get("name", ""))
     if sub == "COLUMN_NOT_FOUND":
-        return _column_hint(name, facts, named)
+        return _explain_column(name, facts, named)
     if sub == "MISSING_ENTRY" and facts.get("type") == "Table":
         near = difflib.get_close_matches(name.lower(), BY_NAME, n=1)
         return f"Did you mean {near[0]}? {_TABLES}" if near else _TABLES
@@ -61,7 +63,7 @@ def _hint(text: str, facts: Mapping[str, Any], named: tuple[str, ...]) -> str:
     return marker + text.split(marker, 1)[1].split("\n", maxsplit=1)[0] if marker in text else ""
 
 
-def _column_hint(name: str, facts: Mapping[str, Any], named: tuple[str, ...]) -> str:
+def _explain_column(name: str, facts: Mapping[str, Any], named: tuple[str, ...]) -> str:
     tables = [BY_NAME[table] for table in named if table in BY_NAME]
     columns = [column.name for table in tables for column in table.columns]
     wanted = name.rsplit(".", 1)[-1].lower()

@@ -14,7 +14,7 @@ from studio.files import PRIVATE_FILE, open_private, read_file
 _LONG_ENOUGH: Final = re.compile(rb"[A-Za-z0-9_-]{32,128}")
 
 
-def workspace_token(root: Path) -> str:
+def ensure_workspace_token(root: Path) -> str:
     """Return the token of a workspace, made when it is first asked for and kept in its file `token`.
 
     It stays the same from start to start, so that a browser that was let in once still is.

@@ -33,9 +33,9 @@ from numpy.typing import NDArray
 from zlib_ng.zlib_ng import crc32
 
 from studio.arrow import from_arrow, to_arrow
-from studio.decoding import decoder
+from studio.decoding import build_decoder
 from studio.errors import ConfigError
-from studio.files import is_full, open_file, open_private, read_file, tell_full
+from studio.files import describe_full, is_full, open_file, open_private, read_file
 from studio.trace import (
     Attribute,
     CommGroup,
@@ -44,8 +44,8 @@ from studio.trace import (
     Rank,
     Trace,
     ValueKind,
-    arrays,
-    graph_from_arrays,
+    assemble_graph,
+    iterate_arrays,
 )
 from studio.units import format_bytes
 
@@ -195,7 +195,7 @@ def write_columns(path: Path, batches: Iterable[Columns], *, durable: bool = Tru
         summing = _Summing(stream)
         writer: pa.RecordBatchFileWriter | None = None
         for columns in batches:
-            batch = _batch(columns)
+            batch = _build_batch(columns)
             writer = writer or pa.ipc.new_file(summing, batch.schema)
             writer.write_batch(batch)
         writer = writer or pa.ipc.new_file(summing, pa.schema([]))
@@ -240,15 +240,15 @@ def read_several(files: Sequence[tuple[Path, Checksum | None]]) -> list[list[dic
     import pyarrow as pa
 
     batches = []
-    for (path, _), copy in zip(files, _copies_of(files), strict=True):
+    for (path, _), copy in zip(files, _copy_files(files), strict=True):
         try:
-            batches.append(arrays_in(copy))
+            batches.append(read_arrays(copy))
         except (pa.ArrowException, *_ODD_CONTENT) as error:
             raise Damaged(f"{path.name}: {error}") from error
     return batches
 
 
-def arrays_in(content: pa.Buffer) -> list[dict[str, NDArray[np.generic]]]:
+def read_arrays(content: pa.Buffer) -> list[dict[str, NDArray[np.generic]]]:
     """Return the arrays of every record batch of a file's content, without a copy."""
     import pyarrow as pa
 
@@ -262,7 +262,7 @@ def arrays_in(content: pa.Buffer) -> list[dict[str, NDArray[np.generic]]]:
     return batches
 
 
-def _copies_of(files: Sequence[tuple[Path, Checksum | None]]) -> list[pa.Buffer]:
+def _copy_files(files: Sequence[tuple[Path, Checksum | None]]) -> list[pa.Buffer]:
     """Copy files into memory that no other process can change, and verify their checksums."""
     import pyarrow as pa
 
@@ -309,7 +309,7 @@ def _allocate(size: int, folder: Path) -> memoryview:
     return memoryview(pa.allocate_buffer(size)).cast("B")
 
 
-def _batch(columns: Columns) -> pa.RecordBatch:
+def _build_batch(columns: Columns) -> pa.RecordBatch:
     import pyarrow as pa
 
     lists, names = [], []
@@ -351,10 +351,10 @@ class _StoredTrace(msgspec.Struct):
     each: list[Checksum] = []
 
 
-_stored_trace = decoder(_StoredTrace)
+_stored_trace = build_decoder(_StoredTrace)
 
 
-def graph_file(index: int) -> str:
+def name_graph_file(index: int) -> str:
     """Return the name of the file of a graph that has a file of its own."""
     return f"graphs.{index}.arrow"
 
@@ -374,13 +374,13 @@ def write_trace(
         each: Checksums of the graphs, where each is there already in a file of its own.
     """
 
-    def graphs() -> Iterator[Columns]:
+    def iterate_graphs() -> Iterator[Columns]:
         for done, graph in enumerate(trace.graphs, 1):
-            yield arrays(graph)
+            yield iterate_arrays(graph)
             if tick:
                 tick(done, len(trace.graphs))
 
-    checksum = write_columns(folder / _GRAPHS, graphs()) if each is None else None
+    checksum = write_columns(folder / _GRAPHS, iterate_graphs()) if each is None else None
     if each is not None and tick:
         tick(len(trace.graphs), len(trace.graphs))
     write_sealed(folder / "trace.json", _to_stored(trace, checksum, each or ()))
@@ -394,21 +394,21 @@ def read_trace(folder: Path) -> Trace:
     """
     with convert_damage():
         stored = decode_sealed(folder / "trace.json", _stored_trace)
-        graphs = tuple(map(graph_of, _stored_graphs(folder, stored)))
-        ranks = tuple(_rank(stored_rank, len(graphs)) for stored_rank in stored.ranks)
+        graphs = tuple(map(build_graph, _read_stored_graphs(folder, stored)))
+        ranks = tuple(_build_rank(stored_rank, len(graphs)) for stored_rank in stored.ranks)
         return Trace(graphs, ranks, tuple(stored.groups), tuple(stored.findings))
 
 
-def _stored_graphs(folder: Path, stored: _StoredTrace) -> list[dict[str, NDArray[np.generic]]]:
+def _read_stored_graphs(folder: Path, stored: _StoredTrace) -> list[dict[str, NDArray[np.generic]]]:
     if not stored.each:
         return read_columns(folder / _GRAPHS, stored.graphs)
-    files = [(folder / graph_file(index), checksum) for index, checksum in enumerate(stored.each)]
+    files = [(folder / name_graph_file(index), checksum) for index, checksum in enumerate(stored.each)]
     return [columns for batches in read_several(files) for columns in batches]
 
 
-def graph_of(columns: dict[str, NDArray[np.generic]]) -> Graph:
+def build_graph(columns: dict[str, NDArray[np.generic]]) -> Graph:
     """Return the graph of stored arrays."""
-    return graph_from_arrays({**columns, "attrs.slot": columns["attrs.slot"].view(np.bool_)})
+    return assemble_graph({**columns, "attrs.slot": columns["attrs.slot"].view(np.bool_)})
 
 
 def _to_stored(trace: Trace, checksum: Checksum | None, each: Sequence[Checksum]) -> _StoredTrace:
@@ -418,39 +418,39 @@ def _to_stored(trace: Trace, checksum: Checksum | None, each: Sequence[Checksum]
             rank.graph,
             list(rank.slots),
             rank.version,
-            [_StoredAttribute(a.name, int(a.kind), _plain(a.value), a.doc) for a in rank.metadata],
+            [_StoredAttribute(a.name, int(a.kind), _convert_to_json(a.value), a.doc) for a in rank.metadata],
             rank.extra,
-            encodable(rank.file),
+            escape_name(rank.file),
         )
         for rank in trace.ranks
     ]
     findings = [
-        replace(finding, message=encodable(finding.message), file=encodable(finding.file))
+        replace(finding, message=escape_name(finding.message), file=escape_name(finding.file))
         for finding in trace.findings
     ]
     return _StoredTrace(ranks, list(trace.groups), findings, checksum, list(each))
 
 
-def encodable(text: str) -> str:
+def escape_name(text: str) -> str:
     r"""Escape bytes of a file name that are not UTF-8.
 
     Example:
-        >>> encodable("job\udcff.0.et")
+        >>> escape_name("job\udcff.0.et")
         'job\\udcff.0.et'
     """
     return text.encode("utf-8", "backslashreplace").decode()
 
 
-def _plain(value: Any) -> Any:
+def _convert_to_json(value: Any) -> Any:
     """Convert a value to JSON without loss: floats and bytes become hex text."""
     if isinstance(value, list):
-        return [_plain(item) for item in value]
+        return [_convert_to_json(item) for item in value]
     if isinstance(value, float):
         return struct.pack(">d", value).hex()
     return value.hex() if isinstance(value, bytes) else value
 
 
-def _rank(stored: _StoredRank, graphs: int) -> Rank:
+def _build_rank(stored: _StoredRank, graphs: int) -> Rank:
     if not 0 <= stored.graph < graphs:
         raise ValueError(f"rank {stored.number} has no graph")
     metadata = tuple(
@@ -477,7 +477,7 @@ def _from_stored(kind: ValueKind, value: Any) -> Any:
 
 
 @contextlib.contextmanager
-def appearing(path: Path, option: str) -> Iterator[TextIO]:
+def write_atomically(path: Path, option: str) -> Iterator[TextIO]:
     """Write a text file atomically: it appears when the block ends without an error.
 
     Its folder is made where it is not there.
@@ -503,7 +503,7 @@ def appearing(path: Path, option: str) -> Iterator[TextIO]:
             raise
     except OSError as error:
         if is_full(error):
-            full = tell_full(
+            full = describe_full(
                 path.parent, needed=f"more than {format_bytes(written)}", removed_bytes=written, error=error
             )
             raise ConfigError(

@@ -67,12 +67,12 @@ def _add(value: object, size: Size, seen: set[int]) -> None:
         seen.add(id(item))
         size.objects += 1
         if isinstance(item, np.ndarray):
-            key, array_bytes = _memory_of(item)
+            key, array_bytes = _identify_memory(item)
             size.arrays[key] = max(array_bytes, size.arrays.get(key, 0))
             left += item.ravel().tolist() if item.dtype == object else []
             continue
         size.other_bytes += sys.getsizeof(item, 0)
-        parts = _parts(item)
+        parts = _list_parts(item)
         if len(parts) > _SAMPLED:
             step = len(parts) // _SAMPLED
             before = size.bytes
@@ -83,7 +83,7 @@ def _add(value: object, size: Size, seen: set[int]) -> None:
             left += parts
 
 
-def _memory_of(array: np.ndarray[Any, Any]) -> tuple[int, int]:
+def _identify_memory(array: np.ndarray[Any, Any]) -> tuple[int, int]:
     """Return an id and the size of the buffer behind an array."""
     while isinstance(base := cast("Any", array.base), np.ndarray):
         array = base
@@ -93,7 +93,7 @@ def _memory_of(array: np.ndarray[Any, Any]) -> tuple[int, int]:
     return int(array.__array_interface__["data"][0]), array.nbytes
 
 
-def _parts(item: object) -> list[object]:
+def _list_parts(item: object) -> list[object]:
     """Return the objects that an object refers to."""
     if isinstance(item, dict):
         return [*item.keys(), *item.values()]
@@ -101,10 +101,10 @@ def _parts(item: object) -> list[object]:
         return list(item)
     if isinstance(item, _NOT_WALKED):
         return []
-    return [*getattr(item, "__dict__", {}).values(), *_slots(item)]
+    return [*getattr(item, "__dict__", {}).values(), *_iterate_slots(item)]
 
 
-def _slots(item: object) -> Iterator[object]:
+def _iterate_slots(item: object) -> Iterator[object]:
     for kind in type(item).__mro__:
         names = kind.__dict__.get("__slots__", ())
         for name in (names,) if isinstance(names, str) else names:
@@ -182,7 +182,7 @@ class Cache(Generic[K]):
                 for other, entry in self._entries.items()
                 if entry.used_since and entry.size.objects <= _MEASURED_AGAIN
             ]
-        again = [(other, entry, _measured_again(entry)) for other, entry in grown]
+        again = [(other, entry, _measure_again(entry)) for other, entry in grown]
         with self._lock:
             for other, entry, now in again:
                 if self._entries.get(other) is entry:
@@ -211,7 +211,7 @@ class Cache(Generic[K]):
                 self._array_bytes -= self._bytes_of.pop(memory)
 
 
-def _measured_again(entry: _Entry[Any]) -> Size:
+def _measure_again(entry: _Entry[Any]) -> Size:
     try:
         return measure(entry.value)
     except RuntimeError:  # another thread adds to it just now

@@ -17,7 +17,7 @@ from pathlib import Path
 
 import msgspec
 
-from studio.decoding import decoder
+from studio.decoding import build_decoder
 from studio.errors import StudioError
 from studio.files import PRIVATE_FOLDER, read_file
 from studio.sim.parts import Parts
@@ -46,7 +46,7 @@ class Draft:
     notes: tuple[str, ...] = ()
 
 
-_draft = decoder(Draft)
+_draft = build_decoder(Draft)
 
 
 def save_draft(workspace: Path, draft: Draft) -> str:

@@ -14,9 +14,9 @@ from studio.calibration.reading.files import is_text, join_tables, read_tables
 from studio.calibration.reading.given import Given, Tables
 from studio.errors import ConfigError, StudioError
 from studio.et.job_files import recognise
-from studio.et.source import SourceFile, head
+from studio.et.source import SourceFile, get_head
 from studio.sim.systems import is_system_file, read_system
-from studio.store.arrays import appearing
+from studio.store.arrays import write_atomically
 
 _FOLDER = "measured"
 
@@ -58,7 +58,7 @@ class Shelf:
         Raises:
             StudioError: There are none of this name, or they cannot be read.
         """
-        return read_tables([self._path(name, ".csv")])
+        return read_tables([self._find_path(name, ".csv")])
 
     def system_path(self, name: str) -> Path:
         """Return the path of a kept system file.
@@ -66,7 +66,7 @@ class Shelf:
         Raises:
             ConfigError: There is none of this name.
         """
-        return self._path(name, ".yml")
+        return self._find_path(name, ".yml")
 
     def keep(self, files: Mapping[str, bytes], given: Given) -> Added:
         """Keep files: measured tables as one set, system files each by its name; those that are neither are refused.
@@ -85,7 +85,7 @@ class Shelf:
                 folders = (
                     Path(scratch, f"recording {number}" if number else "recording") for number in count()
                 )
-                places = (folder / _plain(name, keep_ending=True) for folder in folders)
+                places = (folder / _clean_name(name, keep_ending=True) for folder in folders)
                 path = next(place for place in places if place not in paths)
                 path.parent.mkdir(exist_ok=True)
                 path.write_bytes(content)
@@ -93,22 +93,22 @@ class Shelf:
             systems, refused = _check_systems(path for path in paths if is_system_file(path))
             measured, read, bad = _read_readable([path for path in paths if not is_system_file(path)], given)
             for path in systems:
-                self._write(f"{_plain(path.stem)}.yml", path.read_text(encoding="utf-8"))
-        name = _plain(measured[0].stem) if measured else ""
+                self._write(f"{_clean_name(path.stem)}.yml", path.read_text(encoding="utf-8"))
+        name = _clean_name(measured[0].stem) if measured else ""
         if name:
             self._write(f"{name}.csv", write_csv(read.tables))
-        return Added(name, tuple(_plain(path.stem) for path in systems), read.notes, (*refused, *bad))
+        return Added(name, tuple(_clean_name(path.stem) for path in systems), read.notes, (*refused, *bad))
 
     def delete(self, name: str) -> None:
         """Delete kept tables."""
-        self._path(name, ".csv").unlink()
+        self._find_path(name, ".csv").unlink()
 
     def _write(self, name: str, text: str) -> None:
-        with appearing(self.folder / name, "the workspace") as stream:
+        with write_atomically(self.folder / name, "the workspace") as stream:
             stream.write(text)
 
-    def _path(self, name: str, ending: str) -> Path:
-        path = self.folder / f"{_plain(name)}{ending}"
+    def _find_path(self, name: str, ending: str) -> Path:
+        path = self.folder / f"{_clean_name(name)}{ending}"
         if not name or not path.is_file():
             raise ConfigError(
                 f"There are no measured tables {name[:80]!r} in the workspace"
@@ -148,7 +148,7 @@ def _read_readable(paths: Sequence[Path], given: Given) -> tuple[list[Path], Tab
             tables.append(read_tables(part, given))
             good.extend(part)
         except StudioError as error:
-            recorded = [path for path in part if recognise(_start(path)) is not None]
+            recorded = [path for path in part if recognise(_read_start(path)) is not None]
             if recorded == part or len(part) == 1:
                 refused.append(error)
                 return
@@ -165,15 +165,15 @@ def _read_readable(paths: Sequence[Path], given: Given) -> tuple[list[Path], Tab
 
 
 def _is_table(path: Path) -> bool:
-    start = _start(path)
+    start = _read_start(path)
     return is_text(start) and recognise(start) is None
 
 
-def _start(path: Path) -> bytes:
-    return head(SourceFile(path.name, path))
+def _read_start(path: Path) -> bytes:
+    return get_head(SourceFile(path.name, path))
 
 
-def _plain(name: str, *, keep_ending: bool = False) -> str:
+def _clean_name(name: str, *, keep_ending: bool = False) -> str:
     """Return a name that is safe as a file's."""
     allowed = r"[^\w.-]+" if keep_ending else r"[^\w-]+"
     return re.sub(allowed, "_", name).strip("._")[:80] or "tables"

@@ -37,12 +37,12 @@ def with_progress(pace: Pace, now: float, done: int) -> Pace:
     return longer if len(longer) <= _KEPT else longer[::2]
 
 
-def remaining_s(pace: Pace, now: float, total: int) -> tuple[float, float] | None:
+def estimate_remaining_s(pace: Pace, now: float, total: int) -> tuple[float, float] | None:
     """Return the least and most seconds that a task still needs; None where it cannot be estimated.
 
     Example:
         >>> even = tuple((float(at), 10 * at) for at in range(11))
-        >>> remaining_s(even, 10.0, 400), remaining_s(even[:2], 1.0, 400)
+        >>> estimate_remaining_s(even, 10.0, 400), estimate_remaining_s(even[:2], 1.0, 400)
         ((30.0, 30.0), None)
     """
     if not pace or total <= 0:
@@ -59,7 +59,7 @@ def remaining_s(pace: Pace, now: float, total: int) -> tuple[float, float] | Non
     lefts = []
     for window in _WINDOWS:
         since = min(now - window * spent, latest)
-        risen = done - _done_at(pace, since)
+        risen = done - _interpolate_done(pace, since)
         if risen <= 0:
             return None
         lefts.append((total - done) * (now - since) / risen)
@@ -69,7 +69,7 @@ def remaining_s(pace: Pace, now: float, total: int) -> tuple[float, float] | Non
     return least, most
 
 
-def _done_at(pace: Sequence[tuple[float, int]], moment: float) -> float:
+def _interpolate_done(pace: Sequence[tuple[float, int]], moment: float) -> float:
     """Return how much was done at a moment, evenly between those that are known."""
     later = next((index for index, (at, _) in enumerate(pace) if at >= moment), None)
     if later is None:

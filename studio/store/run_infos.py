@@ -8,11 +8,11 @@ from pathlib import Path
 
 import msgspec
 
-from studio.decoding import decoder
-from studio.notebook import one_line
+from studio.decoding import build_decoder
+from studio.notebook import format_record
 from studio.sim.config import Congestion
 from studio.sim.doubt import Cured, Doubt
-from studio.sim.models import model_words
+from studio.sim.models import label_system_model
 from studio.sim.parts import Mode, Parts
 from studio.store.arrays import Damaged, convert_damage, read_sealed
 
@@ -34,7 +34,7 @@ class RunSummary:
     events: int
     means: Mapping[str, float] = field(default_factory=dict)
 
-    __repr__ = one_line
+    __repr__ = format_record
 
     @property
     def exposed_ns(self) -> float | None:
@@ -93,12 +93,12 @@ class RunInfo:
     assumed: str = ""
     layout: int = LAYOUT
 
-    __repr__ = one_line
+    __repr__ = format_record
 
     @property
     def model(self) -> str:
         """The model that was simulated, as `studio.sim.models` names it; runs of different ones are never ranked."""
-        return model_words(self.tables)
+        return label_system_model(self.tables)
 
     @property
     def label(self) -> str:
@@ -126,5 +126,5 @@ class _Layout(msgspec.Struct):
     layout: int = LAYOUT
 
 
-_layout = decoder(_Layout)
-_info = decoder(RunInfo)
+_layout = build_decoder(_Layout)
+_info = build_decoder(RunInfo)

@@ -25,8 +25,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from studio import __version__
-from studio.analysis.job.completeness import assumed_words
-from studio.decoding import converted, decoder
+from studio.analysis.job.completeness import describe_assumed
+from studio.decoding import build_decoder, convert_value
 from studio.distinct import find_distinct
 from studio.errors import ConfigError
 from studio.narrow import narrow
@@ -35,7 +35,7 @@ from studio.sim.doubt import Cured, Doubt
 from studio.sim.doubts import doubts_of
 from studio.sim.kinds import CollectiveKind
 from studio.sim.parts import CustomAlgorithms, Parts, interpret
-from studio.sim.result import SimResult, ledger_of
+from studio.sim.result import SimResult, compute_ledger
 from studio.store.arrays import (
     Checksum,
     Damaged,
@@ -48,7 +48,7 @@ from studio.store.arrays import (
     write_trace,
 )
 from studio.store.run_infos import RunInfo, RunSummary
-from studio.trace import Trace, trace_digest
+from studio.trace import Trace, compute_trace_digest
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,20 +72,20 @@ class Run:
     cures: Cured | None = None
 
 
-def config_digest(config: SystemConfig) -> str:
+def compute_config_digest(config: SystemConfig) -> str:
     """Return a hash of a configuration; equal configurations have equal hashes."""
     given: list[tuple[object, Trace]] = [*config.custom.items(), *config.custom_nodes.items()]
-    traces = {str(key): trace_digest(trace) for key, trace in given}
+    traces = {str(key): compute_trace_digest(trace) for key, trace in given}
     plain = msgspec.to_builtins([replace(config, custom={}, custom_nodes={}), traces], str_keys=True)
-    return hashlib.blake2b(msgspec.json.encode(_canonical(plain)), digest_size=16).hexdigest()
+    return hashlib.blake2b(msgspec.json.encode(_normalise_plain(plain)), digest_size=16).hexdigest()
 
 
-def _canonical(plain: Any) -> Any:
+def _normalise_plain(plain: Any) -> Any:
     """Normalize plain data: sort keys, write 2.0 as 2."""
     if isinstance(plain, dict):
-        return {key: _canonical(plain[key]) for key in sorted(plain)}
+        return {key: _normalise_plain(plain[key]) for key in sorted(plain)}
     if isinstance(plain, list | tuple):
-        return [_canonical(item) for item in plain]
+        return [_normalise_plain(item) for item in plain]
     return int(plain) if isinstance(plain, float) and plain.is_integer() else plain
 
 
@@ -102,14 +102,14 @@ def write_run(run: Run, folder: Path, *, run_id: str, job_id: str, name: str) ->
     result = run.result
     rates = tuple(dim.bytes_per_ns for dim in result.config.topology.dims)
     algorithms = CustomAlgorithms(result.config.custom, result.config.custom_nodes)
-    if _config(run.parts, rates, algorithms) != result.config:
+    if _build_config(run.parts, rates, algorithms) != result.config:
         raise ConfigError(
             "the tables of this run do not describe the system that was simulated",
             hint="Give those the configuration was read from, or those of studio.sim.parts.parts_of.",
         )
     columns: dict[str, NDArray[np.generic]] = {}
     plain = {
-        spec.name: _apart(getattr(result, spec.name), spec.name, columns)
+        spec.name: _take_apart(getattr(result, spec.name), spec.name, columns)
         for spec in dataclasses.fields(result)
         if spec.name not in _NOT_STORED
     }
@@ -132,17 +132,17 @@ def write_run(run: Run, folder: Path, *, run_id: str, job_id: str, name: str) ->
         npus=len(result.finish_ns),
         simulated=len(find_distinct(result.representative)),
         makespan_ns=result.makespan_ns,
-        summary=_summary(result),
+        summary=_summarise_run(result),
         spent_s=run.spent_s,
         stored_bytes=sum(path.stat().st_size for path in folder.rglob("*") if path.is_file()),
-        trace_hash=trace_digest(result.trace),
-        config_hash=config_digest(result.config),
+        trace_hash=compute_trace_digest(result.trace),
+        config_hash=compute_config_digest(result.config),
         version=__version__,
         bytes_per_ns=rates,
         custom=tuple(custom),
         doubts=doubts_of(result, run.parts) if run.doubts is None else run.doubts,
         cures=run.cures,
-        assumed=assumed_words(result.trace),
+        assumed=describe_assumed(result.trace),
     )
     write_sealed(folder / "run.json", info)
     return info
@@ -152,13 +152,13 @@ _NOT_STORED = ("trace", "config")
 """Fields of a result that lie elsewhere: with the job, and as tables."""
 
 
-def _summary(result: SimResult) -> RunSummary:
-    columns = ledger_of(result).totals().columns()
+def _summarise_run(result: SimResult) -> RunSummary:
+    columns = compute_ledger(result).totals().columns()
     means = {name: float(column.mean()) for name, column in columns.items()}
     return RunSummary(int(result.finish_ns.min()), len(result.event_ns), means)
 
 
-def _apart(value: Any, name: str, columns: dict[str, NDArray[np.generic]]) -> Any:
+def _take_apart(value: Any, name: str, columns: dict[str, NDArray[np.generic]]) -> Any:
     """Convert a value to plain data; its arrays go into `columns` under dotted names."""
     if isinstance(value, np.ndarray):
         columns[name] = value
@@ -166,10 +166,11 @@ def _apart(value: Any, name: str, columns: dict[str, NDArray[np.generic]]) -> An
     if dataclasses.is_dataclass(value):
         specs = dataclasses.fields(value)
         return {
-            spec.name: _apart(getattr(value, spec.name), f"{name}.{spec.name}", columns) for spec in specs
+            spec.name: _take_apart(getattr(value, spec.name), f"{name}.{spec.name}", columns)
+            for spec in specs
         }
     if isinstance(value, list | tuple):
-        return [_apart(item, f"{name}.{index}", columns) for index, item in enumerate(value)]
+        return [_take_apart(item, f"{name}.{index}", columns) for index, item in enumerate(value)]
     return msgspec.to_builtins(value)
 
 
@@ -183,7 +184,7 @@ class _StoredResult(msgspec.Struct):
     events: Checksum | None = None
 
 
-_stored_result = decoder(_StoredResult)
+_stored_result = build_decoder(_StoredResult)
 
 
 def read_run(folder: Path, info: RunInfo, trace: Trace) -> Run:
@@ -198,12 +199,12 @@ def read_run(folder: Path, info: RunInfo, trace: Trace) -> Run:
         wide = {key: _widen(columns[key], kind) for key, kind in stored.kinds.items()}
         hints = get_type_hints(SimResult)
         values = {
-            key: _together(hints[key], value, key, wide)
+            key: _put_together(hints[key], value, key, wide)
             for key, value in stored.fields.items()
             if key in hints
         }
         try:
-            config = _config(info.tables, info.bytes_per_ns, _custom(info, folder))
+            config = _build_config(info.tables, info.bytes_per_ns, _read_custom(info, folder))
         except ConfigError as error:
             raise Damaged(error.message) from error
         result = SimResult(trace, config, **values)
@@ -217,8 +218,8 @@ def _widen(array: NDArray[np.generic], kind: str) -> NDArray[np.generic]:
     return array.view(np.bool_) if dtype == np.bool_ else array.astype(dtype, copy=False)
 
 
-def _together(kind: Any, plain: Any, name: str, columns: Mapping[str, NDArray[np.generic]]) -> Any:
-    """Rebuild a value of type `kind` that `_apart` took apart."""
+def _put_together(kind: Any, plain: Any, name: str, columns: Mapping[str, NDArray[np.generic]]) -> Any:
+    """Rebuild a value of type `kind` that `_take_apart` took apart."""
     if name in columns:
         return columns[name]
     if get_origin(kind) in (Union, types.UnionType):
@@ -228,18 +229,20 @@ def _together(kind: Any, plain: Any, name: str, columns: Mapping[str, NDArray[np
     if dataclasses.is_dataclass(kind) and isinstance(kind, type):
         hints = get_type_hints(kind)
         values = {
-            key: _together(hints[key], value, f"{name}.{key}", columns)
+            key: _put_together(hints[key], value, f"{name}.{key}", columns)
             for key, value in plain.items()
             if key in hints
         }
         return kind(**values)
     if get_origin(kind) is tuple and get_args(kind)[-1] is Ellipsis:
         inner = get_args(kind)[0]
-        return tuple(_together(inner, item, f"{name}.{index}", columns) for index, item in enumerate(plain))
-    return converted(plain, kind)
+        return tuple(
+            _put_together(inner, item, f"{name}.{index}", columns) for index, item in enumerate(plain)
+        )
+    return convert_value(plain, kind)
 
 
-def _custom(info: RunInfo, folder: Path) -> CustomAlgorithms:
+def _read_custom(info: RunInfo, folder: Path) -> CustomAlgorithms:
     kinds: dict[CollectiveKind, Trace] = {}
     nodes: dict[int, Trace] = {}
     for key in info.custom:
@@ -247,11 +250,11 @@ def _custom(info: RunInfo, folder: Path) -> CustomAlgorithms:
         if key.isdecimal():
             nodes[int(key)] = trace
         else:
-            kinds[converted(key, CollectiveKind)] = trace
+            kinds[convert_value(key, CollectiveKind)] = trace
     return CustomAlgorithms(kinds, nodes)
 
 
-def _config(parts: Parts, bytes_per_ns: tuple[float, ...], custom: CustomAlgorithms) -> SystemConfig:
+def _build_config(parts: Parts, bytes_per_ns: tuple[float, ...], custom: CustomAlgorithms) -> SystemConfig:
     """Interpret the tables; stored rates replace those that differ only by rounding."""
     config = interpret(parts, custom).config
     dims = config.topology.dims

@@ -15,14 +15,14 @@ from studio.analysis.job.summary import GraphFigures, count_graph
 from studio.files import PRIVATE_FOLDER, open_file
 from studio.store.arrays import (
     Checksum,
-    arrays_in,
-    graph_file,
-    graph_of,
+    build_graph,
+    name_graph_file,
+    read_arrays,
     read_columns,
     sync_file,
     write_columns,
 )
-from studio.trace import Graph, Trace, arrays
+from studio.trace import Graph, Trace, iterate_arrays
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,7 +55,7 @@ class Stored:
 
 def put_graph(folder: Path, name: str, graph: Graph) -> Shelved:
     """Store a graph in a new file of a folder; nobody has waited for the disk then."""
-    checksum = write_columns(folder / name, [arrays(graph)], durable=False)
+    checksum = write_columns(folder / name, [iterate_arrays(graph)], durable=False)
     return Shelved(name, checksum, count_graph(graph))
 
 
@@ -96,7 +96,7 @@ class GraphShelf:
         with self.storing():
             sync_file(path)
             # Where a file that is mapped cannot be renamed, graphs are in memory.
-            graph = _mapped(path) if os.name == "posix" else graph_of(read_columns(path)[0])
+            graph = _map_graph(path) if os.name == "posix" else build_graph(read_columns(path)[0])
         self._kept[id(graph)] = graph, shelved
         return graph
 
@@ -112,7 +112,7 @@ class GraphShelf:
         if not shelved or len({entry.name for entry in shelved}) < len(kept):
             return None
         for index, entry in enumerate(shelved):
-            (self._folder / entry.name).rename(folder / graph_file(index))
+            (self._folder / entry.name).rename(folder / name_graph_file(index))
         self._kept.clear()
         return Stored([entry.checksum for entry in shelved], [entry.figures for entry in shelved])
 
@@ -121,10 +121,10 @@ class GraphShelf:
         shutil.rmtree(self._folder, ignore_errors=True)
 
 
-def _mapped(path: Path) -> Graph:
+def _map_graph(path: Path) -> Graph:
     import pyarrow as pa
 
     with open_file(path) as stream:
         mapped = mmap.mmap(stream.fileno(), 0, access=mmap.ACCESS_READ)
-    [columns] = arrays_in(pa.py_buffer(memoryview(mapped)))
-    return graph_of(columns)
+    [columns] = read_arrays(pa.py_buffer(memoryview(mapped)))
+    return build_graph(columns)

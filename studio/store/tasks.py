@@ -25,11 +25,11 @@ from typing import Any, Final, Literal
 import msgspec
 from filelock import FileLock, Timeout
 
-from studio.decoding import decoder
+from studio.decoding import build_decoder
 from studio.errors import StudioError
 from studio.files import PRIVATE_FILE, PRIVATE_FOLDER, read_file
 from studio.store.arrays import write_json
-from studio.store.pace import Pace, remaining_s, with_progress
+from studio.store.pace import Pace, estimate_remaining_s, with_progress
 
 KindName = Literal[
     "import",
@@ -189,7 +189,7 @@ class Task:
 
     def remaining_s(self, now: float) -> tuple[float, float] | None:
         """Estimate the least and the most seconds left in this phase; None if unknown."""
-        return remaining_s(self.pace, now, self.total) if self.status == "running" else None
+        return estimate_remaining_s(self.pace, now, self.total) if self.status == "running" else None
 
 
 @dataclass(frozen=True, slots=True)
@@ -198,7 +198,7 @@ class _Stored:
     task: Task
 
 
-_stored = decoder(_Stored)
+_stored = build_decoder(_Stored)
 
 
 @dataclass(frozen=True, slots=True)
@@ -424,7 +424,7 @@ def _serve(tasks: Tasks, kind: KindName) -> None:
             _LOG.exception("task %s could not be finished", task_id)
 
 
-def problem_of(kind: KindName, error: Exception) -> Problem:
+def build_problem(kind: KindName, error: Exception) -> Problem:
     """Return what to tell the user of the error that ended a task."""
     if isinstance(error, StudioError):
         return Problem(error.message, error.hint)
@@ -448,7 +448,7 @@ def _run(report: Report, work: Work) -> None:
     except Exception as error:  # noqa: BLE001 (a mistake in one must not end the thread that serves all)
         if not isinstance(error, StudioError | MemoryError):
             _LOG.error("%s %s failed", report.kind, report.id, exc_info=error)
-        report.fail(problem_of(report.kind, error))
+        report.fail(build_problem(report.kind, error))
     else:
         if result is not None:
             report.finish(result)

@@ -31,15 +31,15 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from studio.analysis.job.completeness import completeness
+from studio.analysis.job.completeness import infer_completeness
 from studio.analysis.job.summary import Summary, summarise
-from studio.decoding import decoder
+from studio.decoding import build_decoder
 from studio.errors import StudioError, TraceError
-from studio.files import PRIVATE_FOLDER, is_full, make_private, size_below, tell_full
-from studio.notebook import line, one_line
+from studio.files import PRIVATE_FOLDER, describe_full, is_full, make_private, sum_sizes_below
+from studio.notebook import format_parts, format_record
 from studio.store.arrays import (
     Damaged,
-    encodable,
+    escape_name,
     read_sealed,
     read_trace,
     sync_folder,
@@ -103,7 +103,7 @@ class JobInfo:
     source_bytes: int = 0
     hypothetical: str = ""
 
-    __repr__ = one_line
+    __repr__ = format_record
 
 
 class _Layout(msgspec.Struct):
@@ -116,8 +116,8 @@ class _Layout(msgspec.Struct):
 _EXAMINATION = "examination.json"
 _MEASURES = "measures.json"
 
-_layout = decoder(_Layout)
-_job_info = decoder(JobInfo)
+_layout = build_decoder(_Layout)
+_job_info = build_decoder(JobInfo)
 
 
 class Workspace:
@@ -139,11 +139,11 @@ class Workspace:
     """
 
     def __repr__(self) -> str:
-        return line("Workspace", [repr(str(self.root))])
+        return format_parts("Workspace", [repr(str(self.root))])
 
     def __init__(self, root: Path | str) -> None:
         self.root = Path(root).expanduser().absolute()
-        with self._storing("the workspace cannot be used"):
+        with self._convert_write_errors("the workspace cannot be used"):
             _open_root(self.root)
             for part in _PARTS:
                 (self.root / part).mkdir(PRIVATE_FOLDER, exist_ok=True)
@@ -185,7 +185,7 @@ class Workspace:
             >>> workspace.changed_ns() == before
             True
         """
-        with self._storing("the jobs cannot be listed"):
+        with self._convert_write_errors("the jobs cannot be listed"):
             return (self.root / "jobs").stat().st_mtime_ns
 
     def info(self, job_id: str) -> JobInfo:
@@ -201,18 +201,18 @@ class Workspace:
             ('ResNet', 2, 1)
         """
         try:
-            with self._storing(f"job {job_id} cannot be read"):
+            with self._convert_write_errors(f"job {job_id} cannot be read"):
                 raw = read_sealed(self._folder(job_id) / "job.json")
         except FileNotFoundError:
             raise self._missing(job_id) from None
         except Damaged as error:
-            raise _damage_error(job_id, error) from error
+            raise _build_damage_error(job_id, error) from error
         try:
             known = _layout(raw)
             if known.layout <= LAYOUT:
                 return self._count_runs(replace(_job_info(raw), id=job_id))
         except (msgspec.MsgspecError, UnicodeDecodeError) as error:
-            raise _damage_error(job_id, error) from error
+            raise _build_damage_error(job_id, error) from error
         raise StudioError(
             f"Job {known.name or job_id!r} was imported by a newer Chakra Studio.",
             hint="Update Chakra Studio, or import the traces again.",
@@ -235,7 +235,7 @@ class Workspace:
         if not (self._folder(job_id) / "job.json").is_file():
             raise self._missing(job_id)
         if run_id and not (self._run_folder(job_id, run_id) / "run.json").is_file():
-            raise self._missing_run(job_id, run_id)
+            raise self._build_run_error(job_id, run_id)
 
     def load(self, job_id: str) -> Trace:
         """Open a job.
@@ -255,7 +255,7 @@ class Workspace:
         except Damaged as error:
             if not folder.is_dir():
                 raise self._missing(job_id) from None
-            raise _damage_error(job_id, error) from error
+            raise _build_damage_error(job_id, error) from error
 
     def save(  # noqa: PLR0913 - all but the first two by name
         self,
@@ -292,21 +292,21 @@ class Workspace:
             ('another-name-', 'generated')
         """
         cleaned = _clean_name(name)
-        job_id = f"{_slug(cleaned)}-{secrets.token_hex(3)}"
+        job_id = f"{_build_slug(cleaned)}-{secrets.token_hex(3)}"
         aside = self.root / "tmp" / job_id
         try:
-            with self._storing(f"{cleaned} cannot be stored", aside, trace):
+            with self._convert_write_errors(f"{cleaned} cannot be stored", aside, trace):
                 aside.mkdir(PRIVATE_FOLDER)
                 handed = shelf.hand_over(trace, aside) if shelf else None
                 write_trace(trace, aside, tick, handed.checksums if handed else None)
                 size = sum(path.stat().st_size for path in aside.iterdir())
-                info = _info(trace, job_id, cleaned, size, handed)
-                info = replace(info, source=encodable(source), fingerprint=fingerprint)
+                info = _build_info(trace, job_id, cleaned, size, handed)
+                info = replace(info, source=escape_name(source), fingerprint=fingerprint)
                 info = replace(
                     info,
                     recorded=recorded,
                     source_bytes=source_bytes,
-                    hypothetical=encodable(hypothetical),
+                    hypothetical=escape_name(hypothetical),
                 )
                 write_sealed(aside / "job.json", info)
                 sync_folder(aside)
@@ -331,7 +331,7 @@ class Workspace:
         """
         folder = self.root / "tmp" / f"graphs-{secrets.token_hex(6)}"
         what = f"{_clean_name(name)} cannot be stored"
-        shelf = GraphShelf(folder, lambda: self._storing(what, folder))
+        shelf = GraphShelf(folder, lambda: self._convert_write_errors(what, folder))
         try:
             yield shelf
         finally:
@@ -349,9 +349,9 @@ class Workspace:
             0
         """
         self.require(job_id)
-        aside = self._aside(job_id)
+        aside = self._name_aside(job_id)
         try:
-            with self._storing(f"the findings of {job_id} cannot be stored"):
+            with self._convert_write_errors(f"the findings of {job_id} cannot be stored"):
                 write_sealed(aside, value)
                 aside.replace(self._folder(job_id) / _EXAMINATION)
         except FileNotFoundError:
@@ -385,9 +385,9 @@ class Workspace:
         """
         self.require(job_id, run_id)
         folder = self._run_folder(job_id, run_id) if run_id else self._folder(job_id)
-        aside = self._aside(job_id)
+        aside = self._name_aside(job_id)
         try:
-            with self._storing(f"the measures of {job_id} cannot be stored"):
+            with self._convert_write_errors(f"the measures of {job_id} cannot be stored"):
                 write_sealed(aside, value)
                 aside.replace(folder / _MEASURES)
         except FileNotFoundError:
@@ -433,9 +433,9 @@ class Workspace:
         """
         info = replace(self.info(job_id), name=_clean_name(name))
         folder = self._folder(job_id)
-        aside = self._aside(job_id)
+        aside = self._name_aside(job_id)
         try:
-            with self._storing(f"{info.name} cannot be renamed"):
+            with self._convert_write_errors(f"{info.name} cannot be renamed"):
                 write_sealed(aside, info)
                 aside.replace(folder / "job.json")
         except FileNotFoundError:
@@ -459,7 +459,7 @@ class Workspace:
         folder = self._folder(job_id)
         trash = self.root / "trash" / job_id
         try:
-            with self._storing(f"job {job_id} cannot be deleted"):
+            with self._convert_write_errors(f"job {job_id} cannot be deleted"):
                 # Touch it before moving it to the trash, or a studio starting now would think it a day old.
                 os.utime(folder)
                 folder.rename(trash)
@@ -522,7 +522,7 @@ class Workspace:
             return replace(read_info(folder), id=run_id, job=job_id)
         except Damaged as error:
             if not folder.is_dir():
-                raise self._missing_run(job_id, run_id) from None
+                raise self._build_run_error(job_id, run_id) from None
             raise _run_damage_error(run_id, error) from error
 
     def save_run(self, job_id: str, run: Run) -> str:
@@ -543,10 +543,10 @@ class Workspace:
 
         job = self._folder(job_id)
         name = _clean_name(run.name, "run")
-        run_id = f"{_slug(name, 'run')}-{secrets.token_hex(3)}"
-        aside = self._aside(job_id)
+        run_id = f"{_build_slug(name, 'run')}-{secrets.token_hex(3)}"
+        aside = self._name_aside(job_id)
         try:
-            with self._storing(f"run {name} cannot be stored", aside, run.result):
+            with self._convert_write_errors(f"run {name} cannot be stored", aside, run.result):
                 aside.mkdir(PRIVATE_FOLDER)
                 write_run(run, aside, run_id=run_id, job_id=job_id, name=name)
                 # Its algorithms are written as traces are, readable for all.
@@ -588,7 +588,7 @@ class Workspace:
             return read_run(folder, info, trace)
         except Damaged as error:
             if not folder.is_dir():
-                raise self._missing_run(job_id, run_id) from None
+                raise self._build_run_error(job_id, run_id) from None
             raise _run_damage_error(run_id, error) from error
 
     def rename_run(self, job_id: str, run_id: str, name: str) -> RunInfo:
@@ -604,13 +604,13 @@ class Workspace:
             'A better name'
         """
         info = replace(self.run_info(job_id, run_id), name=_clean_name(name, "run"))
-        aside = self._aside(job_id)
+        aside = self._name_aside(job_id)
         try:
-            with self._storing(f"run {info.name} cannot be renamed"):
+            with self._convert_write_errors(f"run {info.name} cannot be renamed"):
                 write_sealed(aside, info)
                 aside.replace(self._run_folder(job_id, run_id) / "run.json")
         except FileNotFoundError:
-            raise self._missing_run(job_id, run_id) from None
+            raise self._build_run_error(job_id, run_id) from None
         finally:
             aside.unlink(missing_ok=True)
         return info
@@ -630,11 +630,11 @@ class Workspace:
         """
         folder = self._run_folder(job_id, run_id)
         try:
-            with self._storing(f"run {run_id} cannot be deleted"):
+            with self._convert_write_errors(f"run {run_id} cannot be deleted"):
                 os.utime(folder)
                 folder.rename(self.root / "trash" / f"{job_id}.{run_id}")
         except FileNotFoundError:
-            raise self._missing_run(job_id, run_id) from None
+            raise self._build_run_error(job_id, run_id) from None
 
     def restore_run(self, job_id: str, run_id: str) -> None:
         """Restore a deleted run.
@@ -654,7 +654,7 @@ class Workspace:
         try:
             (self.root / "trash" / f"{job_id}.{run_id}").rename(folder)
         except OSError:
-            raise self._missing_run(job_id, run_id) from None
+            raise self._build_run_error(job_id, run_id) from None
 
     def _run_folders(self, job_id: str) -> list[Path]:
         folder = self._folder(job_id) / "runs"
@@ -671,10 +671,10 @@ class Workspace:
         """Return the folder of a run; rejects ids of the wrong form."""
         runs = self._folder(job_id) / "runs"
         if not _ID.fullmatch(run_id) or (runs / run_id).is_symlink():
-            raise self._missing_run(job_id, run_id)
+            raise self._build_run_error(job_id, run_id)
         return runs / run_id
 
-    def _missing_run(self, job_id: str, run_id: str) -> StudioError:
+    def _build_run_error(self, job_id: str, run_id: str) -> StudioError:
         if not (self._folder(job_id) / "job.json").is_file():
             return self._missing(job_id)
         names = [folder.name for folder in self._run_folders(job_id)]
@@ -689,13 +689,16 @@ class Workspace:
     def _count_runs(self, info: JobInfo) -> JobInfo:
         """Add number and size of its runs to a job's list entry."""
         folders = self._run_folders(info.id)
-        sizes = [_size(path) for folder in folders for path in folder.rglob("*")]
+        sizes = [_get_size(path) for folder in folders for path in folder.rglob("*")]
         return replace(info, runs=len(folders), runs_bytes=sum(sizes))
 
     # -----------------------------------------------------------------------------------------------
 
     def _ids(self) -> list[str]:
-        with self._storing("the jobs cannot be listed"), os.scandir(self.root / "jobs") as entries:
+        with (
+            self._convert_write_errors("the jobs cannot be listed"),
+            os.scandir(self.root / "jobs") as entries,
+        ):
             return [entry.name for entry in entries if _ID.fullmatch(entry.name) and not entry.is_symlink()]
 
     def _folder(self, job_id: str) -> Path:
@@ -705,7 +708,7 @@ class Workspace:
             raise self._missing(job_id)
         return folder
 
-    def _aside(self, job_id: str) -> Path:
+    def _name_aside(self, job_id: str) -> Path:
         return self.root / "tmp" / f"{job_id}.{secrets.token_hex(4)}"
 
     def _missing(self, job_id: str) -> StudioError:
@@ -714,7 +717,9 @@ class Workspace:
         return StudioError(f"There is no job {job_id[:80]!r} in this workspace.", hint=hint)
 
     @contextlib.contextmanager
-    def _storing(self, what: str, aside: Path | None = None, value: object = None) -> Iterator[None]:
+    def _convert_write_errors(
+        self, what: str, aside: Path | None = None, value: object = None
+    ) -> Iterator[None]:
         """Convert errors of writing to errors for the user, except missing files.
 
         Args:
@@ -730,9 +735,9 @@ class Workspace:
             full = is_full(error)
             reason = error.strerror or str(error)
             if full:
-                written = size_below(aside) if aside else 0
+                written = sum_sizes_below(aside) if aside else 0
                 needed = max(measure(value).bytes, written)
-                reason = tell_full(
+                reason = describe_full(
                     self.root, needed=f"about {format_bytes(needed)}", removed_bytes=written, error=error
                 )
             place = "" if full else f"{self.root}: "
@@ -750,14 +755,14 @@ class Workspace:
                 if time.time() - path.lstat().st_mtime <= _ABANDONED_S:
                     continue
                 # Rename first, so that a half-deleted job cannot be restored.
-                gone = path.rename(self._aside(path.name[:80]))
+                gone = path.rename(self._name_aside(path.name[:80]))
                 if gone.is_dir() and not gone.is_symlink():
                     shutil.rmtree(gone)
                 else:
                     gone.unlink()
 
 
-def _damage_error(job_id: str, error: Exception) -> TraceError:
+def _build_damage_error(job_id: str, error: Exception) -> TraceError:
     return TraceError(
         f"Job {job_id}: its files in the workspace are damaged ({error}).",
         hint="Delete it and import it again.",
@@ -771,7 +776,7 @@ def _run_damage_error(run_id: str, error: Exception) -> TraceError:
     )
 
 
-def _size(path: Path) -> int:
+def _get_size(path: Path) -> int:
     """Return the size of a file, 0 if it was just deleted."""
     try:
         return path.stat().st_size if path.is_file() else 0
@@ -779,9 +784,9 @@ def _size(path: Path) -> int:
         return 0
 
 
-def _info(trace: Trace, job_id: str, name: str, size: int, stored: Stored | None) -> JobInfo:
+def _build_info(trace: Trace, job_id: str, name: str, size: int, stored: Stored | None) -> JobInfo:
     levels = [finding.level for finding in trace.findings]
-    job = completeness(trace)
+    job = infer_completeness(trace)
     return JobInfo(
         id=job_id,
         name=name,
@@ -796,11 +801,11 @@ def _info(trace: Trace, job_id: str, name: str, size: int, stored: Stored | None
     )
 
 
-def _slug(name: str, otherwise: str = "job") -> str:
+def _build_slug(name: str, otherwise: str = "job") -> str:
     """Reduce a name to characters allowed in an address.
 
     Example:
-        >>> _slug("Llama 70B / run 3")
+        >>> _build_slug("Llama 70B / run 3")
         'llama-70b-run-3'
     """
     ascii_only = name.encode("ascii", "ignore").decode().lower()

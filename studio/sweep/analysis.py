@@ -40,44 +40,44 @@ class Importance:
     best: str
 
 
-def possible(rows: Sequence[Row]) -> list[Row]:
+def select_possible(rows: Sequence[Row]) -> list[Row]:
     """Return the points that have a finish."""
     return [row for row in rows if row.finish_ns is not None]
 
 
-def doubted(rows: Sequence[Row]) -> list[Row]:
+def select_doubted(rows: Sequence[Row]) -> list[Row]:
     """Return the points whose finish no such network could have."""
-    return [row for row in possible(rows) if row.doubt]
+    return [row for row in select_possible(rows) if row.doubt]
 
 
-def believed(rows: Sequence[Row]) -> list[Row]:
+def select_believed(rows: Sequence[Row]) -> list[Row]:
     """Return the points that may be ranked: those without a doubt, or all that have a finish where each has one.
 
     Example:
-        >>> [row.index for row in believed([Row(0, 9), Row(1, 5, doubt="beyond its ports"), Row(2, error="no")])]
+        >>> [row.index for row in select_believed([Row(0, 9), Row(1, 5, doubt="beyond its ports"), Row(2, error="no")])]
         [0]
     """
-    return [row for row in possible(rows) if not row.doubt] or possible(rows)
+    return [row for row in select_possible(rows) if not row.doubt] or select_possible(rows)
 
 
-def best(rows: Sequence[Row], count: int) -> list[Row]:
+def select_best(rows: Sequence[Row], count: int) -> list[Row]:
     """Return the points with the least finish; of equal ones the cheaper, then the first; doubted ones last."""
     return sorted(
-        possible(rows), key=lambda row: (bool(row.doubt), row.finish_ns, row.cost or 0.0, row.index)
+        select_possible(rows), key=lambda row: (bool(row.doubt), row.finish_ns, row.cost or 0.0, row.index)
     )[:count]
 
 
-def pareto(rows: Sequence[Row]) -> list[Row]:
+def select_front(rows: Sequence[Row]) -> list[Row]:
     """Return the points that no other beats in both cost and finish, from the cheapest on; empty without costs.
 
     Points that no such network could have are on it only where there are no others.
 
     Example:
         >>> points = [Row(0, 9, cost=1.0), Row(1, 5, cost=2.0), Row(2, 6, cost=3.0), Row(3, 1, cost=9.0)]
-        >>> [row.index for row in pareto(points)]
+        >>> [row.index for row in select_front(points)]
         [0, 1, 3]
     """
-    priced = [row for row in believed(rows) if row.cost is not None]
+    priced = [row for row in select_believed(rows) if row.cost is not None]
     front: list[Row] = []
     for row in sorted(priced, key=lambda row: (row.cost, row.finish_ns, row.index)):
         if not front or (row.finish_ns or 0) < (front[-1].finish_ns or 0):
@@ -85,34 +85,34 @@ def pareto(rows: Sequence[Row]) -> list[Row]:
     return front
 
 
-def enough(rows: Sequence[Row]) -> Row | None:
+def choose_cheap_enough(rows: Sequence[Row]) -> Row | None:
     """Return the cheapest point that finishes within a hundredth of the quickest one; None without costs.
 
     Example:
-        >>> enough([Row(0, 1000, cost=9.0), Row(1, 1009, cost=5.0), Row(2, 1100, cost=1.0)]).index
+        >>> choose_cheap_enough([Row(0, 1000, cost=9.0), Row(1, 1009, cost=5.0), Row(2, 1100, cost=1.0)]).index
         1
     """
-    priced = [row for row in believed(rows) if row.cost is not None]
+    priced = [row for row in select_believed(rows) if row.cost is not None]
     least = min((row.finish_ns or 0 for row in priced), default=0)
     near = [row for row in priced if (row.finish_ns or 0) <= least * (1 + LITTLE)]
     return min(near, key=lambda row: (row.cost or 0.0, row.finish_ns, row.index), default=None)
 
 
-def slower_with_more(space: Space, rows: Sequence[Row]) -> tuple[str, Row] | None:
+def find_slower_with_more(space: Space, rows: Sequence[Row]) -> tuple[str, Row] | None:
     """Return a bandwidth of which the quickest point has less than another one, all else equal, with that one; None where more never takes longer.
 
     Differences below a thousandth do not count; of several the least bandwidth above.
     """
-    first = best(rows, 1)[0]
+    first = select_best(rows, 1)[0]
     chosen = space.point(first.index)
     for key in space.keys:
         if not key.startswith("bandwidth"):
             continue
         slower = []
-        for row in believed(rows):
+        for row in select_believed(rows):
             point = space.point(row.index)
             alike = all(point[other] == value for other, value in chosen.items() if other != key)
-            more = _number(point[key]) - _number(chosen[key])
+            more = _parse_number(point[key]) - _parse_number(chosen[key])
             if alike and more > 0 and (row.finish_ns or 0) > (first.finish_ns or 0) * 1.001:
                 slower.append((more, row.index, row))
         if slower:
@@ -120,21 +120,21 @@ def slower_with_more(space: Space, rows: Sequence[Row]) -> tuple[str, Row] | Non
     return None
 
 
-def _number(value: object) -> float:
+def _parse_number(value: object) -> float:
     try:
         return float(str(value))
     except ValueError:
         return float("nan")
 
 
-def reasons(rows: Sequence[Row]) -> list[tuple[str, int]]:
+def count_reasons(rows: Sequence[Row]) -> list[tuple[str, int]]:
     """Return why points are impossible, and how many for each reason, most first."""
     return Counter(row.error for row in rows if row.error).most_common()
 
 
 def finish_varies(rows: Sequence[Row]) -> bool:
     """Return whether any two points have different finishes."""
-    return len({row.finish_ns for row in believed(rows)}) > 1
+    return len({row.finish_ns for row in select_believed(rows)}) > 1
 
 
 def describe_finishes(rows: Sequence[Row]) -> str:
@@ -146,12 +146,12 @@ def describe_finishes(rows: Sequence[Row]) -> str:
         >>> describe_finishes([Row(0, 5_000)])
         'finish 5.00 µs'
     """
-    least, most = _range_ns(rows)
+    least, most = _compute_range_ns(rows)
     if least == most:
         return f"finish {format_ns(least)}"
     if not differs(least, most):
-        return f"finish {format_ns(most)}, all within {_percent(least, most)} %"
-    return f"finish {' to '.join(format_distinct([least, most]))}, {_percent(least, most)} % apart"
+        return f"finish {format_ns(most)}, all within {_format_percent(least, most)} %"
+    return f"finish {' to '.join(format_distinct([least, most]))}, {_format_percent(least, most)} % apart"
 
 
 def describe_little(rows: Sequence[Row]) -> str:
@@ -165,10 +165,10 @@ def describe_little(rows: Sequence[Row]) -> str:
     """
     if not finish_varies(rows):
         return ""
-    least, most = _range_ns(rows)
+    least, most = _compute_range_ns(rows)
     if differs(least, most):
         return ""
-    return f"all points finish within {_percent(least, most)} % of each other: what was varied hardly matters to this job"
+    return f"all points finish within {_format_percent(least, most)} % of each other: what was varied hardly matters to this job"
 
 
 def differs(least_ns: float, most_ns: float) -> bool:
@@ -176,32 +176,32 @@ def differs(least_ns: float, most_ns: float) -> bool:
     return most_ns - least_ns > LITTLE * least_ns
 
 
-def _range_ns(rows: Sequence[Row]) -> tuple[int, int]:
-    finishes = [row.finish_ns or 0 for row in believed(rows)]
+def _compute_range_ns(rows: Sequence[Row]) -> tuple[int, int]:
+    finishes = [row.finish_ns or 0 for row in select_believed(rows)]
     return min(finishes), max(finishes)
 
 
-def _percent(least: int, most: int) -> str:
+def _format_percent(least: int, most: int) -> str:
     """Return how much longer the longest finish is than the least, in per cent."""
     share = 100 * (most - least) / max(least, 1)
     return f"{share:,.0f}" if share >= 10 else f"{share:.2g}"
 
 
-def models(rows: Sequence[Row]) -> list[str]:
+def list_models(rows: Sequence[Row]) -> list[str]:
     """Return the models that answered, in the order of their first points."""
-    return list(dict.fromkeys(row.model for row in possible(rows)))
+    return list(dict.fromkeys(row.model for row in select_possible(rows)))
 
 
-def importance(space: Space, rows: Sequence[Row]) -> list[Importance]:
+def compute_importance(space: Space, rows: Sequence[Row]) -> list[Importance]:
     """Return how much of the finish each setting explains, most first.
 
     Example:
         >>> from studio.sweep.space import Axis
         >>> space = Space((Axis("a", ("1", "2")), Axis("b", ("1", "2"))))
-        >>> [(one.key, one.share, one.best) for one in importance(space, [Row(i, t) for i, t in enumerate((4, 4, 2, 2))])]
+        >>> [(one.key, one.share, one.best) for one in compute_importance(space, [Row(i, t) for i, t in enumerate((4, 4, 2, 2))])]
         [('a', 1.0, '2'), ('b', 0.0, '1')]
     """
-    believed_rows = believed(rows)
+    believed_rows = select_believed(rows)
     if len(believed_rows) < 2:
         return []
     finish = np.array([row.finish_ns for row in believed_rows], np.float64)

@@ -11,8 +11,8 @@ import yaml
 from studio.errors import ConfigError
 from studio.files import read_file
 from studio.sim.config import SystemConfig
-from studio.sim.fields import nearest, show_value
-from studio.sim.topology import port_bytes_per_ns
+from studio.sim.fields import find_nearest, show_value
+from studio.sim.topology import compute_port_rate
 
 _KEYS = ("currency", "gpu", "gb_per_s_port", "presets")
 
@@ -40,7 +40,7 @@ class Costs:
 
         Args:
             npus: Its NPUs.
-            port_gb_per_s: What a port of an NPU carries in each dimension, see `port_rates`.
+            port_gb_per_s: What a port of an NPU carries in each dimension, see `compute_port_rates`.
             preset: The name of its preset, with or without a size.
 
         Example:
@@ -53,9 +53,9 @@ class Costs:
         return float(npus * (self.presets.get(name, self.gpu) + ports))
 
 
-def port_rates(config: SystemConfig) -> tuple[float, ...]:
+def compute_port_rates(config: SystemConfig) -> tuple[float, ...]:
     """Return what a port of an NPU carries in each dimension, in GB/s, one direction."""
-    return tuple(port_bytes_per_ns(dim) for dim in config.topology.dims)
+    return tuple(compute_port_rate(dim) for dim in config.topology.dims)
 
 
 EXAMPLE = Costs("units", 30_000.0, (2.0, 20.0))
@@ -74,10 +74,10 @@ def load_costs(path: Path) -> Costs:
         raise ConfigError(
             f"{path}: {str(error)[:200]}", hint="Give a YAML file of prices, see docs/simulator.md."
         ) from error
-    return costs_of(table, path.name)
+    return build_costs(table, path.name)
 
 
-def costs_of(table: object, name: str) -> Costs:
+def build_costs(table: object, name: str) -> Costs:
     """Return prices from a table.
 
     Raises:
@@ -87,7 +87,7 @@ def costs_of(table: object, name: str) -> Costs:
         raise ConfigError(f"{name} holds {show_value(table)}; allowed: a table of {', '.join(_KEYS)}")
     for key in table:
         if key not in _KEYS:
-            near = nearest(str(key), _KEYS)
+            near = find_nearest(str(key), _KEYS)
             raise ConfigError(
                 f"{name}: there is no key {show_value(key)}; allowed: {', '.join(_KEYS)}",
                 hint=f"The nearest is {near!r}." if near else "",
@@ -101,13 +101,13 @@ def costs_of(table: object, name: str) -> Costs:
     listed = rates if isinstance(rates, list | tuple) and rates else [rates]
     return Costs(
         str(table.get("currency", "")),
-        _price(name, "gpu", table.get("gpu", 0.0)),
-        tuple(_price(name, f"gb_per_s_port[{at}]", rate) for at, rate in enumerate(listed)),
-        {str(key): _price(name, f"presets.{key}", value) for key, value in presets.items()},
+        _check_price(name, "gpu", table.get("gpu", 0.0)),
+        tuple(_check_price(name, f"gb_per_s_port[{at}]", rate) for at, rate in enumerate(listed)),
+        {str(key): _check_price(name, f"presets.{key}", value) for key, value in presets.items()},
     )
 
 
-def _price(name: str, key: str, value: object) -> float:
+def _check_price(name: str, key: str, value: object) -> float:
     if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value <= 1e15:
         raise ConfigError(f"{name}: {key} is {show_value(value)}; allowed: a number from 0 to 10^15")
     return float(value)

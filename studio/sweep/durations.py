@@ -5,21 +5,21 @@ from __future__ import annotations
 import contextlib
 
 from studio.errors import StudioError
-from studio.sim.generated import generate_anew, gpu_of_generation
+from studio.sim.generated import find_generation_gpu, generate_anew
 from studio.sim.parts import interpret
 from studio.sim.presets import preset
-from studio.sim.retargeting import OTHER_GPU, device_kept, kept_words
+from studio.sim.retargeting import OTHER_GPU, describe_kept_durations, find_kept_device
 from studio.sim.systems.gpu import Gpu
-from studio.sim.systems.gpus import short_name
+from studio.sim.systems.gpus import find_short_name
 from studio.sweep.space import PRESET
 from studio.sweep.sweep import Sweep
-from studio.sweep.systems import parts_at
+from studio.sweep.systems import build_parts_at
 from studio.trace import Finding, Trace
 
 _RECOMPUTE = "extended.recompute-for"
 
 
-def durations_kept(trace: Trace, sweep: Sweep) -> Finding | None:
+def check_preset_durations(trace: Trace, sweep: Sweep) -> Finding | None:
     """Return a warning that names the GPUs of the presets whose compute takes the durations of another GPU; None if none.
 
     A sweep that varies `recompute-for` is not warned of: whoever varies it knows.
@@ -42,19 +42,19 @@ def durations_kept(trace: Trace, sweep: Sweep) -> Finding | None:
             gpu = preset(name).system.gpu
             if gpu is None:
                 continue
-            config = interpret(parts_at(base, point, len(trace.ranks))).config
-            kept = device_kept(trace, config, gpu)
+            config = interpret(build_parts_at(base, point, len(trace.ranks))).config
+            kept = find_kept_device(trace, config, gpu)
             if kept is not None:
                 device = kept
                 gpus[gpu.name] = gpu
     if device is None:
         return None
-    words = kept_words(trace, device, f"the presets' {', '.join(gpus)}")
-    if gpu_of_generation(trace) is not None:
+    words = describe_kept_durations(trace, device, f"the presets' {', '.join(gpus)}")
+    if find_generation_gpu(trace) is not None:
         first_gpu = next(iter(gpus.values()))
         again = " Likewise for each other GPU, and sweep each job on its own preset." if len(gpus) > 1 else ""
         return Finding("warning", OTHER_GPU, words, f"{generate_anew(trace, first_gpu)}{again}")
-    short = [short_name(gpu) for gpu in gpus.values()]
+    short = [find_short_name(gpu) for gpu in gpus.values()]
     chosen = short[0] if len(short) == 1 and short[0] else "GPU"
     each = "" if len(gpus) == 1 else "Sweep one preset at a time. "
     return Finding("warning", OTHER_GPU, words, f"{each}Add --set {_RECOMPUTE}={chosen} to recompute them.")

@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 from studio.errors import StudioError
-from studio.sim.idle_settings import idle_settings
+from studio.sim.idle_settings import find_idle_settings
 from studio.sim.parts import interpret
 from studio.sweep.sweep import Sweep
-from studio.sweep.systems import parts_at
+from studio.sweep.systems import build_parts_at
 from studio.trace import Finding
 
 _TRIED = 16
 """So many points are asked, evenly spread: what one of them has an effect on is not warned of."""
 
 
-def settings_without_effect(sweep: Sweep, ranks: int) -> Finding | None:
+def check_idle_settings(sweep: Sweep, ranks: int) -> Finding | None:
     """Return a warning that names the varied keys that change nothing, because all systems have costs; None if there are none.
 
     Args:
@@ -23,10 +23,10 @@ def settings_without_effect(sweep: Sweep, ranks: int) -> Finding | None:
     finding = None
     for index in range(0, sweep.space.size, -(-sweep.space.size // _TRIED)):
         try:
-            config = interpret(parts_at(sweep.base, sweep.space.point(index), ranks)).config
+            config = interpret(build_parts_at(sweep.base, sweep.space.point(index), ranks)).config
         except StudioError:
             continue  # What is wrong with a point is its result.
-        finding = idle_settings(sweep.space.keys, config)
+        finding = find_idle_settings(sweep.space.keys, config)
         if finding is None:
             return None
     return finding

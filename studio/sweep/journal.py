@@ -14,27 +14,27 @@ from typing import BinaryIO
 
 import msgspec
 
-from studio.decoding import decoder
+from studio.decoding import build_decoder
 from studio.errors import StudioError
 from studio.files import open_private, read_file
 from studio.sweep.costs import Costs
 from studio.sweep.running import Row
 from studio.sweep.space import Space
 from studio.sweep.systems import Base
-from studio.trace import Trace, trace_digest
+from studio.trace import Trace, compute_trace_digest
 
 _FORMAT = "chakra-studio sweep 1"
 _SYNCED_EVERY_S = 0.2
-_ROW = decoder(Row)
+_ROW = build_decoder(Row)
 
 
-def fingerprint(trace: Trace, base: Base, space: Space, costs: Costs | None) -> str:
+def compute_fingerprint(trace: Trace, base: Base, space: Space, costs: Costs | None) -> str:
     """Return a digest that identifies a sweep by its job, system, settings and costs, whichever points it takes."""
-    plain = msgspec.json.encode([trace_digest(trace), base, space.axes, costs], order="sorted")
+    plain = msgspec.json.encode([compute_trace_digest(trace), base, space.axes, costs], order="sorted")
     return hashlib.blake2b(plain, digest_size=16).hexdigest()
 
 
-def journal_of(output: Path) -> Path:
+def name_journal(output: Path) -> Path:
     """Return where the journal of an output lies."""
     return output.with_name(f"{output.name}.part")
 

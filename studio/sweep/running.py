@@ -18,15 +18,15 @@ from studio.analysis.collectives.arrivals import match
 from studio.analysis.job.ledger import PARTS
 from studio.errors import StudioError
 from studio.et.executors import call_in_order
-from studio.et.workers import processors
+from studio.et.workers import count_processors
 from studio.files import open_private
-from studio.sim.doubts import impossible_words
+from studio.sim.doubts import explain_impossible
 from studio.sim.parts import interpret
 from studio.sim.play import play
-from studio.sim.result import ledger_of
-from studio.sweep.costs import Costs, port_rates
+from studio.sim.result import compute_ledger
+from studio.sweep.costs import Costs, compute_port_rates
 from studio.sweep.space import PRESET
-from studio.sweep.systems import Base, Jobs, parts_at
+from studio.sweep.systems import Base, Jobs, build_parts_at
 from studio.trace import Int64, Trace
 
 MEANS = (*(part for part in PARTS if part != "communication"), "exposed", "idle", "after_finish")
@@ -73,10 +73,10 @@ def run_point(jobs: Jobs, base: Base, costs: Costs | None, point: Point) -> Row:
     try:
         known = jobs.at(values)
         ranks = len(known.trace.ranks)
-        config = interpret(parts_at(base, values, ranks)).config
+        config = interpret(build_parts_at(base, values, ranks)).config
     except StudioError as error:
         return Row(index, error=error.message)
-    rates = port_rates(config)
+    rates = compute_port_rates(config)
     price = costs.of(config.topology.npus, rates, values.get(PRESET, base.preset or "")) if costs else None
     facts = {
         "ranks": ranks,
@@ -93,12 +93,12 @@ def run_point(jobs: Jobs, base: Base, costs: Costs | None, point: Point) -> Row:
     except StudioError as error:
         return Row(index, error=error.message, **facts)  # type: ignore[arg-type]  # the same
     matched = known.once("matched", config.groups, lambda: match(known.trace, config.groups))
-    ledger = ledger_of(result, plan.flows, matched)
+    ledger = compute_ledger(result, plan.flows, matched)
     times = ledger.totals()
     means: dict[str, Int64] = {part: times.of(part) for part in PARTS}
     means |= {"exposed": times.exposed_ns, "idle": times.idle_ns, "after_finish": times.after_finish_ns}
     parts = {name: int(means[name].sum()) / ranks for name in MEANS}
-    doubt = impossible_words(result, ledger, known)
+    doubt = explain_impossible(result, ledger, known)
     return Row(index, result.makespan_ns, parts, doubt=doubt, **facts)  # type: ignore[arg-type]  # the same
 
 
@@ -124,7 +124,7 @@ def store_job(trace: Trace, path: Path, read: Mapping[int, Trace | str] | None =
 
 
 @lru_cache(maxsize=2)
-def _jobs(stored: Stored) -> Jobs:
+def _load_jobs(stored: Stored) -> Jobs:
     data = stored.path.read_bytes()
     if hashlib.blake2b(data, digest_size=16).hexdigest() != stored.digest:
         raise StudioError(f"{stored.path} is not the file that the sweep wrote.", hint="Run the sweep again.")
@@ -133,7 +133,7 @@ def _jobs(stored: Stored) -> Jobs:
 
 def run_piece(stored: Stored, base: Base, costs: Costs | None, points: Sequence[Point]) -> list[Row]:
     """Simulate some points; for executors."""
-    jobs = _jobs(stored)
+    jobs = _load_jobs(stored)
     return [run_point(jobs, base, costs, point) for point in points]
 
 
@@ -159,7 +159,7 @@ class Elsewhere:
         self, stored: Stored, base: Base, costs: Costs | None, executor: Executor, workers: int = 0
     ) -> None:
         self.stored, self.base, self.costs, self.executor = stored, base, costs, executor
-        self.workers = workers or processors()
+        self.workers = workers or count_processors()
 
     def run(self, points: Sequence[Point], poll: Callable[[], None]) -> Iterator[list[Row]]:
         """Yield the results of points in order, a few at a time; `poll` is asked in between and may raise to stop."""

@@ -88,14 +88,14 @@ class Sweeping:
             self.shown.tell()
 
 
-def points_of(space: Space, plan: Plan) -> list[int]:
+def list_points(space: Space, plan: Plan) -> list[int]:
     """Return the numbers of the points to simulate, in order; of a bisection none, since results decide.
 
     Raises:
         ConfigError: There are too many, or a bisected setting is not varied, or not over rising numbers.
     """
     if plan.target is not None:
-        searched_axis(space, plan.target)
+        find_searched_axis(space, plan.target)
         return []
     count = space.size if plan.draw is None else min(plan.draw, space.size)
     refuse_many(count)
@@ -110,7 +110,7 @@ def carry_out(sweeping: Sweeping, plan: Plan) -> list[Row]:
     """
     if plan.target is not None:
         return _bisect(sweeping, plan.target)
-    indices = points_of(sweeping.space, plan)
+    indices = list_points(sweeping.space, plan)
     sweeping.shown.total = len(indices)
     sweeping.simulate(indices)
     return [sweeping.journal.rows[index] for index in indices]
@@ -132,7 +132,7 @@ class _Search:
     met: int | None = None
 
 
-def searched_axis(space: Space, target: Target) -> int:
+def find_searched_axis(space: Space, target: Target) -> int:
     """Return the place of the setting that is bisected.
 
     Raises:
@@ -155,31 +155,31 @@ def searched_axis(space: Space, target: Target) -> int:
 
 def _bisect(sweeping: Sweeping, target: Target) -> list[Row]:
     space, rows = sweeping.space, sweeping.journal.rows
-    at = searched_axis(space, target)
+    at = find_searched_axis(space, target)
     last = len(space.axes[at].values) - 1
     others = space.size // (last + 1)
-    searches = [_Search(places, 0, last) for places in _other_places(space, at, others)]
+    searches = [_Search(places, 0, last) for places in _list_other_places(space, at, others)]
     used: dict[int, None] = {}
     sweeping.shown.total = others * (min(2, last + 1) + max(last - 1, 0).bit_length())
 
-    def row(search: _Search, place: int) -> Row:
-        return rows[_index(space, at, search, place)]
+    def get_row(search: _Search, place: int) -> Row:
+        return rows[_compute_index(space, at, search, place)]
 
     def simulate(asked: Sequence[tuple[_Search, int]]) -> None:
-        indices = sorted({_index(space, at, search, place) for search, place in asked})
+        indices = sorted({_compute_index(space, at, search, place) for search, place in asked})
         sweeping.simulate([index for index in indices if index not in used])
         used.update(dict.fromkeys(indices))
 
     simulate([(search, place) for search in searches for place in (0, last)])
     for search in searches:
-        ends = [meets(row(search, place), target) for place in (0, last)]
+        ends = [meets(get_row(search, place), target) for place in (0, last)]
         search.met = None if ends[0] == ends[1] else int(ends[1])
     open_ = [search for search in searches if search.met is not None and search.high - search.low > 1]
     while open_:
         simulate([(search, (search.low + search.high) // 2) for search in open_])
         for search in open_:
             middle = (search.low + search.high) // 2
-            if meets(row(search, middle), target) == bool(search.met):
+            if meets(get_row(search, middle), target) == bool(search.met):
                 search.high = middle
             else:
                 search.low = middle
@@ -194,7 +194,7 @@ def meets(row: Row, target: Target) -> bool:
     return row.finish_ns is not None and row.finish_ns <= target.under_ns
 
 
-def _other_places(space: Space, at: int, count: int) -> list[tuple[int, ...]]:
+def _list_other_places(space: Space, at: int, count: int) -> list[tuple[int, ...]]:
     """Return the places of all axes but one, whose place is 0, for each combination."""
     sizes = [len(axis.values) if place != at else 1 for place, axis in enumerate(space.axes)]
     combinations = []
@@ -207,11 +207,11 @@ def _other_places(space: Space, at: int, count: int) -> list[tuple[int, ...]]:
     return combinations
 
 
-def _index(space: Space, at: int, search: _Search, place: int) -> int:
+def _compute_index(space: Space, at: int, search: _Search, place: int) -> int:
     return space.index((*search.places[:at], place, *search.places[at + 1 :]))
 
 
-def cheapest(rows: Sequence[Row], values: Mapping[int, float], target: Target) -> Row | None:
+def choose_cheapest(rows: Sequence[Row], values: Mapping[int, float], target: Target) -> Row | None:
     """Return the cheapest point in time: of the lowest cost, where there are no costs of the lowest value of the key.
 
     One whose finish no such network could have is returned where there is no other.

@@ -15,8 +15,8 @@ from dataclasses import dataclass
 from decimal import Decimal, InvalidOperation
 
 from studio.errors import ConfigError
-from studio.notebook import one_line
-from studio.sim.fields import nearest
+from studio.notebook import format_record
+from studio.sim.fields import find_nearest
 from studio.sim.models import MODELS
 from studio.sim.network import COSTS
 from studio.sim.parts import EXTENDED, find_setting
@@ -72,7 +72,7 @@ class Space:
 
     axes: tuple[Axis, ...]
 
-    __repr__ = one_line
+    __repr__ = format_record
 
     @property
     def size(self) -> int:
@@ -152,7 +152,7 @@ def _refuse_unknown(key: str) -> None:
         find_setting(name)
     except ConfigError as error:
         known = [*SPECIAL, *(setting.path for setting in SETTINGS)]
-        near = nearest(name.removeprefix(f"{EXTENDED}."), known)
+        near = find_nearest(name.removeprefix(f"{EXTENDED}."), known)
         raise ConfigError(
             error.message, hint=f"The nearest known key is {near!r}." if near else error.hint
         ) from None
@@ -167,7 +167,7 @@ def _parse_values(key: str, text: str) -> tuple[str, ...]:
             hint="Take the comma out that has no value.",
         )
     for item in filter(None, items):
-        values += _range(key, item) if ".." in item and not item.startswith("[") else [item]
+        values += _expand_range(key, item) if ".." in item and not item.startswith("[") else [item]
     distinct = tuple(dict.fromkeys(values))
     if not distinct:
         raise ConfigError(
@@ -188,7 +188,7 @@ def _split(text: str) -> list[str]:
     return [item.strip() for item in (*items, text[begin:])]
 
 
-def _range(key: str, text: str) -> list[str]:
+def _expand_range(key: str, text: str) -> list[str]:
     match = _RANGE.fullmatch(text)
     try:
         first, last, step = (
@@ -214,12 +214,12 @@ def _range(key: str, text: str) -> list[str]:
     refuse_many(int(count) + 1)
     values, value = [], first
     while value <= last:
-        values.append(_plain(value))
+        values.append(_format_plain(value))
         value = value * step if multiplies else value + step
     return values
 
 
-def _plain(value: Decimal) -> str:
+def _format_plain(value: Decimal) -> str:
     """Return a number as it would be typed, with at most twelve digits."""
     number = float(value)
     return str(int(value)) if value == value.to_integral_value() and abs(number) < 1e15 else f"{number:.12g}"

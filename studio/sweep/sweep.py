@@ -9,16 +9,16 @@ from pathlib import Path
 
 from studio.errors import ConfigError, StudioError
 from studio.et.executors import connect_scheduler, start_local_processes
-from studio.notebook import one_line
-from studio.sim.models import model_of
+from studio.notebook import format_record
+from studio.sim.models import get_model
 from studio.sim.parts import Parts
 from studio.sim.settings import BY_KEY
 from studio.sweep.costs import Costs
-from studio.sweep.journal import Journal, fingerprint, journal_of
+from studio.sweep.journal import Journal, compute_fingerprint, name_journal
 from studio.sweep.running import Elsewhere, Here, Row, Runner, store_job
-from studio.sweep.search import Plan, Progress, Progressing, Sweeping, carry_out, points_of
+from studio.sweep.search import Plan, Progress, Progressing, Sweeping, carry_out, list_points
 from studio.sweep.space import MODEL, PRESET, REPLICAS, Space
-from studio.sweep.systems import Base, parts_at
+from studio.sweep.systems import Base, build_parts_at
 from studio.sweep.tables import write_parquet
 from studio.trace import Trace
 
@@ -51,7 +51,7 @@ class Sweep:
     costs: Costs | None = None
     read: Mapping[int, Trace | str] = field(default_factory=dict)
 
-    __repr__ = one_line
+    __repr__ = format_record
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,7 +68,7 @@ class Swept:
     rows: tuple[Row, ...]
     resumed: int = 0
 
-    __repr__ = one_line
+    __repr__ = format_record
 
 
 def refuse_impossible(sweep: Sweep, ranks: int) -> None:
@@ -89,7 +89,7 @@ def refuse_impossible(sweep: Sweep, ranks: int) -> None:
         return
     for index in range(0, space.size, -(-space.size // _TRIED)):
         try:
-            parts = parts_at(sweep.base, space.point(index), ranks)
+            parts = build_parts_at(sweep.base, space.point(index), ranks)
         except StudioError as error:
             wrong = wrong or error
         else:
@@ -106,7 +106,7 @@ def _refuse_replay(space: Space, parts: Parts) -> None:
         ConfigError: The system is a replay, and a setting of its network is varied.
     """
     plain = [key.removeprefix("extended.").partition("[")[0].partition(".")[0] for key in space.keys]
-    if model_of(parts) != "replay" or _TELLS_TIMES & set(plain):
+    if get_model(parts) != "replay" or _TELLS_TIMES & set(plain):
         return
     for key, name in zip(space.keys, plain, strict=True):
         if name.endswith("-implementation") or (name in BY_KEY and BY_KEY[name].file == "network"):
@@ -144,13 +144,13 @@ def run_sweep(
         raise StudioError(
             f"{output}: there is no folder {output.parent}.", hint="Make it, or name another file."
         )
-    points_of(sweep.space, sweep.plan)
+    list_points(sweep.space, sweep.plan)
     if sweep.base.tables is not None and not {PRESET, REPLICAS} & set(sweep.space.keys):
         _refuse_replay(sweep.space, sweep.base.tables)
-    journal = Journal(journal_of(output), fingerprint(trace, sweep.base, sweep.space, sweep.costs))
+    journal = Journal(name_journal(output), compute_fingerprint(trace, sweep.base, sweep.space, sweep.costs))
     try:
         resumed = len(journal.rows)
-        with _runner(trace, sweep, output, scheduler, resumed) as runner:
+        with _open_runner(trace, sweep, output, scheduler, resumed) as runner:
             sweeping = Sweeping(sweep.space, journal, runner, Progressing(progress))
             rows = carry_out(sweeping, sweep.plan)
         write_parquet(output, sweep.space, rows)
@@ -162,7 +162,9 @@ def run_sweep(
 
 
 @contextmanager
-def _runner(trace: Trace, sweep: Sweep, output: Path, scheduler: str | None, known: int) -> Iterator[Runner]:
+def _open_runner(
+    trace: Trace, sweep: Sweep, output: Path, scheduler: str | None, known: int
+) -> Iterator[Runner]:
     """Yield who simulates the points."""
     points = sweep.space.size if sweep.plan.draw is None else min(sweep.plan.draw, sweep.space.size)
     nodes = sum(map(len, trace.graphs)) * (points - known)
@@ -182,6 +184,6 @@ def _runner(trace: Trace, sweep: Sweep, output: Path, scheduler: str | None, kno
         job.unlink(missing_ok=True)
 
 
-def values_of(space: Space, key: str, rows: Sequence[Row]) -> dict[int, float]:
+def index_values(space: Space, key: str, rows: Sequence[Row]) -> dict[int, float]:
     """Return the value of a numeric setting by point."""
     return {row.index: float(space.point(row.index)[key]) for row in rows}

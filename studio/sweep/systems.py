@@ -9,11 +9,11 @@ from dataclasses import dataclass
 from studio.completion.mesh import Mesh
 from studio.completion.scale import refuse_missing
 from studio.errors import ConfigError
-from studio.generation.recipe import Growth, mesh_of, scale_job
+from studio.generation.recipe import Growth, infer_mesh, scale_job
 from studio.sim.known import Known
 from studio.sim.models import MODELS, Model, with_model
 from studio.sim.parts import Parts, with_settings
-from studio.sim.presets import preset, said_npus
+from studio.sim.presets import find_npus, preset
 from studio.sweep.space import MODEL, NPUS, PRESET, REPLICAS, SPECIAL
 from studio.trace import Trace
 
@@ -39,7 +39,7 @@ class Base:
     settings: tuple[str, ...] = ()
 
 
-def parts_at(base: Base, point: Mapping[str, str], ranks: int) -> Parts:
+def build_parts_at(base: Base, point: Mapping[str, str], ranks: int) -> Parts:
     """Return the system at a point.
 
     Args:
@@ -50,12 +50,12 @@ def parts_at(base: Base, point: Mapping[str, str], ranks: int) -> Parts:
     Raises:
         ConfigError: The system cannot be made.
     """
-    model = _model(point[MODEL]) if MODEL in point else base.model
+    model = _parse_model(point[MODEL]) if MODEL in point else base.model
     name = point.get(PRESET, base.preset)
     parts = base.tables
     if name is not None:
-        npus = _whole(NPUS, point[NPUS]) if NPUS in point else base.npus
-        named_npus = said_npus(name)
+        npus = _parse_whole(NPUS, point[NPUS]) if NPUS in point else base.npus
+        named_npus = find_npus(name)
         if npus is not None and named_npus is not None and npus != named_npus:
             raise ConfigError(
                 f"{NPUS} is {npus:,}, and the preset {name} has {named_npus:,} NPUs; allowed: the same number"
@@ -78,23 +78,23 @@ def parts_at(base: Base, point: Mapping[str, str], ranks: int) -> Parts:
     return with_settings(parts, [*base.settings, *varied])
 
 
-def _model(text: str) -> Model:
+def _parse_model(text: str) -> Model:
     for model in MODELS:
         if model == text:
             return model
     raise ConfigError(f"{MODEL} is {text!r}; allowed: {', '.join(MODELS)}")
 
 
-def counts_of(values: Sequence[str]) -> list[int]:
+def list_npu_counts(values: Sequence[str]) -> list[int]:
     """Return the numbers of NPUs among values, each once; what is none is the result of its points."""
     counts = []
     for value in values:
         with contextlib.suppress(ConfigError):
-            counts.append(_whole(NPUS, value))
+            counts.append(_parse_whole(NPUS, value))
     return list(dict.fromkeys(counts))
 
 
-def _whole(key: str, text: str) -> int:
+def _parse_whole(key: str, text: str) -> int:
     if not text.isdecimal() or not 0 < int(text) < 1 << 20:
         raise ConfigError(f"{key} is {text!r}; allowed: a whole number from 1 to {(1 << 20) - 1:,}")
     return int(text)
@@ -122,15 +122,15 @@ class Jobs:
             ConfigError: It cannot be scaled to as many replicas, or be read for as many NPUs.
         """
         if NPUS in point and self.read:
-            return self._at_npus(_whole(NPUS, point[NPUS]), point)
-        replicas = _whole(REPLICAS, point[REPLICAS]) if REPLICAS in point else None
+            return self._get_at_npus(_parse_whole(NPUS, point[NPUS]), point)
+        replicas = _parse_whole(REPLICAS, point[REPLICAS]) if REPLICAS in point else None
         if replicas not in self._sizes:
-            self._sizes[replicas] = Known(self._scaled(replicas or 1))
+            self._sizes[replicas] = Known(self._scale_replicas(replicas or 1))
             if len(self._sizes) > _MOST_JOBS:
                 del self._sizes[next(size for size in self._sizes if size is not None)]
         return self._sizes[replicas]
 
-    def _at_npus(self, npus: int, point: Mapping[str, str]) -> Known:
+    def _get_at_npus(self, npus: int, point: Mapping[str, str]) -> Known:
         """Return the job as it was read for so many NPUs."""
         if REPLICAS in point:
             raise ConfigError(
@@ -146,8 +146,8 @@ class Jobs:
                 del self._read[next(iter(self._read))]
         return self._read[npus]
 
-    def _scaled(self, replicas: int) -> Trace:
+    def _scale_replicas(self, replicas: int) -> Trace:
         if self._mesh is None:
-            self._mesh = mesh_of(self.trace)
+            self._mesh = infer_mesh(self.trace)
             refuse_missing(self.trace, self._mesh)
         return scale_job(self.trace, self._mesh, Growth(dp=replicas))[0]

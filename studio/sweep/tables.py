@@ -7,14 +7,14 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from studio.arrow import optional_lists, optional_numbers, optional_texts
+from studio.arrow import convert_optional_lists, convert_optional_numbers, convert_optional_texts
 from studio.errors import StudioError
 from studio.files import open_private
 from studio.sweep.running import MEANS, Row
 from studio.sweep.space import Axis, Space
 
 
-def columns_of(space: Space, rows: Sequence[Row]) -> dict[str, list[Any]]:
+def build_columns(space: Space, rows: Sequence[Row]) -> dict[str, list[Any]]:
     """Return results as columns: the point, varied keys, finish, means of parts, ranks, model, cost, error, doubt.
 
     Keys whose values are all whole numbers are int64, or else float64 where all are numbers; others are text.
@@ -22,7 +22,7 @@ def columns_of(space: Space, rows: Sequence[Row]) -> dict[str, list[Any]]:
     points = [space.point(row.index) for row in rows]
     columns: dict[str, list[Any]] = {"index": [row.index for row in rows]}
     for axis in space.axes:
-        kind = _kind(axis)
+        kind = _infer_kind(axis)
         columns[axis.key] = [kind(point[axis.key]) for point in points]
     columns["finish_ns"] = [row.finish_ns for row in rows]
     for part in MEANS:
@@ -37,7 +37,7 @@ def columns_of(space: Space, rows: Sequence[Row]) -> dict[str, list[Any]]:
     return columns
 
 
-def _kind(axis: Axis) -> type[int] | type[float] | type[str]:
+def _infer_kind(axis: Axis) -> type[int] | type[float] | type[str]:
     for kind in (int, float):
         try:
             for value in axis.values:
@@ -48,13 +48,13 @@ def _kind(axis: Axis) -> type[int] | type[float] | type[str]:
     return str
 
 
-def _array(kind: type, values: list[Any]) -> Any:
+def _build_array(kind: type, values: list[Any]) -> Any:
     """Return a column for Arrow, made without pandas: see `studio.arrow`."""
     if kind is str:
-        return optional_texts(values)
+        return convert_optional_texts(values)
     if kind is list:
-        return optional_lists(values)
-    return optional_numbers(values, whole=kind is int)
+        return convert_optional_lists(values)
+    return convert_optional_numbers(values, whole=kind is int)
 
 
 def write_parquet(path: Path, space: Space, rows: Sequence[Row]) -> None:
@@ -63,11 +63,13 @@ def write_parquet(path: Path, space: Space, rows: Sequence[Row]) -> None:
     Raises:
         StudioError: It cannot be written.
     """
-    columns = columns_of(space, rows)
-    kinds: dict[str, type] = {axis.key: _kind(axis) for axis in space.axes}
+    columns = build_columns(space, rows)
+    kinds: dict[str, type] = {axis.key: _infer_kind(axis) for axis in space.axes}
     kinds |= dict.fromkeys(("index", "finish_ns", "ranks", "system_npus"), int)
     kinds |= dict.fromkeys(("run_model", "error", "doubt"), str) | {"port_gb_per_s": list}
-    write_columns(path, {name: _array(kinds.get(name, float), values) for name, values in columns.items()})
+    write_columns(
+        path, {name: _build_array(kinds.get(name, float), values) for name, values in columns.items()}
+    )
 
 
 def write_columns(path: Path, columns: Mapping[str, Any]) -> None:

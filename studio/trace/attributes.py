@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from studio.distinct import find_distinct
-from studio.notebook import one_line
+from studio.notebook import format_record
 from studio.trace.graph import Attributes, Graph
 from studio.trace.strings import Strings
 from studio.trace.vocabulary import (
@@ -22,8 +22,8 @@ from studio.trace.vocabulary import (
     Scalar,
     Value,
     ValueKind,
-    kind_table,
-    stream_name,
+    build_kind_table,
+    label_stream,
 )
 
 
@@ -36,7 +36,7 @@ class Attribute:
     value: Value
     doc: str = ""
 
-    __repr__ = one_line
+    __repr__ = format_record
 
 
 def decode_scalar(kind: ValueKind, bits: int, strings: Strings) -> Scalar:
@@ -68,7 +68,7 @@ def decode_value(attrs: Attributes, index: int, strings: Strings, slots: Sequenc
     return decode_scalar(kind, bits, strings)
 
 
-def node_attributes(graph: Graph, row: int, slots: Sequence[int | str] = ()) -> list[Attribute]:
+def list_node_attributes(graph: Graph, row: int, slots: Sequence[int | str] = ()) -> list[Attribute]:
     """Return the attributes of node `row`, in file order, with the rank's values in the slots."""
     attrs, strings, attributes = graph.attrs, graph.strings, []
     for index in range(int(attrs.offsets[row]), int(attrs.offsets[row + 1])):
@@ -84,7 +84,7 @@ def node_attributes(graph: Graph, row: int, slots: Sequence[int | str] = ()) -> 
     return attributes
 
 
-def int_column(
+def read_int_column(
     graph: Graph, key: str, slots: Sequence[int | str] = (), among: Int64 | None = None
 ) -> tuple[Int32, Int64]:
     """Return the integer values of attribute `key`, whatever integer width the file uses.
@@ -96,18 +96,18 @@ def int_column(
         (M,) node rows, rising and distinct, and (M,) values.
     """
     rows, where = graph.rows_with(key, among)
-    keep = kind_table((*INT_KINDS, ValueKind.BOOL))[graph.attrs.kind[where]]
+    keep = build_kind_table((*INT_KINDS, ValueKind.BOOL))[graph.attrs.kind[where]]
     rows, where = rows[keep], where[keep]
     values = graph.attrs.value[where].copy()
     bound = graph.attrs.slot[where]
     if bound.any():
-        table = np.array([v - 2**64 if v >= 2**63 else v for v in map(_int_or_zero, slots)], np.int64)
+        table = np.array([v - 2**64 if v >= 2**63 else v for v in map(_convert_to_int, slots)], np.int64)
         values[bound] = table[values[bound]]
     last = np.append(rows[1:] != rows[:-1], True) if len(rows) else np.zeros(0, bool)
     return rows[last], values[last]
 
 
-def named_lanes(graph: Graph, key: str) -> tuple[Int32, Int64, list[str]]:
+def read_named_lanes(graph: Graph, key: str) -> tuple[Int32, Int64, list[str]]:
     """Return the rows that name a thread or a stream, (R,) which of those named it is, and their names.
 
     Args:
@@ -119,31 +119,33 @@ def named_lanes(graph: Graph, key: str) -> tuple[Int32, Int64, list[str]]:
         rows, where = graph.rows_with(key)
         distinct, number = np.unique(graph.attrs.value[where], return_inverse=True)
         return rows, number, [graph.strings[text] for text in distinct.tolist()]
-    rows, values = int_column(graph, key)
+    rows, values = read_int_column(graph, key)
     device = (
-        dense_column(graph, "device", NONE)[rows] if key == "stream" else np.full(len(rows), NONE, np.int64)
+        read_dense_column(graph, "device", NONE)[rows]
+        if key == "stream"
+        else np.full(len(rows), NONE, np.int64)
     )
     if len(find_distinct(device[device != NONE])) < 2:
         device[:] = NONE
     distinct, number = np.unique(np.stack([values, device]), axis=1, return_inverse=True)
-    return rows, number, [stream_name(*lane) for lane in distinct.T.tolist()]
+    return rows, number, [label_stream(*lane) for lane in distinct.T.tolist()]
 
 
-def _int_or_zero(value: int | str) -> int:
+def _convert_to_int(value: int | str) -> int:
     return value if isinstance(value, int) else 0
 
 
-def dense_column(graph: Graph, key: str, missing: int) -> Int64:
+def read_dense_column(graph: Graph, key: str, missing: int) -> Int64:
     """Return the (N,) integer values of attribute `key`, `missing` where a node has none."""
     column = np.full(len(graph), missing, np.int64)
-    rows, values = int_column(graph, key)
+    rows, values = read_int_column(graph, key)
     column[rows] = values
     return column
 
 
 def is_flagged(graph: Graph, key: str) -> Bool:
     """Return (N,) which nodes have the attribute `key` with a value other than 0, such as `is_cpu_op`."""
-    return np.asarray(dense_column(graph, key, 0) != 0)
+    return np.asarray(read_dense_column(graph, key, 0) != 0)
 
 
 def group_slots(graph: Graph) -> Int64:

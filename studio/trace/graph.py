@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from studio.notebook import line, one_line
+from studio.notebook import format_parts, format_record
 from studio.trace.strings import Strings
 from studio.trace.vocabulary import NONE, Bool, Int32, Int64, UInt8, UInt64
 
@@ -43,7 +43,7 @@ class Attributes:
     slot: Bool
     items: Int64
 
-    __repr__ = one_line
+    __repr__ = format_record
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,7 +62,7 @@ class Dependencies:
     rows: Int32
     dangling: UInt64
 
-    __repr__ = one_line
+    __repr__ = format_record
 
     def of(self, row: int) -> Int32:
         """Return the rows node `row` waits for, dangling ones as negative numbers."""
@@ -111,7 +111,7 @@ class Graph:
     def __repr__(self) -> str:
         """Return it in a line."""
         waits = len(self.ctrl.rows) + len(self.data.rows)
-        return line(
+        return format_parts(
             "Graph",
             [f"{len(self):,} nodes", f"{waits:,} dependencies", f"{len(self.attrs.key):,} attributes"],
         )
@@ -145,7 +145,7 @@ class Graph:
         return rows.astype(np.int32), where
 
 
-def arrays(
+def iterate_arrays(
     record: Graph | Attributes | Dependencies, prefix: str = ""
 ) -> Iterator[tuple[str, NDArray[np.generic]]]:
     """Yield every array of a graph under a dotted name, in a fixed order.
@@ -155,7 +155,7 @@ def arrays(
     for spec in fields(record):
         value = getattr(record, spec.name)
         if isinstance(value, (Attributes, Dependencies)):
-            yield from arrays(value, f"{prefix}{spec.name}.")
+            yield from iterate_arrays(value, f"{prefix}{spec.name}.")
         elif isinstance(value, Strings):
             yield f"{prefix}{spec.name}.data", value.data
             yield f"{prefix}{spec.name}.offsets", value.offsets
@@ -166,7 +166,7 @@ def arrays(
 _BESIDE_IDS = attrgetter(*(spec.name for spec in fields(Graph) if spec.name != "id"))
 
 
-def columns_beside_ids(graph: Graph) -> tuple[Any, ...]:
+def list_other_columns(graph: Graph) -> tuple[Any, ...]:
     """Return what a graph has apart from its ids, in the order of its fields."""
     columns: tuple[Any, ...] = _BESIDE_IDS(graph)
     return columns
@@ -174,11 +174,11 @@ def columns_beside_ids(graph: Graph) -> tuple[Any, ...]:
 
 def with_ids(graph: Graph, ids: UInt64) -> Graph:
     """Return a graph with other ids, which come first among its fields; there may be one for each of thousands of files."""
-    return Graph(ids, *columns_beside_ids(graph))
+    return Graph(ids, *list_other_columns(graph))
 
 
-def graph_from_arrays(columns: dict[str, NDArray[np.generic]]) -> Graph:
-    """Return the graph whose `arrays` are `columns`."""
+def assemble_graph(columns: dict[str, NDArray[np.generic]]) -> Graph:
+    """Return the graph whose `iterate_arrays` are `columns`."""
     nested: dict[str, dict[str, object]] = {}
     flat: dict[str, object] = {}
     for name, array in columns.items():
@@ -197,21 +197,21 @@ def digest_array(array: NDArray[np.generic]) -> bytes:
     return hashlib.blake2b(np.ascontiguousarray(array).data, digest_size=16).digest()
 
 
-def digest(graph: Graph) -> bytes:
+def compute_digest(graph: Graph) -> bytes:
     """Return a fingerprint of a graph, equal for equal graphs."""
     state = hashlib.blake2b(digest_size=16)
-    for name, array in arrays(graph):
+    for name, array in iterate_arrays(graph):
         state.update(f"{name}{array.shape}{array.dtype.str}".encode())
         state.update(np.ascontiguousarray(array).data)
     return state.digest()
 
 
-def digests(graph: Graph) -> tuple[bytes, bytes]:
+def compute_digests(graph: Graph) -> tuple[bytes, bytes]:
     """Return fingerprints of a graph without its ids, and of these: both are equal for equal graphs."""
-    return digest(replace(graph, id=graph.id[:0])), digest_array(graph.id)
+    return compute_digest(replace(graph, id=graph.id[:0])), digest_array(graph.id)
 
 
-def dependency_ids(graph: Graph, deps: Dependencies) -> UInt64:
+def list_dependency_ids(graph: Graph, deps: Dependencies) -> UInt64:
     """Return the (D,) ids of dependencies as written in the file, dangling ones included."""
     ids: UInt64 = np.empty(len(deps.rows), np.uint64)
     is_present = deps.rows >= 0

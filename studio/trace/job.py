@@ -11,10 +11,10 @@ from operator import attrgetter
 import numpy as np
 
 from studio.errors import TraceError
-from studio.notebook import exact_tuple, line, one_line, table
+from studio.notebook import build_html_table, format_parts, format_record, format_tuple_exactly
 from studio.trace.attributes import Attribute
-from studio.trace.graph import Graph, digest
-from studio.trace.node_kinds import shown_types
+from studio.trace.graph import Graph, compute_digest
+from studio.trace.node_kinds import get_shown_types
 from studio.trace.vocabulary import (
     ASSUMED,
     ASSUMED_STAGE,
@@ -34,11 +34,11 @@ from studio.trace.vocabulary import (
 from studio.units import format_counted
 
 
-def trace_digest(trace: Trace) -> str:
+def compute_trace_digest(trace: Trace) -> str:
     """Return a fingerprint of a trace, equal for equal traces on any machine."""
     ranks, groups = trace.essence()
     # In full, whatever a line shows: what is cut off may be all that differs.
-    text = f"({ranks!r}, {exact_tuple(groups)})"
+    text = f"({ranks!r}, {format_tuple_exactly(groups)})"
     return hashlib.blake2b(text.encode("utf-8", "surrogatepass"), digest_size=16).hexdigest()
 
 
@@ -56,7 +56,7 @@ class CommGroup:
     ranks: tuple[int, ...]
     inferred: bool = False
 
-    __repr__ = one_line
+    __repr__ = format_record
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,13 +81,13 @@ class Finding:
     file: str = ""
     offset: int = NONE
 
-    __repr__ = one_line
+    __repr__ = format_record
 
     def _repr_html_(self) -> str:
         """Return it as a table."""
         where = "" if self.rank is None else f" of rank {self.rank}"
         rows = [("what", self.message), *([("advice", self.hint)] if self.hint else [])]
-        return table(f"{self.level} {self.code}{where}", (), rows)
+        return build_html_table(f"{self.level} {self.code}{where}", (), rows)
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,7 +119,7 @@ class Rank:
     extra: bytes = b""
     file: str = ""
 
-    __repr__ = one_line
+    __repr__ = format_record
 
     def metadata_value(self, name: str, missing: Value = None) -> Value:
         """Return the first value of this name in the metadata; `missing` where there is none.
@@ -164,7 +164,7 @@ def place_rank(rank: Rank, number: int, graph: int) -> Rank:
     return Rank(number, graph, *_BESIDE_PLACE(rank))
 
 
-def copied_metadata(like: Rank, number: int, source: int | None) -> tuple[Attribute, ...]:
+def copy_metadata(like: Rank, number: int, source: int | None) -> tuple[Attribute, ...]:
     """Return the metadata of a rank that has the graph of another one.
 
     Args:
@@ -187,13 +187,13 @@ def is_generated(rank: Rank) -> bool:
     return any(item.name == GENERATED for item in rank.metadata)
 
 
-def assumed_from(rank: Rank) -> int | None:
+def get_assumed_source(rank: Rank) -> int | None:
     """Return the rank whose recording a rank repeats; None where it was recorded itself."""
     value = rank.metadata_value(ASSUMED)
     return value if isinstance(value, int) else None
 
 
-def assumed_stage(rank: Rank) -> str:
+def describe_assumed_stage(rank: Rank) -> str:
     """Return how the pipeline stage of a rank was built where no rank of it was recorded; "" where one was."""
     return str(rank.metadata_value(ASSUMED_STAGE, ""))
 
@@ -289,7 +289,7 @@ class Trace:
             "comm group": len(self.groups),
             "finding": len(self.findings),
         }
-        return line("Trace", [format_counted(count, what) for what, count in counts.items()])
+        return format_parts("Trace", [format_counted(count, what) for what, count in counts.items()])
 
     def _repr_html_(self) -> str:
         """Return its ranks, types of nodes, and findings as tables."""
@@ -301,19 +301,23 @@ class Trace:
             gaps = gaps[graph.type[gaps] == NodeType.COMP]
             # Time in which nothing ran is written as compute: counted as such it would contradict every other account.
             types["gap"] += len(gaps) * ranks
-            numbers, counts = np.unique(np.delete(shown_types(graph), gaps), return_counts=True)
+            numbers, counts = np.unique(np.delete(get_shown_types(graph), gaps), return_counts=True)
             for number, count in zip(numbers.tolist(), counts.tolist(), strict=True):
                 types[type_name(number)] += count * ranks
         ranks_of = [(rank.number, len(self.graphs[rank.graph]), rank.graph, rank.file) for rank in self.ranks]
         findings = [(finding.level, finding.code, finding.message) for finding in self.findings]
         return (
-            table(
+            build_html_table(
                 repr(self),
                 ("type", "nodes"),
                 [(kind, count) for kind, count in types.most_common() if count],
             )
-            + table("Ranks", ("rank", "nodes", "graph", "file"), ranks_of)
-            + (table("Findings of the readers", ("level", "code", "message"), findings) if findings else "")
+            + build_html_table("Ranks", ("rank", "nodes", "graph", "file"), ranks_of)
+            + (
+                build_html_table("Findings of the readers", ("level", "code", "message"), findings)
+                if findings
+                else ""
+            )
         )
 
     @property
@@ -347,15 +351,15 @@ class Trace:
             >>> trace.essence() == studio.read(studio.sample_path("transformer_8r")).essence()
             True
         """
-        marks = [digest(g) for g in self.graphs]
+        marks = [compute_digest(g) for g in self.graphs]
         ranks = tuple(
-            (r.number, marks[r.graph], r.slots, r.version, exact_tuple(r.metadata), r.extra)
+            (r.number, marks[r.graph], r.slots, r.version, format_tuple_exactly(r.metadata), r.extra)
             for r in self.ranks
         )
         return ranks, self.groups
 
 
-def world_names(groups: Iterable[CommGroup], numbers: Iterable[int]) -> frozenset[str]:
+def list_world_names(groups: Iterable[CommGroup], numbers: Iterable[int]) -> frozenset[str]:
     """Return the names that mean all ranks: "0" does, unless a list gives it other members.
 
     Args:
@@ -367,7 +371,7 @@ def world_names(groups: Iterable[CommGroup], numbers: Iterable[int]) -> frozense
     return frozenset({WORLD} if own else WORLD_NAMES)
 
 
-def recorded_devices(trace: Trace) -> tuple[str, ...]:
+def list_recorded_devices(trace: Trace) -> tuple[str, ...]:
     """Return the names of the devices that the ranks of a job were recorded on, those of most ranks first."""
     named = Counter(
         item.value

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from studio.trace.attributes import decode_value, int_column
+from studio.trace.attributes import decode_value, read_int_column
 from studio.trace.graph import Graph
 from studio.trace.strings import Strings
 from studio.trace.vocabulary import (
@@ -30,7 +30,7 @@ def communicates(graph: Graph) -> Bool:
     return np.asarray((graph.type >= NodeType.COMM_SEND) & (graph.type <= NodeType.COMM_COLL))
 
 
-def copies(graph: Graph) -> Bool:
+def are_copies(graph: Graph) -> Bool:
     """Return (N,) which nodes are copies on a device: written as compute, a memcpy or memset by kind or by name."""
     chosen = np.zeros(len(graph), np.bool_)
     rows, where = graph.rows_with("device_kind")
@@ -41,10 +41,10 @@ def copies(graph: Graph) -> Bool:
     names = _copy_names(graph.strings)
     if len(names):
         chosen |= np.isin(graph.name, names)
-    return _on_device(graph, chosen)
+    return _are_on_device(graph, chosen)
 
 
-def idles(graph: Graph, whys: Sequence[str] = IDLE_GAPS) -> Bool:
+def are_idle(graph: Graph, whys: Sequence[str] = IDLE_GAPS) -> Bool:
     """Return (N,) which nodes are time for which a stream of a device stood idle: written as compute, its `gap` being one of some words."""
     chosen = np.zeros(len(graph), np.bool_)
     rows, where = graph.rows_with("gap")
@@ -52,10 +52,10 @@ def idles(graph: Graph, whys: Sequence[str] = IDLE_GAPS) -> Bool:
         idle = graph.strings.find(why)
         if idle != NONE:
             chosen[rows] |= graph.attrs.value[where] == idle
-    return _on_device(graph, chosen)
+    return _are_on_device(graph, chosen)
 
 
-def assumed_arrivals(graph: Graph) -> Bool:
+def are_assumed_arrivals(graph: Graph) -> Bool:
     """Return (N,) which nodes stand for the time before an assumed rank comes to a collective: nobody recorded it."""
     chosen = np.zeros(len(graph), np.bool_)
     why = graph.strings.find(ARRIVAL)
@@ -65,18 +65,18 @@ def assumed_arrivals(graph: Graph) -> Bool:
     return chosen
 
 
-def device_waits(graph: Graph) -> Bool:
+def are_device_waits(graph: Graph) -> Bool:
     """Return (N,) which nodes are calls of the host that waited for the device, without the time they waited."""
     chosen = np.zeros(len(graph), np.bool_)
     chosen[graph.rows_with(WAITS_FOR)[0]] = True
     return chosen
 
 
-def _on_device(graph: Graph, chosen: Bool) -> Bool:
+def _are_on_device(graph: Graph, chosen: Bool) -> Bool:
     """Return (N,) which of the nodes chosen are written as compute of a device."""
     chosen = chosen & (graph.type == NodeType.COMP)
     if chosen.any():
-        rows, values = int_column(graph, "is_cpu_op", among=np.flatnonzero(chosen))
+        rows, values = read_int_column(graph, "is_cpu_op", among=np.flatnonzero(chosen))
         chosen[rows[values != 0]] = False
     return chosen
 
@@ -97,13 +97,13 @@ def _copy_names(strings: Strings) -> list[int]:
     return texts
 
 
-def shown_types(graph: Graph) -> Int32:
+def get_shown_types(graph: Graph) -> Int32:
     """Return (N,) the types of nodes as they are shown: those of the file, but `COPY` for copies."""
-    chosen = copies(graph)
+    chosen = are_copies(graph)
     return np.where(chosen, np.int32(COPY), graph.type) if chosen.any() else graph.type
 
 
-def shown_type(graph: Graph, row: int) -> int:
+def get_shown_type(graph: Graph, row: int) -> int:
     """Return the type of one node as it is shown."""
     if graph.type[row] != NodeType.COMP:
         return int(graph.type[row])

@@ -9,7 +9,7 @@ from itertools import pairwise
 import numpy as np
 
 from studio.distinct import find_distinct
-from studio.notebook import line
+from studio.notebook import format_parts
 from studio.trace.vocabulary import NONE, Int64, UInt8
 
 _PIECE_BYTES = 1 << 20
@@ -57,7 +57,7 @@ class Strings(Sequence[str]):
 
     def __repr__(self) -> str:
         """Return it in a line."""
-        return line("Strings", [f"{len(self):,} texts", f"{len(self.data):,} bytes"])
+        return format_parts("Strings", [f"{len(self):,} texts", f"{len(self.data):,} bytes"])
 
     def raw(self, index: int) -> bytes:
         """Return text `index` as stored bytes."""

@@ -107,7 +107,7 @@ INT_KINDS = tuple(k for k in ValueKind if ValueKind.INT32 <= k <= ValueKind.SFIX
 
 
 @lru_cache(maxsize=8)
-def kind_table(kinds: tuple[ValueKind, ...]) -> Bool:
+def build_kind_table(kinds: tuple[ValueKind, ...]) -> Bool:
     """Return (256,) whether a kind, as stored in a column, is among `kinds`."""
     table = np.zeros(256, np.bool_)
     table[list(kinds)] = True
@@ -177,11 +177,11 @@ Value = Scalar | list[Scalar] | None
 Level = Literal["error", "warning", "info"]
 
 
-def stream_name(stream: int, device: int = NONE) -> str:
+def label_stream(stream: int, device: int = NONE) -> str:
     """Return the name of a stream, with its device where that tells it apart.
 
     Example:
-        >>> stream_name(25), stream_name(25, 3)
+        >>> label_stream(25), label_stream(25, 3)
         ('25', '25 of device 3')
     """
     return str(stream) if device == NONE else f"{stream} of device {device}"
@@ -194,7 +194,7 @@ def type_name(number: int) -> str:
     return NodeType(number).name if number in NodeType._value2member_map_ else f"TYPE {number}"
 
 
-def collective_name(number: int) -> str:
+def label_collective(number: int) -> str:
     """Return the name of a collective: `COLLECTIVE 42` for undefined numbers, a word where there is none."""
     if number == NONE:
         return "UNNAMED COLLECTIVE"

@@ -13,7 +13,7 @@ from studio.trace import Rank, Trace
 from studio.units import format_ns
 
 
-def shown_run(session: Session, job: str, view: Mapping[str, Any]) -> str | None:
+def choose_shown_run(session: Session, job: str, view: Mapping[str, Any]) -> str | None:
     """Return which run a view shows: an id, "" for the recording, None where the job has neither."""
     wanted = view.get("run")
     if wanted:
@@ -40,7 +40,7 @@ def rank_of(trace: Trace, view: Mapping[str, Any]) -> Rank:
     return rank
 
 
-def runs_of(session: Session, job: str) -> list[dict[str, str]]:
+def list_run_options(session: Session, job: str) -> list[dict[str, str]]:
     """Return the recording and runs of a job as options, newest run first."""
     timed = session.workspace.info(job).summary.timed_nodes
     recording = [{"value": RECORDED, "label": "as recorded"}] if timed else []
@@ -51,12 +51,12 @@ def runs_of(session: Session, job: str) -> list[dict[str, str]]:
     return recording + runs
 
 
-def nodes_shown(session: Session, job: str, run: str) -> NodeIndex:
+def get_shown_nodes(session: Session, job: str, run: str) -> NodeIndex:
     """Return the searchable list of a job's nodes, with the times of a run; "" stands for the default run.
 
     If there is no such run, the list has recorded times; the page reports the missing run.
     """
-    shown = shown_run(session, job, {"run": run}) or ""
+    shown = choose_shown_run(session, job, {"run": run}) or ""
     if shown:
         try:
             session.workspace.require(job, shown)
@@ -70,7 +70,7 @@ def run_note(session: Session, job: str | None, view: Mapping[str, Any]) -> str:
     if not job:
         return ""
     try:
-        run = shown_run(session, job, view)
+        run = choose_shown_run(session, job, view)
         if not run:
             return ""
         info = session.workspace.run_info(job, run)

@@ -8,23 +8,23 @@ from typing import Any
 
 import numpy as np
 
-from studio.analysis.collectives.heat import SORTS, Heat, Look, Shown, align_lines, heat_of
+from studio.analysis.collectives.heat import SORTS, Heat, Look, Shown, align_lines, build_heat
 from studio.analysis.collectives.imbalance import (
     GROUPINGS,
     METRICS,
     UNTIMED,
     Metric,
-    matrix,
-    own_means,
-    ratios,
-    rows_of,
+    build_matrix,
+    build_rows,
+    compute_own_means,
+    compute_ratios,
 )
-from studio.analysis.collectives.members import Members, collective_members
-from studio.analysis.collectives.times import CollectiveTimes, collective_times
-from studio.analysis.job.late_ranks import Late, Lateness, late_ranks
+from studio.analysis.collectives.members import Members, collect_members
+from studio.analysis.collectives.times import CollectiveTimes, compute_collective_times
+from studio.analysis.job.late_ranks import Late, Lateness, find_late_ranks
 from studio.errors import TraceError
 from studio.session import Session, keep_result
-from studio.views.address import shown_run
+from studio.views.address import choose_shown_run
 
 _UNEVEN = 1.005
 
@@ -50,39 +50,39 @@ class HeatmapRequest:
 
 
 @keep_result
-def members_of(session: Session, job: str, run: str | None) -> Members:
+def collect_run_members(session: Session, job: str, run: str | None) -> Members:
     """Return the collectives of a job in a run, as recorded for "", without times for None."""
     trace = session.trace(job)
     if run is None:
-        return collective_members(trace)
+        return collect_members(trace)
     groups = session.run(job, run).result.config.groups if run else None
-    return collective_members(trace, session.times(job, run), groups)
+    return collect_members(trace, session.times(job, run), groups)
 
 
 @keep_result
-def times_of(session: Session, job: str, run: str) -> CollectiveTimes:
+def collect_times(session: Session, job: str, run: str) -> CollectiveTimes:
     """Return every collective of a job in a run, as recorded for ""."""
     groups = session.run(job, run).result.config.groups if run else None
-    return collective_times(session.trace(job), session.times(job, run), groups)
+    return compute_collective_times(session.trace(job), session.times(job, run), groups)
 
 
 @keep_result
-def lateness_of(session: Session, job: str, run: str) -> Lateness:
+def compute_lateness(session: Session, job: str, run: str) -> Lateness:
     """Return what tells why ranks of a run came last to collectives."""
     return Lateness(session.trace(job), session.times(job, run), session.rank_use(job, run)[0])
 
 
 @keep_result
-def late_of(session: Session, job: str, run: str, most: int) -> list[Late]:
+def list_late_ranks(session: Session, job: str, run: str, most: int) -> list[Late]:
     """Return the ranks that came last to collectives, those waited for longest first, so many at most."""
-    return late_ranks(lateness_of(session, job, run), times_of(session, job, run), most=most)
+    return find_late_ranks(compute_lateness(session, job, run), collect_times(session, job, run), most=most)
 
 
 def settle(session: Session, job: str, view: Mapping[str, Any]) -> HeatmapRequest:
     """Read a request from an address, with defaults: the most telling metric, relative to the means of groups if they are uneven."""
-    run = shown_run(session, job, view)
-    members = members_of(session, job, run)
-    natural = _natural(session, job, run)
+    run = choose_shown_run(session, job, view)
+    members = collect_run_members(session, job, run)
+    natural = _choose_metric(session, job, run)
     metric = natural[0]
     asked = view.get("metric")
     if asked in METRICS and (members.timed or asked in UNTIMED):
@@ -104,39 +104,39 @@ def settle(session: Session, job: str, view: Mapping[str, Any]) -> HeatmapReques
 
 
 @keep_result
-def _natural(session: Session, job: str, run: str | None) -> tuple[Metric, bool]:
+def _choose_metric(session: Session, job: str, run: str | None) -> tuple[Metric, bool]:
     """Return the default metric of a job, and whether its sizes are uneven."""
-    members = members_of(session, job, run)
+    members = collect_run_members(session, job, run)
     if not len(members):
         return "size", False
-    rows = rows_of(members)
-    sizes = matrix(members, rows, "size")
-    if bool((ratios(sizes, own_means(members, rows, sizes)) > _UNEVEN).any()):
+    rows = build_rows(members)
+    sizes = build_matrix(members, rows, "size")
+    if bool((compute_ratios(sizes, compute_own_means(members, rows, sizes)) > _UNEVEN).any()):
         return "size", True
     if not members.timed:
         return "size", False
-    waiting = matrix(members, rows, "waiting")
+    waiting = build_matrix(members, rows, "waiting")
     return ("waiting", False) if bool((waiting[~np.isnan(waiting)] > 0).any()) else ("duration", False)
 
 
-def shown_of(session: Session, job: str, view: Mapping[str, str]) -> Shown:
+def build_shown_heatmap(session: Session, job: str, view: Mapping[str, str]) -> Shown:
     """Return the heatmap that an address asks for; with `like`, in the order of rows of another one.
 
     Raises:
         StudioError: There is no such job or run.
     """
     asked = settle(session, job, view)
-    heat = _heat(session, job, asked.run, asked.look)
+    heat = _build_heat(session, job, asked.run, asked.look)
     if view.get("like"):
-        other = other_view(view["like"])
+        other = parse_other_view(view["like"])
         rest = {key: value for key, value in view.items() if key not in ("run", "like")}
-        held = settle(session, other["job"], {**rest, **_explicit(asked), **other})
-        heat = align_lines(heat, _heat(session, held.job, held.run, held.look))
-    return Shown(session.trace(job), heat, asked.look, asked.relative, origin_of(session, job, asked.run))
+        held = settle(session, other["job"], {**rest, **_format_look(asked), **other})
+        heat = align_lines(heat, _build_heat(session, held.job, held.run, held.look))
+    return Shown(session.trace(job), heat, asked.look, asked.relative, find_origin(session, job, asked.run))
 
 
 @keep_result
-def origin_of(session: Session, job: str, run: str | None) -> int:
+def find_origin(session: Session, job: str, run: str | None) -> int:
     """Return the origin of times on the Timeline: the first start of a recording, or the beginning of a run."""
     if run != "":
         return 0
@@ -145,11 +145,11 @@ def origin_of(session: Session, job: str, run: str | None) -> int:
     return int(known.min()) if len(known) else 0
 
 
-def _explicit(asked: HeatmapRequest) -> dict[str, str]:
+def _format_look(asked: HeatmapRequest) -> dict[str, str]:
     return {"metric": asked.look.metric, "rel": "1" if asked.relative else "0"}
 
 
-def other_view(text: str) -> dict[str, str]:
+def parse_other_view(text: str) -> dict[str, str]:
     """Parse the job and run to compare with, written `job/run`.
 
     Raises:
@@ -165,8 +165,8 @@ def other_view(text: str) -> dict[str, str]:
 
 
 @keep_result
-def _heat(session: Session, job: str, run: str | None, look: Look) -> Heat:
-    return heat_of(members_of(session, job, run), look)
+def _build_heat(session: Session, job: str, run: str | None, look: Look) -> Heat:
+    return build_heat(collect_run_members(session, job, run), look)
 
 
 def to_parameters(asked: HeatmapRequest) -> dict[str, str]:

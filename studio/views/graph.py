@@ -8,39 +8,46 @@ from typing import Any, cast
 
 import numpy as np
 
-from studio.analysis.graph.critical import gates
-from studio.analysis.graph.map import GraphMap, graph_map
-from studio.analysis.graph.neighbours import MOST_ELEMENTS, Adjacency, Direction, Part, neighbourhood, whole
-from studio.analysis.graph.paths import between, walkable
-from studio.analysis.graph.search import Kinds, found_rows, kinds_of
+from studio.analysis.graph.critical import list_gates
+from studio.analysis.graph.map import GraphMap, build_graph_map
+from studio.analysis.graph.neighbours import (
+    MOST_ELEMENTS,
+    Adjacency,
+    Direction,
+    Part,
+    build_whole,
+    find_neighbourhood,
+)
+from studio.analysis.graph.paths import build_walkable, find_between
+from studio.analysis.graph.search import Kinds, find_rows, number_kinds
 from studio.analysis.job.kinds import (
     ASSUMED_ARRIVAL_TYPE,
     DEVICE_GAP_TYPE,
     HOST_GAP_TYPE,
     LIBRARY_KERNEL_TYPE,
-    counted_type_name,
-    counted_types,
+    infer_counted_types,
+    label_counted_type,
 )
-from studio.analysis.job.nodes import find_node, node_ref
+from studio.analysis.job.nodes import find_node, format_node_ref
 from studio.comparing import RECORDED
 from studio.distinct import find_distinct
 from studio.errors import TraceError
-from studio.figures.graph import communication, elements, look
+from studio.figures.graph import build_elements, get_look, label_communication
 from studio.figures.graph_colours import Swatch
 from studio.session import Session, keep_result
 from studio.trace import COPY, Graph, Int64, NodeType, Rank
 from studio.units import TIME_UNITS, format_count, time_unit
-from studio.views.address import rank_of, runs_of, shown_run
+from studio.views.address import choose_shown_run, list_run_options, rank_of
 from studio.views.graph_fold import (
-    adjacency_of,
-    depths_of,
+    build_name_parts,
+    build_tree,
+    choose_asked_level,
+    compute_adjacency,
     fold_elements,
-    folded_of,
-    level_asked_for,
-    parts_of,
-    paths_asked_for,
+    fold_graph,
+    get_depths,
+    parse_open_paths,
     reveal,
-    tree_of,
 )
 from studio.views.graph_paint import paint, schedule_of
 from studio.views.graph_request import COLOURS, DEEPEST, DEPTH, KINDS, Colour, Mode, Request
@@ -63,7 +70,7 @@ def read_request(session: Session, view: dict[str, Any]) -> tuple[Request, str]:
     unit = time_unit.get() if time_unit.get() in TIME_UNITS else ""
     asked = _look(Request(session, view["job"], rank.graph, deps, unit=unit), view, rank)
     graph = trace.graph_of(rank)
-    mode, note = _mode(graph, len(graph) + len(near_of(asked).edges), view)
+    mode, note = _choose_mode(graph, len(graph) + len(get_adjacency(asked).edges), view)
     if mode == "fold":
         return _fold(replace(asked, mode="fold"), view), note
     if mode == "whole":
@@ -73,15 +80,15 @@ def read_request(session: Session, view: dict[str, Any]) -> tuple[Request, str]:
     asked = replace(
         asked,
         mode=mode,
-        anchor=node_row(graph, view.get("anchor")) if mode == "path" else -1,
+        anchor=find_node_row(graph, view.get("anchor")) if mode == "path" else -1,
         depth=min(max(int(depth), 1), DEEPEST) if depth.isdecimal() else DEPTH,
         direction=cast("Direction", direction),
     )
-    centre, more = _centre(graph, asked, view)
+    centre, more = _choose_centre(graph, asked, view)
     return replace(asked, centre=centre), note + more
 
 
-def _mode(graph: Graph, size: int, view: dict[str, Any]) -> tuple[Mode, str]:
+def _choose_mode(graph: Graph, size: int, view: dict[str, Any]) -> tuple[Mode, str]:
     """Return how to draw a graph of `size` nodes and dependencies, and a note for the user, or ""."""
     wanted = view.get("show")
     fits = size <= MOST_ELEMENTS
@@ -96,14 +103,14 @@ def _mode(graph: Graph, size: int, view: dict[str, Any]) -> tuple[Mode, str]:
             f"The whole graph has {format_count(size)} nodes and dependencies; {format_count(MOST_ELEMENTS)} can be drawn. "
         )
     # A link from another page with a node should show the surroundings of that node.
-    return ("near" if node_row(graph, view.get("node")) >= 0 else "fold"), ""
+    return ("near" if find_node_row(graph, view.get("node")) >= 0 else "fold"), ""
 
 
 def _look(asked: Request, view: dict[str, Any], rank: Rank) -> Request:
     """Add to a request what colours nodes, and the run whose times that needs."""
     colour: Colour = next((name for name in COLOURS if name == view.get("colour")), "type")
     known = (
-        [option["value"] for option in others_of(asked.session, asked.job, view)]
+        [option["value"] for option in list_other_runs(asked.session, asked.job, view)]
         if colour == "difference"
         else []
     )
@@ -120,15 +127,15 @@ def _look(asked: Request, view: dict[str, Any], rank: Rank) -> Request:
     return _with_times(asked, view) if timed or view.get("show") == "gate" else asked
 
 
-def others_of(session: Session, job: str, view: dict[str, Any]) -> list[dict[str, str]]:
+def list_other_runs(session: Session, job: str, view: dict[str, Any]) -> list[dict[str, str]]:
     """Return the other runs of a job, and its recording, as options to compare the shown run with."""
-    shown = shown_run(session, job, view) or RECORDED
-    return [option for option in runs_of(session, job) if option["value"] != shown]
+    shown = choose_shown_run(session, job, view) or RECORDED
+    return [option for option in list_run_options(session, job) if option["value"] != shown]
 
 
 def _with_times(asked: Request, view: dict[str, Any]) -> Request:
     """Add to a request the run whose times are shown, and the rank if times differ between ranks of a graph."""
-    trace, run = asked.session.trace(asked.job), shown_run(asked.session, asked.job, view)
+    trace, run = asked.session.trace(asked.job), choose_shown_run(asked.session, asked.job, view)
     by_rank = bool(run or asked.against)
     return replace(asked, run=run, rank=trace.ranks.index(rank_of(trace, view)) if by_rank else 0)
 
@@ -137,20 +144,20 @@ def _fold(asked: Request, view: dict[str, Any]) -> Request:
     """Make a request for a folded drawing, with blocks opened as the view says and around the selected node."""
     trace = asked.session.trace(asked.job)
     rank = rank_of(trace, view)
-    by = level_asked_for(asked, view.get("by"))
+    by = choose_asked_level(asked, view.get("by"))
     names = tuple(map(str, rank.slots)) if "group" in (by, asked.colour) else ()
-    asked = replace(_with_times(asked, view), by=by, opened=paths_asked_for(view.get("open")), names=names)
+    asked = replace(_with_times(asked, view), by=by, opened=parse_open_paths(view.get("open")), names=names)
     if view.get("open") is None:
-        asked = replace(asked, opened=tree_of(asked).blocks.to_begin_with())
-    node = node_row(trace.graph_of(rank), view.get("node"))
+        asked = replace(asked, opened=build_tree(asked).blocks.to_begin_with())
+    node = find_node_row(trace.graph_of(rank), view.get("node"))
     return replace(asked, opened=reveal(asked, node)) if node >= 0 else asked
 
 
-def _centre(graph: Graph, asked: Request, view: dict[str, Any]) -> tuple[int, str]:
+def _choose_centre(graph: Graph, asked: Request, view: dict[str, Any]) -> tuple[int, str]:
     """Return the node in the middle, and a note for the user, or ""."""
-    node, centre = node_row(graph, view.get("node")), node_row(graph, view.get("at"))
+    node, centre = find_node_row(graph, view.get("node")), find_node_row(graph, view.get("at"))
     # The centre stays while the selected node is in its neighbourhood, else the selected node is the new centre.
-    if centre >= 0 and (node < 0 or node in part_of(replace(asked, centre=centre)).rows):
+    if centre >= 0 and (node < 0 or node in build_part(replace(asked, centre=centre)).rows):
         return centre, ""
     if node >= 0:
         return node, ""
@@ -160,7 +167,7 @@ def _centre(graph: Graph, asked: Request, view: dict[str, Any]) -> tuple[int, st
     return 0, "No node is selected, so this starts at the first node. "
 
 
-def node_row(graph: Graph, ref: str | None) -> int:
+def find_node_row(graph: Graph, ref: str | None) -> int:
     """Return the row of a node, -1 if there is none; the inspector reports wrong names."""
     try:
         return find_node(graph, str(ref)) if ref else -1
@@ -168,111 +175,111 @@ def node_row(graph: Graph, ref: str | None) -> int:
         return -1
 
 
-def graph_of(asked: Request) -> Graph:
+def get_graph(asked: Request) -> Graph:
     """Return the graph asked about."""
     return asked.session.trace(asked.job).graphs[asked.graph]
 
 
-def near_of(asked: Request) -> Adjacency:
+def get_adjacency(asked: Request) -> Adjacency:
     """Return the adjacency of the requested kinds of dependencies."""
-    return adjacency_of(asked.session, asked.job, asked.graph, asked.deps)
+    return compute_adjacency(asked.session, asked.job, asked.graph, asked.deps)
 
 
 @keep_result
-def part_of(asked: Request) -> Part:
+def build_part(asked: Request) -> Part:
     """Return the part asked for."""
-    near = near_of(asked)
+    near = get_adjacency(asked)
     if asked.centre < 0:
-        return whole(near)
+        return build_whole(near)
     if asked.mode == "path":
-        rows, count = _path_rows(asked)
+        rows, count = _find_path_rows(asked)
         return Part(rows, near.within(rows), count - len(rows))
     if asked.mode == "gate":
-        chain = gates(schedule_of(asked), asked.centre, _LONGEST_CHAIN)
+        chain = list_gates(schedule_of(asked), asked.centre, _LONGEST_CHAIN)
         rows = np.sort(chain)
         return Part(rows, near.within(rows))
-    return neighbourhood(near, asked.centre, asked.depth, direction=asked.direction)
+    return find_neighbourhood(near, asked.centre, asked.depth, direction=asked.direction)
 
 
-def _path_rows(asked: Request) -> tuple[Int64, int]:
+def _find_path_rows(asked: Request) -> tuple[Int64, int]:
     """Return nodes on the requested paths, and how many there are in all; only both ends if there is no path."""
     ends = find_distinct(np.array([row for row in (asked.anchor, asked.centre) if row >= 0], np.int64))
     if asked.anchor < 0 or asked.anchor == asked.centre:
         return ends, len(ends)
-    network = _network(asked.session, asked.job, asked.graph, asked.deps)
-    rows, count = between(network, asked.anchor, asked.centre, MOST_ELEMENTS // 3)
+    network = _build_network(asked.session, asked.job, asked.graph, asked.deps)
+    rows, count = find_between(network, asked.anchor, asked.centre, MOST_ELEMENTS // 3)
     return (rows, count) if count else (ends, len(ends))
 
 
 @keep_result
-def _network(session: Session, job: str, graph: int, deps: str) -> Any:
-    return walkable(adjacency_of(session, job, graph, deps))
+def _build_network(session: Session, job: str, graph: int, deps: str) -> Any:
+    return build_walkable(compute_adjacency(session, job, graph, deps))
 
 
-def _layers(asked: Request) -> Int64:
-    return depths_of(asked.session, asked.job, asked.graph, "both").layer
+def _get_layers(asked: Request) -> Int64:
+    return get_depths(asked.session, asked.job, asked.graph, "both").layer
 
 
-def elements_of(asked: Request) -> list[dict[str, Any]]:
+def build_asked_elements(asked: Request) -> list[dict[str, Any]]:
     """Return the part asked for as Cytoscape draws it."""
-    return drawing_of(asked)[0]
+    return build_drawing(asked)[0]
 
 
 @keep_result
-def drawing_of(asked: Request) -> tuple[list[dict[str, Any]], list[Swatch]]:
+def build_drawing(asked: Request) -> tuple[list[dict[str, Any]], list[Swatch]]:
     """Return the elements for Cytoscape, and the legend of their colours (empty if coloured by type)."""
     if asked.mode == "fold":
-        shapes, rows = fold_elements(asked), [block.rows for block in folded_of(asked).shown]
+        shapes, rows = fold_elements(asked), [block.rows for block in fold_graph(asked).shown]
     else:
-        part = part_of(asked)
+        part = build_part(asked)
         shapes, rows = (
-            elements(graph_of(asked), part, near_of(asked), _layers(asked)),
+            build_elements(get_graph(asked), part, get_adjacency(asked), _get_layers(asked)),
             list(part.rows[:, None]),
         )
     return paint(asked, shapes, rows)
 
 
-def key_of(asked: Request) -> str:
+def build_drawing_key(asked: Request) -> str:
     """Return a key that is equal for equal drawings."""
     parts = [getattr(asked, spec.name) for spec in fields(asked) if spec.name != "session"]
     return json.dumps(parts)
 
 
 @keep_result
-def hits_of(session: Session, job: str, graph: int, text: str, groups: tuple[str, ...] = ()) -> Int64:
+def find_hits(session: Session, job: str, graph: int, text: str, groups: tuple[str, ...] = ()) -> Int64:
     """Return the rows that match a search, see `analysis.graph.search`.
 
     Raises:
         TraceError: A regular expression cannot be read.
     """
-    names, kinds = parts_of(session, job, graph), _kinds(session, job, graph)
-    return found_rows(session.trace(job).graphs[graph], names, kinds, text, _kind_name, groups)
+    names, kinds = build_name_parts(session, job, graph), _collect_kinds(session, job, graph)
+    return find_rows(session.trace(job).graphs[graph], names, kinds, text, _name_kind, groups)
 
 
 @keep_result
-def _kinds(session: Session, job: str, graph: int) -> Kinds:
-    return kinds_of(session.trace(job).graphs[graph])
+def _collect_kinds(session: Session, job: str, graph: int) -> Kinds:
+    return number_kinds(session.trace(job).graphs[graph])
 
 
-def _kind_name(number: int, collective: int) -> str:
+def _name_kind(number: int, collective: int) -> str:
     """Return the text that a search by type matches: names of the kind in legend, drawing and schema."""
     names = [
-        look(number).title,
-        counted_type_name(number).lower(),
-        communication(number, collective if collective >= 0 else None),
+        get_look(number).title,
+        label_counted_type(number).lower(),
+        label_communication(number, collective if collective >= 0 else None),
     ]
     return " ".join(names)
 
 
-def elements_shown(session: Session, view: dict[str, Any]) -> list[dict[str, Any]]:
+def build_shown_elements(session: Session, view: dict[str, Any]) -> list[dict[str, Any]]:
     """Return what Cytoscape draws of a view."""
-    return elements_of(read_request(session, view)[0])
+    return build_asked_elements(read_request(session, view)[0])
 
 
 def map_shown(session: Session, view: dict[str, Any]) -> GraphMap:
     """Return the map of the graph that a view shows."""
     asked = read_request(session, {"job": view["job"], "rank": view.get("rank"), "show": "near"})[0]
-    return _map(asked.session, asked.job, asked.graph)
+    return _build_map(asked.session, asked.job, asked.graph)
 
 
 _BEYOND = (COPY, HOST_GAP_TYPE, DEVICE_GAP_TYPE, ASSUMED_ARRIVAL_TYPE, LIBRARY_KERNEL_TYPE)
@@ -280,16 +287,16 @@ _BEYOND = (COPY, HOST_GAP_TYPE, DEVICE_GAP_TYPE, ASSUMED_ARRIVAL_TYPE, LIBRARY_K
 
 
 @keep_result
-def _map(session: Session, job: str, graph: int) -> GraphMap:
-    types = counted_types(session.trace(job).graphs[graph])
+def _build_map(session: Session, job: str, graph: int) -> GraphMap:
+    types = infer_counted_types(session.trace(job).graphs[graph])
     # The picture has a byte a pixel: what no file tells apart follows the types of the schema, other types count as none of them.
     kinds = np.where((types < 0) | (types > max(NodeType)), NodeType.INVALID, types).astype(np.int32)
     for place, own in enumerate(_BEYOND, max(NodeType) + 1):
         kinds[types == own] = place
-    return graph_map(depths_of(session, job, graph, "both"), kinds)
+    return build_graph_map(get_depths(session, job, graph, "both"), kinds)
 
 
-def node_named(session: Session, view: dict[str, Any], row: int) -> str:
+def format_node_reference(session: Session, view: dict[str, Any], row: int) -> str:
     """Return the reference of a row of the shown graph, as addresses write it."""
     trace = session.trace(view["job"])
-    return node_ref(trace.graph_of(rank_of(trace, view)), row)
+    return format_node_ref(trace.graph_of(rank_of(trace, view)), row)

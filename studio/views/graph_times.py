@@ -9,7 +9,9 @@ from studio.trace import NONE, Int64
 
 
 @keep_result
-def node_spans(session: Session, job: str, graph: int, run: str | None, rank: int) -> tuple[Int64, Int64]:
+def collect_node_spans(
+    session: Session, job: str, graph: int, run: str | None, rank: int
+) -> tuple[Int64, Int64]:
     """Return (N,) starts and ends of a graph's nodes on a rank, -1 where unknown."""
     columns = session.trace(job).graphs[graph]
     if not run:

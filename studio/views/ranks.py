@@ -6,15 +6,15 @@ import itertools
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
-from studio.analysis.job.completeness import completeness
+from studio.analysis.job.completeness import infer_completeness
 from studio.completion.clues import Known
-from studio.completion.complete import LayoutNeededError, chosen_mesh
-from studio.completion.mesh import NAMES, PIPELINE, Axis, Clue, Mesh, fitting_meshes
+from studio.completion.complete import LayoutNeededError, choose_mesh
+from studio.completion.mesh import NAMES, PIPELINE, Axis, Clue, Mesh, find_fitting_meshes
 from studio.completion.rules import DATA
 from studio.completion.spread import MEASURED, NO_SPREAD
 from studio.errors import StudioError
-from studio.jobs.completing import Completing, Scaling, completed, layout_facts, scaled
-from studio.trace import Finding, Trace, assumed_from
+from studio.jobs.completing import Completing, Scaling, collect_layout_facts, complete_trace, scale_trace
+from studio.trace import Finding, Trace, get_assumed_source
 
 MOST_TRIED = 1 << 14
 """Ranks up to which a job is made to see that it can be, before anybody asks for it: a second or so."""
@@ -61,14 +61,14 @@ class Planned:
     findings: tuple[Finding, ...] = ()
 
 
-def layouts_of(known: Known) -> Layouts:
-    """Return the layouts that fit what is known of a job (`jobs.completing.layout_facts`).
+def list_layouts(known: Known) -> Layouts:
+    """Return the layouts that fit what is known of a job (`jobs.completing.collect_layout_facts`).
 
     Raises:
         ConfigError: The known ranks contradict each other.
     """
     try:
-        return Layouts((chosen_mesh(known, None, None, first=False),), "", known.world)
+        return Layouts((choose_mesh(known, None, None, first=False),), "", known.world)
     except LayoutNeededError as error:
         if is_alone(known.trace):
             # Its collectives move nothing, whatever groups they name.
@@ -80,7 +80,7 @@ def layouts_of(known: Known) -> Layouts:
 
 def is_alone(trace: Trace) -> bool:
     """Whether a job is one rank, as far as its files say."""
-    job = completeness(trace)
+    job = infer_completeness(trace)
     return job.is_whole and job.world == 1
 
 
@@ -97,16 +97,16 @@ def _guess_layouts(known: Known) -> Iterator[Mesh]:
     named = [rank.number for rank in known.trace.ranks] + [end for step in known.steps for end in step]
     world = known.world or 1 << max(*named, _A_NODE - 1).bit_length()
     seen = set[str]()
-    for sizes in _factorings(world, len(inner) + len(stages)):
+    for sizes in _iterate_factorings(world, len(inner) + len(stages)):
         pairs = list(zip([*inner, *stages], sizes, strict=True))
-        for mesh in fitting_meshes(pairs, known.clues):
-            if mesh.layout not in seen and _makes(known.trace, mesh):
+        for mesh in find_fitting_meshes(pairs, known.clues):
+            if mesh.layout not in seen and _can_complete(known.trace, mesh):
                 seen.add(mesh.layout)
                 yield mesh
             break
 
 
-def _factorings(world: int, count: int) -> Iterator[tuple[int, ...]]:
+def _iterate_factorings(world: int, count: int) -> Iterator[tuple[int, ...]]:
     """Yield the ways to write a number as a product of factors from 2 on, the first near the GPUs of a machine first."""
     if count == 1:
         yield (world,)
@@ -115,19 +115,19 @@ def _factorings(world: int, count: int) -> Iterator[tuple[int, ...]]:
         (size for size in range(2, world // 2 + 1) if not world % size),
         key=lambda size: (size > _A_NODE, abs(size - _A_NODE)),
     ):
-        yield from ((size, *rest) for rest in _factorings(world // size, count - 1) if min(rest) > 1)
+        yield from ((size, *rest) for rest in _iterate_factorings(world // size, count - 1) if min(rest) > 1)
 
 
-def _makes(trace: Trace, mesh: Mesh) -> bool:
+def _can_complete(trace: Trace, mesh: Mesh) -> bool:
     """Whether a job can be completed on a mesh."""
     try:
-        completed(trace, Completing(mesh.layout, damaged=True))
+        complete_trace(trace, Completing(mesh.layout, damaged=True))
     except StudioError:
         return False
     return True
 
 
-def also_fitting(known: Known, mesh: Mesh) -> list[str]:
+def describe_also_fitting(known: Known, mesh: Mesh) -> list[str]:
     """Return for each dimension of a mesh what it could be as well, in words; "" where nothing else fits.
 
     Members of a comm group tell where a dimension begins and ends; its name follows from what the group exchanges, which is less
@@ -150,38 +150,41 @@ def also_fitting(known: Known, mesh: Mesh) -> list[str]:
 
 def _fits(mesh: Mesh, place: int, name: str, clues: Sequence[Clue]) -> bool:
     renamed = [(name if at == place else axis.name, axis.size) for at, axis in enumerate(mesh.axes)]
-    first = next(fitting_meshes(renamed, clues), None)
+    first = next(find_fitting_meshes(renamed, clues), None)
     if first is None or first.layout != Mesh.of(renamed).layout:
         return False
     # A pipeline sends messages; the groups of its ranks are those of copies.
     return name != PIPELINE
 
 
-def layout_mesh(known: Known, layout: str) -> Mesh:
+def build_layout_mesh(known: Known, layout: str) -> Mesh:
     """Return the mesh of a layout that a job has, with what shows it.
 
     Raises:
         ConfigError: It does not fit what is known.
     """
-    mesh = chosen_mesh(known, layout, None, first=True)
+    mesh = choose_mesh(known, layout, None, first=True)
     # What was inferred is not called given only because it stands in a field.
-    return next((likely for likely in layouts_of(known).fitting if likely.axes == _bare(mesh, likely)), mesh)
+    return next(
+        (likely for likely in list_layouts(known).fitting if likely.axes == _replace_evidence(mesh, likely)),
+        mesh,
+    )
 
 
-def _bare(mesh: Mesh, evidence: Mesh) -> tuple[Axis, ...]:
+def _replace_evidence(mesh: Mesh, evidence: Mesh) -> tuple[Axis, ...]:
     """Return the dimensions of a mesh with the evidence of another one, as far as that has as many."""
     texts = [axis.evidence for axis in evidence.axes]
     return tuple(replace(axis, evidence=words) for axis, words in zip(mesh.axes, texts, strict=False))
 
 
-def planned_completion(trace: Trace, wanted: Completing) -> Planned:
+def plan_completion(trace: Trace, wanted: Completing) -> Planned:
     """Return what completing a job would make; up to `MOST_TRIED` ranks it is made and forgotten, to see that it can be.
 
     Raises:
         ConfigError: The layout does not fit what is known.
         TraceError: Something of the job could not be read, no rank of some pipeline stage is known, or ranks would wait for ever.
     """
-    mesh = layout_mesh(layout_facts(trace, wanted.given()), wanted.layout)
+    mesh = build_layout_mesh(collect_layout_facts(trace, wanted.given()), wanted.layout)
     if mesh.world > MOST_TRIED:
         recorded = {rank.number for rank in trace.ranks}
         of_stage: dict[int, int] = {}
@@ -191,23 +194,23 @@ def planned_completion(trace: Trace, wanted: Completing) -> Planned:
     # How durations are spread changes no rank's source, and takes a graph for each; whether it can be measured shows on few ranks.
     is_measured = MEASURED in (wanted.spread.jitter, wanted.spread.imbalance)
     tried = wanted if is_measured and mesh.world <= _FEW else replace(wanted, spread=NO_SPREAD)
-    job = completed(trace, tried)
-    sources = sources_of(job)
-    return _tried(trace, Planned(mesh, sources.__getitem__), job)
+    job = complete_trace(trace, tried)
+    sources = index_sources(job)
+    return _add_outcome(trace, Planned(mesh, sources.__getitem__), job)
 
 
-def planned_scaling(trace: Trace, wanted: Scaling, before: Mesh, after: Mesh) -> Planned:
-    """Return what scaling a job would make, from one mesh to another; tried as `planned_completion` does.
+def plan_scaling(trace: Trace, wanted: Scaling, before: Mesh, after: Mesh) -> Planned:
+    """Return what scaling a job would make, from one mesh to another; tried as `plan_completion` does.
 
     Raises:
         ConfigError: The numbers do not fit the job's mesh, or sizes do not divide.
         TraceError: Ranks are missing.
     """
     plan = Planned(after, lambda rank: place_before(before, after, rank))
-    return plan if after.world > MOST_TRIED else _tried(trace, plan, scaled(trace, wanted))
+    return plan if after.world > MOST_TRIED else _add_outcome(trace, plan, scale_trace(trace, wanted))
 
 
-def _tried(trace: Trace, plan: Planned, job: Trace) -> Planned:
+def _add_outcome(trace: Trace, plan: Planned, job: Trace) -> Planned:
     earlier = {id(finding) for finding in trace.findings}
     findings = tuple(finding for finding in job.findings if id(finding) not in earlier)
     return replace(
@@ -226,7 +229,9 @@ def place_before(before: Mesh, after: Mesh, rank: int) -> int:
         >>> [place_before(Mesh.of([("pp", 2)]), Mesh.of([("pp", 4)]), rank) for rank in range(4)]
         [0, 0, 0, 1]
     """
-    return sum(_old_place(axis, larger, rank) * axis.stride for axis, larger in _pairs(before, after))
+    return sum(
+        _find_old_place(axis, larger, rank) * axis.stride for axis, larger in _pair_dimensions(before, after)
+    )
 
 
 def is_kept(before: Mesh, after: Mesh, rank: int) -> bool:
@@ -237,7 +242,7 @@ def is_kept(before: Mesh, after: Mesh, rank: int) -> bool:
         [True, False, False, True]
     """
     kept = True
-    for axis, larger in _pairs(before, after):
+    for axis, larger in _pair_dimensions(before, after):
         place = larger.place(rank)
         if axis.name == PIPELINE and axis.size < larger.size:
             kept &= place < axis.size - 1 or place == larger.size - 1
@@ -246,28 +251,28 @@ def is_kept(before: Mesh, after: Mesh, rank: int) -> bool:
     return kept and all(axis.place(rank) == 0 for axis in after.axes if before.axis(axis.name) is None)
 
 
-def _pairs(before: Mesh, after: Mesh) -> list[tuple[Axis, Axis]]:
+def _pair_dimensions(before: Mesh, after: Mesh) -> list[tuple[Axis, Axis]]:
     """Return each dimension of a mesh with the same one of the larger mesh."""
     return [(axis, larger) for axis in before.axes if (larger := after.axis(axis.name)) is not None]
 
 
-def _old_place(axis: Axis, larger: Axis, rank: int) -> int:
+def _find_old_place(axis: Axis, larger: Axis, rank: int) -> int:
     place = larger.place(rank)
     if axis.name != PIPELINE or axis.size == larger.size:
         return place % axis.size
     return axis.size - 1 if place == larger.size - 1 else min(place, max(axis.size - 2, 0))
 
 
-def sources_of(trace: Trace) -> dict[int, int | None]:
+def index_sources(trace: Trace) -> dict[int, int | None]:
     """Return for each rank of a job the one whose recording it repeats, None where it was recorded itself."""
-    return {rank.number: assumed_from(rank) for rank in trace.ranks}
+    return {rank.number: get_assumed_source(rank) for rank in trace.ranks}
 
 
-def equal_to(sources: Sequence[tuple[int, int | None]]) -> dict[int, list[int]]:
+def group_equal_ranks(sources: Sequence[tuple[int, int | None]]) -> dict[int, list[int]]:
     """Return the ranks assumed equal to each rank, by that rank.
 
     Example:
-        >>> equal_to([(0, None), (1, 0), (2, 0)])
+        >>> group_equal_ranks([(0, None), (1, 0), (2, 0)])
         {0: [1, 2]}
     """
     equal_ranks: dict[int, list[int]] = {}

@@ -12,8 +12,8 @@ from studio.comparing import RECORDED
 from studio.session import Session
 from studio.sql.columns import EXAMPLES
 from studio.sql.database import ANSWER_BYTES, Answer, Database, Limits
-from studio.sql.sources import Sources, stored_source, workspace_source
-from studio.views.address import shown_run
+from studio.sql.sources import Sources, build_stored_source, build_workspace_source
+from studio.views.address import choose_shown_run
 
 TIME_S: Final = 15.0
 """How long a query of the page may take."""
@@ -29,7 +29,7 @@ def query_of(view: Mapping[str, Any]) -> str:
     return str(view.get("sql") or (EXAMPLES[0].query if view.get("job") else "FROM jobs"))
 
 
-def sources_of(session: Session, view: Mapping[str, Any]) -> Sources:
+def build_sources(session: Session, view: Mapping[str, Any]) -> Sources:
     """Return what a view's query is asked of.
 
     Raises:
@@ -37,10 +37,10 @@ def sources_of(session: Session, view: Mapping[str, Any]) -> Sources:
     """
     job = str(view.get("job") or "")
     if not job:
-        return workspace_source(session.workspace)
-    run = shown_run(session, job, view)
+        return build_workspace_source(session.workspace)
+    run = choose_shown_run(session, job, view)
     # Lists are of all jobs, whichever is open.
-    return replace(stored_source(session, job, run or RECORDED), listed=None)
+    return replace(build_stored_source(session, job, run or RECORDED), listed=None)
 
 
 def answer_of(session: Session, view: Mapping[str, Any], rows: int, asker: str = "") -> Answer:
@@ -56,7 +56,7 @@ def answer_of(session: Session, view: Mapping[str, Any], rows: int, asker: str =
         StudioError: The query cannot be answered or was cancelled, or there is no such job or run.
     """
     limits = Limits(rows, TIME_S, ANSWER_BYTES if asker else _FILE_BYTES)
-    with Database(sources_of(session, view)) as database, _cancelled_by(asker, database):
+    with Database(build_sources(session, view)) as database, _allow_cancelling(asker, database):
         return database.ask(query_of(view), limits)
 
 
@@ -69,7 +69,7 @@ def cancel(asker: str) -> None:
 
 
 @contextmanager
-def _cancelled_by(asker: str, database: Database) -> Iterator[None]:
+def _allow_cancelling(asker: str, database: Database) -> Iterator[None]:
     """Let an asker cancel what is asked in this block."""
     if not asker:
         yield

@@ -5,40 +5,42 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from studio.analysis.collectives.roles import Role, group_roles
-from studio.analysis.collectives.traffic import Traffic, rank_traffic
+from studio.analysis.collectives.roles import Role, infer_group_roles
+from studio.analysis.collectives.traffic import Traffic, sum_traffic
 from studio.session import Session, keep_result
 from studio.trace import CommGroup, Trace
-from studio.views.address import shown_run
+from studio.views.address import choose_shown_run
 
 UNNAMED = "-"
 """The name in addresses of messages without a group."""
 
 
-def groups_of(session: Session, job: str, run: str | None) -> tuple[CommGroup, ...] | None:
+def get_groups(session: Session, job: str, run: str | None) -> tuple[CommGroup, ...] | None:
     """Return the comm groups of a run, None for those of the trace."""
     return session.run(job, run).result.config.groups if run else None
 
 
-def traffic_of(session: Session, job: str, view: Mapping[str, Any]) -> tuple[Trace, Traffic]:
+def get_traffic(session: Session, job: str, view: Mapping[str, Any]) -> tuple[Trace, Traffic]:
     """Return the bytes from rank to rank, in the group that the address names, or in all."""
     only = view.get("of")
-    traffic = _traffic(session, job, shown_run(session, job, view), None if only is None else str(only))
+    traffic = _compute_traffic(
+        session, job, choose_shown_run(session, job, view), None if only is None else str(only)
+    )
     return session.trace(job), traffic
 
 
 @keep_result
-def _traffic(session: Session, job: str, run: str | None, only: str | None) -> Traffic:
+def _compute_traffic(session: Session, job: str, run: str | None, only: str | None) -> Traffic:
     wanted = None if only in (None, "", UNNAMED) else str(only).removeprefix("=")
-    groups = groups_of(session, job, run)
-    return rank_traffic(session.trace(job), groups, only=wanted, unnamed=only == UNNAMED)
+    groups = get_groups(session, job, run)
+    return sum_traffic(session.trace(job), groups, only=wanted, unnamed=only == UNNAMED)
 
 
-def roles_of(session: Session, job: str, view: Mapping[str, Any]) -> dict[str, Role]:
+def get_roles(session: Session, job: str, view: Mapping[str, Any]) -> dict[str, Role]:
     """Return the inferred role of each comm group, by name."""
-    return _roles(session, job, shown_run(session, job, view))
+    return _infer_roles(session, job, choose_shown_run(session, job, view))
 
 
 @keep_result
-def _roles(session: Session, job: str, run: str | None) -> dict[str, Role]:
-    return group_roles(session.trace(job), groups_of(session, job, run))
+def _infer_roles(session: Session, job: str, run: str | None) -> dict[str, Role]:
+    return infer_group_roles(session.trace(job), get_groups(session, job, run))

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from studio.analysis.job.measures import Measures
-from studio.analysis.trends.series import series_of
+from studio.analysis.trends.series import name_series
 from studio.comparing import RECORDED
 from studio.errors import StudioError
 from studio.session import Session
@@ -47,7 +47,7 @@ class Point:
         return (self.run is not None and self.measures is None) or self.levels is None
 
 
-def points(session: Session, jobs: Iterable[JobInfo] | None = None) -> list[Point]:
+def list_points(session: Session, jobs: Iterable[JobInfo] | None = None) -> list[Point]:
     """Return all jobs of a workspace but hypothetical ones, or some, as points, the earliest first."""
     chosen = (info for info in session.workspace.jobs() if not info.hypothetical) if jobs is None else jobs
     return sorted((point_of(session, info) for info in chosen), key=lambda point: (point.when, point.job))
@@ -55,12 +55,12 @@ def points(session: Session, jobs: Iterable[JobInfo] | None = None) -> list[Poin
 
 def point_of(session: Session, info: JobInfo) -> Point:
     """Return a job as a point: its recording, or where it has no times, its newest run."""
-    run = measured_run(session, info)
+    run = choose_measured_run(session, info)
     return Point(
         info.id,
         info.name,
-        series_of(info.name),
-        _when(info),
+        name_series(info.name),
+        _get_time(info),
         run,
         info.summary.ranks,
         None if run is None else session.measures_made(info.id, run),
@@ -69,7 +69,7 @@ def point_of(session: Session, info: JobInfo) -> Point:
     )
 
 
-def measured_run(session: Session, info: JobInfo) -> str | None:
+def choose_measured_run(session: Session, info: JobInfo) -> str | None:
     """Return the run a job is measured by: "" for its recording, else its newest run; None where it has neither."""
     if info.summary.timed_nodes:
         return ""
@@ -80,7 +80,7 @@ def measured_run(session: Session, info: JobInfo) -> str | None:
     return runs[0].id if runs else None
 
 
-def by_series(points: Sequence[Point]) -> dict[str, list[Point]]:
+def group_by_series(points: Sequence[Point]) -> dict[str, list[Point]]:
     """Return points by series: the one with most jobs first, then by name."""
     by_name: dict[str, list[Point]] = {}
     for point in points:
@@ -88,7 +88,7 @@ def by_series(points: Sequence[Point]) -> dict[str, list[Point]]:
     return dict(sorted(by_name.items(), key=lambda item: (-len(item[1]), item[0])))
 
 
-def with_previous(series: Sequence[Point]) -> list[Point | None]:
+def list_previous(series: Sequence[Point]) -> list[Point | None]:
     """Return for each point of a series, the earliest first, the last one before it that holds times."""
     previous: list[Point | None] = []
     last: Point | None = None
@@ -105,25 +105,25 @@ def point_before(session: Session, point: Point) -> Point | None:
         info
         for info in session.workspace.jobs()
         if not info.hypothetical
-        and series_of(info.name) == point.series
-        and (_when(info), info.id) < (point.when, point.job)
+        and name_series(info.name) == point.series
+        and (_get_time(info), info.id) < (point.when, point.job)
     ]
-    for info in sorted(earlier, key=lambda info: (_when(info), info.id), reverse=True):
+    for info in sorted(earlier, key=lambda info: (_get_time(info), info.id), reverse=True):
         candidate = point_of(session, info)
         if candidate.measures is not None and candidate.measures.finish_ns is not None:
             return candidate
     return None
 
 
-def _when(info: JobInfo) -> float:
+def _get_time(info: JobInfo) -> float:
     return info.recorded or info.created
 
 
-def verdict_words(levels: Mapping[Level, int] | None) -> str:
+def describe_verdict(levels: Mapping[Level, int] | None) -> str:
     """Return what the Doctor says of a job in a few words.
 
     Example:
-        >>> verdict_words({"error": 1, "warning": 2, "info": 3}), verdict_words({}), verdict_words(None)
+        >>> describe_verdict({"error": 1, "warning": 2, "info": 3}), describe_verdict({}), describe_verdict(None)
         ('1 error, 2 warnings', 'no problems', 'not checked')
     """
     if levels is None:
@@ -132,7 +132,7 @@ def verdict_words(levels: Mapping[Level, int] | None) -> str:
     return ", ".join(counts) or "no problems"
 
 
-def address_of(point: Point) -> dict[str, str]:
+def build_trends_address(point: Point) -> dict[str, str]:
     """Return the view that opens a point's job at what was measured."""
     if not point.run:
         return {"job": point.job, **({"run": RECORDED} if point.run == "" else {})}

@@ -16,8 +16,8 @@ from studio.advice import schedule, work
 from studio.advice.advice import Advice, Advised, Kind, advise
 from studio.advice.system import TRIFLE, Scan
 from studio.advice.terms import OF_SYSTEM
-from studio.advice.words import as_data, bars, lines, verdict
-from studio.analysis.job.kinds import node_kinds
+from studio.advice.words import as_data, build_bars, describe_advice, format_advice
+from studio.analysis.job.kinds import infer_node_kinds
 from studio.errors import TraceError
 from studio.jobs.advice_search import find_advice_for
 from studio.session import Session
@@ -62,7 +62,9 @@ def test_kernels_of_communication_libraries_are_no_compute():
 
 def test_what_ranks_compute_is_looked_for_once_in_a_graph_that_they_share(monkeypatch: pytest.MonkeyPatch):
     looked: list[int] = []
-    monkeypatch.setattr(work, "node_kinds", lambda graph: looked.append(id(graph)) or node_kinds(graph))
+    monkeypatch.setattr(
+        work, "infer_node_kinds", lambda graph: looked.append(id(graph)) or infer_node_kinds(graph)
+    )
 
     def rank(micros: int) -> list[Any]:
         return [
@@ -72,7 +74,7 @@ def test_what_ranks_compute_is_looked_for_once_in_a_graph_that_they_share(monkey
 
     job = trace_of([rank(100)] * 8 + [rank(120)] * 8)
     assert len(job.graphs) == 2
-    found = work.rows_of_places(job, range(16))
+    found = work.index_compute_rows(job, range(16))
     assert [found[place].tolist() for place in range(16)] == [[0]] * 16
     assert sorted(looked) == sorted(id(graph) for graph in job.graphs)
 
@@ -306,7 +308,7 @@ def test_what_a_network_of_links_could_do_better():
     assert first.name == "bandwidth of dimension 0"
     assert second.more_ns < found.baseline.finish_ns < second.less_ns
     assert "less than 0.5 % of the finish is gained" in second.knee
-    assert list(lines(found))[-1] == f"  {found.considered} simulations"
+    assert list(format_advice(found))[-1] == f"  {found.considered} simulations"
     assert found.combined is not None
     assert found.combined.saving_ns > found.advice[0].saving_ns
     assert len(found.combined.parts) <= 3
@@ -425,7 +427,7 @@ def test_nothing_above_one_percent():
     rank = [at(10, 1000, collective(1, "ALL_REDUCE", 64)), at(1010, 1, node(2, "COMP", 1))]
     found = advise(trace_of([rank, rank]))
     assert not found.worth_it
-    assert verdict(found).startswith("No change that was simulated saves more than 1 %")
+    assert describe_advice(found).startswith("No change that was simulated saves more than 1 %")
 
 
 def test_a_job_of_one_rank_that_does_not_communicate():
@@ -589,13 +591,13 @@ def test_a_session_works_it_out_once_for_a_recording_and_once_for_a_run(tmp_path
     assert found.baseline.words == "replay of the recording"
     on_system = find_advice_for(session, job, run_id)
     assert on_system.baseline.finish_ns == session.run(job, run_id).result.makespan_ns
-    assert {row.label for row in bars(found)} == {
+    assert {row.label for row in build_bars(found)} == {
         "rank 2: slow to median",
         "all-reduces: arrive together",
         "ranks 0–2: compute 10 % faster",
         "the best together",
     }
-    assert bars(found)[0].combined
+    assert build_bars(found)[0].combined
     assert len(on_system.sensitivity) == 2
 
 
@@ -611,7 +613,7 @@ def test_communication_that_no_network_changes_is_said_before_the_advice():
     trace = trace_of([[unknown, collective(2, "ALL_REDUCE", 1 << 20, 1)]] * 2)
     found = advise(trace, preset("hgx-h100", 2).parts)
     assert found.baseline.doubt.startswith("2 communication kernels of unknown kind and size (300 µs a rank")
-    assert list(lines(found))[1] == f"DOUBTFUL: {found.baseline.doubt}"
+    assert list(format_advice(found))[1] == f"DOUBTFUL: {found.baseline.doubt}"
     assert as_data(found)["doubt"] == found.baseline.doubt
 
 

@@ -11,15 +11,15 @@ import pytest
 
 import studio
 from studio.advice.advice import advise
-from studio.advice.baseline import system_scene
-from studio.advice.interleaving import interleaved
-from studio.advice.pipeline import pipelines
-from studio.analysis.collectives.matching import issue_order
+from studio.advice.baseline import simulate_on_system
+from studio.advice.interleaving import propose_interleaving
+from studio.advice.pipeline import propose_pipelines
+from studio.analysis.collectives.matching import compute_issue_order
 from studio.sim import simulate
 from studio.sim.models import with_model
 from studio.sim.parts import interpret
 from studio.sim.presets import preset
-from studio.trace import NodeType, Rank, Trace, dense_column
+from studio.trace import NodeType, Rank, Trace, read_dense_column
 from tests.handmade import node, trace_of
 
 US = 1000
@@ -91,7 +91,7 @@ def test_half_the_micro_batch_takes_half_the_time_beyond_a_launch():
         names = [after.strings[name] for name in after.name.tolist()]
         assert {name.split(".")[0] for name in names} - {"batch"} == {"mb0", "mb1", "mb2", "mb3"}
         for key in ("num_ops", "comm_size"):
-            assert dense_column(after, key, 0).sum() == dense_column(before, key, 0).sum()
+            assert read_dense_column(after, key, 0).sum() == read_dense_column(before, key, 0).sum()
 
 
 GENERATED: dict[str, Any] = {"ranks": 4, "tp": 2, "pp": 2, "batch": 8, "sequence": 256, "gpu": None}
@@ -107,7 +107,7 @@ def test_a_generated_job_that_is_cut_is_the_one_generated_with_smaller_micro_bat
     job = made(2)
     candidates = [
         one
-        for one in pipelines(system_scene(job, with_model(preset("hgx-h100-4").parts, "full")))
+        for one in propose_pipelines(simulate_on_system(job, with_model(preset("hgx-h100-4").parts, "full")))
         if hasattr(one, "change")
     ]
     other = "gpipe" if schedule == "1f1b" else "1f1b"
@@ -128,7 +128,9 @@ def described(trace: Trace, rank: Rank) -> dict[str, tuple[tuple[int, int], set[
     graph = trace.graph_of(rank)
     names = [graph.strings[name] for name in graph.name.tolist()]
     sizes = zip(
-        dense_column(graph, "comm_size", 0).tolist(), dense_column(graph, "num_ops", 0).tolist(), strict=True
+        read_dense_column(graph, "comm_size", 0).tolist(),
+        read_dense_column(graph, "num_ops", 0).tolist(),
+        strict=True,
     )
     return {
         name: (pair, {names[parent] for parent in graph.data.of(row).tolist()})
@@ -139,7 +141,7 @@ def described(trace: Trace, rank: Rank) -> dict[str, tuple[tuple[int, int], set[
 def compute_order(trace: Trace, rank: Rank) -> list[str]:
     """The compute nodes by following what each waits for: one order, since each waits for the one before."""
     graph = trace.graph_of(rank)
-    place = issue_order(graph)
+    place = compute_issue_order(graph)
     rows = np.flatnonzero(graph.type == NodeType.COMP)
     rows = rows[np.argsort(place[rows])]
     before = {
@@ -161,7 +163,7 @@ def test_stages_of_a_generated_job_are_interleaved_as_the_generator_does():
     assert "of up to 5 passes of half its layers then, of 2 of all its layers now" in item.action
     # A job that was changed since is not made anew.
     slow = replace(job, graphs=tuple(replace(one, duration_ns=one.duration_ns + 1) for one in job.graphs))
-    assert not list(interleaved(system_scene(slow, item.on)))
+    assert not list(propose_interleaving(simulate_on_system(slow, item.on)))
 
 
 def test_a_pipeline_that_names_no_micro_batches_says_so():
@@ -180,8 +182,8 @@ def test_passes_that_nothing_but_data_orders_are_cut_too():
         message(4, 0, True, (0, 1), 2, 3),
     ]
     second = [message(1, 0, False, (0, 1), 0), message(2, 0, False, (0, 1), 2)]
-    scene = system_scene(trace_of([first, second]), with_model(preset("hgx-h100", 2).parts, "full"))
-    changed = next(iter(pipelines(scene))).change.of_trace(scene.trace)
+    scene = simulate_on_system(trace_of([first, second]), with_model(preset("hgx-h100", 2).parts, "full"))
+    changed = next(iter(propose_pipelines(scene))).change.of_trace(scene.trace)
     graph = changed.graphs[0]
     by_id = [graph.strings[graph.name[row]] for row in np.argsort(graph.id).tolist()]
     assert by_id == [f"mb{number}.{rest}" for number in range(4) for rest in ("a", "send.fwd")]

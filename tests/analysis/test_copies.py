@@ -9,17 +9,17 @@ import numpy as np
 import pytest
 
 from studio.analysis.job.export import to_pandas
-from studio.analysis.job.kinds import COMPUTE, CPU, node_kinds
+from studio.analysis.job.kinds import COMPUTE, CPU, infer_node_kinds
 from studio.analysis.job.kinds import COPY as COPIES
 from studio.analysis.job.nodes import NodeIndex, Query
 from studio.analysis.job.summary import summarise
-from studio.analysis.timeline.coverage import Category, categories
-from studio.et.build import graph_of_nodes
+from studio.analysis.timeline.coverage import Category, classify_spans
+from studio.et.build import build_graph
 from studio.figures.graph import LOOKS
-from studio.figures.theme import palette
+from studio.figures.theme import choose_palette
 from studio.pages.overview.words import _COLOUR
 from studio.timeline import recorded
-from studio.trace import COPY, NodeType, Rank, Trace, copies, shown_type, shown_types
+from studio.trace import COPY, NodeType, Rank, Trace, are_copies, get_shown_type, get_shown_types
 
 ASSETS = Path(__file__).parents[2] / "assets"
 NODES = (
@@ -45,7 +45,7 @@ def job() -> Trace:
         }
         for number, (name, attrs) in enumerate(NODES)
     ]
-    graph, slots = graph_of_nodes(nodes)
+    graph, slots = build_graph(nodes)
     graph.start_ns[:] = np.arange(len(NODES)) * 1000
     return Trace((graph,), (Rank(0, 0, slots),))
 
@@ -53,9 +53,9 @@ def job() -> Trace:
 def test_copies_are_told_by_kind_and_by_name_but_not_on_the_host() -> None:
     graph = job().graphs[0]
     expected = [False, True, True, True, True, False, False]
-    assert copies(graph).tolist() == expected
-    assert [shown_type(graph, row) == COPY for row in range(len(graph))] == expected
-    assert (shown_types(graph) == COPY).tolist() == expected
+    assert are_copies(graph).tolist() == expected
+    assert [get_shown_type(graph, row) == COPY for row in range(len(graph))] == expected
+    assert (get_shown_types(graph) == COPY).tolist() == expected
     assert set(graph.type.tolist()) == {NodeType.COMP}, "the file's types stay"
 
 
@@ -65,10 +65,10 @@ def test_every_view_shows_them_as_copies() -> None:
     index = NodeIndex(trace)
     assert [node.type for node in index.rows(Query(), 0, 3)] == ["COMP", "COPY", "COPY"]
     assert to_pandas(trace, 0)["type"].tolist().count("COPY") == 4
-    kinds = node_kinds(trace.graphs[0])
+    kinds = infer_node_kinds(trace.graphs[0])
     assert kinds.tolist() == [COMPUTE, COPIES, COPIES, COPIES, COPIES, CPU, COMPUTE]
     timeline = recorded(trace)
-    shown = categories(timeline, trace)
+    shown = classify_spans(timeline, trace)
     by_row = {int(row): Category(int(kind)).name for row, kind in zip(timeline.row, shown, strict=True)}
     assert [by_row[row] for row in range(5)] == ["COMPUTE", "COPY", "COPY", "COPY", "COPY"]
     assert by_row[5] == "HOST"
@@ -88,5 +88,5 @@ def test_scripts_and_python_have_the_same_categories() -> None:
 @pytest.mark.parametrize("dark", [False, True])
 def test_tokens_and_figures_have_one_colour_for_copies(dark: bool) -> None:
     tokens = re.findall(r"--cs-copy: (#\w+);", (ASSETS / "tokens.css").read_text())
-    assert tokens[dark] == palette(dark).copy
+    assert tokens[dark] == choose_palette(dark).copy
     assert (LOOKS[COPY].colour, _COLOUR["COPY"]) == ("copy", "copy")

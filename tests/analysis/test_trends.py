@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from studio.analysis.job.measures import Measures
 from studio.analysis.trends.changes import find_changes
-from studio.analysis.trends.series import UNNAMED, series_of
+from studio.analysis.trends.series import UNNAMED, name_series
 
 
 @pytest.mark.parametrize(
@@ -27,14 +27,14 @@ from studio.analysis.trends.series import UNNAMED, series_of
     ],
 )
 def test_dates_and_numbers_are_no_part_of_a_series(names, series):
-    assert {series_of(name) for name in names} == {series}
+    assert {name_series(name) for name in names} == {series}
 
 
 @given(st.text(max_size=60))
 def test_any_name_has_a_series_which_is_its_own(name):
-    series = series_of(name)
+    series = name_series(name)
     assert series
-    assert series_of(series) == series or series == UNNAMED or "/" in name
+    assert name_series(series) == series or series == UNNAMED or "/" in name
 
 
 def jobs(*steps: float, exposed: float = 0.2) -> list[Measures]:

@@ -11,8 +11,8 @@ import numpy as np
 import pytest
 from click.testing import CliRunner, Result
 
-from studio.calibration.judging import relation_of
-from studio.calibration.machines import machine_for
+from studio.calibration.judging import classify_table
+from studio.calibration.machines import choose_machine
 from studio.calibration.reading.csv_tables import write_csv
 from studio.calibration.reading.files import read_tables
 from studio.cli import main
@@ -138,12 +138,12 @@ def test_a_table_that_names_no_machine_may_be_one_of_those_that_were_fitted(shar
     assert found["notes"] == ["AMD Instinct MI300X: taken to be mi300x; --system or --preset names another."]
     # Of as many GPUs and another size; of other GPUs; of a machine that is named.
     [table] = read_tables([log]).tables
-    mine = machine_for([table], None).system
-    assert relation_of(mine, replace(table, size_bytes=table.size_bytes + 1)) == "other machine"
-    assert relation_of(mine, replace(table, gpus_per_node=4)) == "other machine"
-    assert relation_of(mine, replace(table, hardware="H100", machine="H100")) == "other machine"
-    assert relation_of(mine, replace(table, machine="ours")) == "other machine"
-    assert relation_of(mine, replace(table, machine="aac_mi300x")) == "fitted"
+    mine = choose_machine([table], None).system
+    assert classify_table(mine, replace(table, size_bytes=table.size_bytes + 1)) == "other machine"
+    assert classify_table(mine, replace(table, gpus_per_node=4)) == "other machine"
+    assert classify_table(mine, replace(table, hardware="H100", machine="H100")) == "other machine"
+    assert classify_table(mine, replace(table, machine="ours")) == "other machine"
+    assert classify_table(mine, replace(table, machine="aac_mi300x")) == "fitted"
 
 
 def test_parameters_have_their_units_and_counts_their_nouns(shared, tmp_path):
@@ -164,12 +164,12 @@ def test_parameters_have_their_units_and_counts_their_nouns(shared, tmp_path):
 def test_every_second_size_is_judged_by_the_others(shared, tmp_path):
     """Fitted on half of the sizes of a file, the other half is of the class `other sizes`."""
     whole = read_tables([shared / "measured" / "raw" / "all_reduce_rccl_tests_mi300x.txt"]).tables
-    from studio.calibration.splits import every_second
+    from studio.calibration.splits import select_every_second
 
     halves = []
     for first in (0, 1):
         path = tmp_path / f"half{first}.csv"
-        path.write_text(write_csv([every_second(table, first) for table in whole]))
+        path.write_text(write_csv([select_every_second(table, first) for table in whole]))
         halves.append(path)
     out = tmp_path / "half.yml"
     assert run("calibrate", halves[0], "-o", out).exit_code == 0

@@ -5,8 +5,8 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from studio.calibration.families import calibration_of, fit_family, tables_of_family
-from studio.calibration.machines import transport_of
+from studio.calibration.families import build_calibration, fit_family, select_family_tables
+from studio.calibration.machines import infer_transport
 from studio.calibration.tables import MeasuredTable, read_csv
 from studio.sim.costs import CostModel, GroupShape, Ports
 from studio.sim.systems import SYSTEMS
@@ -34,7 +34,7 @@ def test_a_family_takes_what_its_machines_have_in_common():
     assert start[0] / 1e3 == pytest.approx(measured("one").time_us[0], rel=0.03)
     assert max(one.errors.gmf for one in found.judged) < 0.05
     assert {one.relation for one in found.unseen} == {"other machine"}
-    kept = calibration_of(found)
+    kept = build_calibration(found)
     assert list(kept["errors"]) == ["in a node", "machine left out of the fit"]
     assert kept["errors"]["in a node"]["tables"] == 3
     assert [table["table_id"] for table in kept["tables"]] == [one.table_id for one in found.tables]
@@ -43,27 +43,27 @@ def test_a_family_takes_what_its_machines_have_in_common():
 def test_of_one_machine_a_table_alone_leaves_nothing_to_leave_out():
     found = fit_family(plain(), [measured("one")])
     assert found.unseen == ()
-    assert list(calibration_of(found)["errors"]) == ["in a node"]
+    assert list(build_calibration(found)["errors"]) == ["in a node"]
 
 
 def test_tables_that_say_nothing_of_costs_are_left_out():
     figure = replace(measured("astrasim"), source="READ FROM FIGURE")
     unstated = replace(measured("far"), nodes=2, nominal_gbytes_per_s=float("nan"))
     other = replace(measured("gh"), hardware="NVIDIA GH200 120GB")
-    kept = tables_of_family(SYSTEMS["hgx-h100"], [measured("one"), figure, unstated, other])
+    kept = select_family_tables(SYSTEMS["hgx-h100"], [measured("one"), figure, unstated, other])
     assert [table.machine for table in kept] == ["one"]
 
 
 @pytest.mark.parametrize("name", ["hgx-h100", "hgx-a100", "mi300x"])
 def test_the_errors_in_a_system_file_are_those_of_its_costs(name, shared):
     """Fitted again from the measured tables, a family has the costs and the errors that its file says."""
-    tables = tables_of_family(SYSTEMS[name], read_csv(shared / "measured" / "measured.csv"))
+    tables = select_family_tables(SYSTEMS[name], read_csv(shared / "measured" / "measured.csv"))
     system = replace(
         SYSTEMS[name],
         costs={key: SYSTEMS[name].costs[key] for key in ("library", "transport")},
         calibration={},
     )
-    again = calibration_of(fit_family(system, tables))["errors"]
+    again = build_calibration(fit_family(system, tables))["errors"]
     for place, errors in SYSTEMS[name].calibration["errors"].items():
         assert again[place]["tables"] == errors["tables"]
         assert again[place]["gmf"] == pytest.approx(errors["gmf"], abs=0.01)
@@ -82,7 +82,7 @@ def test_the_errors_in_a_system_file_are_those_of_its_costs(name, shared):
     ],
 )
 def test_tables_name_their_transport(nodes: int, interconnect: str, transport: str | None):
-    assert transport_of([replace(measured("one"), nodes=nodes, interconnect=interconnect)]) == transport
+    assert infer_transport([replace(measured("one"), nodes=nodes, interconnect=interconnect)]) == transport
 
 
 def test_a_machine_with_another_transport_is_fitted_as_what_it_is():

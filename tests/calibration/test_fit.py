@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 
 from studio.calibration.fit import fit, predict
-from studio.calibration.machines import machine_for, ports_of
-from studio.calibration.splits import every_second, fitted_machine, from_data_sheet
+from studio.calibration.machines import build_ports, choose_machine
+from studio.calibration.splits import fit_machine, from_data_sheet, select_every_second
 from studio.calibration.tables import MeasuredTable, read_csv
 from studio.errors import ConfigError
 from studio.sim.costs import CostModel, Ports
@@ -179,10 +179,10 @@ def test_every_second_size_of_two_nodes_tells_of_those_between(shared: Path) -> 
     """33 MB on two nodes of ABCI take 1.89 ms; fitted to every second smaller size they came out at a quarter."""
     tables = read_csv(shared / "measured" / "measured.csv")
     own = [table for table in tables if table.machine == "abci_a100" and len(table.size_bytes) > 1]
-    start = from_data_sheet(machine_for(own, None))
-    machine = fitted_machine([every_second(table, 0) for table in own], start)
+    start = from_data_sheet(choose_machine(own, None))
+    machine = fit_machine([select_every_second(table, 0) for table in own], start)
     [table] = [one for one in own if one.table_id == "abci_a100_n2_g8_all_reduce"]
-    largest = every_second(table, 1)
+    largest = select_every_second(table, 1)
     assert largest.size_bytes[-1] == 2**25
     said = predict(machine.costs, machine.ports, largest).time_us
     assert said[-1] / largest.time_us[-1] == pytest.approx(1, abs=0.1)
@@ -222,7 +222,7 @@ def test_an_h100_node_takes_what_was_measured_by_default(shared: Path) -> None:
     """16.4 µs at 1 KiB and 4.25 ms at 1 GiB on a p5.48xlarge; with the ring forced 5.14 ms, and ASTRA-sim's own figures."""
     tables = {table.table_id: table for table in read_csv(shared / "measured" / "measured.csv")}
     system = find_system("hgx-h100")[0]
-    ports = ports_of(system)
+    ports = build_ports(system)
     usual = CostModel.from_table(system.costs or {}, "hgx-h100: costs")
     ring = replace(usual, algorithm="ring")
     p5 = tables["p5_h100_n1_g8_all_reduce"]

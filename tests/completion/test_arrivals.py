@@ -9,21 +9,21 @@ import numpy as np
 import pytest
 
 import studio
-from studio.analysis.compare.sides import recorded_side
-from studio.analysis.job.blame import assumed_host_words, assumed_ns, blame
+from studio.analysis.compare.sides import build_recorded_side
+from studio.analysis.job.blame import compute_blame, describe_assumed_host, sum_assumed_ns
 from studio.analysis.job.summary import summarise
-from studio.analysis.path.critical import critical_path
-from studio.analysis.path.words import path_shares
+from studio.analysis.path.critical import find_critical_path
+from studio.analysis.path.words import compute_path_shares
 from studio.completion import Spread, complete
 from studio.et.write import write_with_copies
-from studio.figures.ranks import rank_times
+from studio.figures.ranks import draw_rank_times
 from studio.pages.base.rank_table import rank_table
 from studio.sim import simulate
 from studio.sim.presets import preset
-from studio.sim.result import ledger_of
-from studio.timeline import node_times
+from studio.sim.result import compute_ledger
+from studio.timeline import collect_node_times
 from studio.timeline import recorded as timeline
-from studio.trace import NodeType, Trace, assumed_arrivals
+from studio.trace import NodeType, Trace, are_assumed_arrivals
 from tests.handmade import collective, node, trace_of
 
 TOGETHER = Spread(arrivals="together")
@@ -48,7 +48,7 @@ def recorded(times: dict[int, list[int]], members: int = 2) -> Trace:
 
 def added(trace: Trace, rank: int) -> list[int]:
     graph = trace.graph_of(rank)
-    return graph.duration_ns[assumed_arrivals(graph)].tolist()
+    return graph.duration_ns[are_assumed_arrivals(graph)].tolist()
 
 
 def finish(trace: Trace) -> int:
@@ -80,12 +80,12 @@ def test_what_a_rank_waited_beyond_the_usual_is_host_time_of_its_copies(tmp_path
 
 def test_an_assumed_arrival_is_told_apart_from_time_of_the_host_that_was_recorded():
     made = complete(recorded({0: [10, 10, 60, 10, 40]}), ranks=2)
-    side = recorded_side(made, node_times(made, timeline(made)))
+    side = build_recorded_side(made, collect_node_times(made, timeline(made)))
     account = side.ledger()
-    told = blame(made, side.times, account)
+    told = compute_blame(made, side.times, account)
     assert (told.ns.tolist(), told.assumed_ns.tolist()) == ([80_000], [80_000])
     assert told.mostly(np.array([0])) == ("assumed", 1.0)
-    shares = path_shares(made, side.times, account, critical_path(made, side.times, account))
+    shares = compute_path_shares(made, side.times, account, find_critical_path(made, side.times, account))
     assert {share.what: share.ns for share in shares}["assumed arrivals of rank 1"] == 80_000
     types = {share.name: share.nodes for share in summarise(made).types}
     assert (types["assumed arrival"], types.get("host gap")) == (2, None)
@@ -95,20 +95,20 @@ def test_what_nobody_recorded_is_drawn_apart_from_the_time_of_the_host():
     """In a simulation, as in a recording: of each rank by itself, and the figure adds up to the finish."""
     made = complete(recorded({0: [10, 10, 60, 10, 40]}), ranks=2)
     result = simulate(made, preset("hgx-h100", 2).config)
-    account = ledger_of(result)
-    arriving = assumed_ns(made, result.node_times(), account)
+    account = compute_ledger(result)
+    arriving = sum_assumed_ns(made, result.node_times(), account)
     assert arriving.tolist() == [0, 80_000]
-    assert "80.0 µs host" not in assumed_host_words(account, arriving)
-    assert "40.0 µs is assumed arrival" in assumed_host_words(account, arriving)
-    bars = {bar.name: bar.y for bar in rank_times(account, dark=False, assumed_ns=arriving).data}
+    assert "80.0 µs host" not in describe_assumed_host(account, arriving)
+    assert "40.0 µs is assumed arrival" in describe_assumed_host(account, arriving)
+    bars = {bar.name: bar.y for bar in draw_rank_times(account, dark=False, assumed_ns=arriving).data}
     assert bars["assumed arrival"][1] > 0
     assert sum(bars.values()).tolist() == pytest.approx([bar / 1000 for bar in account.finish_ns.tolist()])
     assert rank_table(account, arriving).head[-1] == "assumed_arrival_ns"
     whole = complete(recorded({0: [10, 10, 60], 1: [10, 10, 10]}), ranks=2)
     alike = simulate(whole, preset("hgx-h100", 2).config)
-    nothing = assumed_ns(whole, alike.node_times(), ledger_of(alike))
-    assert assumed_host_words(ledger_of(alike), nothing) == ""
-    assert rank_table(ledger_of(alike), nothing) == rank_table(ledger_of(alike))
+    nothing = sum_assumed_ns(whole, alike.node_times(), compute_ledger(alike))
+    assert describe_assumed_host(compute_ledger(alike), nothing) == ""
+    assert rank_table(compute_ledger(alike), nothing) == rank_table(compute_ledger(alike))
 
 
 def test_who_of_several_known_ranks_came_last_tells():

@@ -10,16 +10,24 @@ import numpy as np
 import pytest
 
 import studio
-from studio.analysis.job.completeness import assumed_words
-from studio.analysis.job.spans import spans_of
-from studio.completion import LayoutNeededError, Mesh, Spread, complete, layouts
-from studio.completion.mesh import Clue, bounds_of
+from studio.analysis.job.completeness import describe_assumed
+from studio.analysis.job.spans import find_spans
+from studio.completion import LayoutNeededError, Mesh, Spread, complete, list_layouts
+from studio.completion.mesh import Clue, find_bounds
 from studio.doctor import examine
 from studio.errors import ConfigError, TraceError
 from studio.et.write import write_with_copies
 from studio.sim import simulate
 from studio.sim.config import Algorithm, Dimension, SystemConfig, Topology
-from studio.trace import Attribute, NodeType, Trace, ValueKind, assumed_from, int_column, trace_digest
+from studio.trace import (
+    Attribute,
+    NodeType,
+    Trace,
+    ValueKind,
+    compute_trace_digest,
+    get_assumed_source,
+    read_int_column,
+)
 from tests.handmade import collective, node, trace_of
 from tests.test_cli import refused, run
 
@@ -45,7 +53,9 @@ def exchanged(trace: Trace) -> Counter[tuple[object, ...]]:
     found: Counter[tuple[object, ...]] = Counter()
     for rank in trace.ranks:
         graph = trace.graph_of(rank)
-        kinds, sizes = (dict(zip(*int_column(graph, key), strict=True)) for key in ("comm_type", "comm_size"))
+        kinds, sizes = (
+            dict(zip(*read_int_column(graph, key), strict=True)) for key in ("comm_type", "comm_size")
+        )
         slot_of = dict(zip(*(column.tolist() for column in graph.rows_with("pg_name")), strict=True))
         for row in np.flatnonzero(graph.type == NodeType.COMM_COLL).tolist():
             slot = int(graph.attrs.value[slot_of[row]])
@@ -63,7 +73,7 @@ def finish_ns(trace: Trace) -> int:
 def test_one_rank_of_every_stage_gives_the_whole_job(shared, name: str, layout: str, listed: bool):
     whole = studio.read(shared / "traces" / "stg" / name)
     known = one_of_each_graph(whole)
-    assert [mesh.layout for mesh in layouts(known)] == [layout]
+    assert [mesh.layout for mesh in list_layouts(known)] == [layout]
     made = complete(known) if listed else complete(replace(known, groups=()), layout=layout)
     assert exchanged(made) == exchanged(whole)
     assert finish_ns(made) == finish_ns(whole)
@@ -77,7 +87,7 @@ def test_public_traces_of_one_of_eight_become_jobs_of_eight(shared, tmp_path, na
     path = shared / "traces" / "foreign" / f"{name}.json.gz"
     assert run("complete", path, "-o", tmp_path / "job").exit_code == 0
     job = studio.read(tmp_path / "job")
-    assert assumed_words(job) == "7 of 8 ranks assumed equal to rank 0"
+    assert describe_assumed(job) == "7 of 8 ranks assumed equal to rank 0"
     assert not [finding for finding in examine(job) if finding.level == "error"]
     done = run("simulate", tmp_path / "job")
     assert done.exit_code == 0, done.output
@@ -107,9 +117,9 @@ def test_middle_stages_are_copies_of_another_and_roots_move_along():
     known = replace(whole, ranks=tuple(whole.ranks[number] for number in (0, 2, 6)))
     made = complete(known)
     assert len(made.ranks) == 8
-    assert [assumed_from(rank) for rank in made.ranks] == [None, 0, None, 2, 2, 2, None, 6]
+    assert [get_assumed_source(rank) for rank in made.ranks] == [None, 0, None, 2, 2, 2, None, 6]
     assert exchanged(made) == exchanged(whole)
-    roots = [int_column(made.graph_of(rank), "root_rank")[1].tolist() for rank in made.ranks]
+    roots = [read_int_column(made.graph_of(rank), "root_rank")[1].tolist() for rank in made.ranks]
     assert roots == [[2 * (number // 2)] for number in range(8)]
     [finding] = [finding for finding in made.findings if finding.code == "ranks-assumed"]
     assert (
@@ -153,9 +163,9 @@ def test_ranks_are_taken_where_the_only_rank_says_no_other():
         told = (Attribute("world_size", ValueKind.INT64, size),)
         return replace(one, ranks=(replace(one.ranks[0], metadata=told),))
 
-    assert layouts(of_world(1), ranks=8)[0].world == 8
+    assert list_layouts(of_world(1), ranks=8)[0].world == 8
     with pytest.raises(ConfigError, match="as the files say"):
-        layouts(of_world(2), ranks=8)
+        list_layouts(of_world(2), ranks=8)
 
 
 def test_where_nothing_tells_the_layout_it_is_asked_for(tmp_path):
@@ -183,7 +193,7 @@ def test_where_nothing_tells_the_layout_it_is_asked_for(tmp_path):
 def test_what_groups_known_by_name_only_may_be_is_listed_the_likeliest_first(groups, fitting):
     nodes = [collective(1 + at, "ALL_REDUCE", 64, group=name) for at, name in enumerate(groups)]
     trace = replace(trace_of([nodes]), groups=())
-    assert [mesh.layout for mesh in layouts(trace, ranks=16)] == fitting
+    assert [mesh.layout for mesh in list_layouts(trace, ranks=16)] == fitting
     with pytest.raises(LayoutNeededError) as caught:
         complete(trace, ranks=16)
     assert f"--layout {fitting[0]}" in caught.value.hint
@@ -205,7 +215,7 @@ def test_what_a_process_group_is_described_as_names_its_dimension(description: s
     [trace] = [alone({"5": [0, 1], "6": [0, 2]})]
     told = Attribute("process_groups", ValueKind.STRING, f'[{{"pg_name": "5", "pg_desc": "{description}"}}]')
     trace = replace(trace, ranks=(replace(trace.ranks[0], metadata=(told,)),))
-    [mesh] = layouts(trace, ranks=4)
+    [mesh] = list_layouts(trace, ranks=4)
     assert mesh.axes[0].name == name
     assert f"described as '{description}'" in mesh.axes[0].evidence
 
@@ -236,8 +246,8 @@ def test_a_completed_job_is_the_same_bytes_every_time_and_read_back_as_it_was(tm
     )
     plain = complete(replace(whole, ranks=(whole.ranks[0], whole.ranks[4])))
     assert len(write_with_copies(plain, tmp_path / "plain", "job")) == 4
-    assert trace_digest(studio.read(tmp_path / "plain")) == trace_digest(plain)
-    assert f"assumed       {assumed_words(plain)}" in run("info", tmp_path / "plain").stdout
+    assert compute_trace_digest(studio.read(tmp_path / "plain")) == compute_trace_digest(plain)
+    assert f"assumed       {describe_assumed(plain)}" in run("info", tmp_path / "plain").stdout
 
 
 @pytest.mark.parametrize(
@@ -276,6 +286,6 @@ def test_imbalance_moves_whole_ranks_and_jitter_single_nodes():
 
 
 def test_groups_tell_where_dimensions_begin():
-    assert spans_of([0, 1, 4, 5, 16, 17, 20, 21]) == ((1, 2), (4, 2), (16, 2))
-    assert bounds_of([Clue("a", ((4, 4),)), Clue("b", ((1, 2),))], 32) == [1, 2, 4, 16, 32]
+    assert find_spans([0, 1, 4, 5, 16, 17, 20, 21]) == ((1, 2), (4, 2), (16, 2))
+    assert find_bounds([Clue("a", ((4, 4),)), Clue("b", ((1, 2),))], 32) == [1, 2, 4, 16, 32]
     assert Mesh.of([("tp", 2), ("dp", 3)]).moved(5, source=4, target=0) == 1

@@ -8,7 +8,7 @@ from dataclasses import replace
 import pytest
 
 import studio
-from studio.completion import complete, given_layout
+from studio.completion import complete, read_layout
 from studio.errors import ConfigError
 from tests.completion.test_complete import exchanged
 from tests.handmade import collective, trace_of
@@ -72,7 +72,7 @@ def test_members_of_groups_known_by_name_only_come_from_the_file(tmp_path, group
 def test_what_is_wrong_in_a_file_is_named(tmp_path, text: str, says: str):
     (tmp_path / "layout.yml").write_text(text)
     with pytest.raises(ConfigError) as caught:
-        given_layout(tmp_path / "layout.yml")
+        read_layout(tmp_path / "layout.yml")
     assert says in str(caught.value)
     assert "layout.yml: " in str(caught.value)
 
@@ -89,4 +89,4 @@ def test_members_that_contradict_the_job_are_named(tmp_path):
         with pytest.raises(ConfigError, match=says):
             complete(replace(whole, ranks=whole.ranks[:1]), layout=file)
     with pytest.raises(ConfigError, match=r"nowhere.yml: cannot be read"):
-        given_layout("nowhere.yml")
+        read_layout("nowhere.yml")

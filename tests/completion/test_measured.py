@@ -7,9 +7,9 @@ from dataclasses import replace
 import pytest
 
 from studio.completion import Spread, complete
-from studio.completion.measured import compute_ns
+from studio.completion.measured import measure_compute_ns
 from studio.errors import ConfigError
-from studio.trace import Trace, int_column
+from studio.trace import Trace, read_int_column
 from tests.handmade import collective, node, trace_of
 from tests.test_cli import refused
 
@@ -36,11 +36,11 @@ def keep(trace: Trace, *numbers: int) -> Trace:
 def test_missing_ranks_lie_between_the_lightest_and_the_heaviest():
     whole = experts([10, 20, 20, 20, 20, 40])
     made = complete(keep(whole, 0, 5), spread=MEASURED)
-    times = [compute_ns(made.graph_of(rank)) for rank in made.ranks]
+    times = [measure_compute_ns(made.graph_of(rank)) for rank in made.ranks]
     assert (times[0], times[5]) == (10_000, 40_000)
     # The places of four are 1/8, 3/8, 5/8 and 7/8: of a factor of four, 2 to the power of a quarter, three quarters, ...
     assert sorted(times[1:5]) == [round(10_000 * 4 ** (place / 8)) for place in (1, 3, 5, 7)]
-    sizes = [int_column(made.graph_of(rank), "comm_size")[1].tolist() for rank in made.ranks]
+    sizes = [read_int_column(made.graph_of(rank), "comm_size")[1].tolist() for rank in made.ranks]
     assert {size[1] for size in sizes} == {640}
     assert [size[0] % 1000 for size in sizes] == [0] * 6
     assert sorted(size[0] for size in sizes[1:5]) == [1000, 2000, 3000, 4000]
@@ -51,7 +51,7 @@ def test_missing_ranks_lie_between_the_lightest_and_the_heaviest():
 def test_the_seed_deals_the_places():
     known = keep(experts([10, 20, 20, 20, 20, 40]), 0, 5)
     drawn = [
-        [compute_ns(graph) for graph in complete(known, spread=replace(MEASURED, seed=seed)).graphs]
+        [measure_compute_ns(graph) for graph in complete(known, spread=replace(MEASURED, seed=seed)).graphs]
         for seed in (1, 1, 2, 3)
     ]
     assert drawn[0] == drawn[1]

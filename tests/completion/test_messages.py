@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from studio.completion.messages import Exchange, Told, message_clues
+from studio.completion.messages import Exchange, Told, find_message_clues
 
 
 def exchanges(*ends: tuple[int, int, int], group: str = "", size: int = 8) -> list[Exchange]:
@@ -31,11 +31,11 @@ def exchanges(*ends: tuple[int, int, int], group: str = "", size: int = 8) -> li
     ],
 )
 def test_messages_that_go_round_are_a_ring_and_others_a_pipeline(known, spans, name):
-    [clue] = message_clues(known, {})
+    [clue] = find_message_clues(known, {})
     assert (clue.spans, clue.name) == (spans, name)
 
 
 def test_a_group_that_says_its_dimension_is_believed_and_the_rest_is_the_pipeline():
     told = {"cp0": Told("cp", "named 'cp0'", "group cp0 of ranks 0, 1", ((1, 2),))}
-    clues = list(message_clues([*exchanges((0, 1, 1), group="cp0"), *exchanges((0, 4, 4))], told))
+    clues = list(find_message_clues([*exchanges((0, 1, 1), group="cp0"), *exchanges((0, 4, 4))], told))
     assert [(clue.name, clue.spans) for clue in clues] == [("cp", ((1, 2),)), ("pp", ((4, 0),))]

@@ -8,19 +8,19 @@ from dataclasses import replace
 import pytest
 
 import studio
-from studio.completion import layouts
+from studio.completion import list_layouts
 from studio.completion.mesh import Mesh
-from studio.completion.rules import applying, rules_for
-from studio.completion.scale import scale, scaled_mesh
+from studio.completion.rules import select_applying_rules, select_rules
+from studio.completion.scale import scale, scale_mesh
 from studio.errors import ConfigError, TraceError
-from studio.trace import Trace, assumed_from, int_column
+from studio.trace import Trace, get_assumed_source, read_int_column
 from tests.completion.test_complete import alone, exchanged, finish_ns
 from tests.handmade import collective, trace_of
 from tests.test_cli import refused, run
 
 
 def operations(trace: Trace) -> int:
-    return sum(int(int_column(trace.graph_of(rank), "num_ops")[1].sum()) for rank in trace.ranks)
+    return sum(int(read_int_column(trace.graph_of(rank), "num_ops")[1].sum()) for rank in trace.ranks)
 
 
 @pytest.mark.parametrize(
@@ -92,8 +92,11 @@ def test_what_cannot_be_scaled_is_refused_with_the_reason(tmp_path):
 
 def test_rules_without_a_collective_to_apply_to_are_not_listed():
     def listed(trace: Trace) -> list[str]:
-        before = next(iter(layouts(trace)))
-        return [rule.about for rule in applying(rules_for(before, scaled_mesh(before, dp=8)), trace, before)]
+        before = next(iter(list_layouts(trace)))
+        return [
+            rule.about
+            for rule in select_applying_rules(select_rules(before, scale_mesh(before, dp=8)), trace, before)
+        ]
 
     # The second one has reduce-scatters along its tensor dimension alone.
     for name in ("transformer_8r", "transformer_32r"):
@@ -113,7 +116,10 @@ def test_rules_about_collectives_of_another_dimension_are_not_listed():
         nodes = [gathers] + [collective(2, "ALL_REDUCE", 32, 1, group="dp")] * ("dp" in groups)
         trace = trace_of([nodes] * 2, groups={"tp": [0, 1], **groups})
         before = Mesh.of([("tp", 2)])
-        return [rule.about for rule in applying(rules_for(before, scaled_mesh(before, dp=2)), trace, before)]
+        return [
+            rule.about
+            for rule in select_applying_rules(select_rules(before, scale_mesh(before, dp=2)), trace, before)
+        ]
 
     assert listed() == ["all other nodes"]
     assert listed(dp=[0, 1]) == ["all-reduce of the data dimension", "all other nodes"]
@@ -123,7 +129,7 @@ def test_ranks_that_stay_as_they_were_recorded_are_not_assumed():
     whole = studio.read(studio.sample_path("transformer_8r"))
     larger = scale(whole, dp=4)
     # The second stage begins at rank 8 now; replicas that are added repeat the first ones of their stage.
-    assert [assumed_from(rank) for rank in larger.ranks] == [None] * 4 + [0, 1, 2, 3] + [None] * 4 + [
+    assert [get_assumed_source(rank) for rank in larger.ranks] == [None] * 4 + [0, 1, 2, 3] + [None] * 4 + [
         8,
         9,
         10,
@@ -132,4 +138,4 @@ def test_ranks_that_stay_as_they_were_recorded_are_not_assumed():
     # What a rank's sizes were divided in was not recorded so, nor a stage with fewer layers.
     parts = [[collective(1, "ALL_GATHER", 64, group="fsdp")]] * 2
     divided = scale(trace_of(parts, groups={"fsdp": [0, 1]}), dp=4)
-    assert [assumed_from(rank) for rank in divided.ranks] == [0, 1, 0, 1]
+    assert [get_assumed_source(rank) for rank in divided.ranks] == [0, 1, 0, 1]

@@ -12,7 +12,7 @@ from studio.completion import complete
 from studio.completion.scale import RULES, scale
 from studio.doctor import examine
 from studio.errors import ConfigError, TraceError
-from studio.trace import NodeType, Trace, int_column
+from studio.trace import NodeType, Trace, read_int_column
 from tests.completion.pipelines import pipelined
 from tests.completion.test_complete import exchanged, finish_ns
 from tests.handmade import collective, node, trace_of
@@ -65,7 +65,7 @@ def test_layers_and_replicas_of_a_recorded_job_grow_together():
 
 
 def operations(trace: Trace) -> int:
-    return sum(int(int_column(trace.graph_of(rank), "num_ops")[1].sum()) for rank in trace.ranks)
+    return sum(int(read_int_column(trace.graph_of(rank), "num_ops")[1].sum()) for rank in trace.ranks)
 
 
 def test_replicas_that_share_the_batch_have_fewer_micro_batches(tmp_path):
@@ -106,8 +106,8 @@ def test_experts_on_more_ranks_get_as_many_tokens_each_and_are_fewer():
     made = scale(routed([10, 20, 10, 40]), ep=8)
     for rank in made.ranks:
         graph = made.graph_of(rank)
-        assert int_column(graph, "comm_size")[1].tolist() == [2000, 2000, 4096]
-        assert int_column(graph, "num_ops")[1].tolist() == [20_000, 320]
+        assert read_int_column(graph, "comm_size")[1].tolist() == [2000, 2000, 4096]
+        assert read_int_column(graph, "num_ops")[1].tolist() == [20_000, 320]
         assert graph.duration_ns[graph.type == NodeType.COMP].tolist() == [20_000, 4_000]
     assert [len(group.ranks) for group in made.groups] == [8]
     [finding] = [finding for finding in made.findings if finding.code == "scaled"]

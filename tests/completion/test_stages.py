@@ -10,12 +10,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import studio
-from studio.analysis.job.completeness import assumed_words
+from studio.analysis.job.completeness import describe_assumed
 from studio.completion import complete
 from studio.doctor import examine
 from studio.errors import TraceError
 from studio.et.write import write_with_copies
-from studio.trace import Trace, assumed_from, assumed_stage
+from studio.trace import Trace, describe_assumed_stage, get_assumed_source
 from tests.completion.pipelines import pipelined
 from tests.completion.test_complete import exchanged, finish_ns
 from tests.examples import examples
@@ -58,16 +58,16 @@ def test_what_is_built_is_marked_and_counted_and_stays_so_in_files(tmp_path):
     known = keep(studio.read(studio.sample_path("transformer_8r")), 0)
     made = complete(known)
     built = "stage 1 is built from stage 0 without the embedding, and lacks the output layer and the loss"
-    assert [assumed_stage(rank) for rank in made.ranks] == [""] * 4 + [built] * 4
+    assert [describe_assumed_stage(rank) for rank in made.ranks] == [""] * 4 + [built] * 4
     words = "7 of 8 ranks assumed equal to rank 0, 4 of them in pipeline stages that were never recorded"
     [finding] = [finding for finding in made.findings if finding.code == "ranks-assumed"]
     assert (finding.level, built in finding.message) == ("warning", True)
     assert finding.hint.startswith("The time of the output layer and the loss is not in the job")
     write_with_copies(made, tmp_path, "job")
     for job in (made, studio.read(tmp_path)):
-        assert assumed_words(job) == words
-        assert [assumed_from(rank) for rank in job.ranks] == [None, *[0] * 7]
-        assert [bool(assumed_stage(rank)) for rank in job.ranks] == [False] * 4 + [True] * 4
+        assert describe_assumed(job) == words
+        assert [get_assumed_source(rank) for rank in job.ranks] == [None, *[0] * 7]
+        assert [bool(describe_assumed_stage(rank)) for rank in job.ranks] == [False] * 4 + [True] * 4
     assert not errors(made)
 
 

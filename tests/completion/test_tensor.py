@@ -14,13 +14,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import studio
-from studio.analysis.job.completeness import completeness
+from studio.analysis.job.completeness import infer_completeness
 from studio.completion.factors import Factors
 from studio.completion.scale import scale
 from studio.completion.surgery import with_texts
 from studio.errors import ConfigError
 from studio.operators.report import list_operators
-from studio.trace import NodeType, Trace, dense_column
+from studio.trace import NodeType, Trace, read_dense_column
 from tests.test_cli import refused, run
 
 
@@ -30,14 +30,14 @@ def products(trace: Trace, name: str) -> list[float]:
 
 def sizes(trace: Trace) -> list[int]:
     graph = trace.graph_of(0)
-    return dense_column(graph, "comm_size", -1)[graph.type == NodeType.COMM_COLL].tolist()
+    return read_dense_column(graph, "comm_size", -1)[graph.type == NodeType.COMM_COLL].tolist()
 
 
 def test_recorded_products_are_divided_as_their_shapes_say(shared: Path):
     """A perceptron of 128 × 512 and 512 × 128 on two tensor-parallel ranks and two replicas."""
     two = studio.read(shared / "traces/torch/dp2tp2_mlp_4r")
     four = scale(two, tp=4)
-    assert completeness(four).world == 8
+    assert infer_completeness(four).world == 8
     # Twice as many ranks do half of each product.
     for name in ("aten::mm", "aten::addmm"):
         assert products(four, name) == products(two, name) != []

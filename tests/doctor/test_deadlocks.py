@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from studio.doctor import examine
 from studio.doctor.deadlocks import is_alike, is_searched
 from studio.doctor.diagnosis import Case
-from studio.doctor.waits import waits_of
+from studio.doctor.waits import build_waits
 from studio.sim import simulate
 from studio.sim.astra import from_parts
 from studio.sim.deadlock import DeadlockError
@@ -138,7 +138,7 @@ def test_the_verdict_is_that_of_a_simulation(trace):
     """Where the order is certain both ways; where it depends on times, what will hang hangs, and what hangs may hang."""
     found, simulated = will_hang(trace), hangs(trace)
     case = Case(trace)
-    if is_alike(case) or not is_searched(case) or waits_of(case).certain:
+    if is_alike(case) or not is_searched(case) or build_waits(case).certain:
         assert found == simulated
     assert simulated or not found
     assert may_hang(trace) or not simulated

@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 
-from studio.doctor import CHECKS, REPAIRS, Diagnosis, NodeAt, examination, examine, repair, scale
-from studio.doctor.cycles import removal
+from studio.doctor import CHECKS, REPAIRS, Diagnosis, NodeAt, examine, repair, run_checks, scale
+from studio.doctor.cycles import find_removal
 from studio.doctor.diagnosis import Case, GraphCase
 from studio.trace import Finding, Trace
 from tests.conftest import ROOT
@@ -35,7 +35,7 @@ def evidence(one: Diagnosis) -> dict[str, str]:
 
 
 def test_a_healthy_job_has_no_findings_and_says_what_was_looked_for():
-    examined = examination(healthy())
+    examined = run_checks(healthy())
     assert examined.diagnoses == ()
     assert examined.passed == CHECKS
 
@@ -50,7 +50,7 @@ def test_a_healthy_job_has_no_findings_and_says_what_was_looked_for():
 )
 def test_what_only_the_reader_found_is_listed_and_not_among_what_was_not_found(code, check):
     said = Finding("info", code, "a: 3 of them.")
-    examined = examination(replace(healthy(), findings=(said,)))
+    examined = run_checks(replace(healthy(), findings=(said,)))
     assert [diagnosis.code for diagnosis in examined.diagnoses] == [code]
     assert check not in {one.code for one in examined.passed}
 
@@ -267,7 +267,7 @@ def test_exact_removal_is_as_small_as_any():
         ]
         graph = trace_of([[comp(at + 1, *deps) for at, deps in enumerate(waits)]]).graphs[0]
         case = GraphCase(0, graph, (0,))
-        cut = removal(case)
+        cut = find_removal(case)
         assert cut.exact
         assert len(cut.of) == _fewest(count, [(a, b - 1) for a, deps in enumerate(waits) for b in deps])
 

@@ -9,12 +9,12 @@ import pytest
 from hypothesis import given, settings
 
 from studio.doctor import REPAIRS, examine, repair, repair_all
-from studio.doctor.edit import entries, with_data_dependencies, without_dependencies, without_nodes
+from studio.doctor.edit import list_entries, with_data_dependencies, without_dependencies, without_nodes
 from studio.errors import TraceError
 from studio.et import read, write
 from studio.et.link.options import DEP_KINDS
-from studio.et.schema import schema
-from studio.trace import Graph, Trace, digest, node_attributes
+from studio.et.schema import load_schema
+from studio.trace import Graph, Trace, compute_digest, list_node_attributes
 from tests.doctor.broken_jobs import BROKEN, comp, healthy, kernels, shared, started
 from tests.examples import examples
 from tests.handmade import collective, node, trace_of
@@ -39,9 +39,9 @@ def broken(code: str) -> Trace:
 @pytest.mark.parametrize("code", REPAIRS)
 def test_a_repair_mends_what_its_check_finds_and_leaves_the_job_as_it_was(code: str):
     trace = broken(code)
-    before = [digest(graph) for graph in trace.graphs]
+    before = [compute_digest(graph) for graph in trace.graphs]
     done = repair(trace, code)
-    assert [digest(graph) for graph in trace.graphs] == before
+    assert [compute_digest(graph) for graph in trace.graphs] == before
     assert code not in codes(done.trace)
     assert sum(change.count for change in done.changes) >= 1
     assert done.trace.findings[-1].code == f"repaired-{code}"
@@ -142,8 +142,8 @@ def test_nodes_keep_all_they_have_when_they_move():
     before, after = trace.graphs[0], done.graphs[0]
     assert after.id.tolist() == [2, 1]
     slots = trace.ranks[0].slots
-    assert node_attributes(after, 0, slots) == node_attributes(before, 1, slots)
-    assert node_attributes(after, 1, slots) == node_attributes(before, 0, slots)
+    assert list_node_attributes(after, 0, slots) == list_node_attributes(before, 1, slots)
+    assert list_node_attributes(after, 1, slots) == list_node_attributes(before, 0, slots)
 
 
 def disordered() -> Trace:
@@ -247,12 +247,12 @@ def labelled() -> Graph:
             one.attr.add(name="list").int32_list.values.extend([7, 7])
             one.attr.add(name=DEP_KINDS).int32_list.values.extend(kinds)
         made.append(one.SerializeToString())
-    assert schema()
+    assert load_schema()
     return part_of(chakra_file(made)).graph
 
 
 def lists(graph: Graph) -> list[dict[str, object]]:
-    return [{a.name: a.value for a in node_attributes(graph, row)} for row in range(len(graph))]
+    return [{a.name: a.value for a in list_node_attributes(graph, row)} for row in range(len(graph))]
 
 
 def test_the_reasons_of_dependencies_follow_them():
@@ -261,7 +261,7 @@ def test_the_reasons_of_dependencies_follow_them():
     assert lists(graph) == [{}, {"list": [7, 7], DEP_KINDS: [1]}, {"list": [7, 7], DEP_KINDS: [4, 8]}]
     more = with_data_dependencies(graph, np.array([1]), np.array([2]), 8)
     assert lists(more)[1] == {"list": [7, 7], DEP_KINDS: [1, 8]}
-    assert entries(more, more.data).kinds.tolist() == [1, 8, 4, 8]
+    assert list_entries(more, more.data).kinds.tolist() == [1, 8, 4, 8]
     moved = without_nodes(more, np.array([0]))
     assert lists(moved)[1] == {"list": [7, 7], DEP_KINDS: [8]}
 

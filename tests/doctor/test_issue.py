@@ -65,7 +65,7 @@ def test_the_order_is_that_of_the_rule(native: bool) -> None:
     @given(ranks())
     def check(nodes: list[Any]) -> None:
         [case] = Case(trace_of([nodes])).graphs
-        found = issue.issue_order(case, native=native)
+        found = issue.find_issue_order(case, native=native)
         expected = order_by_rule(nodes)
         assert case.graph.id[found.rows].tolist() == expected
         assert found.complete == (len(expected) == sum(one.type == NodeType[TURN] for one in nodes))
@@ -78,7 +78,7 @@ def test_of_equal_ids_the_first_row_begins(native: bool) -> None:
     trace = trace_of([[node(number, TURN) for number in (5, 4, 6, 7)]])
     graph = replace(trace.graphs[0], id=np.array([5, 4, 4, 5], np.uint64))
     [case] = Case(replace(trace, graphs=(graph,))).graphs
-    assert issue.issue_order(case, native=native).rows.tolist() == [1, 2, 0, 3]
+    assert issue.find_issue_order(case, native=native).rows.tolist() == [1, 2, 0, 3]
 
 
 def among_others(graph: Graph, count: int) -> Graph:
@@ -106,6 +106,6 @@ def test_the_order_in_large_graphs_is_told_too(native: bool) -> None:
     """Beside more computation than was looked at once."""
     trace = trace_of([[node(2, TURN), node(1, TURN), node(3, TURN, 2)]])
     [case] = Case(replace(trace, graphs=(among_others(trace.graphs[0], 200_001),))).graphs
-    found = issue.issue_order(case, native=native)
+    found = issue.find_issue_order(case, native=native)
     assert found.rows.tolist() == [1, 0, 2]
     assert found.complete

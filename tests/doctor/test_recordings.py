@@ -10,7 +10,7 @@ import pytest
 import studio
 from studio.doctor import Diagnosis, examine, repair_all
 from studio.sim.check import check
-from studio.sim.models import config_with_model
+from studio.sim.models import apply_model
 from studio.trace import Attribute, Trace, ValueKind
 from tests.doctor.broken_jobs import BROKEN, on_one_machine, reductions
 from tests.handmade import at, collective, node, trace_of
@@ -215,7 +215,7 @@ def test_collectives_before_and_after_what_a_rank_recorded_are_no_error():
         start, end = studio.simulate(trace, system).node_times().of_nodes(trace)
         took = (end - start).tolist()
         assert took[0] == took[5] == took[6] == 5_000_000
-    reference = check(trace, config_with_model(config, "astra-sim"))
+    reference = check(trace, apply_model(config, "astra-sim"))
     assert {one.code: one.level for one in reference}["collectives-disagree"] == "error"
 
 

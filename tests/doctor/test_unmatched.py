@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from studio.doctor import Diagnosis, examination, examine, repair
-from studio.doctor.across import receives_unmatched
+from studio.doctor import Diagnosis, examine, repair, run_checks
+from studio.doctor.across import check_unmatched_receives
 from studio.doctor.diagnosis import Case
 from studio.sim.check import check
 from studio.trace import NodeType, Trace
@@ -168,10 +168,10 @@ def test_of_several_that_are_left_the_one_with_a_half_of_another_tag_is_correcte
 
 
 def test_ranks_that_wait_for_each_other_for_want_of_a_message_come_behind_it():
-    found = examination(two_steps(CASES["another tag"][0])).diagnoses
+    found = run_checks(two_steps(CASES["another tag"][0])).diagnoses
     assert [one.code for one in found] == ["receive-unmatched", "deadlock", "send-unmatched"]
     assert "receives without a send" in found[1].advice
-    assert not examination(two_steps()).diagnoses
+    assert not run_checks(two_steps()).diagnoses
 
 
 def test_nothing_is_looked_at_closely_where_all_messages_are_whole(monkeypatch):
@@ -181,9 +181,11 @@ def test_nothing_is_looked_at_closely_where_all_messages_are_whole(monkeypatch):
     trace = two_steps()
     case = Case(trace)
     assert len(case.messages) == 2
-    for name in ("issue_order", "lone_halves", "clocks_ahead"):
+    for name in ("compute_issue_order", "find_lone_halves", "estimate_clock_leads"):
         where = (
-            "studio.doctor.diagnosis" if name == "clocks_ahead" else "studio.analysis.collectives.unmatched"
+            "studio.doctor.diagnosis"
+            if name == "estimate_clock_leads"
+            else "studio.analysis.collectives.unmatched"
         )
         monkeypatch.setattr(f"{where}.{name}", fail)
-    assert not list(receives_unmatched(case))
+    assert not list(check_unmatched_receives(case))

@@ -9,7 +9,7 @@ import zlib
 
 import pytest
 
-from studio.app import assets_folder
+from studio.app import find_assets_folder
 from tests.e2e.conftest import becomes, intercept, quiet, until
 
 pytestmark = pytest.mark.e2e
@@ -80,7 +80,7 @@ def test_dash_lists_one_module_and_an_update_reaches_the_browser(studio) -> None
         head = answer.read().decode()
     assert re.findall(r'src="([^"?]+\.mjs)', head) == ["/assets/studio.mjs"]
     addresses = json.loads(re.search(r'<script type="importmap">(.+?)</script>', head)[1])["imports"]
-    content = (assets_folder() / "base" / "view.mjs").read_bytes()
+    content = (find_assets_folder() / "base" / "view.mjs").read_bytes()
     assert addresses["/assets/base/view.mjs"] == f"/assets/base/view.mjs?m={zlib.crc32(content):08x}"
     with studio.ask(addresses["/assets/base/view.mjs"]) as answer:
         assert answer.headers["Cache-Control"] == "public, max-age=31536000, immutable"

@@ -9,10 +9,10 @@ import numpy as np
 import pytest
 
 import studio as library
-from studio.analysis.collectives.arrivals import Arrivals, arrivals
-from studio.analysis.job.nodes import node_ref
-from studio.timeline import NodeTimes, node_times, recorded
-from studio.trace import NodeType, Trace, node_attributes
+from studio.analysis.collectives.arrivals import Arrivals, find_arrivals
+from studio.analysis.job.nodes import format_node_ref
+from studio.timeline import NodeTimes, collect_node_times, recorded
+from studio.trace import NodeType, Trace, list_node_attributes
 from tests.e2e.accessibility import COLOURS, GUIDELINES, hold_against
 from tests.e2e.conftest import Studio, becomes, quiet, until, view
 from tests.e2e.going import go
@@ -106,9 +106,9 @@ def first_node(trace: Trace, rank: int, kind: NodeType, **wanted: object) -> tup
     who = trace.rank(rank)
     graph = trace.graph_of(who)
     for row in np.flatnonzero(graph.type == kind).tolist():
-        values = {one.name: one.value for one in node_attributes(graph, row, who.slots)}
+        values = {one.name: one.value for one in list_node_attributes(graph, row, who.slots)}
         if wanted.items() <= values.items():
-            return node_ref(graph, row), values
+            return format_node_ref(graph, row), values
     raise AssertionError(f"no such node: {kind}, {wanted}")
 
 
@@ -157,11 +157,12 @@ def test_the_rank_that_came_last_leads_to_its_node_there(studio: Studio, page) -
     """One click from a collective that waits to the member it waited for."""
     trace = library.read(Path(__file__).parents[1] / "data" / "nccl_4r")
     studio.add(trace, "nccl_4r")
-    times = node_times(trace, recorded(trace))
-    met = arrivals(trace, times, is_recording=True)
+    times = collect_node_times(trace, recorded(trace))
+    met = find_arrivals(trace, times, is_recording=True)
     place, last, row, last_row = longest_wait(trace, times, met)
     here, there = (
-        node_ref(trace.graph_of(trace.ranks[at]), number) for at, number in ((place, row), (last, last_row))
+        format_node_ref(trace.graph_of(trace.ranks[at]), number)
+        for at, number in ((place, row), (last, last_row))
     )
     page.goto(studio.address("overview", "nccl_4r", rank=trace.ranks[place].number, node=here))
     page.locator("#inspector dt", has_text="waited").wait_for()

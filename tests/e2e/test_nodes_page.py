@@ -11,7 +11,7 @@ from urllib.parse import quote
 import pytest
 
 from studio.et import read
-from studio.et.schema import schema
+from studio.et.schema import load_schema
 from studio.sim import simulate
 from studio.sim.parts import interpret
 from studio.sim.presets import preset
@@ -457,7 +457,7 @@ def write(folder: Path, name: str, *records) -> Path:
 @pytest.fixture
 def odd(studio: Studio, tmp_path: Path) -> Studio:
     """A studio with a job of odd nodes: markup for texts, many neighbours, long lists, gaps, repeated ids."""
-    types = schema()
+    types = load_schema()
     nodes = []
     for rank in (0, 1):
         first = types.node(id=2**64 - 1, name=HOSTILE, type=7, data_deps=[404])

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from playwright.sync_api import expect
 
-from studio.et.schema import schema
+from studio.et.schema import load_schema
 from tests.conftest import WINDOW
 from tests.e2e.accessibility import COLOURS, GUIDELINES, hold_against
 from tests.e2e.conftest import Held, Studio, becomes, quiet, until, view
@@ -254,7 +254,7 @@ def test_the_bar_jumps_shares_and_sets_the_unit_of_times(studio: Studio, page) -
 
 def hostile_file(folder: Path) -> Path:
     """Write a trace with markup in every text field there is."""
-    types = schema()
+    types = load_schema()
     metadata = types.metadata(version=HOSTILE)
     metadata.attr.add(name=HOSTILE, string_val=HOSTILE, doc_string=HOSTILE)
     nodes = []

@@ -11,9 +11,9 @@ import pytest
 from perfetto.protos.perfetto.trace import perfetto_trace_pb2
 
 import studio as library
-from studio.analysis.timeline.counters import in_flight
+from studio.analysis.timeline.counters import count_in_flight
 from studio.analysis.timeline.gantt import Gantt
-from studio.analysis.timeline.window import idle_times, shares
+from studio.analysis.timeline.window import compute_idle_times, compute_shares
 from studio.samples import sample_path
 from studio.sim import simulate
 from studio.sim.parts import Parts, interpret
@@ -238,7 +238,7 @@ def drag(studio: Studio, page) -> None:
     gantt = Gantt(trace, timeline, origin_ns=int(timeline.start_ns.min()))
     for by in ("part", "category"):
         page.click(f"[data-window-by={by}]")
-        busy = {(one.rank, one.what): one.time_ns for one in shares(gantt, low, high, by)}
+        busy = {(one.rank, one.what): one.time_ns for one in compute_shares(gantt, low, high, by)}
         told = format_ns(busy[5, "compute"])
         table.locator("tbody tr").nth(5).locator("td", has_text=told).first.wait_for()
     page.context.grant_permissions(["clipboard-read", "clipboard-write"])
@@ -248,12 +248,12 @@ def drag(studio: Studio, page) -> None:
     page.locator("#timeline-window-copy", has_text="Copied").wait_for()
     copied = page.evaluate("navigator.clipboard.readText()").splitlines()
     assert copied[0].split("\t") == ["rank", "what", "nodes", "time_ns", "share_of_window"]
-    assert len(copied) == 1 + len(list(shares(gantt, low, high, "name")))
+    assert len(copied) == 1 + len(list(compute_shares(gantt, low, high, "name")))
     page.click("[data-window-per=all]")
     table.locator("th", has_text="most / mean").wait_for()
     page.click("[data-window-by=counters]")
     table.locator("th", has_text="maximum").wait_for()
-    nodes = in_flight(gantt)[0].steps.extent(low, high)
+    nodes = count_in_flight(gantt)[0].steps.extent(low, high)
     cells = table.locator("tbody tr").first.locator("td")
     assert cells.all_inner_texts() == [
         "nodes in flight",
@@ -317,7 +317,7 @@ def search_mark_pin_and_order(studio: Studio, page, recording) -> None:
     page.click("[data-order=idle]")
     page.wait_for_url(lambda _: view(page)["order"] == "idle")
     timeline = recorded(trace)
-    idle = idle_times(Gantt(trace, timeline, origin_ns=int(timeline.start_ns.min()))).tolist()
+    idle = compute_idle_times(Gantt(trace, timeline, origin_ns=int(timeline.start_ns.min()))).tolist()
     expected = [0, *sorted(range(1, 8), key=lambda rank: (-idle[rank], rank))]
     page.wait_for_function(
         "expected => window.studio.timeline.scene.lanes.list.map(one => one.rank).join() === expected",

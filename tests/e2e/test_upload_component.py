@@ -17,7 +17,7 @@ from waitress.server import create_server
 from studio.errors import TraceFormatError
 from studio.et.seen import JobSeen, RankSeen
 from studio.et.source import SourceFile
-from studio.server.uploads import uploads_blueprint
+from studio.server.uploads import build_uploads_blueprint
 from studio.store import imports
 from studio.store.imports import Announced, NpusNeededError, Progress, RanksNeededError
 from studio.store.tasks import close_tasks, open_tasks
@@ -56,7 +56,7 @@ class Studio:
         self.folder = folder
         self.registry = imports.open_registry(open_tasks(folder), self.read)
         app = Flask("test", static_folder=ASSETS, static_url_path="/assets")
-        app.register_blueprint(uploads_blueprint(self.registry))
+        app.register_blueprint(build_uploads_blueprint(self.registry))
         app.before_request(self.hold)
         app.add_url_rule("/", "home", lambda: HEAD + HOME + TAIL)
         app.add_url_rule("/other", "other", lambda: HEAD + TAIL)

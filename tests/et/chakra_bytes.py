@@ -7,7 +7,7 @@ from contextlib import contextmanager
 
 from studio.et import chakra, encode, wire
 from studio.et.format import RankPart, Reading
-from studio.trace import NONE, Graph, arrays, node_attributes
+from studio.trace import NONE, Graph, iterate_arrays, list_node_attributes
 
 VARINT, EIGHT_BYTES, SIZED, FOUR_BYTES = 0, 1, 2, 5
 
@@ -68,13 +68,13 @@ def kernel(native: bool) -> Iterator[None]:
     """Read with the compiled or the interpreted kernel, whatever the size of the file."""
     if native:
         wire.load_kernel()
-    choose, loaded = wire.worth_compiling, wire.KERNEL.loaded
-    wire.worth_compiling = lambda _total_bytes: native
+    choose, loaded = wire.is_worth_compiling, wire.KERNEL.loaded
+    wire.is_worth_compiling = lambda _total_bytes: native
     wire.KERNEL.loaded = loaded if native else None
     try:
         yield
     finally:
-        wire.worth_compiling, wire.KERNEL.loaded = choose, loaded
+        wire.is_worth_compiling, wire.KERNEL.loaded = choose, loaded
 
 
 def read_once(raw: bytes | memoryview, *, native: bool, name: str = "t.0.et") -> RankPart:
@@ -93,7 +93,7 @@ def read_both(raw: bytes) -> RankPart:
 
 def assert_same(one: RankPart, other: RankPart) -> None:
     """Equal in every bit of every column; NaN equals NaN of the same bits."""
-    for (name, a), (_, b) in zip(arrays(one.graph), arrays(other.graph), strict=True):
+    for (name, a), (_, b) in zip(iterate_arrays(one.graph), iterate_arrays(other.graph), strict=True):
         assert (a.dtype, a.shape) == (b.dtype, b.shape), name
         assert a.tobytes() == b.tobytes(), name
     assert repr(one.rank) == repr(other.rank)
@@ -130,6 +130,7 @@ def described(part: RankPart, row: int) -> dict[str, object]:
         "duration_ns": int(graph.duration_ns[row]),
         "io": [None if code == NONE else graph.strings[code] for code in io] or [None] * 6,
         "attrs": [
-            (a.name, a.kind.name, repr(a.value), a.doc) for a in node_attributes(graph, row, part.rank.slots)
+            (a.name, a.kind.name, repr(a.value), a.doc)
+            for a in list_node_attributes(graph, row, part.rank.slots)
         ],
     }

@@ -12,7 +12,7 @@ import pytest
 import studio
 from studio.errors import TraceFormatError
 from studio.et import chakra
-from studio.trace import NONE, ValueKind, int_column, node_attributes
+from studio.trace import NONE, ValueKind, list_node_attributes, read_int_column
 from tests.et.chakra_bytes import (
     METADATA,
     assert_same,
@@ -36,7 +36,7 @@ from tests.et.chakra_bytes import (
 def value_of(raw_field: bytes) -> tuple[ValueKind, object]:
     """Kind and value of the one attribute that holds `raw_field`."""
     part = read_both(file_of(num(1, 1) + num(3, 4) + attr("a", raw_field)))
-    [attribute] = node_attributes(part.graph, 0, part.rank.slots)
+    [attribute] = list_node_attributes(part.graph, 0, part.rank.slots)
     assert read_both(written(part)).graph.attrs.kind.tolist() == [attribute.kind]
     return attribute.kind, attribute.value
 
@@ -397,7 +397,7 @@ def test_nan_keeps_its_bits():
         "F", sized(6, sized(1, b"".join(floats)))
     )
     part = read_both(file_of(node))
-    assert all(math.isnan(a.value) for a in node_attributes(part.graph, 0) if not a.kind.is_list)
+    assert all(math.isnan(a.value) for a in list_node_attributes(part.graph, 0) if not a.kind.is_list)
     assert written(part) == file_of(node)
 
 
@@ -489,7 +489,7 @@ def test_one_attribute_name_in_any_integer_width():
     ]
     other = [sized(29, "5"), eight(3, bytes(8)), sized(10, sized(1, b"\5")), b""]
     part = read_both(file_of(*(attr("comm_size", field) for field in [*fields, *other])))
-    rows, values = int_column(part.graph, "comm_size")
+    rows, values = read_int_column(part.graph, "comm_size")
     assert rows.tolist() == list(range(len(fields)))
     assert values.tolist() == [5] * 6 + [1] + [5] * 4
 

@@ -10,7 +10,7 @@ import pytest
 
 import studio
 from studio.errors import TraceFormatError
-from studio.trace import Trace, arrays, dependency_ids, node_attributes
+from studio.trace import Trace, iterate_arrays, list_dependency_ids, list_node_attributes
 
 JSONIZED = {
     "golden/public/feeder_chakra.0.jsonized.txt.gz": "public/chakra/feeder_chakra.0.et",
@@ -28,7 +28,7 @@ JSONIZED = {
 
 
 def attributes(trace: Trace, row: int) -> dict[str, object]:
-    found = node_attributes(trace.graphs[0], row, trace.ranks[0].slots)
+    found = list_node_attributes(trace.graphs[0], row, trace.ranks[0].slots)
     return {attr.name: (attr.kind.name, attr.value) for attr in found}
 
 
@@ -37,7 +37,9 @@ def test_what_the_jsonizer_printed_is_the_file_it_came_from(shared, name):
     """Every column to the bit, the metadata, and what each rank brings; no difference is listed because there is none."""
     one = studio.read(shared / "traces" / name)
     other = studio.read(shared / "traces" / JSONIZED[name])
-    for (column, a), (_, b) in zip(arrays(one.graphs[0]), arrays(other.graphs[0]), strict=True):
+    for (column, a), (_, b) in zip(
+        iterate_arrays(one.graphs[0]), iterate_arrays(other.graphs[0]), strict=True
+    ):
         assert a.tobytes() == b.tobytes(), column
     assert one.ranks[0].metadata == other.ranks[0].metadata
     assert one.ranks[0].slots == other.ranks[0].slots
@@ -57,7 +59,7 @@ def test_the_workload_graph_has_the_nodes_of_its_chakra_file(shared):
     for column in ("id", "type", "start_ns", "duration_ns"):
         assert (getattr(a, column) == getattr(b, column)).all(), column
     assert (a.data.offsets == b.data.offsets).all()
-    assert (dependency_ids(a, a.data) == dependency_ids(b, b.data)).all()
+    assert (list_dependency_ids(a, a.data) == list_dependency_ids(b, b.data)).all()
     assert len(a.data.rows) == 181_878
     lower = [[graph.strings[code].lower() for code in graph.name.tolist()] for graph in (a, b)]
     assert lower[0] == lower[1]

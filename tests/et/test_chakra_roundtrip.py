@@ -10,7 +10,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import studio
-from studio.et.schema import schema
+from studio.et.schema import load_schema
 from studio.trace import NONE, ValueKind
 from tests.et.chakra_bytes import assert_same, described, read_both, read_once, written
 from tests.examples import examples
@@ -22,7 +22,7 @@ UNHURRIED = settings(deadline=None, max_examples=examples(60), suppress_health_c
 
 def by_protobuf(raw: bytes) -> dict[str, object]:
     """A node as protobuf-python decodes it, in the words of `described`."""
-    node = schema().node.FromString(raw)
+    node = load_schema().node.FromString(raw)
     start, duration = node.start_time_micros, node.duration_micros
     io = []
     for name in ("inputs", "outputs"):

@@ -14,7 +14,15 @@ import studio
 from studio.et import chakra
 from studio.et.format import RankPart, Reading
 from studio.et.source import SourceFile, load
-from studio.trace import Graph, Rank, Trace, collective_name, int_column, node_attributes, type_name
+from studio.trace import (
+    Graph,
+    Rank,
+    Trace,
+    label_collective,
+    list_node_attributes,
+    read_int_column,
+    type_name,
+)
 from tests.et.chakra_bytes import read_once, written
 from tests.examples import PROFILE
 
@@ -86,13 +94,13 @@ def counts(trace: Trace, rank: Rank) -> dict[str, object]:
         "roots": int((~waiting).sum()),
         "collectives": collectives(graph, rank),
         "p2p": peers(graph, rank),
-        "num_ops_sum": int(int_column(graph, "num_ops")[1].sum()),
+        "num_ops_sum": int(read_int_column(graph, "num_ops")[1].sum()),
         "duration_sum_us": int(graph.duration_ns.sum()) // 1000,
     }
 
 
 def by_row(graph: Graph, key: str, rank: Rank) -> dict[int, int]:
-    rows, values = int_column(graph, key, rank.slots)
+    rows, values = read_int_column(graph, key, rank.slots)
     return dict(zip(rows.tolist(), values.tolist(), strict=True))
 
 
@@ -100,9 +108,9 @@ def collectives(graph: Graph, rank: Rank) -> dict[str, dict[str, int]]:
     kinds, sizes = by_row(graph, "comm_type", rank), by_row(graph, "comm_size", rank)
     found: dict[str, dict[str, int]] = {}
     for row in np.flatnonzero(graph.type == 7).tolist():
-        group = next(a.value for a in node_attributes(graph, row, rank.slots) if a.name == "pg_name")
+        group = next(a.value for a in list_node_attributes(graph, row, rank.slots) if a.name == "pg_name")
         entry = found.setdefault(
-            f"{collective_name(kinds[row])}|pg={group}", {"count": 0, "comm_size_sum": 0}
+            f"{label_collective(kinds[row])}|pg={group}", {"count": 0, "comm_size_sum": 0}
         )
         entry["count"] += 1
         entry["comm_size_sum"] += sizes[row]

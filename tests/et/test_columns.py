@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis.strategies import integers, lists
 
-from studio.et.columns import AttributeColumns, Texts, by_appearance, number_by_use
+from studio.et.columns import AttributeColumns, Texts, number_by_use, order_by_appearance
 from studio.et.device_events import order_by_begin
 from studio.et.link import intervals
 from studio.et.wire import select_texts
@@ -19,7 +19,7 @@ from tests.et.chakra_bytes import kernel
 @pytest.mark.parametrize("twice", [False, True])
 def test_a_node_has_its_attributes_in_the_order_they_were_added(twice, compiled, monkeypatch):
     """Also where it is given one of them twice at once; put there by a compiled loop or without one."""
-    monkeypatch.setattr(intervals, "_worth_compiling", lambda _count: compiled)
+    monkeypatch.setattr(intervals, "_is_worth_compiling", lambda _count: compiled)
     done = []
     texts = Texts()
     columns = AttributeColumns(
@@ -57,7 +57,7 @@ def test_attributes_of_many_nodes_are_put_alike_by_either_way(monkeypatch):
     count = 3 * intervals._AT_A_TIME + 5
 
     def put(compiled: bool):
-        monkeypatch.setattr(intervals, "_worth_compiling", lambda _count: compiled)
+        monkeypatch.setattr(intervals, "_is_worth_compiling", lambda _count: compiled)
         made = AttributeColumns(Texts(), intervals.put_attributes)
         for index, rows in enumerate(some):
             made.numbers(f"number {index}", rows, rows + index)
@@ -75,7 +75,7 @@ def test_attributes_of_many_nodes_are_put_alike_by_either_way(monkeypatch):
 
 
 def test_codes_are_numbered_by_their_first_use_and_minus_one_is_none():
-    used, first, number = by_appearance(np.array([3, -1, 1, 3, 0, 1]), 5)
+    used, first, number = order_by_appearance(np.array([3, -1, 1, 3, 0, 1]), 5)
     assert used.tolist() == [3, 1, 0]
     assert first.tolist() == [0, 2, 4]
     assert [int(number[code]) for code in used.tolist()] == [0, 1, 2]

@@ -10,19 +10,26 @@ import pytest
 from click.testing import CliRunner
 
 import studio
-from studio.analysis.compare.sides import recorded_side
-from studio.analysis.job.completeness import completeness
-from studio.analysis.job.launch_words import queue_words
-from studio.analysis.job.launches import launches
-from studio.analysis.path.critical import critical_path
-from studio.analysis.path.words import path_shares
+from studio.analysis.compare.sides import build_recorded_side
+from studio.analysis.job.completeness import infer_completeness
+from studio.analysis.job.launch_words import describe_queue
+from studio.analysis.job.launches import find_launches
+from studio.analysis.path.critical import find_critical_path
+from studio.analysis.path.words import compute_path_shares
 from studio.cli import main
 from studio.commands.base.timelines import write_timeline
 from studio.doctor import examine
-from studio.doctor.checks import examination
+from studio.doctor.checks import run_checks
 from studio.figures.queues import queue_lines
-from studio.timeline import node_times, recorded
-from studio.trace import CollectiveType, NodeType, Trace, digest, int_column, node_attributes
+from studio.timeline import collect_node_times, recorded
+from studio.trace import (
+    CollectiveType,
+    NodeType,
+    Trace,
+    compute_digest,
+    list_node_attributes,
+    read_int_column,
+)
 from tests.et.pytorch_files import device_file, event, kernel, launch
 
 WORLD = {"backend": "nccl", "rank": 5, "world_size": 8}
@@ -66,7 +73,7 @@ def one_of_eight(tmp_path) -> Path:
 def collective_of(trace: Trace) -> dict[str, object]:
     graph = trace.graphs[0]
     [row] = [row for row, kind in enumerate(graph.type.tolist()) if kind == NodeType.COMM_COLL]
-    return {attr.name: attr.value for attr in node_attributes(graph, row, trace.ranks[0].slots)}
+    return {attr.name: attr.value for attr in list_node_attributes(graph, row, trace.ranks[0].slots)}
 
 
 def test_one_gpu_of_eight_is_a_job_of_eight(one_of_eight):
@@ -75,11 +82,11 @@ def test_one_gpu_of_eight_is_a_job_of_eight(one_of_eight):
     assert [(group.name, group.ranks) for group in trace.groups] == [("0", tuple(range(8))), ("tp", (4, 5))]
     said = collective_of(trace)
     assert (said["comm_type"], said["comm_size"], said["pg_name"], said["stream"]) == (0, 128, "tp", 20)
-    job = completeness(trace)
+    job = infer_completeness(trace)
     assert job.sentence() == (
         "The job has 8 ranks, of which 1 is known (rank 5): ranks 0–4, 6–7 are missing."
     )
-    found = {diagnosis.code: diagnosis.level for diagnosis in examination(trace).diagnoses}
+    found = {diagnosis.code: diagnosis.level for diagnosis in run_checks(trace).diagnoses}
     assert found["missing-rank"] == "warning"
     assert "error" not in found.values()
 
@@ -123,7 +130,7 @@ def test_a_job_of_one_rank_needs_no_system(tmp_path):
 def test_where_nothing_says_how_many_ranks_there_are(tmp_path):
     path = tmp_path / "run.json"
     path.write_bytes(training().replace(b', "Process Group Ranks": "[4, 5]"', b""))
-    job = completeness(studio.read(path))
+    job = infer_completeness(studio.read(path))
     assert job.is_open
     assert job.sentence().startswith("The files do not say how many ranks the job has: rank 0")
     refused = CliRunner().invoke(main, ["simulate", str(path)])
@@ -139,7 +146,7 @@ def test_a_replayed_graph_is_one_launch_with_many_kernels(tmp_path):
     trace = studio.read(path)
     graph = trace.graphs[0]
     names = [graph.strings[code] for code in graph.name.tolist()]
-    streams = dict(zip(*map(list, int_column(graph, "stream")), strict=True))
+    streams = dict(zip(*map(list, read_int_column(graph, "stream")), strict=True))
     kernels = [names.index(f"k{index}") for index in range(5)]
     assert [streams[row] for row in kernels] == [7] * 5
     for before, after in pairwise(kernels):
@@ -197,10 +204,10 @@ def test_gzip_members_one_after_another_are_one_trace(tmp_path):
     # An empty member first, cuts inside of words.
     cuts = [0, 0, 17, 600, len(content)]
     pieces.write_bytes(b"".join(gzip.compress(content[a:b]) for a, b in pairwise(cuts)))
-    assert [digest(graph) for graph in studio.read(pieces).graphs] == [
-        digest(graph) for graph in studio.read(whole).graphs
+    assert [compute_digest(graph) for graph in studio.read(pieces).graphs] == [
+        compute_digest(graph) for graph in studio.read(whole).graphs
     ]
-    assert completeness(studio.read(pieces)).world == 8
+    assert infer_completeness(studio.read(pieces)).world == 8
 
 
 @pytest.mark.parametrize(
@@ -215,7 +222,7 @@ def test_public_traces_of_one_process(shared, name, world):
     path = str(shared / "traces" / "foreign" / f"{name}.json.gz")
     run = CliRunner().invoke
     trace = studio.read(path)
-    assert completeness(trace).world == world
+    assert infer_completeness(trace).world == world
     assert not [finding for finding in examine(trace) if finding.level == "error"]
     done = run(main, ["simulate", path])
     if world == 1:
@@ -250,10 +257,10 @@ def test_an_operation_without_a_launch_waits_for_what_its_device_ended_last(tmp_
     [gap] = [row for row in graph.data.of(copy).tolist() if names[row] == "device gap"]
     assert nccl in graph.data.of(gap)
     assert graph.duration_ns[gap] == 5_000
-    side = recorded_side(trace, node_times(trace, recorded(trace)))
+    side = build_recorded_side(trace, collect_node_times(trace, recorded(trace)))
     account = side.ledger()
-    path_found = critical_path(trace, side.times, account)
-    shares = {share.what: share.ns for share in path_shares(trace, side.times, account, path_found)}
+    path_found = find_critical_path(trace, side.times, account)
+    shares = {share.what: share.ns for share in compute_path_shares(trace, side.times, account, path_found)}
     assert shares["UNNAMED COLLECTIVE"] == 90_000
     assert "messages" not in shares
 
@@ -274,9 +281,9 @@ def test_a_process_with_several_devices_says_how_busy_each_was(tmp_path):
     for each in (trace, exported):
         lanes = [lane.name for lane in recorded(each).lanes if lane.kind == "stream"]
         assert lanes == ["7 of device 0", "7 of device 1"]
-    found = launches(trace)
+    found = find_launches(trace)
     assert found is not None
-    said = [queue_words(queue, found.queues).split(":")[0] for queue in found.queues]
+    said = [describe_queue(queue, found.queues).split(":")[0] for queue in found.queues]
     assert sorted(said) == ["queue of rank 0, stream 7 of device 0", "queue of rank 0, stream 7 of device 1"]
     figure = queue_lines(found.queues, dark=False)
     assert {line.name for line in figure.data} == {"stream 7 of device 0", "stream 7 of device 1"}

@@ -10,13 +10,13 @@ import numpy as np
 import pytest
 
 import studio
-from studio.analysis.job.kinds import COMMUNICATION, COMPUTE, is_library_kernel, node_kinds
+from studio.analysis.job.kinds import COMMUNICATION, COMPUTE, infer_node_kinds, is_library_kernel
 from studio.doctor import examine
-from studio.operators.calls import Part, calls_of
+from studio.operators.calls import Part, collect_calls
 from studio.sim import simulate
 from studio.sim.doubts import doubts_of
 from studio.sim.presets import preset
-from studio.trace import CollectiveType, Trace, int_column, node_attributes
+from studio.trace import CollectiveType, Trace, list_node_attributes, read_int_column
 from tests.et.pytorch_files import device_file, event, kernel, launch
 from tests.handmade import node, trace_of
 
@@ -91,15 +91,15 @@ def read_calls(folder: Path, *calls: tuple[Sequence[str], str, list[Any], list[s
 
 def communication(trace: Trace) -> list[dict[str, Any]]:
     graph = trace.graphs[0]
-    rows, _ = int_column(graph, "comm_type")
+    rows, _ = read_int_column(graph, "comm_type")
     slots = trace.ranks[0].slots
-    return [{one.name: one.value for one in node_attributes(graph, row, slots)} for row in rows.tolist()]
+    return [{one.name: one.value for one in list_node_attributes(graph, row, slots)} for row in rows.tolist()]
 
 
 def test_kernels_that_communicate_are_told_from_those_that_compute(tmp_path):
     trace = read_calls(tmp_path, *((["aten::whatever"], name, [], []) for name in KERNELS))
     graph = trace.graphs[0]
-    types, kinds, parts = dict(zip(*map(np.ndarray.tolist, int_column(graph, "comm_type")), strict=True)), node_kinds(graph), calls_of(graph).part  # fmt: skip
+    types, kinds, parts = dict(zip(*map(np.ndarray.tolist, read_int_column(graph, "comm_type")), strict=True)), infer_node_kinds(graph), collect_calls(graph).part  # fmt: skip
     for name, kind in KERNELS.items():
         [row] = np.flatnonzero(graph.name == graph.strings.find(name)).tolist()
         told = kind if isinstance(kind, CollectiveType) else None

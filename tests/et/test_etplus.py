@@ -13,7 +13,14 @@ import pytest
 import studio
 from studio.et import etplus_nodes
 from studio.et.link.options import DepKind
-from studio.trace import NodeType, Trace, decode_value, dependency_ids, digest, node_attributes
+from studio.trace import (
+    NodeType,
+    Trace,
+    compute_digest,
+    decode_value,
+    list_dependency_ids,
+    list_node_attributes,
+)
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 SYNTHETIC = [
@@ -31,7 +38,9 @@ ON_CPU = [
 
 
 def attributes(trace: Trace, row: int) -> dict[str, object]:
-    return {attr.name: attr.value for attr in node_attributes(trace.graphs[0], row, trace.ranks[0].slots)}
+    return {
+        attr.name: attr.value for attr in list_node_attributes(trace.graphs[0], row, trace.ranks[0].slots)
+    }
 
 
 def rows(trace: Trace) -> dict[int, int]:
@@ -45,7 +54,7 @@ def waits(trace: Trace, without: int = 0) -> list[set[int]]:
     grounds = {
         row: decode_value(graph.attrs, index, strings, trace.ranks[0].slots) or [] for row, index in told
     }
-    numbers = dependency_ids(graph, graph.data).tolist()
+    numbers = list_dependency_ids(graph, graph.data).tolist()
     found = []
     for row, (start, end) in enumerate(pairwise(graph.data.offsets.tolist())):
         kinds = grounds.get(row) or [1] * (end - start)
@@ -140,7 +149,7 @@ def test_the_columns_are_those_that_reading_the_written_file_gives(shared, tmp_p
     merged = studio.read(shared / "traces" / "golden" / f"{name}.etplus.json.gz")
     [path] = studio.write(merged, tmp_path / "written", "job")[:1]
     again = studio.read(path)
-    assert digest(again.graphs[0]) == digest(merged.graphs[0])
+    assert compute_digest(again.graphs[0]) == compute_digest(merged.graphs[0])
     assert again.ranks[0].slots == merged.ranks[0].slots
     assert again.ranks[0].metadata == merged.ranks[0].metadata
 
@@ -161,8 +170,8 @@ def test_the_columns_are_those_that_reading_the_written_file_gives(shared, tmp_p
     ],
 )
 def test_times_taken_together_are_those_taken_one_by_one(values):
-    assert etplus_nodes._all_nanoseconds(values).tolist() == [
-        etplus_nodes._nanoseconds(value) for value in values
+    assert etplus_nodes._convert_all_to_ns(values).tolist() == [
+        etplus_nodes._convert_to_ns(value) for value in values
     ]
 
 
@@ -170,7 +179,7 @@ def test_times_taken_together_are_those_taken_one_by_one(values):
     "values", [[], [1, 2], [1, None, 3], [True, 2], [2**63, 1], [-(2**63), 2**63 - 1], [1.0, "2", 3]]
 )
 def test_only_whole_numbers_of_64_bits_are_taken(values):
-    rows, numbers = etplus_nodes._whole_numbers(values)
+    rows, numbers = etplus_nodes._select_whole_numbers(values)
     taken = [
         (row, value) for row, value in enumerate(values) if type(value) is int and -(2**63) <= value < 2**63
     ]

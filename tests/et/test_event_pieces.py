@@ -84,7 +84,7 @@ def tiny_pieces(monkeypatch: pytest.MonkeyPatch):
 
 @pytest.mark.parametrize("compiled", [True, False])
 def test_pieces_make_the_whole(tiny_pieces, monkeypatch, compiled: bool) -> None:
-    monkeypatch.setattr(kineto, "worth_compiling", lambda _size: compiled)
+    monkeypatch.setattr(kineto, "is_worth_compiling", lambda _size: compiled)
 
     @settings(deadline=None, max_examples=examples(80))
     @given(st.lists(EVENTS, max_size=12), st.booleans(), st.sampled_from([None, 1]), st.integers(0, 2**32))
@@ -142,7 +142,7 @@ def test_numbers_are_those_of_the_decoder_however_they_are_written(
     ]
     told = {}
     for compiled in (True, False):
-        monkeypatch.setattr(kineto, "worth_compiling", lambda _size, compiled=compiled: compiled)
+        monkeypatch.setattr(kineto, "is_worth_compiling", lambda _size, compiled=compiled: compiled)
         tiny_pieces(1)
         for number in spelled:
             of_event = {"ts": "1", "dur": "1", "External id": "1", field: number}
@@ -178,7 +178,7 @@ def test_durations_that_cannot_be_are_counted_over_all_pieces(tiny_pieces, monke
         {"ph": "X", "cat": "cpu_op", "name": "a", "ts": at, "dur": dur} for at, dur in enumerate(durations)
     ]
     tiny_pieces(200)
-    monkeypatch.setattr(kineto, "worth_compiling", lambda _size: compiled)
+    monkeypatch.setattr(kineto, "is_worth_compiling", lambda _size: compiled)
     raw = json.dumps({"traceEvents": events}).encode()
     split = event_pieces.split_events(raw)
     assert split is not None
@@ -205,7 +205,7 @@ def test_a_recording_is_read_the_same_by_the_kernel_which_leaves_none_of_it_to_o
     monkeypatch.setattr(kineto, "read_rows", watched)
     outcomes = []
     for compiled in (True, False):
-        monkeypatch.setattr(kineto, "worth_compiling", lambda _size, compiled=compiled: compiled)
+        monkeypatch.setattr(kineto, "is_worth_compiling", lambda _size, compiled=compiled: compiled)
         outcomes.append(outcome(raw))
     assert outcomes[0] == outcomes[1]
     assert left

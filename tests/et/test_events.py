@@ -10,9 +10,9 @@ import pytest
 
 import studio
 from studio import timeline
-from studio.analysis.timeline.chrome import chrome_events
+from studio.analysis.timeline.chrome import iterate_chrome_events
 from studio.analysis.timeline.gantt import Gantt
-from studio.analysis.timeline.perfetto import perfetto_events
+from studio.analysis.timeline.perfetto import iterate_perfetto_events
 from studio.analysis.timeline.slices import Slices
 from studio.commands.base import timelines
 from studio.commands.base.timelines import write_events
@@ -222,7 +222,9 @@ def test_times_of_all_sizes_are_written_exactly(tmp_path):
 @pytest.mark.parametrize("suffix", [".json", ".pftrace"])
 def test_convert_and_events_write_what_the_timeline_page_saves(suffix, tmp_path):
     """The recording by `convert`, the simulation by `--events`: bytes equal to those of the page's exporters."""
-    write = {".json": lambda gantt: "".join(chrome_events(gantt)).encode(), ".pftrace": joined}[suffix]
+    write = {".json": lambda gantt: "".join(iterate_chrome_events(gantt)).encode(), ".pftrace": joined}[
+        suffix
+    ]
     studio.write(studio.read(sample_path("transformer_8r")), tmp_path / "in", "job")
     [path] = run(Request(tmp_path / "in", tmp_path / "new" / f"recorded{suffix}")).files
     trace = studio.read(tmp_path / "in")
@@ -247,7 +249,7 @@ def test_convert_and_events_write_what_the_timeline_page_saves(suffix, tmp_path)
 
 
 def joined(gantt):
-    return b"".join(perfetto_events(gantt))
+    return b"".join(iterate_perfetto_events(gantt))
 
 
 def names_of(folder):
@@ -256,7 +258,7 @@ def names_of(folder):
 
 def test_without_the_package_perfettos_format_is_refused_before_anything_is_read(tmp_path, monkeypatch):
     monkeypatch.setattr(
-        timelines, "cannot_write", lambda: "It is written by perfetto, which is not installed."
+        timelines, "explain_unwritable", lambda: "It is written by perfetto, which is not installed."
     )
     with pytest.raises(StudioError, match="which is not installed") as refused:
         run(Request(tmp_path / "nothing", tmp_path / "x.pftrace"))

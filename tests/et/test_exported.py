@@ -12,7 +12,7 @@ import studio
 from studio.analysis.job.summary import summarise
 from studio.commands.base.timelines import write_timeline
 from studio.et.job_files import recognise
-from studio.trace import Trace, dependency_ids
+from studio.trace import Trace, list_dependency_ids
 
 
 def edges(trace: Trace, number: int, kinds: tuple[str, ...]) -> set[tuple[int, int]]:
@@ -21,7 +21,7 @@ def edges(trace: Trace, number: int, kinds: tuple[str, ...]) -> set[tuple[int, i
     found = set()
     for kind in kinds:
         deps = getattr(graph, kind)
-        ids, offsets = dependency_ids(graph, deps).tolist(), deps.offsets.tolist()
+        ids, offsets = list_dependency_ids(graph, deps).tolist(), deps.offsets.tolist()
         for row, (low, high) in enumerate(pairwise(offsets)):
             found |= {(int(graph.id[row]), int(other)) for other in ids[low:high]}
     return found

@@ -18,7 +18,7 @@ from studio.cli import main
 from studio.doctor import Diagnosis, examine
 from studio.errors import StudioError, TraceFormatError
 from studio.et.plain_pickle import CutOffError, load_plain
-from studio.trace import NodeType, Trace, node_attributes
+from studio.trace import NodeType, Trace, list_node_attributes
 from tests.flight_dumps import as_json, dump, message, one_missing, operation, write_dumps
 
 TP = ("5", "tp")
@@ -30,7 +30,7 @@ def hangs(trace: Trace) -> list[Diagnosis]:
 
 
 def attributes(trace: Trace, rank: int, row: int) -> dict[str, object]:
-    told = node_attributes(trace.graph_of(rank), row, trace.known_rank(rank).slots)
+    told = list_node_attributes(trace.graph_of(rank), row, trace.known_rank(rank).slots)
     return {attr.name: attr.value for attr in told}
 
 

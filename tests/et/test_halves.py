@@ -10,7 +10,7 @@ import pytest
 
 import studio
 from studio.et import discover
-from studio.et.ranks import ranks_by_file
+from studio.et.ranks import index_ranks_by_file
 from studio.et.source import SourceFile, open_sources
 from studio.trace import Trace
 from tests.et.pytorch_files import device_file, event, small_rank
@@ -97,9 +97,9 @@ def test_ranks_are_given_by_the_path_as_typed(tmp_path, monkeypatch):
         SourceFile("run/a1/x.json", folder / "a1/x.json"),
     ]
     for typed in ("run/a1/x.json", "./run/a1/x.json", str(folder / "a1" / "x.json"), "a1/x.json"):
-        assert ranks_by_file(files, {typed: 5}) == {"run/a1/x.json": 5}
+        assert index_ranks_by_file(files, {typed: 5}) == {"run/a1/x.json": 5}
     with pytest.raises(studio.StudioError, match="2 files have this name"):
-        ranks_by_file(files, {"x.json": 5})
+        index_ranks_by_file(files, {"x.json": 5})
     shutil.rmtree(folder / "b0")
     shutil.rmtree(folder / "b1")
     trace = studio.read("run", ranks={"./run/a0/x.json": 1, "run/a1/x.json": 0})

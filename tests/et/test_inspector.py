@@ -13,7 +13,7 @@ from studio.calibration.reading.files import read_tables
 from studio.calibration.reading.given import Given
 from studio.cli import main
 from studio.errors import TraceFormatError
-from studio.trace import node_attributes
+from studio.trace import list_node_attributes
 from tests.inspector_logs import DUMPED_US, four_ranks, record, write_logs
 
 
@@ -23,7 +23,7 @@ def test_processes_are_the_ranks_of_one_job_whatever_their_files_are_called(tmp_
     assert [group.ranks for group in trace.groups] == [(0, 1, 2, 3)]
     assert not [one for one in studio.examine(trace) if one.level == "error"]
     graph = trace.graph_of(1)
-    told = {attr.name: attr.value for attr in node_attributes(graph, 2, trace.known_rank(1).slots)}
+    told = {attr.name: attr.value for attr in list_node_attributes(graph, 2, trace.known_rank(1).slots)}
     # Of a reduce-scatter NCCL counts what a rank gets, Chakra what it gives.
     assert (graph.strings[int(graph.name[2])], told["comm_size"]) == ("ReduceScatter", 4 << 16)
 

@@ -15,9 +15,9 @@ import studio
 from studio.errors import TraceError, TraceFormatError
 from studio.et import RanksNeededError, discover, read_job
 from studio.et.naming import name_of
-from studio.et.rank_names import rank_and_prefix
+from studio.et.rank_names import parse_rank_and_prefix
 from studio.et.source import SourceFile, open_sources
-from studio.trace import Trace, arrays, digest, node_attributes
+from studio.trace import Trace, compute_digest, iterate_arrays, list_node_attributes
 from tests.et.chakra_bytes import attr, file_of, framed, num, sized, varint
 
 NODE = num(1, 1) + num(3, 4)
@@ -87,7 +87,7 @@ def found(trace: Trace) -> list[str]:
     ],
 )
 def test_what_a_name_tells(name, prefix, rank):
-    assert rank_and_prefix(name) == (prefix, rank)
+    assert parse_rank_and_prefix(name) == (prefix, rank)
 
 
 @pytest.mark.parametrize(
@@ -464,7 +464,7 @@ def test_ranks_that_differ_in_groups_and_peers_alone_share_a_graph(tmp_path):
     assert len(trace.graphs) == 1
     for rank in trace.ranks:
         assert rank.slots == (f"tp{rank.number // 2}", rank.number, rank.number + 1, "all", 99, rank.number)
-        got = {a.name: a.value for a in node_attributes(trace.graph_of(rank), 0, rank.slots)}
+        got = {a.name: a.value for a in list_node_attributes(trace.graph_of(rank), 0, rank.slots)}
         assert got == {
             "comm_size": 8,
             "pg_name": f"tp{rank.number // 2}",
@@ -497,7 +497,7 @@ def test_equal_names_of_different_kind_are_different_slots(tmp_path):
     make(tmp_path, job__0__et=file_of(body, body))
     trace = studio.read(tmp_path)
     assert trace.ranks[0].slots == (5, 5, 5)
-    assert [a.kind.name for a in node_attributes(trace.graphs[0], 1, trace.ranks[0].slots)] == [
+    assert [a.kind.name for a in list_node_attributes(trace.graphs[0], 1, trace.ranks[0].slots)] == [
         "INT32",
         "INT32",
         "INT64",
@@ -517,7 +517,7 @@ def test_1024_equal_ranks_cost_one_graph(tmp_path):
     assert trace.node_count == 1024 * 39
 
     def size_bytes(trace: Trace) -> int:
-        return sum(array.nbytes for graph in trace.graphs for _, array in arrays(graph))
+        return sum(array.nbytes for graph in trace.graphs for _, array in iterate_arrays(graph))
 
     assert size_bytes(trace) == size_bytes(alone)
     assert {rank.slots[0] for rank in trace.ranks} == {chr(65 + i) for i in range(26)}
@@ -545,7 +545,9 @@ def test_files_of_a_folder_come_in_the_order_of_their_paths_and_hidden_ones_not_
 
 def test_of_ranks_that_take_turns_in_two_graphs_two_are_digested(tmp_path, monkeypatch):
     digested = []
-    monkeypatch.setattr("studio.et.job_builder.digest", lambda graph: digested.append(graph) or digest(graph))
+    monkeypatch.setattr(
+        "studio.et.job_builder.compute_digest", lambda graph: digested.append(graph) or compute_digest(graph)
+    )
     for rank in range(8):
         record = collective(f"g{rank}", size=8 + rank % 2)
         (tmp_path / f"job.{rank}.et").write_bytes(file_of(record))

@@ -16,8 +16,8 @@ import studio
 from studio.cli import main
 from studio.errors import TraceFormatError
 from studio.et import jsonize
-from studio.et.jsonize import Source, Tally, content_of, write_chakra, write_json
-from studio.trace import arrays
+from studio.et.jsonize import Source, Tally, infer_content, write_chakra, write_json
+from studio.trace import iterate_arrays
 from tests.et.chakra_bytes import METADATA, file_of, framed, num, sized, varint
 from tests.et.test_chakra_json import JSONIZED
 from tests.examples import examples
@@ -34,14 +34,14 @@ class Dribble(io.BytesIO):
 def to_json(raw, *, lines=False, stream=io.BytesIO):
     tally = Tally()
     source = Source(stream(raw), "t.et")
-    assert content_of(source) == "chakra"
+    assert infer_content(source) == "chakra"
     return b"".join(write_json(source, tally, lines=lines)), tally
 
 
 def to_chakra(text, stream=io.BytesIO):
     tally = Tally()
     source = Source(stream(text), "t.json")
-    assert content_of(source) == "json"
+    assert infer_content(source) == "json"
     return b"".join(write_chakra(source, tally)), tally
 
 
@@ -205,7 +205,9 @@ def test_the_command_goes_there_and_back(tmp_path):
     for other in (packed, tmp_path / "j.0.json"):
         assert run(et, "-o", other, "-q").output == ""
         one, two = studio.read(et), studio.read(other)
-        for (column, a), (_, b) in zip(arrays(one.graphs[0]), arrays(two.graphs[0]), strict=True):
+        for (column, a), (_, b) in zip(
+            iterate_arrays(one.graphs[0]), iterate_arrays(two.graphs[0]), strict=True
+        ):
             assert a.tobytes() == b.tobytes(), column
         assert [f.code for f in one.findings] == [f.code for f in two.findings]
 

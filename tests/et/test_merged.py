@@ -20,7 +20,7 @@ from studio.et.merged.merge import merge
 from studio.et.merged.reading import sniff
 from studio.et.merged.rule import BLOCK
 from studio.et.merged.split import open_master, rank_pieces
-from studio.et.schema import schema
+from studio.et.schema import load_schema
 from studio.et.source import open_sources
 from tests.et.chakra_bytes import METADATA, attr, file_of, framed, num, sized, varint
 from tests.small_jobs import some
@@ -131,8 +131,8 @@ def test_unusual_files_are_split_as_they_were_and_open_alike(tmp_path: Path):
                 break
         nodes.append(raw[place : place + size])
         place += size
-    assert schema().metadata.FromString(nodes[0]).attr[0].name == "merged.ranks"
-    parsed = [schema().node.FromString(node) for node in nodes[1:]]
+    assert load_schema().metadata.FromString(nodes[0]).attr[0].name == "merged.ranks"
+    parsed = [load_schema().node.FromString(node) for node in nodes[1:]]
     assert len({node.id for node in parsed}) == len(parsed) == 9
     for node in parsed:
         [rank] = [a.int32_val for a in node.attr if a.name == "rank"][-1:]

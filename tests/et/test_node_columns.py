@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from studio.errors import TraceFormatError
 from studio.et import etplus, etplus_nodes
 from studio.et.format import Reading
-from studio.store.arrays import arrays
+from studio.store.arrays import iterate_arrays
 from tests.examples import examples
 
 TEXT = st.sampled_from(
@@ -87,14 +87,16 @@ def outcome(raw: bytes) -> object:
     except TraceFormatError as error:
         return str(error)
     rest = [getattr(part, name) for name in part.__dataclass_fields__ if name != "graph"]
-    return [(name, str(column.dtype), column.tolist()) for name, column in arrays(part.graph)], repr(rest)
+    return [(name, str(column.dtype), column.tolist()) for name, column in iterate_arrays(part.graph)], repr(
+        rest
+    )
 
 
 def both(monkeypatch: pytest.MonkeyPatch, raw: bytes) -> tuple[object, object]:
     """The outcomes of the kernel and of decoding."""
     found = []
     for compiled in (True, False):
-        monkeypatch.setattr(etplus_nodes, "worth_compiling", lambda _size, compiled=compiled: compiled)
+        monkeypatch.setattr(etplus_nodes, "is_worth_compiling", lambda _size, compiled=compiled: compiled)
         found.append(outcome(raw))
     return found[0], found[1]
 
@@ -140,8 +142,8 @@ def test_a_recording_is_read_by_the_kernel_which_leaves_none_of_it_to_others(
     )
     by_kernel, decoded = both(monkeypatch, raw)
     assert by_kernel == decoded
-    monkeypatch.setattr(etplus_nodes, "worth_compiling", lambda _size: True)
-    monkeypatch.setattr(etplus_nodes, "_content", None)
+    monkeypatch.setattr(etplus_nodes, "is_worth_compiling", lambda _size: True)
+    monkeypatch.setattr(etplus_nodes, "_read_content", None)
     assert outcome(raw) == decoded
 
 
@@ -151,8 +153,8 @@ def test_times_of_many_digits_are_those_of_the_decoder(monkeypatch) -> None:
         {"id": number, "name": "x", "ctrl_deps": 0, "ts": time, "inclusive_dur": 1, "exclusive_dur": 1}
         for number, time in enumerate(times)
     ]
-    monkeypatch.setattr(etplus_nodes, "worth_compiling", lambda _size: True)
-    monkeypatch.setattr(etplus_nodes, "_content", None)
+    monkeypatch.setattr(etplus_nodes, "is_worth_compiling", lambda _size: True)
+    monkeypatch.setattr(etplus_nodes, "_read_content", None)
     [part] = etplus.read(Reading("rank0.json", json.dumps({"schema": "1.1.1", "nodes": nodes}).encode()))
     assert part.graph.start_ns.tolist() == [round(time * 1000) for time in times]
     assert part.graph.id.dtype == np.uint64
@@ -164,6 +166,6 @@ def test_short_files_are_decoded_without_the_kernel(monkeypatch, cached: bool) -
 
     monkeypatch.setattr(node_columns.KERNEL, "loaded", object() if cached else None)
     monkeypatch.setattr(type(node_columns.KERNEL), "is_cached", lambda kernel: kernel.loaded is not None)
-    assert not node_columns.worth_compiling(node_columns.WORTH_BYTES - 1)
-    assert node_columns.worth_compiling(node_columns.WORTH_BYTES) is cached
-    assert node_columns.worth_compiling(node_columns.COLD_BYTES + 1)
+    assert not node_columns.is_worth_compiling(node_columns.WORTH_BYTES - 1)
+    assert node_columns.is_worth_compiling(node_columns.WORTH_BYTES) is cached
+    assert node_columns.is_worth_compiling(node_columns.COLD_BYTES + 1)

@@ -12,7 +12,7 @@ import pytest
 import studio
 from studio.analysis.job.summary import summarise
 from studio.errors import StudioError, TraceFormatError
-from studio.trace import DEVICE_NAME, Trace, node_attributes
+from studio.trace import DEVICE_NAME, Trace, list_node_attributes
 from tests.nsight_exports import write_export
 
 
@@ -22,7 +22,7 @@ def attributes(trace: Trace, number: int = 0) -> dict[str, dict[str, object]]:
     graph = trace.graph_of(rank)
     return {
         graph.strings[int(graph.name[row])]: {
-            one.name: one.value for one in node_attributes(graph, row, rank.slots)
+            one.name: one.value for one in list_node_attributes(graph, row, rank.slots)
         }
         for row in range(len(graph))
     }

@@ -13,15 +13,15 @@ import pytest
 from click.testing import CliRunner
 
 import studio
-from studio.analysis.compare.sides import recorded_side
+from studio.analysis.compare.sides import build_recorded_side
 from studio.analysis.job.part_words import NO_HOST
 from studio.analysis.job.summary import summarise
 from studio.cli import main
 from studio.et import discover, perfetto, xla, xplane
 from studio.et.job_files import recognise
 from studio.et.source import open_sources
-from studio.timeline import node_times, recorded
-from studio.trace import Rank, Trace, idles, int_column, node_attributes
+from studio.timeline import collect_node_times, recorded
+from studio.trace import Rank, Trace, are_idle, list_node_attributes, read_int_column
 
 METADATA = {"node": {"hostname": "node7"}, "pid": 42}
 AGENTS = [
@@ -87,7 +87,7 @@ def attributes(trace: Trace) -> dict[str, dict[str, object]]:
     graph = trace.graph_of(rank)
     return {
         graph.strings[int(graph.name[row])]: {
-            one.name: one.value for one in node_attributes(graph, row, rank.slots)
+            one.name: one.value for one in list_node_attributes(graph, row, rank.slots)
         }
         for row in range(len(graph))
     }
@@ -124,7 +124,7 @@ def test_of_a_host_that_was_not_recorded_no_time_is_its_own(tmp_path: Path) -> N
             for command in ("breakdown", "critical-path", "advise")
         }
         trace = studio.read(path)
-        totals = recorded_side(trace, node_times(trace, recorded(trace))).ledger().totals()
+        totals = build_recorded_side(trace, collect_node_times(trace, recorded(trace))).ledger().totals()
         assert ("host of rank" in told["critical-path"]) == bool(totals.of("host").any())
         words = {command: NO_HOST in text for command, text in told.items()}
         assert len(set(words.values())) == 1, words
@@ -140,9 +140,9 @@ def test_of_a_host_that_was_not_recorded_no_time_is_its_own(tmp_path: Path) -> N
 
 def test_rocprof_in_perfettos_format_says_the_same(tmp_path: Path) -> None:
     """As rocprofv3 writes it: names in the event, times and correlation as annotations."""
-    trace = perfetto.messages()["Trace"]()
+    trace = perfetto.load_messages()["Trace"]()
     trace.packet.add(sequence=1).track.CopyFrom(
-        perfetto.messages()["Track"](uuid=8, name=b"COMPUTE AGENT [2] STREAM [3] (GPU)")
+        perfetto.load_messages()["Track"](uuid=8, name=b"COMPUTE AGENT [2] STREAM [3] (GPU)")
     )
     for name, category, begin, notes in (
         (b"gemm", b"kernel_dispatch", 100, {"corr_id": 1}),
@@ -161,14 +161,14 @@ def test_rocprof_in_perfettos_format_says_the_same(tmp_path: Path) -> None:
     assert (found["gemm"]["stream"], found["gemm"]["device"]) == (3, 2)
     assert found["MEMORY_COPY_HOST_TO_DEVICE"]["tensor_size"] == 4096
     graph = read.graph_of(0)
-    assert sorted(graph.start_ns[~idles(graph)].tolist()) == [0, 300]
+    assert sorted(graph.start_ns[~are_idle(graph)].tolist()) == [0, 300]
     assert "other (1)" in {finding.code: finding.message for finding in read.findings}["left-out"]
 
 
 def space(tmp_path: Path) -> Path:
     """One device: a kernel, a copy of 64 bytes, and an all-reduce of 1,024 floats whose program is in the file."""
-    made = xplane.messages()["XSpace"]()
-    program = xla.messages()["HloProto"]()
+    made = xplane.load_messages()["XSpace"]()
+    program = xla.load_messages()["HloProto"]()
     program.hlo_module.name = b"jit_step"
     instructions = program.hlo_module.computations.add().instructions
     operand = instructions.add(name=b"x", opcode=b"parameter", id=1)
@@ -290,16 +290,16 @@ def test_public_recordings_open_as_one_rank(shared: Path, file: str, kernels: in
     trace = studio.read(shared / "traces" / "foreign" / file)
     assert [type(rank) for rank in trace.ranks] == [Rank]
     graph = trace.graph_of(trace.ranks[0])
-    rows, _ = int_column(graph, "stream")
-    assert (~idles(graph)[rows]).sum() == kernels
+    rows, _ = read_int_column(graph, "stream")
+    assert (~are_idle(graph)[rows]).sum() == kernels
     counts = {share.name: share.nodes for share in summarise(trace).types}
     assert counts["COPY"] == copies
 
 
 def test_in_perfettos_format_too_the_call_around_the_launch_names_the_collective(tmp_path: Path) -> None:
-    trace = perfetto.messages()["Trace"]()
+    trace = perfetto.load_messages()["Trace"]()
     trace.packet.add(sequence=1).track.CopyFrom(
-        perfetto.messages()["Track"](uuid=8, name=b"COMPUTE AGENT [2] STREAM [3] (GPU)")
+        perfetto.load_messages()["Track"](uuid=8, name=b"COMPUTE AGENT [2] STREAM [3] (GPU)")
     )
     for name, category, begin, notes in (
         (b"ncclDevKernel_Generic_1(x)", b"kernel_dispatch", 300, {"corr_id": 2}),

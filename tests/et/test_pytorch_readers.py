@@ -16,7 +16,7 @@ import studio
 from studio.errors import TraceFormatError
 from studio.et import kineto, pytorch
 from studio.et.format import Reading
-from studio.et.mend import last_item
+from studio.et.mend import find_last_item
 from studio.et.recording import EventKind
 from tests.et.pytorch_files import device_file, event, host_file, kernel, node, small_rank, tensor
 from tests.waiting import PATIENCE_S
@@ -158,7 +158,7 @@ def test_times_whole_fractional_and_with_a_base():
 def test_every_nanosecond_of_a_usual_time_survives():
     wanted = 4_348_927_393_528_000 + np.arange(5000)
     values = [float(f"{number / 1000:.3f}") for number in wanted.tolist()]
-    assert kineto.times_ns(values)[0].tolist() == wanted.tolist()
+    assert kineto.convert_to_ns(values)[0].tolist() == wanted.tolist()
 
 
 @pytest.mark.parametrize(
@@ -285,7 +285,7 @@ def test_the_last_whole_item_is_found_wherever_the_file_ends(cut):
     """Braces in texts and escaped quotes do not count."""
     raw = rb'{"a": "}]\\", "nodes": [{"t": "\"}{"}, {"u": [1, {"v": 2}]}, {"w": 3}]}'
     ends = [raw.index(b"}, {") + 1, raw.index(b"]}, {") + 2, len(raw) - 2]
-    assert last_item(raw[:cut]) == max([end for end in ends if end <= cut], default=0)
+    assert find_last_item(raw[:cut]) == max([end for end in ends if end <= cut], default=0)
 
 
 @pytest.fixture

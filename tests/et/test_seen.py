@@ -10,7 +10,7 @@ import pytest
 import studio
 from studio.et import executors, job
 from studio.et.seen import JobSeen, Picture, RankSeen, Work
-from studio.trace import Graph, NodeType, Trace, copies, int_column
+from studio.trace import Graph, NodeType, Trace, are_copies, read_int_column
 from tests.et.chakra_bytes import file_of, num
 
 RECORDED = Path(__file__).parents[1] / "data" / "nccl_4r"
@@ -33,7 +33,7 @@ class Watch:
 
 
 def sent(graph: Graph) -> int:
-    rows, sizes = int_column(graph, "comm_size")
+    rows, sizes = read_int_column(graph, "comm_size")
     return int(sizes[np.isin(graph.type[rows], (NodeType.COMM_COLL, NodeType.COMM_SEND))].sum())
 
 
@@ -67,7 +67,7 @@ def test_ranks_are_told_as_they_come_and_add_up_to_the_job():
 def test_recorded_ranks_are_told_before_all_are_linked(by_several, monkeypatch):
     """Copies, communication and its bytes are those of the linked job; drafts of other processes tell them before."""
     monkeypatch.setattr(job, "_WORTH_PROCESSES", 0 if by_several else 1 << 60)
-    monkeypatch.setattr(job, "processors", lambda: 2)
+    monkeypatch.setattr(job, "count_processors", lambda: 2)
     monkeypatch.setattr(executors, "_AHEAD", 1)
     watch = Watch()
     trace = studio.link(RECORDED, progress=watch)
@@ -77,7 +77,7 @@ def test_recorded_ranks_are_told_before_all_are_linked(by_several, monkeypatch):
     seen = reading[-1] if by_several else watch.seen.picture()
     assert seen is not None
     assert seen.ranks == 4
-    assert seen.operations["copy"] == total(trace, lambda graph: copies(graph).sum())
+    assert seen.operations["copy"] == total(trace, lambda graph: are_copies(graph).sum())
     assert seen.operations["collective"] == total(
         trace, lambda graph: (graph.type == NodeType.COMM_COLL).sum()
     )

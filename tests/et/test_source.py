@@ -22,8 +22,8 @@ import studio
 from studio.et import archive, discover, read_job, source
 from studio.et.format import HEAD_BYTES
 from studio.et.source import SourceFile, measure_file, open_sources
-from studio.jobs.importing import fingerprint
-from studio.trace import trace_digest
+from studio.jobs.importing import compute_fingerprint
+from studio.trace import compute_trace_digest
 from tests.et.chakra_bytes import attr, file_of, num, sized, varint
 
 RANKS = 5
@@ -77,28 +77,28 @@ def test_a_job_is_told_from_others_by_what_will_be_read(tmp_path, monkeypatch):
     """Its fingerprint costs no second look, and is of the content that is read, not of what a file became meanwhile."""
     folder = put_ranks(tmp_path / "in")
     with open_sources([folder]) as files:
-        before = fingerprint(discover(files)[0], {})
+        before = compute_fingerprint(discover(files)[0], {})
     with counted_opens(monkeypatch) as opened, open_sources([folder]) as files:
         [job] = discover(files)
         (folder / "job.0.et").write_bytes(rank_bytes(9))
-        assert fingerprint(job, {}) == before
+        assert compute_fingerprint(job, {}) == before
         assert read_job(job).ranks[0].slots[0] == "tp0"
     assert traces_of(opened) == {f"job.{number}.et": 1 for number in range(RANKS)}
     with open_sources([folder]) as files:
-        assert fingerprint(discover(files)[0], {}) != before
+        assert compute_fingerprint(discover(files)[0], {}) != before
 
 
 def test_what_is_kept_is_bounded_and_dropped_once_it_is_read(tmp_path, monkeypatch):
     folder = put_ranks(tmp_path / "in")
-    expected = trace_digest(studio.read(folder))
+    expected = compute_trace_digest(studio.read(folder))
     monkeypatch.setattr(source, "_KEPT_BYTES", 2 * len(rank_bytes(0)) + 1)
     with counted_opens(monkeypatch) as opened, open_sources([folder]) as files:
         assert [len(file.start.content) for file in files] == [len(rank_bytes(0))] * 2 + [0] * 3
         [job] = discover(files)
-        assert trace_digest(read_job(job)) == expected
+        assert compute_trace_digest(read_job(job)) == expected
         assert not any(file.start.content for file in files)
         # Read once more it is opened once more.
-        assert trace_digest(read_job(job)) == expected
+        assert compute_trace_digest(read_job(job)) == expected
     counts = traces_of(opened)
     assert counts["job.0.et"] == counts["job.1.et"] == 2
     assert min(counts["job.2.et"], counts["job.3.et"], counts["job.4.et"]) > 2
@@ -117,7 +117,7 @@ def test_large_files_are_not_kept_whole(tmp_path):
 
 def test_files_that_others_read_are_sent_without_content(tmp_path, monkeypatch):
     folder = put_ranks(tmp_path / "in")
-    expected = trace_digest(studio.read(folder))
+    expected = compute_trace_digest(studio.read(folder))
     sent: list[bytes] = []
 
     class Watched(ThreadPoolExecutor):
@@ -126,7 +126,7 @@ def test_files_that_others_read_are_sent_without_content(tmp_path, monkeypatch):
             return super().submit(function, *arguments, **options)
 
     with Watched(1) as executor:
-        assert trace_digest(studio.read(folder, executor=executor)) == expected
+        assert compute_trace_digest(studio.read(folder, executor=executor)) == expected
     assert len(sent) >= RANKS
     assert not any(b"all_reduce" in arguments for arguments in sent)
 

@@ -9,7 +9,7 @@ import pytest
 import studio
 from studio.errors import TraceError, TraceFormatError
 from studio.et import NpusNeededError
-from studio.trace import Trace, node_attributes, type_name
+from studio.trace import Trace, list_node_attributes, type_name
 
 TRANSFORMER = """HYBRID_TRANSFORMER_FWD_IN_BCKWD model_parallel_NPU_group: 2 ep: 2 pp: 1 vpp: 3 ga: 1 all_gpus: 8 {checkpoints}
 3
@@ -31,7 +31,7 @@ def nodes(trace: Trace, number: int) -> list[tuple[object, ...]]:
             int(graph.duration_ns[row]),
             sorted(int(graph.id[at]) - first for at in graph.data.of(row)),
             len(graph.ctrl.of(row)),
-            sorted((attr.name, attr.value) for attr in node_attributes(graph, row, rank.slots)),
+            sorted((attr.name, attr.value) for attr in list_node_attributes(graph, row, rank.slots)),
         )
         for row in range(len(graph))
     ]

@@ -12,7 +12,7 @@ from studio.errors import TraceError
 from studio.et import chakra, wire
 from studio.et.format import Reading
 from studio.native import Kernel
-from studio.trace import arrays
+from studio.trace import iterate_arrays
 from tests.et.chakra_bytes import assert_same, attr, file_of, kernel, num, read_once, sized, varint
 
 ROOT = Path(__file__).resolve().parent.parent.parent
@@ -50,21 +50,21 @@ def never_compiled(monkeypatch, tmp_path):
 
 def test_large_files_are_worth_compiling_sooner_once_the_cache_is_filled(never_compiled, monkeypatch):
     between = (wire.INTERPRETED_BYTES + wire.INTERPRETED_COLD_BYTES) // 2
-    assert not wire.worth_compiling(between)
-    assert wire.worth_compiling(wire.INTERPRETED_COLD_BYTES + 1)
+    assert not wire.is_worth_compiling(between)
+    assert wire.is_worth_compiling(wire.INTERPRETED_COLD_BYTES + 1)
     monkeypatch.setattr(Kernel, "is_cached", lambda _self: True)
-    assert wire.worth_compiling(between)
-    assert not wire.worth_compiling(wire.INTERPRETED_BYTES)
+    assert wire.is_worth_compiling(between)
+    assert not wire.is_worth_compiling(wire.INTERPRETED_BYTES)
 
 
 def test_once_compiled_the_smallest_file_profits(never_compiled):
     wire.KERNEL.loaded = wire
-    assert wire.worth_compiling(1)
+    assert wire.is_worth_compiling(1)
 
 
 def test_a_file_that_inflates_is_judged_by_what_it_holds(monkeypatch):
     asked: list[int] = []
-    monkeypatch.setattr(wire, "worth_compiling", lambda size_bytes: bool(asked.append(size_bytes)))
+    monkeypatch.setattr(wire, "is_worth_compiling", lambda size_bytes: bool(asked.append(size_bytes)))
     raw = file_of(sized(31, bytes(5000)))
     chakra.read(Reading("t", raw, total_bytes=20))
     assert max(asked) == len(raw)
@@ -163,4 +163,4 @@ def test_the_pool_holds_each_text_once():
         strings = list(part.graph.strings)
         assert len(strings) == len(set(strings))
         assert [strings[code] for code in part.graph.name.tolist()] == texts
-        assert dict(arrays(part.graph))["name"].dtype == "int32"
+        assert dict(iterate_arrays(part.graph))["name"].dtype == "int32"

@@ -17,7 +17,7 @@ import studio
 from studio.commands.convert import Request, run
 from studio.errors import StudioError, TraceError
 from studio.et import encode, write
-from studio.et.write import written_together
+from studio.et.write import write_together
 from studio.trace import CommGroup, Trace
 from tests.et.chakra_bytes import attr, file_of, num, sized
 from tests.strategies import part_of
@@ -113,7 +113,7 @@ def test_folders_that_were_made_for_files_are_removed_with_them(tmp_path):
     target = tmp_path / "deep" / "deeper" / "job.0.et"
 
     def interrupted(*others: str) -> None:
-        with written_together() as put:
+        with write_together() as put:
             put(target, [b"all"])
             for name in others:
                 (tmp_path / "deep" / name).touch()
@@ -123,7 +123,7 @@ def test_folders_that_were_made_for_files_are_removed_with_them(tmp_path):
         with pytest.raises(KeyboardInterrupt):
             interrupted(*others)
         assert sorted(path.relative_to(tmp_path).as_posix() for path in tmp_path.rglob("*")) == left
-    with written_together() as put:
+    with write_together() as put:
         put(target, [b"all"])
     assert target.read_bytes() == b"all"
 
@@ -133,7 +133,7 @@ def test_a_pipe_takes_what_is_written_and_stays_a_pipe(tmp_path):
     os.mkfifo(pipe)
     reader = os.open(pipe, os.O_RDONLY | os.O_NONBLOCK)
     try:
-        with written_together() as put:
+        with write_together() as put:
             put(pipe, [b"all ", b"of it"])
         assert os.read(reader, 100) == b"all of it"
     finally:
@@ -143,7 +143,7 @@ def test_a_pipe_takes_what_is_written_and_stays_a_pipe(tmp_path):
 
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="there is no device that is always full")
 def test_a_device_that_is_full_is_named():
-    with pytest.raises(OSError, match="/dev/full"), written_together() as put:
+    with pytest.raises(OSError, match="/dev/full"), write_together() as put:
         put(Path("/dev/full"), [b"any"])
 
 
@@ -174,6 +174,6 @@ def test_convert_refuses_what_does_not_fit(tmp_path):
 
 def test_numbers_take_as_few_bytes_as_protobuf_gives_them():
     numbers = [edge + step for bits in range(7, 63, 7) for edge in [1 << bits] for step in (-1, 0, 1)]
-    written = encode.varints(np.array(numbers, np.int64))
-    assert [encode.length(number) for number in numbers] == written
+    written = encode.encode_varints(np.array(numbers, np.int64))
+    assert [encode.encode_length(number) for number in numbers] == written
     assert [len(raw) for raw in written] == [-(-number.bit_length() // 7) for number in numbers]

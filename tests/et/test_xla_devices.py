@@ -10,12 +10,12 @@ from typing import Any
 import pytest
 
 import studio
-from studio.analysis.compare.sides import recorded_side
+from studio.analysis.compare.sides import build_recorded_side
 from studio.analysis.job.ledger import EXPOSED
 from studio.analysis.job.summary import summarise
 from studio.et import xla, xplane
-from studio.et.findings import said_once
-from studio.timeline import node_times, recorded
+from studio.et.findings import merge_findings
+from studio.timeline import collect_node_times, recorded
 from studio.trace import Finding, NodeType, Trace
 
 START_NS = 1_790_000_000_000_000_000
@@ -23,7 +23,7 @@ START_NS = 1_790_000_000_000_000_000
 
 def program(name: str, operations: list[tuple[str, str, int, list[list[int]]]], devices: list[int]) -> Any:
     """A program on some devices; an operation has a name, an opcode, elements of 4 bytes that are given, and groups."""
-    proto = xla.messages()["HloProto"]()
+    proto = xla.load_messages()["HloProto"]()
     module = proto.hlo_module
     module.name = name.encode()
     module.device_assignment.replica_count = 1
@@ -48,7 +48,7 @@ class Space:
     """A profile under construction."""
 
     def __init__(self, *programs: tuple[int, Any]) -> None:
-        self.proto = xplane.messages()["XSpace"](hostnames=["node"])
+        self.proto = xplane.load_messages()["XSpace"](hostnames=["node"])
         for number, made in programs:
             self.plane("/host:metadata").meta(
                 f"{made.hlo_module.name.decode()}({number})", {"Hlo Proto": made.SerializeToString()}
@@ -189,7 +189,7 @@ def test_what_processes_of_one_machine_began_apart_stays_apart(tmp_path: Path) -
 def test_communication_without_a_type_is_no_compute_of_a_processor(tmp_path: Path) -> None:
     processor(tmp_path, 0)
     trace = studio.read(tmp_path)
-    totals = recorded_side(trace, node_times(trace, recorded(trace))).ledger().totals()
+    totals = build_recorded_side(trace, collect_node_times(trace, recorded(trace))).ledger().totals()
     communicating = sum(int(totals.of(part)[0]) for part in EXPOSED)
     assert communicating == 30_000 + 10_000
 
@@ -353,7 +353,7 @@ def test_asynchronous_operations_of_a_tpu_count_once_and_whole(tmp_path: Path) -
     shares = {share.name: (share.nodes, share.bytes) for share in summarise(trace).collectives}
     assert shares == {"ALL_GATHER": (2, 2 * 1024), "REDUCE_SCATTER": (2, 2 * 2048)}
     assert [group.ranks for group in trace.groups] == [(0, 1)]
-    totals = recorded_side(trace, node_times(trace, recorded(trace))).ledger().totals()
+    totals = build_recorded_side(trace, collect_node_times(trace, recorded(trace))).ledger().totals()
     # From 30 to 70 µs it gathers; from 30 to 45 the sparse core works, from 31 to 50 the other one.
     assert int(totals.of("overlapped")[0]) == 20_000
     left = {finding.code: finding.message for finding in trace.findings}["left-out"]
@@ -448,7 +448,7 @@ def test_groups_written_in_a_way_that_is_not_known_are_not_taken_for_all_devices
 
 def test_findings_of_ranks_of_one_file_name_it_once() -> None:
     lone = [Finding("warning", "no-host-trace", "a: alone.", file="a", rank=rank) for rank in range(2)]
-    assert [finding.message for finding in said_once(lone)] == ["a: alone."]
+    assert [finding.message for finding in merge_findings(lone)] == ["a: alone."]
 
 
 def test_collective_permutes_are_compute_nodes_in_the_schema(tmp_path: Path) -> None:

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from studio.analysis.graph.blocks import Block
-from studio.figures.blocks import Figures, _block_data, _tell_apart
+from studio.figures.blocks import Figures, _build_block_data, _tell_apart
 
 FIGURES = Figures([], 0, 0, [0.0, 1.0])
 
@@ -16,7 +16,7 @@ FIGURES = Figures([], 0, 0, [0.0, 1.0])
 def labels(*blocks: tuple[tuple[int, ...], str, int], key: str = "short") -> list[str]:
     """Return the labels of blocks by path, name and number of nodes."""
     made = [
-        _block_data(Block(path, name, np.arange(count), "calls"), replace(FIGURES))
+        _build_block_data(Block(path, name, np.arange(count), "calls"), replace(FIGURES))
         for path, name, count in blocks
     ]
     _tell_apart(made)

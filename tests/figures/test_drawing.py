@@ -4,12 +4,12 @@ import re
 
 import pytest
 
-from studio.figures.drawing import topology_drawing
+from studio.figures.drawing import draw_topology
 from studio.sim.config import Dimension, Topology
 
 
 def drawing(*dims):
-    return topology_drawing(Topology(tuple(Dimension(kind, size, 50.0, 500.0) for kind, size in dims)))
+    return draw_topology(Topology(tuple(Dimension(kind, size, 50.0, 500.0) for kind, size in dims)))
 
 
 def npus(found):
@@ -79,6 +79,6 @@ def test_many_are_folded_the_last_one_shown_and_nothing_lies_outside(dims):
 
 def test_a_faster_link_is_drawn_wider():
     fast, slow = Dimension("switch", 4, 400.0), Dimension("ring", 4, 50.0)
-    found = topology_drawing(Topology((fast, slow)))
+    found = draw_topology(Topology((fast, slow)))
     width = {shape.look: shape.width for shape in links(found)}
     assert width["sim-link sim-dim-0"] > width["sim-link sim-dim-1"]

@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from studio.analysis.graph.neighbours import adjacency, neighbourhood, whole
-from studio.analysis.job.nodes import node_ref
+from studio.analysis.graph.neighbours import build_adjacency, build_whole, find_neighbourhood
+from studio.analysis.job.nodes import format_node_ref
 from studio.figures import graph as figure
 from studio.figures.theme import DARK, LIGHT
 from studio.trace import CollectiveType, NodeType
@@ -18,8 +18,8 @@ HOSTILE = "<img src=x onerror=alert(1)>"
 
 
 def drawn(found, part=None):
-    near = adjacency(found)
-    elements = figure.elements(found, part or whole(near), near)
+    near = build_adjacency(found)
+    elements = figure.build_elements(found, part or build_whole(near), near)
     nodes = {one["data"]["id"]: one for one in elements if one["group"] == "nodes"}
     edges = [one["data"] for one in elements if one["group"] == "edges"]
     return nodes, edges
@@ -66,7 +66,7 @@ def test_loops_cycles_and_dangling_dependencies_are_no_obstacle():
 
 def test_hidden_counts_the_dependencies_that_lead_out_of_the_part():
     found = graph(5, data=[(0, 1), (1, 2), (2, 3), (3, 4)], ctrl=[(0, 4)])
-    nodes, _ = drawn(found, neighbourhood(adjacency(found), 2, 1))
+    nodes, _ = drawn(found, find_neighbourhood(build_adjacency(found), 2, 1))
     assert {ref: one["data"]["hidden"] for ref, one in nodes.items()} == {"1": 1, "2": 0, "3": 1}
 
 
@@ -75,7 +75,7 @@ def test_hidden_counts_the_dependencies_that_lead_out_of_the_part():
 def test_nodes_are_named_as_in_addresses_also_where_ids_repeat(ids, data):
     found = graph(len(ids), ids=ids)
     rows = sorted(data.draw(st.sets(st.integers(0, len(ids) - 1), min_size=1)))
-    assert figure.node_refs(found, np.array(rows)) == [node_ref(found, row) for row in rows]
+    assert figure.format_node_refs(found, np.array(rows)) == [format_node_ref(found, row) for row in rows]
 
 
 @given(
@@ -85,10 +85,10 @@ def test_nodes_are_named_as_in_addresses_also_where_ids_repeat(ids, data):
     st.none() | st.integers(0, 2**62),
 )
 def test_labels_of_any_name_fit_into_two_short_lines(name, number, collective, size):
-    lines = figure.label(name, number, collective, size).split("\n")
+    lines = figure.label_node(name, number, collective, size).split("\n")
     assert len(lines) <= 2
     assert all(len(line) <= 15 for line in lines)
-    assert len(figure.short_label(name, number, collective)) <= 11
+    assert len(figure.label_node_briefly(name, number, collective)) <= 11
 
 
 @pytest.mark.parametrize(
@@ -104,19 +104,19 @@ def test_labels_of_any_name_fit_into_two_short_lines(name, number, collective, s
     ],
 )
 def test_labels_show_the_last_levels(name, label):
-    assert figure.label(name, NodeType.COMP) == label
+    assert figure.label_node(name, NodeType.COMP) == label
 
 
 def test_types_are_told_apart_without_colour():
     shapes = [one.shape for one in figure.LOOKS.values()] + [figure.OTHER.shape]
     assert len(set(shapes)) == len(shapes) == 13
-    assert figure.look(42) == figure.OTHER
-    assert figure.look(-1) == figure.OTHER
+    assert figure.get_look(42) == figure.OTHER
+    assert figure.get_look(-1) == figure.OTHER
 
 
 def test_the_legend_counts_what_is_drawn():
     found = graph(4, types={1: 42, 2: 43})
-    assert [(one.title, count) for one, count in figure.legend(found, np.arange(4))] == [
+    assert [(one.title, count) for one, count in figure.count_looks(found, np.arange(4))] == [
         ("compute", 2),
         ("other", 2),
     ]
@@ -126,7 +126,7 @@ def test_the_legend_counts_what_is_drawn():
 def test_text_and_shapes_stand_out_in_both_themes(dark):
     """WCAG 2.1 AA: text 4.5:1 against its node, outlines 3:1 against the page."""
     colours = DARK if dark else LIGHT
-    for rule in figure.stylesheet(dark):
+    for rule in figure.build_stylesheet(dark):
         style = rule["style"]
         if "background-color" in style:
             assert contrast(colours.text, style["background-color"]) >= 4.5

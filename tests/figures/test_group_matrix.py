@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from studio.analysis.collectives.groups import GroupUse
-from studio.figures.groups import MOST_CELLS, group_matrix
+from studio.figures.groups import MOST_CELLS, draw_group_matrix
 
 
 def matrix(groups: int, ranks: int):
@@ -14,7 +14,7 @@ def matrix(groups: int, ranks: int):
     one = np.ones(groups, np.int64)
     names = tuple(f"g{number}" for number in range(groups))
     use = GroupUse(names, tuple(range(ranks)), group, group % ranks, one, group + 1, one)
-    return group_matrix(use, dark=False)
+    return draw_group_matrix(use, dark=False)
 
 
 def test_groups_and_ranks_share_cells_only_where_they_could_not_be_told_apart():

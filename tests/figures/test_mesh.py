@@ -6,12 +6,12 @@ import pytest
 
 from studio.completion.mesh import Mesh, parse_layout
 from studio.figures.drawing import Drawing
-from studio.figures.mesh import assumed_cell, directions, mesh_drawing
+from studio.figures.mesh import build_assumed_cell, describe_directions, draw_mesh
 
 
 def drawn(layout: str, recorded: tuple[int, ...] = (0,)) -> Drawing:
     mesh = Mesh.of(parse_layout(layout))
-    return mesh_drawing(mesh, lambda rank: assumed_cell(rank, None if rank in recorded else 0), recorded)
+    return draw_mesh(mesh, lambda rank: build_assumed_cell(rank, None if rank in recorded else 0), recorded)
 
 
 def numbers(drawing: Drawing) -> list[str]:
@@ -59,4 +59,4 @@ def test_a_rank_says_where_it_is_and_what_it_repeats():
         "rank 2: assumed equal to rank 0 · tp 0 · dp 1",
         "rank 3: assumed equal to rank 0 · tp 1 · dp 1",
     ]
-    assert directions(Mesh.of(parse_layout("tp=2"))) == "in rows: tensor (tp)"
+    assert describe_directions(Mesh.of(parse_layout("tp=2"))) == "in rows: tensor (tp)"

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 import studio
-from studio.figures.ranks import rank_times
-from studio.sim.result import ledger_of
+from studio.figures.ranks import draw_rank_times
+from studio.sim.result import compute_ledger
 from tests.handmade import node, trace_of
 
 
@@ -14,5 +14,5 @@ from tests.handmade import node, trace_of
 def test_few_ranks_have_columns_as_wide_as_six_have(ranks, domain):
     trace = trace_of([[node(1, "COMP", micros=5)] for _ in range(ranks)])
     result = studio.simulate(trace, studio.preset("hgx-h100", npus=ranks).config)
-    axis = rank_times(ledger_of(result), dark=False).layout.xaxis
+    axis = draw_rank_times(compute_ledger(result), dark=False).layout.xaxis
     assert axis.domain == domain

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from studio.figures.roofline import roofline_figure
+from studio.figures.roofline import draw_roofline
 from studio.operators.report import OperatorReport, OperatorRow
 from studio.sim.systems.gpu import Gpu
 
@@ -24,7 +24,7 @@ def test_points_and_roofs() -> None:
         _row("aten::add", "element by element", "fp32", 1000, 1e5, 1e6),
         _row("aten::copy_", "copy", "fp32", 1000, 0.0, 1e6),
     )
-    figure = roofline_figure(found, _GPU, dark=False)
+    figure = draw_roofline(found, _GPU, dark=False)
     traces = {trace.name: trace for trace in figure.data if trace.name}
     assert set(traces) == {"matrix units", "vector units"}
     assert (list(traces["matrix units"].x), list(traces["matrix units"].y)) == ([500.0], [5e13])
@@ -40,6 +40,6 @@ def test_points_and_roofs() -> None:
 
 def test_without_a_gpu_and_without_operations() -> None:
     found = _report(_row("aten::add", "element by element", "fp32", 1000, 1e5, 1e6))
-    figure = roofline_figure(found, None, dark=True)
+    figure = draw_roofline(found, None, dark=True)
     assert [trace.mode for trace in figure.data] == ["markers"]
-    assert roofline_figure(_report(_row("aten::copy_", "copy", "fp32", 9, 0.0, 1e6)), _GPU, dark=True) is None
+    assert draw_roofline(_report(_row("aten::copy_", "copy", "fp32", 9, 0.0, 1e6)), _GPU, dark=True) is None

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from studio.advice.words import Bar
-from studio.figures.tornado import tornado
+from studio.figures.tornado import draw_tornado
 
 
 def test_bars_lie_on_their_side_of_the_finish_with_their_times():
@@ -19,7 +19,7 @@ def test_bars_lie_on_their_side_of_the_finish_with_their_times():
             better="−500 µs",
         ),
     ]
-    figure = tornado(rows, dark=False)
+    figure = draw_tornado(rows, dark=False)
     saved, costs = figure.data
     assert list(saved.x) == [-30.0, -10.0, -5.0]
     assert list(costs.x) == [0.0, 25.0, 0.0]
@@ -34,4 +34,4 @@ def test_bars_lie_on_their_side_of_the_finish_with_their_times():
 
 
 def test_it_can_be_drawn_of_nothing():
-    assert tornado([], dark=True).layout.height > 0
+    assert draw_tornado([], dark=True).layout.height > 0

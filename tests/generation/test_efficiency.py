@@ -10,7 +10,7 @@ import studio
 from benchmarks.measured_gpu import inference_rows, inference_us, read_measured, training_us
 from studio.errors import ConfigError
 from studio.generation.efficiency import FITTED, NUMBERS, SERVED, Efficiency, Work
-from studio.generation.inference.options import asked_of
+from studio.generation.inference.options import build_asked_steps
 from studio.sim.systems.gpus import find_gpu
 from studio.trace import NodeType
 
@@ -121,7 +121,7 @@ def test_a_step_of_inference_says_what_its_durations_are_from():
     roofline = studio.generate_inference("llama3-8b", ranks=1, gpu="h100", compute_efficiency=1.0, **given)
     lasts = [graph.duration_ns[graph.type == NodeType.COMP] for graph in (made.graphs[0], roofline.graphs[0])]
     assert (lasts[0] > lasts[1] + 4_700).all()
-    told = asked_of("llama3-8b", 1, {"gpu": "h200", **given}).speed
+    told = build_asked_steps("llama3-8b", 1, {"gpu": "h200", **given}).speed
     assert told is not None
     assert told.told == (
         "durations of NVIDIA H200 SXM 141 GB: efficiencies fitted to 12 steps of inference on H100, carried over to NVIDIA H200 SXM 141 GB"

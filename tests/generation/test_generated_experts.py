@@ -8,22 +8,22 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import studio
-from studio.analysis.job.memory import memory_use
+from studio.analysis.job.memory import compute_memory_use
 from studio.doctor import examine
 from studio.errors import ConfigError
 from studio.generation.job import make_job
-from studio.generation.layout import SCHEDULES, Wish, layout_of
-from studio.generation.memory import stage_memory
+from studio.generation.layout import SCHEDULES, Wish, build_layout
+from studio.generation.memory import count_stage_memory
 from studio.generation.models import Model, find_model
-from studio.generation.routing import popularity, received_tokens, shares_of_ranks
+from studio.generation.routing import compute_popularity, count_received_tokens, count_tokens_by_rank
 from studio.generation.transformer import (
-    active_parameters,
-    flop_per_sequence,
-    parameters,
-    stage_units,
-    step_flop,
+    build_stage_units,
+    count_active_parameters,
+    count_flop_per_sequence,
+    count_parameters,
+    count_step_flop,
 )
-from studio.generation.volumes import step_volumes
+from studio.generation.volumes import compute_step_volumes
 from studio.sim import simulate
 from tests.examples import examples
 from tests.generated_sums import totals
@@ -57,7 +57,7 @@ def layouts(draw):
         capacity_factor=draw(st.sampled_from([None, 1.3])) if model.experts else None,
         expert_skew=draw(st.sampled_from([0.0, 0.7])) if model.experts else 0.0,
     )  # fmt: skip
-    return model, layout_of(model, wish)
+    return model, build_layout(model, wish)
 
 
 @given(layouts())
@@ -66,17 +66,17 @@ def test_graphs_add_up_to_the_closed_forms(drawn):
     """Operations, bytes of each collective, and parameters: summed over ranks they are the formulas', whatever the layout."""
     model, layout = drawn
     flop, volumes = totals(make_job(model, layout))
-    assert flop == step_flop(model, layout)
+    assert flop == count_step_flop(model, layout)
     expected = Counter()
-    for (group, kind), (count, size) in step_volumes(model, layout).items():
+    for (group, kind), (count, size) in compute_step_volumes(model, layout).items():
         expected[group, kind, "count"], expected[group, kind, "bytes"] = count, size
     assert volumes == expected
-    units = [unit for stage in range(layout.pp) for unit in stage_units(model, layout, stage).values()]
+    units = [unit for stage in range(layout.pp) for unit in build_stage_units(model, layout, stage).values()]
     held = sum((layout.ep if unit.group == "edp" else 1) * layout.tp * unit.held(layout.tp) for unit in units)
     copied = layout.vocabulary(model) * model.hidden if model.tied and layout.pp > 1 else 0
     replicated = (layout.tp - 1) * sum(unit.replicated for unit in units)
-    assert held - replicated - copied == parameters(model, layout.vocabulary(model))
-    assert sum(stage_memory(model, layout, 0).values()) > 0
+    assert held - replicated - copied == count_parameters(model, layout.vocabulary(model))
+    assert sum(count_stage_memory(model, layout, 0).values()) > 0
 
 
 @pytest.mark.parametrize(
@@ -93,7 +93,7 @@ def test_graphs_add_up_to_the_closed_forms(drawn):
     ids=["tensor and expert", "skewed", "latent", "hybrid", "hybrid of whole experts", "ring", "ulysses"],
 )
 def test_a_job_is_in_order_and_simulates(model, wish):
-    trace = make_job(model, layout_of(model, wish))
+    trace = make_job(model, build_layout(model, wish))
     found = [item for item in examine(trace) if item.level != "info" or item.code == "deadlock"]
     assert not [item.message for item in found if item.code != "uneven-all-to-all"]
     assert max(simulate(trace, studio.presets["hgx-h100-8"].config).finish_ns) > 0
@@ -101,11 +101,11 @@ def test_a_job_is_in_order_and_simulates(model, wish):
 
 @pytest.mark.parametrize(("ep", "shard", "share"), [(1, 4, 4), (2, 4, 2), (4, 4, 1), (2, 8, 4)])
 def test_experts_are_divided_among_those_of_a_shard_group_that_hold_the_same(ep, shard, share):
-    layout = layout_of(MIXTRAL, Wish(8, ep=ep, batch=8, zero=3, shard=shard))
-    units = stage_units(MIXTRAL, layout, 0)
+    layout = build_layout(MIXTRAL, Wish(8, ep=ep, batch=8, zero=3, shard=shard))
+    units = build_stage_units(MIXTRAL, layout, 0)
     experts = sum(unit.held(1) for unit in units.values() if unit.group == "edp")
     others = sum(unit.held(1) for unit in units.values() if unit.group == "dp")
-    assert stage_memory(MIXTRAL, layout, 0)["optimizer"] == 12 * (others // shard + experts // share)
+    assert count_stage_memory(MIXTRAL, layout, 0)["optimizer"] == 12 * (others // shard + experts // share)
     groups = {group.name: group.ranks for group in make_job(MIXTRAL, layout).groups}
     # Ranks 0 to shard - 1 divide the dense weights; of these every ep-th has the experts of rank 0.
     assert groups.get("eshard0", (0,)) == (tuple(range(0, shard, ep)) if shard < 8 else (0,))
@@ -113,16 +113,16 @@ def test_experts_are_divided_among_those_of_a_shard_group_that_hold_the_same(ep,
 
 
 def test_memory_of_experts_over_a_step_peaks_at_the_closed_form():
-    layout = layout_of(DEEPSEEK, Wish(8, 1, 2, batch=8, ep=2, cp=2))
+    layout = build_layout(DEEPSEEK, Wish(8, 1, 2, batch=8, ep=2, cp=2))
     trace = make_job(DEEPSEEK, layout)
     times = simulate(trace, studio.preset("hgx-h100", npus=8).config).node_times()
-    for use, rank in zip(memory_use(trace, times), trace.ranks, strict=True):
-        assert use.peak_bytes == sum(stage_memory(DEEPSEEK, layout, rank.graph).values())
+    for use, rank in zip(compute_memory_use(trace, times), trace.ranks, strict=True):
+        assert use.peak_bytes == sum(count_stage_memory(DEEPSEEK, layout, rank.graph).values())
 
 
 def test_groups_are_those_of_megatrons_order():
     """Tensor, context, expert within what holds the same weights: with tp 2, cp 2, dp 2 and ep 2 expert groups are those of cp."""
-    trace = make_job(MIXTRAL, layout_of(MIXTRAL, Wish(8, 2, cp=2, ep=2, batch=4)))
+    trace = make_job(MIXTRAL, build_layout(MIXTRAL, Wish(8, 2, cp=2, ep=2, batch=4)))
     groups = {group.name: group.ranks for group in trace.groups}
     assert groups["tp1"] == (2, 3)
     assert groups["cp0"] == groups["ep0"] == (0, 2)
@@ -132,14 +132,14 @@ def test_groups_are_those_of_megatrons_order():
 
 
 def test_skewed_experts_get_more_on_one_rank_and_all_together_the_same():
-    even = layout_of(MIXTRAL, Wish(4, ep=4, batch=4))
+    even = build_layout(MIXTRAL, Wish(4, ep=4, batch=4))
     skewed = replace(even, expert_skew=1.0)
-    shares = [received_tokens(MIXTRAL, skewed, 0, place) for place in range(4)]
-    assert sum(shares) == 4 * sum(shares_of_ranks(MIXTRAL, even, 0)) == 4 * 2 * 48
+    shares = [count_received_tokens(MIXTRAL, skewed, 0, place) for place in range(4)]
+    assert sum(shares) == 4 * sum(count_tokens_by_rank(MIXTRAL, even, 0)) == 4 * 2 * 48
     assert max(shares) > 1.2 * 96
-    assert step_flop(MIXTRAL, skewed) == step_flop(MIXTRAL, even)
-    assert shares != [received_tokens(MIXTRAL, replace(skewed, seed=2), 0, place) for place in range(4)]
-    wanted = popularity(8, 2, 9.0, "x")
+    assert count_step_flop(MIXTRAL, skewed) == count_step_flop(MIXTRAL, even)
+    assert shares != [count_received_tokens(MIXTRAL, replace(skewed, seed=2), 0, place) for place in range(4)]
+    wanted = compute_popularity(8, 2, 9.0, "x")
     assert max(wanted) == 1
     assert sum(wanted) == pytest.approx(2)
     trace = make_job(MIXTRAL, skewed)
@@ -158,28 +158,28 @@ def test_operations_of_a_token_are_six_for_each_active_parameter_of_a_matrix(nam
     Norms take their widths in the model's, of a layer: two and those of compressed (2,048 of 5,120) or of each head (2 × 128 of 2,048).
     """
     model, length = find_model(name), 1_024
-    matrices = active_parameters(model) - model.vocabulary * model.hidden
+    matrices = count_active_parameters(model) - model.vocabulary * model.hidden
     matrices -= round((norms * model.layers + 1) * model.hidden)
     wide = model.heads * (model.head_size + model.rope_size) + model.heads * (
         model.value_size or model.head_size
     )
     attention = 6 * model.layers * length * wide
-    assert flop_per_sequence(model, length, model.vocabulary) == length * (6 * matrices + attention)
+    assert count_flop_per_sequence(model, length, model.vocabulary) == length * (6 * matrices + attention)
 
 
 def test_capacity_is_that_of_switch_transformers():
     """Capacity factor × tokens × chosen / experts of each expert, padded: 1.25 × 48 × 2 / 8 = 15 from each rank."""
-    layout = layout_of(MIXTRAL, Wish(4, ep=4, batch=4, capacity_factor=1.25))
-    assert shares_of_ranks(MIXTRAL, layout, 0) == (30, 30, 30, 30)
+    layout = build_layout(MIXTRAL, Wish(4, ep=4, batch=4, capacity_factor=1.25))
+    assert count_tokens_by_rank(MIXTRAL, layout, 0) == (30, 30, 30, 30)
 
 
 def test_all_to_alls_have_the_bytes_of_gshard_and_rings_those_of_ring_attention():
     mixtral = find_model("mixtral-8x7b")
-    volumes = step_volumes(mixtral, layout_of(mixtral, Wish(8, ep=8, batch=8, sequence=4_096)))
+    volumes = compute_step_volumes(mixtral, build_layout(mixtral, Wish(8, ep=8, batch=8, sequence=4_096)))
     # Dispatch and combination in both passes, of each token two copies of 4,096 elements of 2 bytes, on 8 ranks.
     assert volumes["ep", "ALL_TO_ALL"] == (8 * 32 * 4, 8 * 32 * 4 * 4_096 * 2 * 4_096 * 2)
     llama = find_model("llama3-8b")
-    layout = layout_of(llama, Wish(4, cp=4, batch=1))
+    layout = build_layout(llama, Wish(4, cp=4, batch=1))
     # 3 times keys and values in the forward pass; 3 times them and 4 times their gradients in the backward pass.
     each = 2 * 2_048 * 2 * 8 * 128
     assert volumes_of(llama, layout, "SEND") == (4 * 32 * 10, 4 * 32 * 10 * each)
@@ -188,7 +188,7 @@ def test_all_to_alls_have_the_bytes_of_gshard_and_rings_those_of_ring_attention(
 
 
 def volumes_of(model, layout, kind):
-    return step_volumes(model, layout)["cp", kind]
+    return compute_step_volumes(model, layout)["cp", kind]
 
 
 @pytest.mark.parametrize(
@@ -206,7 +206,7 @@ def volumes_of(model, layout, kind):
 )
 def test_what_does_not_divide_names_the_nearest_that_does(model, wish, said, hint):
     with pytest.raises(ConfigError) as caught:
-        layout_of(model, wish)
+        build_layout(model, wish)
     assert said in caught.value.message
     assert hint in (caught.value.hint or "")
 

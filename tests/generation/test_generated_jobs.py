@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import studio
-from studio.analysis.job.memory import memory_use
+from studio.analysis.job.memory import compute_memory_use
 from studio.doctor import examine
 from studio.errors import ConfigError
 from studio.et.write import write_with_copies
@@ -21,22 +21,27 @@ from studio.generation.layout import (
     RECOMPUTES,
     SCHEDULES,
     Wish,
-    layout_of,
-    shared_layers,
+    build_layout,
+    split_layers,
 )
 from studio.generation.memory import (
-    host_memory,
-    kept_activations,
-    layer_activations,
-    optimizer_traffic,
-    stage_activations,
-    stage_memory,
+    count_host_memory,
+    count_kept_activations,
+    count_layer_activations,
+    count_optimizer_traffic,
+    count_stage_activations,
+    count_stage_memory,
 )
 from studio.generation.models import Model, find_model
-from studio.generation.transformer import parameters, recomputed_flop, stage_units, step_flop
-from studio.generation.volumes import step_volumes
+from studio.generation.transformer import (
+    build_stage_units,
+    count_parameters,
+    count_recomputed_flop,
+    count_step_flop,
+)
+from studio.generation.volumes import compute_step_volumes
 from studio.sim import simulate
-from studio.trace import GENERATED, NodeType, int_column
+from studio.trace import GENERATED, NodeType, read_int_column
 from tests.examples import examples
 from tests.generated_sums import totals
 
@@ -72,7 +77,7 @@ def layouts(draw):
         offload=draw(st.sampled_from(["none", "optimizer"] if schedule == "zb-h1" else OFFLOADS)),
         prefetch=draw(st.integers(1, 2)), order=draw(st.sampled_from(["megatron", "tp-pp-dp", "pp-dp-tp"])),
     )  # fmt: skip
-    return model, layout_of(model, wish)
+    return model, build_layout(model, wish)
 
 
 @given(layouts())
@@ -84,39 +89,39 @@ def test_graphs_add_up_to_the_closed_forms(drawn):
     flop, volumes = totals(trace)
     assert all(len(ranks) == len(set(ranks)) for ranks in (group.ranks for group in trace.groups))
     assert not [found.message for found in examine(trace) if found.level != "info"]
-    assert flop == step_flop(model, layout)
+    assert flop == count_step_flop(model, layout)
     expected = Counter()
-    for (group, kind), (count, size) in step_volumes(model, layout).items():
+    for (group, kind), (count, size) in compute_step_volumes(model, layout).items():
         expected[group, kind, "count"], expected[group, kind, "bytes"] = count, size
     assert volumes == expected
-    units = [unit for stage in range(layout.pp) for unit in stage_units(model, layout, stage).values()]
+    units = [unit for stage in range(layout.pp) for unit in build_stage_units(model, layout, stage).values()]
     # A tied embedding on two stages is held twice.
     copied = layout.vocabulary(model) * model.hidden if model.tied and layout.pp > 1 else 0
     whole = layout.tp * sum(unit.held(layout.tp) for unit in units)
     replicated = (layout.tp - 1) * sum(unit.replicated for unit in units)
-    assert whole - replicated - copied == parameters(model, layout.vocabulary(model))
+    assert whole - replicated - copied == count_parameters(model, layout.vocabulary(model))
 
 
 def test_the_operations_of_a_gpt_are_megatrons_formula():
     """Narayanan et al., appendix, without recomputation: 72 B s l h² (1 + s/6h + V/12lh)."""
     gpt = find_model("gpt3-175b")
-    layout = layout_of(gpt, Wish(64, 8, 8, batch=96))
+    layout = build_layout(gpt, Wish(64, 8, 8, batch=96))
     tokens, length, layers, hidden = 96 * 2_048, 2_048, gpt.layers, gpt.hidden
     padded = layout.vocabulary(gpt)
     formula = 72 * tokens * layers * hidden**2 + 12 * tokens * layers * hidden * length
-    assert step_flop(gpt, layout) == formula + 6 * tokens * hidden * padded
+    assert count_step_flop(gpt, layout) == formula + 6 * tokens * hidden * padded
 
 
 def test_the_operations_of_a_recomputed_gpt_are_megatrons_formula():
     """Narayanan et al., equation 3: 96 B s l h² (1 + s/6h + V/16lh)."""
     gpt = find_model("gpt3-175b")
-    layout = layout_of(gpt, Wish(64, 8, 8, batch=96, recompute="full"))
+    layout = build_layout(gpt, Wish(64, 8, 8, batch=96, recompute="full"))
     tokens, length, layers, hidden = 96 * 2_048, 2_048, gpt.layers, gpt.hidden
     formula = 96 * tokens * layers * hidden**2 + 16 * tokens * layers * hidden * length
-    assert step_flop(gpt, layout) == formula + 6 * tokens * hidden * layout.vocabulary(gpt)
-    assert recomputed_flop(gpt, layout) == (formula // 4)
+    assert count_step_flop(gpt, layout) == formula + 6 * tokens * hidden * layout.vocabulary(gpt)
+    assert count_recomputed_flop(gpt, layout) == (formula // 4)
     selective = replace(layout, recompute="selective")
-    assert recomputed_flop(gpt, selective) == 4 * tokens * layers * hidden * length
+    assert count_recomputed_flop(gpt, selective) == 4 * tokens * layers * hidden * length
 
 
 @pytest.mark.parametrize(
@@ -133,29 +138,31 @@ def test_the_operations_of_a_recomputed_gpt_are_megatrons_formula():
 def test_what_a_layer_keeps_is_korthikantis_table_2(wish, whole, divided):
     """In s b h of GPT-3 175B, of which 5as/h is 80: what is held whole, and what tensor parallel ranks divide."""
     gpt = find_model("gpt3-175b")
-    layout = layout_of(gpt, replace(wish, batch=8))
+    layout = build_layout(gpt, replace(wish, batch=8))
     sbh = 2_048 * gpt.hidden
-    assert kept_activations(gpt, layout) == whole * sbh + divided * sbh // 8
-    ends = stage_activations(gpt, layout, 0) - gpt.layers * kept_activations(gpt, layout)
-    again = layer_activations(gpt, layout) - kept_activations(gpt, layout)
+    assert count_kept_activations(gpt, layout) == whole * sbh + divided * sbh // 8
+    ends = count_stage_activations(gpt, layout, 0) - gpt.layers * count_kept_activations(gpt, layout)
+    again = count_layer_activations(gpt, layout) - count_kept_activations(gpt, layout)
     # The layer at work is whole while it is recomputed; all else is what the first and the last stage have.
-    assert ends - again == stage_activations(gpt, replace(layout, stage_layers=(0,), recompute="none"), 0)
+    assert ends - again == count_stage_activations(
+        gpt, replace(layout, stage_layers=(0,), recompute="none"), 0
+    )
 
 
 def test_activations_of_a_gpt_are_those_of_korthikanti():
     gpt = find_model("gpt3-175b")
     for micro in (1, 2):
         wish = Wish(8, 8, 1, micro_batch=micro, batch=8 * micro, attention="flash")
-        parallel, plain = layout_of(gpt, wish), layout_of(gpt, replace(wish, sequence_parallel=False))
+        parallel, plain = build_layout(gpt, wish), build_layout(gpt, replace(wish, sequence_parallel=False))
         sbh = 2_048 * micro * gpt.hidden
-        assert layer_activations(gpt, parallel) == 34 * sbh // 8
-        assert layer_activations(gpt, plain) == 10 * sbh + 24 * sbh // 8
+        assert count_layer_activations(gpt, parallel) == 34 * sbh // 8
+        assert count_layer_activations(gpt, plain) == 10 * sbh + 24 * sbh // 8
         # As GPT-3 was trained its scores are stored: equation 2 with all its terms.
-        stored = layer_activations(gpt, layout_of(gpt, replace(wish, attention=None)))
+        stored = count_layer_activations(gpt, build_layout(gpt, replace(wish, attention=None)))
         assert stored == 34 * sbh // 8 + 5 * gpt.heads * micro * 2_048**2 // 8
         # One stage is both the first and the last: the mask after the embedding, 4sbh (1 + V/h) at the output.
         ends = sbh // 8 + 4 * sbh // 8 + 4 * 2_048 * micro * parallel.vocabulary(gpt) // 8
-        assert stage_activations(gpt, parallel, 0) == 34 * sbh // 8 * gpt.layers + ends
+        assert count_stage_activations(gpt, parallel, 0) == 34 * sbh // 8 * gpt.layers + ends
 
 
 @pytest.mark.parametrize(
@@ -164,50 +171,51 @@ def test_activations_of_a_gpt_are_those_of_korthikanti():
 )
 def test_memory_of_weights_is_that_of_zero(zero, weights, gradients, optimizer):
     """Rajbhandari et al., section 3 and figure 1, of 4 replicas."""
-    memory = stage_memory(LLAMA, layout_of(LLAMA, Wish(4, zero=zero)), 0)
-    count = parameters(LLAMA)
+    memory = count_stage_memory(LLAMA, build_layout(LLAMA, Wish(4, zero=zero)), 0)
+    count = count_parameters(LLAMA)
     assert memory["parameters"] == weights * count
     assert memory["gradients"] == gradients * count
     assert memory["optimizer"] == optimizer * count
     assert (memory["buffers"] > 0) == (zero >= 2)
-    hybrid = stage_memory(LLAMA, layout_of(LLAMA, Wish(16, zero=zero, shard=4 if zero else None)), 0)
+    hybrid = count_stage_memory(LLAMA, build_layout(LLAMA, Wish(16, zero=zero, shard=4 if zero else None)), 0)
     assert hybrid["optimizer"] == memory["optimizer"]
-    wide = stage_memory(LLAMA, layout_of(LLAMA, Wish(4, zero=zero, grad_dtype="fp32")), 0)
+    wide = count_stage_memory(LLAMA, build_layout(LLAMA, Wish(4, zero=zero, grad_dtype="fp32")), 0)
     assert wide["gradients"] == 2 * gradients * count
     for name, kept in (("adam-bf16", 8), ("adam-8bit", 6), ("adam-bf16-only", 4), ("sgd", 8)):
-        less = stage_memory(LLAMA, layout_of(LLAMA, Wish(4, zero=zero, optimizer=name)), 0)
+        less = count_stage_memory(LLAMA, build_layout(LLAMA, Wish(4, zero=zero, optimizer=name)), 0)
         assert less == {**memory, "optimizer": optimizer * count * kept // 12}
 
 
 def test_an_optimizer_reads_and_writes_what_it_keeps_by_hand():
     """Of a parameter: a gradient of 2 bytes is read, 12 are read and written, a weight of 2 is written; without a copy it is read as well."""
-    layouts = {name: layout_of(LLAMA, Wish(1, optimizer=name)) for name in ("adam", "adam-bf16-only")}
-    assert optimizer_traffic(layouts["adam"], 10) == 10 * (2 + 2 * 12 + 2)
-    assert optimizer_traffic(layouts["adam-bf16-only"], 10) == 10 * (2 + 2 * 4 + 2 * 2)
+    layouts = {name: build_layout(LLAMA, Wish(1, optimizer=name)) for name in ("adam", "adam-bf16-only")}
+    assert count_optimizer_traffic(layouts["adam"], 10) == 10 * (2 + 2 * 12 + 2)
+    assert count_optimizer_traffic(layouts["adam-bf16-only"], 10) == 10 * (2 + 2 * 4 + 2 * 2)
 
 
 @pytest.mark.parametrize("zero", [0, 1, 2, 3])
 def test_gradients_summed_in_another_type_have_its_bytes_on_the_way_and_room_for_a_bucket(zero):
     same, wide = (
-        layout_of(LLAMA, Wish(4, zero=zero, batch=4, reduce_dtype=kind)) for kind in ("bf16", "fp32")
+        build_layout(LLAMA, Wish(4, zero=zero, batch=4, reduce_dtype=kind)) for kind in ("bf16", "fp32")
     )
     for key in (("dp", "ALL_REDUCE"), ("dp", "REDUCE_SCATTER")):
         assert (
-            step_volumes(LLAMA, wide).get(key, (0, 0))[1] == 2 * step_volumes(LLAMA, same).get(key, (0, 0))[1]
+            compute_step_volumes(LLAMA, wide).get(key, (0, 0))[1]
+            == 2 * compute_step_volumes(LLAMA, same).get(key, (0, 0))[1]
         )
-    assert step_volumes(LLAMA, wide).get(("dp", "ALL_GATHER")) == step_volumes(LLAMA, same).get(
-        ("dp", "ALL_GATHER")
-    )
-    before, after = stage_memory(LLAMA, same, 0), stage_memory(LLAMA, wide, 0)
+    assert compute_step_volumes(LLAMA, wide).get(("dp", "ALL_GATHER")) == compute_step_volumes(
+        LLAMA, same
+    ).get(("dp", "ALL_GATHER"))
+    before, after = count_stage_memory(LLAMA, same, 0), count_stage_memory(LLAMA, wide, 0)
     # A layer's gradients are a bucket; those of ZeRO-2 and 3 are there already, in 2 bytes.
-    bucket = max(unit.held(1) for unit in stage_units(LLAMA, wide, 0).values())
+    bucket = max(unit.held(1) for unit in build_stage_units(LLAMA, wide, 0).values())
     assert after == {**before, "buffers": before["buffers"] + (2 if zero >= 2 else 4) * bucket}
 
 
 def copied(trace, index):
     """Bytes of copies and of what the host does in a graph, by the last words of their names; how long each takes."""
     graph = trace.graphs[index]
-    rows, sizes = int_column(graph, "tensor_size")
+    rows, sizes = read_int_column(graph, "tensor_size")
     sums, times = Counter(), set()
     for row, size in zip(rows.tolist(), sizes.tolist(), strict=True):
         name = graph.strings[graph.name[row]]
@@ -227,15 +235,15 @@ def copied(trace, index):
 )
 def test_what_is_offloaded_goes_to_the_host_and_comes_back_once(wish):
     """Ren et al., ZeRO-Offload, 2021, section 3: gradients go to the host, weights in 2 bytes come back."""
-    layout = layout_of(LLAMA, replace(wish, offload="all"))
+    layout = build_layout(LLAMA, replace(wish, offload="all"))
     trace = make_job(LLAMA, layout)
     plain = replace(layout, offload="none")
     for stage in range(layout.pp):
         sums, times = copied(trace, stage)
-        held, before = stage_memory(LLAMA, layout, stage), stage_memory(LLAMA, plain, stage)
+        held, before = count_stage_memory(LLAMA, layout, stage), count_stage_memory(LLAMA, plain, stage)
         count = before["optimizer"] // 12
         layers = [layer for chunk in layout.chunk_layers(stage) for layer in chunk]
-        kept = sum(kept_activations(LLAMA, layout, layer) for layer in layers)
+        kept = sum(count_kept_activations(LLAMA, layout, layer) for layer in layers)
         assert sums == {
             "activations.to_host": layout.micro_batches * kept,
             "activations.from_host": layout.micro_batches * kept,
@@ -243,10 +251,10 @@ def test_what_is_offloaded_goes_to_the_host_and_comes_back_once(wish):
             "weights.from_host": 2 * count,
         }
         assert all(took == pytest.approx(size / layout.host_gbytes, abs=1) for size, took in times)
-        two = 2 * max(kept_activations(LLAMA, layout, layer) for layer in layers)
+        two = 2 * max(count_kept_activations(LLAMA, layout, layer) for layer in layers)
         assert held["optimizer"] == 0
         assert held["buffers"] == before["buffers"] + two
-        on_host = host_memory(LLAMA, layout, stage)
+        on_host = count_host_memory(LLAMA, layout, stage)
         assert on_host["optimizer"] == (12 + layout.gradient_bytes) * count
         assert held["activations"] + on_host["activations"] == before["activations"]
     config = studio.preset("hgx-h100", npus=layout.ranks).config
@@ -271,7 +279,7 @@ def test_the_bubble_of_a_uniform_pipeline_is_that_of_the_schedule(pp, schedule, 
     Interleaved by v chunks: 1 / v of it (Narayanan et al., 2021). ZB-H1: (p - 1) (F + B - W) (Qi et al., 2023, table 2).
     """
     micro_batches = 6
-    layout = layout_of(LLAMA, Wish(pp, pp=pp, batch=micro_batches, schedule=schedule))
+    layout = build_layout(LLAMA, Wish(pp, pp=pp, batch=micro_batches, schedule=schedule))
     trace = make_job(LLAMA, layout)
     graphs = []
     for graph in trace.graphs:
@@ -303,7 +311,7 @@ def test_the_bubble_of_a_uniform_pipeline_is_that_of_the_schedule(pp, schedule, 
     ],
 )
 def test_a_job_is_in_order_and_simulates_as_it_is_written(tmp_path, wish):
-    layout = layout_of(GPT, wish)
+    layout = build_layout(GPT, wish)
     trace = make_job(GPT, layout)
     assert not [
         found.message for found in examine(trace) if found.level != "info" or found.code == "deadlock"
@@ -344,14 +352,14 @@ def test_products_of_layers_in_fp8_take_half_the_time_and_leave_copies():
         assert times[0][name] == times[1][name] > 0
     model = find_model("llama3-8b")
     plain, small = (
-        stage_memory(model, layout_of(model, Wish(2, tp=2, batch=2, dtype=dtype)), 0)
+        count_stage_memory(model, build_layout(model, Wish(2, tp=2, batch=2, dtype=dtype)), 0)
         for dtype in ("bf16", "fp8")
     )
     # A copy and its transpose, a byte each, of every layer; three inputs of products in one byte and not two, that of the projection
     # in one besides.
     of_layers = sum(
         unit.held(2)
-        for name, unit in stage_units(model, layout_of(model, Wish(2, tp=2)), 0).items()
+        for name, unit in build_stage_units(model, build_layout(model, Wish(2, tp=2)), 0).items()
         if "layer" in name
     )
     assert small["buffers"] - plain["buffers"] == 2 * of_layers
@@ -388,13 +396,13 @@ def test_a_slow_rank_and_jitter_stretch_durations_by_seed():
     ],
 )
 def test_memory_over_a_step_peaks_at_the_closed_form(wish, exact):
-    layout = layout_of(GPT, wish)
+    layout = build_layout(GPT, wish)
     trace = make_job(GPT, layout)
     result = simulate(trace, studio.preset("hgx-h100", npus=layout.ranks).config)
-    uses = memory_use(trace, result.node_times())
+    uses = compute_memory_use(trace, result.node_times())
     assert len(uses) == layout.ranks
     for use, rank in zip(uses, trace.ranks, strict=True):
-        held = stage_memory(GPT, layout, rank.graph)
+        held = count_stage_memory(GPT, layout, rank.graph)
         assert use.counted
         assert use.before_bytes == sum(held.values()) - held["activations"] == use.bytes[-1]
         # With full recomputation the closed form adds the layer at work to what is held before the head is done.
@@ -406,9 +414,9 @@ def test_memory_over_a_step_peaks_at_the_closed_form(wish, exact):
 
 
 def test_layers_need_not_divide_by_stages():
-    assert shared_layers(126, 16) == (7, *[8] * 14, 7)
-    assert shared_layers(126, 60) is None
-    assert shared_layers(4, 8) is None
+    assert split_layers(126, 16) == (7, *[8] * 14, 7)
+    assert split_layers(126, 60) is None
+    assert split_layers(4, 8) is None
 
 
 @pytest.mark.parametrize(
@@ -442,12 +450,12 @@ def test_layers_need_not_divide_by_stages():
 )
 def test_numbers_that_do_not_divide_name_the_nearest_that_do(wish, said, hint):
     if said is None:
-        assert layout_of(LLAMA, wish).sequence == 64
+        assert build_layout(LLAMA, wish).sequence == 64
         with pytest.raises(ConfigError, match="learned positions"):
-            layout_of(GPT, wish)
+            build_layout(GPT, wish)
         return
     with pytest.raises(ConfigError) as caught:
-        layout_of(LLAMA, wish)
+        build_layout(LLAMA, wish)
     assert said in caught.value.message
     assert hint in (caught.value.hint or "")
 
@@ -455,12 +463,12 @@ def test_numbers_that_do_not_divide_name_the_nearest_that_do(wish, said, hint):
 def test_jobs_too_large_to_write_are_refused():
     for wish in (Wish(1, batch=1 << 20), Wish(1, batch=1 << 20, micro_batch=1 << 20, sequence=1 << 20)):
         with pytest.raises(ConfigError, match="allowed"):
-            make_job(LLAMA, layout_of(LLAMA, wish))
+            make_job(LLAMA, build_layout(LLAMA, wish))
 
 
 def test_a_recipe_is_taken_where_it_fits_and_what_was_assumed_is_said():
     model = find_model("llama3-405b")
-    assert layout_of(model, Wish(16_384, 8, 16)).batch_from == "published recipe"
-    small = layout_of(model, Wish(128, 8, 16))
+    assert build_layout(model, Wish(16_384, 8, 16)).batch_from == "published recipe"
+    small = build_layout(model, Wish(128, 8, 16))
     assert small.batch == 64
     assert small.batch_from.startswith("assumed")

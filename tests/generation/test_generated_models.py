@@ -7,7 +7,7 @@ import pytest
 from studio.errors import ConfigError
 from studio.generation.configs import read_config
 from studio.generation.models import MODELS, find_model
-from studio.generation.transformer import active_parameters, parameters
+from studio.generation.transformer import count_active_parameters, count_parameters
 
 
 @pytest.mark.parametrize(
@@ -44,7 +44,7 @@ from studio.generation.transformer import active_parameters, parameters
 )
 def test_parameters_are_those_of_the_published_weights(name, count):
     """As the model hub counts the tensors of the weights (`safetensors.total`); of DeepSeek V3 and Gemma 3 those of the part that is modelled."""
-    assert parameters(find_model(name)) == count
+    assert count_parameters(find_model(name)) == count
 
 
 @pytest.mark.parametrize(
@@ -60,7 +60,7 @@ def test_parameters_are_those_of_the_published_weights(name, count):
 )
 def test_active_parameters_are_those_of_the_reports(name, billions):
     """To the digits that the reports give; Qwen 3 and DeepSeek cut theirs off."""
-    assert active_parameters(find_model(name)) / 1e9 == pytest.approx(billions, rel=0.02)
+    assert count_active_parameters(find_model(name)) / 1e9 == pytest.approx(billions, rel=0.02)
 
 
 def test_gpt_has_the_parameters_of_megatrons_formula():
@@ -69,8 +69,8 @@ def test_gpt_has_the_parameters_of_megatrons_formula():
         gpt = find_model(name)
         layers, hidden = gpt.layers, gpt.hidden
         formula = 12 * layers * hidden**2 + 13 * layers * hidden + (gpt.vocabulary + gpt.positions) * hidden
-        assert parameters(gpt) == formula + 2 * hidden
-    assert round(parameters(find_model("gpt3-175b")) / 1e9) == 175
+        assert count_parameters(gpt) == formula + 2 * hidden
+    assert round(count_parameters(find_model("gpt3-175b")) / 1e9) == 175
 
 
 def test_gpt_3_has_the_parameters_of_its_table():
@@ -87,7 +87,7 @@ def test_gpt_3_has_the_parameters_of_its_table():
     }
     assert {f"gpt3-{size}" for size in published} == {name for name in MODELS if name.startswith("gpt3")}
     for size, count in published.items():
-        assert parameters(find_model(f"gpt3-{size}")) == pytest.approx(count, rel=0.02)
+        assert count_parameters(find_model(f"gpt3-{size}")) == pytest.approx(count, rel=0.02)
 
 
 def test_every_preset_has_about_the_size_that_its_name_says():
@@ -97,7 +97,7 @@ def test_every_preset_has_about_the_size_that_its_name_says():
             continue
         said = float(name.rpartition("-")[2][:-1]) * (1e6 if name.endswith("m") else 1e9)
         # "8B" may be 8.2 and "7B" of Gemma 8.5.
-        assert 0.85 < parameters(model) / said < 1.22, name
+        assert 0.85 < count_parameters(model) / said < 1.22, name
 
 
 # What matters of the published files.
@@ -174,7 +174,7 @@ def test_a_config_file_describes_the_same_model(tmp_path, preset, config):
     path.write_text(json.dumps(config))
     read = read_config(path)
     model = find_model(preset)
-    assert parameters(read) == parameters(model)
+    assert count_parameters(read) == count_parameters(model)
     assert read.sequence == model.sequence
     told = "experts", "experts_per_token", "window", "full_every", "kv_rank", "post_norms", "tied"
     assert [getattr(read, key) for key in told] == [getattr(model, key) for key in told]
@@ -197,7 +197,7 @@ def test_a_config_without_preset_has_the_parameters_of_its_weights(tmp_path):
     counts = []
     for config in (phi, qwen):
         path.write_text(json.dumps(config))
-        counts.append(parameters(read_config(path)))
+        counts.append(count_parameters(read_config(path)))
     assert counts == [3_821_079_552, 14_315_784_192]
 
 

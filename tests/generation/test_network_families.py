@@ -10,8 +10,14 @@ import studio
 from studio.cli import load_command
 from studio.doctor import examine
 from studio.errors import ConfigError
-from studio.generation.families.counts import Replicas, pieces, step_flop, step_memory, step_volumes
-from studio.generation.families.job import asked_of, make_network_job
+from studio.generation.families.counts import (
+    Replicas,
+    count_step_flop,
+    count_step_memory,
+    count_step_volumes,
+    split_tables,
+)
+from studio.generation.families.job import build_asked_network, make_network_job
 from studio.generation.families.presets import find_network
 from studio.sim import simulate
 from tests.generated_sums import totals
@@ -52,9 +58,9 @@ def test_graphs_add_up_to_the_closed_forms(name, ranks):
     network, replicas = find_network(name), Replicas(ranks, 64 * ranks, steps=1)
     trace = make_network_job(network, replicas)
     flop, volumes = totals(trace)
-    assert flop == step_flop(network, replicas)
+    assert flop == count_step_flop(network, replicas)
     expected = Counter()
-    for (group, kind), (count, size) in step_volumes(network, replicas).items():
+    for (group, kind), (count, size) in count_step_volumes(network, replicas).items():
         expected[group, kind, "count"], expected[group, kind, "bytes"] = count, size
     assert volumes == expected
     found = [item for item in examine(trace) if item.level != "info" or item.code == "deadlock"]
@@ -65,7 +71,7 @@ def test_graphs_add_up_to_the_closed_forms(name, ranks):
 @pytest.mark.parametrize("ranks", [1, 8, 26, 64])
 def test_every_column_of_every_table_is_on_one_rank(ranks):
     network = find_network("dlrm-dcnv2")
-    held = pieces(network.tables, ranks)
+    held = split_tables(network.tables, ranks)
     columns = Counter()
     for mine in held:
         for table, width in mine:
@@ -73,7 +79,8 @@ def test_every_column_of_every_table_is_on_one_rank(ranks):
     assert all(mine for mine in held)
     assert dict(columns) == dict.fromkeys(range(26), 128)
     assert (
-        step_memory(network, Replicas(ranks, 64 * ranks))["tables"] * ranks >= 4 * network.tables.parameters
+        count_step_memory(network, Replicas(ranks, 64 * ranks))["tables"] * ranks
+        >= 4 * network.tables.parameters
     )
 
 
@@ -87,7 +94,7 @@ def test_every_column_of_every_table_is_on_one_rank(ranks):
 )
 def test_what_is_not_of_a_network_is_refused(name, ranks, given, said):
     with pytest.raises(ConfigError, match=said):
-        asked_of(name, ranks, given, "resnet")
+        build_asked_network(name, ranks, given, "resnet")
 
 
 def test_the_command_writes_and_tells(tmp_path):

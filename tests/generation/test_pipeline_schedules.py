@@ -6,7 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from studio.generation.layout import Layout
-from studio.generation.schedule import in_flight, most_held, stage_order
+from studio.generation.schedule import count_held_micro_batches, count_in_flight, order_passes
 
 FORWARD, INPUT, WEIGHT = 10, 12, 8
 WORK = FORWARD + INPUT + WEIGHT
@@ -15,7 +15,7 @@ WORK = FORWARD + INPUT + WEIGHT
 def bubble(schedule, stages, micro_batches, chunks=1):
     """Return the idle time of a pipeline of equal stages whose messages take no time; None where it never ends."""
     times = {"fwd": FORWARD, "bwd": INPUT + WEIGHT, "input": INPUT, "weight": WEIGHT}
-    orders = [list(stage_order(schedule, stage, stages, micro_batches, chunks)) for stage in range(stages)]
+    orders = [list(order_passes(schedule, stage, stages, micro_batches, chunks)) for stage in range(stages)]
     last, ended, now = stages * chunks - 1, {}, [0] * stages
     while any(orders):
         before = len(ended)
@@ -39,7 +39,7 @@ def bubble(schedule, stages, micro_batches, chunks=1):
 
 def held_passes(schedule, stage, stages, micro_batches, chunks):
     """Return (P, V) held activations after each pass, by chunk, twice: all, and those that wait for gradients of weights."""
-    order = stage_order(schedule, stage, stages, micro_batches, chunks)
+    order = order_passes(schedule, stage, stages, micro_batches, chunks)
     held, waiting = np.zeros((len(order), chunks), int), np.zeros((len(order), chunks), int)
     for row, (way, _, chunk) in enumerate(order):
         held[row:, chunk] += (way == "fwd") - (way in ("bwd", "weight"))
@@ -64,10 +64,10 @@ def test_bubbles_and_memory_are_those_of_the_published_schedules(stages, rounds,
         )
         for stage in range(stages):
             held, waiting = held_passes(schedule, stage, stages, micro_batches, parts)
-            assert held.sum(axis=1).max() == in_flight(schedule, stage, stages, micro_batches, parts)
+            assert held.sum(axis=1).max() == count_in_flight(schedule, stage, stages, micro_batches, parts)
             assert not held[-1].any()
             assert not waiting[-1].any()
-            few, late = most_held(layout, stage)
+            few, late = count_held_micro_batches(layout, stage)
             for weights in ([1] * parts, list(range(1, parts + 1)), list(range(parts, 0, -1))):
                 assert (few @ weights + late @ weights).max() == (held @ weights + waiting @ weights).max()
 
@@ -76,5 +76,5 @@ def test_bubbles_and_memory_are_those_of_the_published_schedules(stages, rounds,
 def test_every_pass_is_made_once(schedule):
     chunks = 2 if schedule == "interleaved" else 1
     for stage in range(3):
-        order = stage_order(schedule, stage, 3, 6, chunks)
+        order = order_passes(schedule, stage, 3, 6, chunks)
         assert len(set(order)) == len(order) == 6 * chunks * (3 if schedule == "zb-h1" else 2)

@@ -9,7 +9,7 @@ import pytest
 
 import studio
 from studio.errors import ConfigError
-from studio.generation.recipe import Growth, mesh_of, recipe_of, scale_job, unchanged_recipe
+from studio.generation.recipe import Growth, find_unchanged_recipe, infer_mesh, read_recipe, scale_job
 from studio.trace import Trace
 from tests.test_cli import run
 
@@ -17,7 +17,7 @@ MIXTRAL, LLAMA = "mixtral-8x7b", "llama3-8b"
 
 
 def scaled(job: Trace, **wanted: object) -> Trace:
-    return scale_job(job, mesh_of(job), Growth(**wanted))[0]  # type: ignore[arg-type]
+    return scale_job(job, infer_mesh(job), Growth(**wanted))[0]  # type: ignore[arg-type]
 
 
 def bare(job: Trace) -> Trace:
@@ -70,7 +70,7 @@ def test_larger_steps_of_inference_are_those_that_are_generated(small, wanted, l
 def test_more_ranks_for_the_experts_of_inference_keep_what_each_decodes():
     small = studio.generate_inference(MIXTRAL, ranks=4, ep=2, batch=8)
     large = studio.generate_inference(MIXTRAL, ranks=8, ep=4, batch=16)
-    assert mesh_of(small).layout == "ep=2,dp=2"
+    assert infer_mesh(small).layout == "ep=2,dp=2"
     assert bare(scaled(small, ep=4)) == bare(large)
 
 
@@ -88,22 +88,22 @@ def test_slow_ranks_stay_in_their_place_and_a_deeper_model_says_so():
         studio.generate("gpt3-125m", ranks=8, pp=2, slow_rank="5:2", **{**given, "batch": 8})
     )
     # The rank in the same place of the replica that was there before.
-    recipe = recipe_of(made)
+    recipe = read_recipe(made)
     assert recipe is not None
     assert recipe.given["slow_rank"] == "5:2"
     deeper = scaled(studio.generate("gpt3-125m", ranks=4, pp=2, **given), pp=4, layers="kept")
     said = next(item.value for item in deeper.ranks[0].metadata if item.name == "generated_by")
     assert "gpt3-125m of 24 layers" in str(said)
-    assert unchanged_recipe(deeper) is not None
+    assert find_unchanged_recipe(deeper) is not None
 
 
 def test_a_job_that_was_changed_is_scaled_by_what_its_nodes_tell():
     job = studio.generate("gpt3-125m", ranks=2, batch=2)
     graph = job.graphs[0]
     changed = replace(job, graphs=(replace(graph, duration_ns=graph.duration_ns + 5),))
-    assert unchanged_recipe(job) is not None
-    assert unchanged_recipe(changed) is None
-    made, after, rules = scale_job(changed, mesh_of(changed), Growth(dp=4))
+    assert find_unchanged_recipe(job) is not None
+    assert find_unchanged_recipe(changed) is None
+    made, after, rules = scale_job(changed, infer_mesh(changed), Growth(dp=4))
     assert (after.layout, len(made.ranks)) == ("dp=4", 4)
     assert "is made anew" not in [rule.change for rule in rules]
     with pytest.raises(ConfigError, match="changed after it was generated"):
@@ -112,7 +112,7 @@ def test_a_job_that_was_changed_is_scaled_by_what_its_nodes_tell():
 
 def test_a_dimension_that_a_changed_job_lacks_is_not_made():
     job = studio.generate("gpt3-125m", ranks=2, batch=2)
-    grown = scale_job(job, mesh_of(job), Growth(pp=2))
+    grown = scale_job(job, infer_mesh(job), Growth(pp=2))
     assert grown[1].layout == "dp=2,pp=2"
     assert [rule.change for rule in grown[2]] == ["is made anew"]
     graph = job.graphs[0]
@@ -139,9 +139,9 @@ def test_files_in_the_order_of_their_names_are_still_what_was_generated(tmp_path
     assert run("generate", "llm", *given, "-o", tmp_path / "job").exit_code == 0
     job = studio.read(tmp_path / "job")
     assert job.ranks[10].graph != 10
-    assert unchanged_recipe(job) is not None
+    assert find_unchanged_recipe(job) is not None
     swapped = [replace(rank, graph=(rank.graph + 1) % 12, slots=rank.slots) for rank in job.ranks]
-    assert unchanged_recipe(replace(job, ranks=tuple(swapped))) is None
+    assert find_unchanged_recipe(replace(job, ranks=tuple(swapped))) is None
 
 
 def test_one_of_a_thing_has_no_plural(tmp_path):

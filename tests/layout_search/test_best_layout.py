@@ -15,12 +15,12 @@ from studio.cli import load_command
 from studio.generation.layout import OFFLOADS
 from studio.generation.models import Model
 from studio.layout_search.layout_plan import LayoutPlan
-from studio.layout_search.memory import most_held
+from studio.layout_search.memory import compute_most_held
 from studio.layout_search.running import simulate_layout
-from studio.layout_search.search import Item, front, order_of
-from studio.layout_search.space import candidates, frame_of
-from studio.layout_search.unfit import describe
-from studio.layout_search.why import account, reasons
+from studio.layout_search.search import Item, rank_item, select_front
+from studio.layout_search.space import build_frame, list_candidates
+from studio.layout_search.unfit import describe_layout
+from studio.layout_search.why import list_part_times, list_reasons
 from studio.sim.parts import interpret
 
 TINY = Model("tiny", 4, 64, 4, 2, 16, 128, 96, 64)
@@ -54,11 +54,11 @@ def numbers(items: list[Item]) -> list[tuple[int, int]]:
 
 def test_the_fastest_are_those_of_simulating_all(found: LayoutPlan, every: list[Item]) -> None:
     assert len(found.simulated) < len(every)
-    assert numbers(found.ranked) == numbers(sorted(every, key=order_of)[:3])
+    assert numbers(found.ranked) == numbers(sorted(every, key=rank_item)[:3])
 
 
 def test_the_front_is_that_of_simulating_all(found: LayoutPlan, every: list[Item]) -> None:
-    assert numbers(found.front) == numbers(front(every))
+    assert numbers(found.front) == numbers(select_front(every))
 
 
 def test_a_layout_of_every_kind_is_simulated_and_none_of_it_comes_under_what_is_said(
@@ -74,10 +74,10 @@ def test_no_layout_is_faster_than_its_bound(found: LayoutPlan, every: list[Item]
 
 
 def test_parts_of_every_layout_add_up_to_its_step(found: LayoutPlan) -> None:
-    names, rows = account(found)
+    names, rows = list_part_times(found)
     assert names[0] == "compute"
     assert all(sum(parts) == pytest.approx(step) for _, step, parts in rows)
-    assert len(reasons(found)) == len(rows) - 1
+    assert len(list_reasons(found)) == len(rows) - 1
 
 
 def test_the_job_of_a_layout_takes_the_time_that_the_plan_says(found: LayoutPlan) -> None:
@@ -90,15 +90,15 @@ def test_the_job_of_a_layout_takes_the_time_that_the_plan_says(found: LayoutPlan
     ("model", "ranks", "given"), [("llama3-70b", 64, {}), ("mixtral-8x7b", 16, {"sequence": 131_072})]
 )
 def test_words_tell_all_layouts_apart(model: str, ranks: int, given: dict[str, Any]) -> None:
-    listed, _ = candidates(frame_of(model, ranks, {"batch": ranks, **given}, 8))
-    words = [describe(one) for one in listed]
+    listed, _ = list_candidates(build_frame(model, ranks, {"batch": ranks, **given}, 8))
+    words = [describe_layout(one) for one in listed]
     assert len(set(words)) == len(words)
     assert any("schedule interleaved, virtual-stages 4" in one for one in words)
 
 
 def test_options_that_are_given_are_not_varied() -> None:
-    frame = frame_of(TINY, 8, {"tp": 2, "zero": 1, "batch": 8}, 8)
-    assert {(one.layout.tp, one.layout.zero) for one in candidates(frame)[0]} == {(2, 1)}
+    frame = build_frame(TINY, 8, {"tp": 2, "zero": 1, "batch": 8}, 8)
+    assert {(one.layout.tp, one.layout.zero) for one in list_candidates(frame)[0]} == {(2, 1)}
 
 
 def test_a_prime_number_of_ranks_has_no_tensor_parallel_layout_across_nodes() -> None:
@@ -148,20 +148,24 @@ def test_host_memory_is_tried_where_a_layout_does_not_fit_without() -> None:
         layout = item.candidate.layout
         assert layout.offload != "none"
         for less in OFFLOADS[: OFFLOADS.index(layout.offload)]:
-            assert most_held(found.frame.model, replace(layout, offload=less)).total > 80e9 >= item.held.total
+            assert (
+                compute_most_held(found.frame.model, replace(layout, offload=less)).total
+                > 80e9
+                >= item.held.total
+            )
         answer = simulate_layout(found.setting, item.candidate.options)
         assert not isinstance(answer, str)
         assert item.bound_ns <= answer.finish_ns
         every.append(replace(item, answer=answer))
-    assert numbers(found.ranked) == numbers(sorted(every, key=order_of)[:2])
+    assert numbers(found.ranked) == numbers(sorted(every, key=rank_item)[:2])
     assert {row["offload"] for row in found.rows()} == {item.candidate.layout.offload for item in found.items}
     # On a rank that holds all that it needs nothing goes to the host.
     assert tiny_plan(ranks=1, batch=2).without_host == ""
 
 
 def least_held(ranks: int) -> int:
-    frame = frame_of("llama3-70b", ranks, {"zero": 0, "recompute": "full", "schedule": "1f1b"}, 8)
-    return min(most_held(frame.model, one.layout).total for one in candidates(frame)[0])
+    frame = build_frame("llama3-70b", ranks, {"zero": 0, "recompute": "full", "schedule": "1f1b"}, 8)
+    return min(compute_most_held(frame.model, one.layout).total for one in list_candidates(frame)[0])
 
 
 @pytest.mark.parametrize(

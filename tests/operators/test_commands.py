@@ -160,9 +160,9 @@ def test_a_sweep_on_the_page_keeps_what_is_doubtful_of_it(
     workspace = Workspace(tmp_path / "workspace")
     session, tasks = Session(workspace), open_tasks(workspace.root)
     for name, value in (
-        ("session", session),
-        ("workspace", workspace),
-        ("simulations", Simulations(tasks, simulate_jobs(session))),
+        ("get_session", session),
+        ("get_workspace", workspace),
+        ("get_simulations", Simulations(tasks, simulate_jobs(session))),
     ):
         monkeypatch.setattr(results, name, lambda value=value: value)
     try:
@@ -175,7 +175,7 @@ def test_a_sweep_on_the_page_keeps_what_is_doubtful_of_it(
             assert kept.asked.doubt.startswith(words)
             assert bool(kept.asked.doubt) == bool(words)
             wait_until(lambda kept=kept: kept.is_whole)
-            drawn = str(results.results(kept, kept.rows(), "bandwidth[0]", dark=False))
+            drawn = str(results.build_results(kept, kept.rows(), "bandwidth[0]", dark=False))
             assert ("Compute keeps" in drawn) == bool(words)
     finally:
         close_tasks(tasks)

@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from studio.operators.calls import calls_of
+from studio.operators.calls import collect_calls
 from tests.recordings import read_recording
 
 _Shapes = list[Any]
@@ -140,7 +140,7 @@ def test_all_calls(shared: Path, job: str, file: str) -> None:
     told = Counter(_told(traces / file))
     trace = read_recording(traces / job)
     graph = trace.graph_of(trace.ranks[0])
-    calls = calls_of(graph)
+    calls = collect_calls(graph)
     found: Counter[tuple[str, float]] = Counter()
     for row, flop in zip(calls.row.tolist(), calls.flop.tolist(), strict=True):
         name = graph.strings[int(graph.name[row])]

@@ -12,11 +12,11 @@ from hypothesis import strategies as st
 
 from benchmarks import report_recomputed
 from studio.errors import ConfigError
-from studio.et.build import graph_of_nodes
+from studio.et.build import build_graph
 from studio.operators import list_operators
-from studio.operators.calls import Part, calls_of
+from studio.operators.calls import Part, collect_calls
 from studio.operators.retarget import ACROSS_MAKERS, Retargeting
-from studio.operators.roofline import memory_words, peak
+from studio.operators.roofline import describe_memory_excess, find_peak
 from studio.operators.table import OPERATORS, find_operator
 from studio.operators.tensors import Call, NotRecordedError, read_tensors, read_values
 from studio.operators.work import Work
@@ -25,7 +25,7 @@ from studio.sim.retargeting import retarget
 from studio.sim.settings import GPUS
 from studio.sim.systems import SYSTEMS
 from studio.sim.systems.gpu import Gpu
-from studio.sim.systems.gpus import SYSTEM_OF, find_gpu, gpu_of_recording, known_gpu
+from studio.sim.systems.gpus import SYSTEM_OF, find_gpu, find_recorded_gpu, match_gpu
 from studio.trace import Attribute, Graph, Rank, Strings, Trace, ValueKind
 from tests import operators_table
 from tests.conftest import ROOT
@@ -39,7 +39,7 @@ _FAST = Gpu("fast", {"fp32": 20.0, "bf16": 200.0}, 2000.0, 80.0)
 def _graph(kernel_ns: int = 4000, size: int = 64) -> Graph:
     """Return a call of aten::mm that launches a kernel, a kernel of no operator, a copy from the host, and a gap."""
     device = {"is_cpu_op": False, "stream": 7}
-    graph, _ = graph_of_nodes(
+    graph, _ = build_graph(
         [
             {"id": 1, "type": "COMP_NODE", "name": "aten::mm", "duration_micros": 3, "attrs": {"is_cpu_op": True}},
             {"id": 2, "type": "COMP_NODE", "name": "gemm", "ctrl_deps": [1], "duration_micros": kernel_ns / 1000, "attrs": device},
@@ -61,7 +61,7 @@ def _trace(graph: Graph, device: str = "") -> Trace:
 
 
 def test_parts_of_a_graph() -> None:
-    calls = calls_of(_graph())
+    calls = collect_calls(_graph())
     assert calls.part.tolist() == [
         Part.NONE,
         Part.COMPUTE,
@@ -100,13 +100,13 @@ def test_a_copy_between_gpus_takes_the_time_it_took() -> None:
         "Memcpy DtoD (Device -> Device)": 500,
     }
     device = {"is_cpu_op": False, "stream": 7}
-    graph, _ = graph_of_nodes(
+    graph, _ = build_graph(
         [
             {"id": at, "type": "COMP_NODE", "name": name, "duration_micros": micros, "attrs": device}
             for at, (name, micros) in enumerate(names.items(), 1)
         ]
     )
-    assert calls_of(graph).part.tolist() == [Part.COMPUTE, Part.PEER_LINK, Part.COMPUTE]
+    assert collect_calls(graph).part.tolist() == [Part.COMPUTE, Part.PEER_LINK, Part.COMPUTE]
     made, result = retarget(_trace(graph), _FAST, _SLOW)
     assert made.graphs[0].duration_ns[1] == graph.duration_ns[1]
     assert made.graphs[0].duration_ns[2] < graph.duration_ns[2]
@@ -137,8 +137,8 @@ def test_durations_are_positive_and_fall_as_the_peak_rises(
 
 
 def test_a_type_the_gpu_lacks_runs_on_another_or_by_bandwidth() -> None:
-    assert peak(_SLOW, "fp8") == 100.0
-    assert peak(_SLOW, "fp64") is None
+    assert find_peak(_SLOW, "fp8") == 100.0
+    assert find_peak(_SLOW, "fp64") is None
     made, result = retarget(_trace(_graph()), Gpu("vectors", {"fp64": 1.0}, 500.0, 1.0), _SLOW)
     assert made.graphs[0].duration_ns[1] == 8000
     assert result.by_formula_ns == 0
@@ -161,7 +161,7 @@ def test_the_recorded_gpu_is_named_or_asked_for() -> None:
         assert "--recorded-gpu" in raised.value.hint
     with pytest.raises(ConfigError, match="--gpu is 'b20'"):
         retarget(_trace(_graph(), "B200"), "b20")
-    lone, _ = graph_of_nodes([{"id": 1, "type": "COMP_NODE", "attrs": {"is_cpu_op": True}}])
+    lone, _ = build_graph([{"id": 1, "type": "COMP_NODE", "attrs": {"is_cpu_op": True}}])
     with pytest.raises(ConfigError, match="no operation of a device"):
         retarget(_trace(lone, "H100"), "b200")
 
@@ -171,7 +171,7 @@ def test_gpus_are_those_of_the_systems() -> None:
     names = {find_gpu(name).name for name in GPUS}
     assert names == {system.gpu.name for system in SYSTEMS.values() if system.gpu is not None}
     assert set(SYSTEM_OF.values()) <= {*PRESETS, *SYSTEMS}
-    assert known_gpu("AMD Instinct MI300X VF") == "mi300x"
+    assert match_gpu("AMD Instinct MI300X VF") == "mi300x"
 
 
 def test_names_are_matched_once() -> None:
@@ -243,18 +243,18 @@ def test_a_generated_kernel_reaches_no_more_than_it_goes_through() -> None:
 
 def test_no_operator_of_a_public_recording_beats_the_memory(shared: Path) -> None:
     trace = read_recording(shared / "traces" / "foreign" / "xdit_sd35_rank_0.json.gz")
-    gpu = gpu_of_recording(trace)
+    gpu = find_recorded_gpu(trace)
     rows = {row.operator: row for row in list_operators(trace).rows}
     sliced = rows["triton_poi_fused__unsafe_view_clone_slice_transpose_13"]
     # 148 calls that read and write 1,619,712 elements of 2 bytes.
     assert sliced.bytes == 148 * 1_619_712 * 2 * 2
-    assert not [row.operator for row in rows.values() if memory_words(gpu, row.bytes_per_s)]
+    assert not [row.operator for row in rows.values() if describe_memory_excess(gpu, row.bytes_per_s)]
 
 
 def test_calls_and_kernels_without_a_call_are_counted_apart() -> None:
     """Two kernels of one name; the recording holds the call that launched the first one alone, the other took half as long."""
     device = {"is_cpu_op": False, "stream": 7}
-    graph, _ = graph_of_nodes(
+    graph, _ = build_graph(
         [
             {"id": 1, "type": "COMP_NODE", "name": "aten::mm", "duration_micros": 3, "attrs": {"is_cpu_op": True}},
             {"id": 2, "type": "COMP_NODE", "name": "gemm", "ctrl_deps": [1], "duration_micros": 8, "attrs": device},
@@ -274,7 +274,7 @@ def test_calls_and_kernels_without_a_call_are_counted_apart() -> None:
 def test_kernels_of_a_replayed_graph_are_listed_by_their_names() -> None:
     """A mark around the step launched the graph; a kernel that was launched by itself is told by what launched it."""
     device = {"is_cpu_op": False, "stream": 7}
-    graph, _ = graph_of_nodes(
+    graph, _ = build_graph(
         [
             {"id": 1, "type": "COMP_NODE", "name": "step 7", "duration_micros": 3, "attrs": {"is_cpu_op": True}},
             {"id": 2, "type": "COMP_NODE", "name": "norm", "ctrl_deps": [1], "duration_micros": 8, "attrs": {**device, "launched_by": "hipGraphLaunch"}},

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from urllib.parse import parse_qs, urlsplit
 
-from studio.analysis.compare.alone import alone_by_name
+from studio.analysis.compare.alone import group_alone_by_name
 from studio.analysis.compare.runs import compare
 from studio.pages.compare.tables import _list_alone
 from tests.analysis.compare.test_runs import side, timed
@@ -33,7 +33,7 @@ def test_nodes_of_one_run_alone_are_summed_up_by_name_the_largest_first():
     found = compare(ranks(BASE, BASE), ranks(*MORE))
     names = [
         (one.name, one.count, one.total_ns, one.ranks, one.rank, one.longest_ns)
-        for one in alone_by_name(found.b, found.alignment, of_b=True)
+        for one in group_alone_by_name(found.b, found.alignment, of_b=True)
     ]
     assert names == [("layer.*.cast", 8, 36_000, 2, 1, 6_000), ("sync", 2, 21_000, 2, 1, 14_000)]
 

@@ -13,8 +13,8 @@ from tests.handmade import collective, node, trace_of
 
 def begin(monkeypatch: pytest.MonkeyPatch, trace: Trace, system: str) -> tuple[str, str, str, str]:
     session = SimpleNamespace(trace=lambda _job: trace, keep_of_job=lambda _what, _job, make: make())
-    monkeypatch.setattr(form, "session", lambda: session)
-    return form.first_collective({"job": "job"}, system)
+    monkeypatch.setattr(form, "get_session", lambda: session)
+    return form.choose_first_collective({"job": "job"}, system)
 
 
 GROUPS = {"tp0": [0, 1], "tp1": [2, 3]}
@@ -54,4 +54,4 @@ def test_what_moves_most_is_explained_first(
 
 
 def test_without_a_job_a_common_collective_is_explained() -> None:
-    assert form.first_collective({}, "hgx-h100") == ("all_reduce", "64 MiB", "8", "")
+    assert form.choose_first_collective({}, "hgx-h100") == ("all_reduce", "64 MiB", "8", "")

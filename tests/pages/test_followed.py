@@ -6,7 +6,7 @@ import pytest
 from dash._callback_context import context_value
 from dash._utils import AttributeDict
 
-from studio.pages.base.followed import changed_by_tasks
+from studio.pages.base.followed import is_called_by_tasks
 
 
 @pytest.mark.parametrize(
@@ -23,6 +23,6 @@ def test_what_a_user_did_counts_beside_a_change_of_tasks(reasons: list[str], by_
     """Dash makes one call of both, and names that of the tasks first."""
     token = context_value.set(AttributeDict(triggered_inputs=[{"prop_id": reason} for reason in reasons]))
     try:
-        assert changed_by_tasks() is by_tasks
+        assert is_called_by_tasks() is by_tasks
     finally:
         context_value.reset(token)

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from studio.pages.home.words import hypothetical
+from studio.pages.home.words import describe_hypothetical
 from studio.session import Session
 from studio.store.workspace import Workspace
-from studio.views.trends import points
+from studio.views.trends import list_points
 from tests.small_jobs import some
 
 
@@ -13,7 +13,7 @@ def test_a_job_made_for_advice_is_said_to_be_hypothetical_and_left_out_of_trends
     store = Workspace(tmp_path)
     mine = store.save(some(), "gpt")
     changed = store.save(some(), "gpt (no host gaps)", hypothetical="no host gaps")
-    [shown] = hypothetical(store.info(changed))
+    [shown] = describe_hypothetical(store.info(changed))
     assert (shown.children, shown.title) == (" · hypothetical, made for advice", "no host gaps")
-    assert hypothetical(store.info(mine)) == []
-    assert [point.job for point in points(Session(store))] == [mine]
+    assert describe_hypothetical(store.info(mine)) == []
+    assert [point.job for point in list_points(Session(store))] == [mine]

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from studio.analysis.collectives.groups import group_use, shared_use
-from studio.pages.collectives.groups import matrix_figure, used_matrix
+from studio.analysis.collectives.groups import select_shared_use, sum_group_use
+from studio.pages.collectives.groups import build_group_matrix, draw_used_matrix
 from tests.handmade import collective, node, trace_of
 from tests.pages.test_simulate_runs import texts
 
@@ -20,13 +20,13 @@ from tests.pages.test_simulate_runs import texts
 def test_a_job_that_does_not_communicate_has_a_sentence_instead_of_a_picture_of_one_colour(
     groups: dict[str, list[int]], words: str
 ) -> None:
-    use, _ = shared_use(group_use(trace_of([[node(1, "COMP")]], groups)))
-    figure = used_matrix(use, dark=False)
+    use, _ = select_shared_use(sum_group_use(trace_of([[node(1, "COMP")]], groups)))
+    figure = draw_used_matrix(use, dark=False)
     assert figure is None
-    assert texts(matrix_figure("groups", figure, use)) == words
+    assert texts(build_group_matrix("groups", figure, use)) == words
 
 
 def test_a_job_that_communicates_has_the_picture() -> None:
     ranks = [[collective(1, "ALL_REDUCE", 8, group="a")] for _ in range(2)]
-    use, _ = shared_use(group_use(trace_of(ranks, {"a": [0, 1]})))
-    assert used_matrix(use, dark=False) is not None
+    use, _ = select_shared_use(sum_group_use(trace_of(ranks, {"a": [0, 1]})))
+    assert draw_used_matrix(use, dark=False) is not None

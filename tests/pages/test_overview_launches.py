@@ -7,13 +7,13 @@ import json
 from click.testing import CliRunner
 
 import studio
-from studio.analysis.job.launch_words import queue_words
-from studio.analysis.job.launches import launches
+from studio.analysis.job.launch_words import describe_queue
+from studio.analysis.job.launches import find_launches
 from studio.cli import main
-from studio.comparing import recording
+from studio.comparing import build_compared_recording
 from studio.figures.queues import queue_lines
-from studio.pages.overview.launches import shown_launches
-from studio.reporting import report
+from studio.pages.overview.launches import build_launches
+from studio.reporting import build_report
 from tests.analysis.job.test_launches import launched
 from tests.handmade import node, trace_of
 from tests.pages.test_simulate_runs import texts
@@ -33,14 +33,14 @@ def drawn():
 
 
 def test_page_and_report_say_the_same() -> None:
-    found = launches(drawn())
+    found = find_launches(drawn())
     assert found is not None
-    said = texts(shown_launches(found, dark=False))
+    said = texts(build_launches(found, dark=False))
     words = "launch delay: median 1.00 µs, 99 % within 7.00 µs, longest 7.00 µs, over 3 launches"
     queue = "queue of rank 0, stream 7: 0.5 operations on average, 2 at most, empty for 60 % of the time"
     assert words[1:] in said
     assert queue in said
-    text = report([recording(drawn(), "monday")])
+    text = build_report([build_compared_recording(drawn(), "monday")])
     assert words in text
     assert queue in text
 
@@ -49,17 +49,17 @@ def test_a_queue_is_said_to_be_of_a_part_of_the_recording_where_launches_begin_l
     """Else it seems to contradict the time for which the device waited for the host before."""
     before = node(1, "COMP", micros=100, is_cpu_op=True)
     before.start_time_micros = 1
-    found = launches(trace_of([[before, launched(2, 62, 39, 1, 3, stream=7, correlation=1)]]))
+    found = find_launches(trace_of([[before, launched(2, 62, 39, 1, 3, stream=7, correlation=1)]]))
     assert found is not None
     [queue] = found.queues
     assert (queue.window_ns, queue.recorded_ns) == (40_000, 100_000)
-    assert queue_words(queue).endswith(
+    assert describe_queue(queue).endswith(
         "empty for 0 % of the time from the first launch on (40.0 µs of 100 µs)"
     )
 
 
 def test_each_stream_has_a_line() -> None:
-    found = launches(drawn())
+    found = find_launches(drawn())
     assert found is not None
     figure = queue_lines(found.queues, dark=True)
     assert [line.name for line in figure.data] == ["stream 7", "stream 8"]

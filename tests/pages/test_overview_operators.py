@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from studio.operators.report import OperatorReport, OperatorRow, UncoveredRow
-from studio.pages.overview.operators import _table, _undrawn, _words
+from studio.pages.overview.operators import _build_table, _describe_coverage, _explain_missing_figure
 from studio.pages.simulate.recompute import show_recompute
 from studio.sim.presets import preset
 from studio.sim.systems.gpus import find_gpu
@@ -27,26 +27,28 @@ _REPORT = OperatorReport(
 
 
 def test_words_say_whose_roofs_and_how_much_is_known() -> None:
-    said = _words(_REPORT, find_gpu("h100"))
+    said = _describe_coverage(_REPORT, find_gpu("h100"))
     assert said.startswith("roofs of NVIDIA H100 SXM5 80 GB · 90.0 % of 1.00 ms compute time by formula")
     assert "30.0 % only moves data and is not drawn" in said
     assert said.endswith("without a formula: own_kernel 10.0 %")
-    assert "the peaks of the device are not known (“NVIDIA H100 80GB HBM3”)" in _words(_REPORT, None)
-    assert "operators on the processor" in _words(replace(_REPORT, on_device=False), None)
+    assert "the peaks of the device are not known (“NVIDIA H100 80GB HBM3”)" in _describe_coverage(
+        _REPORT, None
+    )
+    assert "operators on the processor" in _describe_coverage(replace(_REPORT, on_device=False), None)
 
 
 def test_hardly_anything_with_a_formula_is_no_figure() -> None:
     """What runs from a CUDA graph has no shapes: one dot of 0.6 % would stand for all of it."""
     graphs = UncoveredRow("a kernel", 9, 80_000_000, "replayed graph, no operator recorded")
     hardly = replace(_REPORT, time_ns=100_000_000, uncovered=(*_REPORT.uncovered, graphs))
-    assert _undrawn(hardly) == (
+    assert _explain_missing_figure(hardly) == (
         "Operators that could be drawn take 0.6 % of the compute time, too little for a figure: 80.0 % is without a formula "
         "(replayed graph, no operator recorded)."
     )
 
 
 def test_the_table_has_what_is_drawn_and_what_is_not() -> None:
-    table = _table(_REPORT, find_gpu("h100"))
+    table = _build_table(_REPORT, find_gpu("h100"))
     assert all(len(row) == len(table.head) for row in table.rows)
     assert [row[0] for row in table.rows] == ["aten::add", "aten::copy_", "own_kernel"]
     assert dict(zip(table.head, table.rows[0], strict=True))["flop_per_byte"] == 0.1
@@ -55,9 +57,9 @@ def test_the_table_has_what_is_drawn_and_what_is_not() -> None:
 def test_more_than_the_memory_moves_is_not_believed() -> None:
     """3e9 bytes in 600 µs are 5 TB/s, of 3.35 that an H100 moves."""
     fast = replace(_REPORT, rows=(replace(_ADD, bytes=3e9), _COPY))
-    assert "not believed" not in _words(_REPORT, find_gpu("h100"))
-    assert _words(fast, find_gpu("h100")).endswith("or less was moved): aten::add")
-    table = _table(fast, find_gpu("h100"))
+    assert "not believed" not in _describe_coverage(_REPORT, find_gpu("h100"))
+    assert _describe_coverage(fast, find_gpu("h100")).endswith("or less was moved): aten::add")
+    table = _build_table(fast, find_gpu("h100"))
     assert [bool(dict(zip(table.head, row, strict=True))["doubt"]) for row in table.rows] == [
         True,
         False,

@@ -13,9 +13,9 @@ from studio.analysis.job.stretches import Stretches
 from studio.analysis.job.summary import Share, counts_too_much_as_compute, summarise
 from studio.analysis.job.type_times import TypeTime, type_times
 from studio.doctor.diagnosis import Diagnosis
-from studio.pages.overview.times import _in_words, untimed
-from studio.pages.overview.words import told_findings, types_table
-from studio.timeline import NodeTimes, recorded_times
+from studio.pages.overview.times import _describe_use, build_untimed_notice
+from studio.pages.overview.words import build_types_table, select_findings
+from studio.timeline import NodeTimes, read_recorded_times
 from studio.trace import NONE, Trace
 from tests.handmade import collective, node, trace_of
 from tests.pages.test_simulate_runs import texts
@@ -41,35 +41,37 @@ def test_times_of_types_are_those_of_every_rank() -> None:
         "COMM_COLL": TypeTime(8000, 4000, NONE),  # ranks 0 and 1 tie
     }
     recorded = {share.name: share for share in summarise(job(20)).types}
-    found = type_times(job(20), recorded_times(job(20)))["COMP"]
+    found = type_times(job(20), read_recorded_times(job(20)))["COMP"]
     assert found == TypeTime(recorded["COMP"].duration_ns, 40_000, NONE)
     assert type_times(job(0), NodeTimes(np.full(3, NONE), RUN.start_ns, RUN.end_ns))["COMP"].most_rank == NONE
 
 
 def test_nodes_by_type_tell_the_run_that_is_shown_before_what_was_recorded() -> None:
     """A run without a recording stands alone, and so does a recording."""
-    recorded = texts(types_table(summarise(job(20))))
+    recorded = texts(build_types_table(summarise(job(20))))
     assert "Recorded, mean rank ? Max / mean" in recorded
     assert "In run" not in recorded
-    both = texts(types_table(summarise(job(20)), type_times(job(20), RUN)))
+    both = texts(build_types_table(summarise(job(20)), type_times(job(20), RUN)))
     assert "In run, mean rank ? Max / mean Recorded, mean rank ? Max / mean" in both
     assert "COMP 6 2 4.67 µs 1.71 on rank 2 40.0 µs 1.00" in both
     assert "COMM_COLL 3 1 2.67 µs 1.50 – –" in both
-    alone = texts(types_table(summarise(job(0)), type_times(job(0), RUN)))
+    alone = texts(build_types_table(summarise(job(0)), type_times(job(0), RUN)))
     assert "4.67 µs 1.71 on rank 2" in alone
     assert "Recorded" not in alone
     # Without times there is no column of them, and what was not recorded is not called so.
-    assert "mean rank" not in texts(types_table(summarise(job(0))))
-    assert "In the files, mean rank ?" in texts(types_table(summarise(job(20)), ran=False))
-    assert texts(untimed("j", True)).startswith("The files say how long nodes take, not when they ran.")
-    assert texts(untimed("j", False)).startswith("The files hold no times.")
+    assert "mean rank" not in texts(build_types_table(summarise(job(0))))
+    assert "In the files, mean rank ?" in texts(build_types_table(summarise(job(20)), ran=False))
+    assert texts(build_untimed_notice("j", True)).startswith(
+        "The files say how long nodes take, not when they ran."
+    )
+    assert texts(build_untimed_notice("j", False)).startswith("The files hold no times.")
 
 
 def test_a_file_that_is_no_part_of_the_job_is_no_finding_of_its_overview() -> None:
     notes = Diagnosis("ignored-file", "info", "", "notes.txt: a text file, no execution trace, left out.")
     lost = Diagnosis("ignored-file", "warning", "", "a.3.et: binary data of an unknown kind, left out.")
     clock = Diagnosis("clock", "info", "", "Clocks compared.")
-    assert told_findings([lost, clock, notes]) == [lost, clock]
+    assert select_findings([lost, clock, notes]) == [lost, clock]
 
 
 def test_time_in_which_nothing_ran_is_no_compute_of_its_rank() -> None:
@@ -85,8 +87,8 @@ def test_time_in_which_nothing_ran_is_no_compute_of_its_rank() -> None:
     trace = trace_of([rank(2), rank(30)])
     kinds = {share.name: (share.nodes, share.duration_ns) for share in summarise(trace).types}
     assert kinds == {"COMP": (2, 20_000), "host gap": (2, 32_000), "device gap": (2, 8000)}
-    assert type_times(trace, recorded_times(trace))["COMP"] == TypeTime(20_000, 10_000, NONE)
-    said = texts(types_table(summarise(trace)))
+    assert type_times(trace, read_recorded_times(trace))["COMP"] == TypeTime(20_000, 10_000, NONE)
+    said = texts(build_types_table(summarise(trace)))
     assert "COMP 2 1 10.0 µs 1.00" in said
     assert "host gap ? 2 1 16.0 µs 1.88 on rank 1" in said
 
@@ -104,7 +106,7 @@ def test_kernels_of_a_communication_library_are_no_compute() -> None:
     trace = trace_of([[node(1, "COMP"), node(2, "COMP", name="ncclDevKernel_Generic(x)", micros=5)]])
     kinds = {share.name: (share.nodes, share.duration_ns) for share in summarise(trace).types}
     assert kinds == {"COMP": (1, 0), "communication kernel": (1, 5000)}
-    assert "communication kernel ?" in texts(types_table(summarise(trace)))
+    assert "communication kernel ?" in texts(build_types_table(summarise(trace)))
     before = replace(summarise(trace), types=(Share("COMP", 2, 2, 2),))
     assert counts_too_much_as_compute(before, trace)
     assert not counts_too_much_as_compute(summarise(trace), trace)
@@ -129,7 +131,7 @@ def test_shares_of_the_mean_rank_fill_the_finish() -> None:
     both = np.arange(2)
     joined = Arrivals(nothing, nothing, (), None)
     use = Ledger([0, 1], both, np.array([100, 40]), both, stretches, True, nothing, both, nothing, joined)
-    said = texts(_in_words(use))
+    said = texts(_describe_use(use))
     assert "finish (100 ns)" in said
     plain = re.sub(r"\([^)]*%[^)]*\)", "", said.split("mean rank:")[1].split("·")[0])
     shares = dict(re.findall(r"([a-z][a-zA-Z ]*?) (?:\? )?([\d.]+) %", plain))

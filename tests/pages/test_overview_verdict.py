@@ -8,12 +8,18 @@ import numpy as np
 
 import studio
 from studio.advice.advice import advise
-from studio.advice.words import together_words
-from studio.analysis.job.blame import blame
-from studio.analysis.job.ledger import recorded_ledger
-from studio.analysis.job.rank_rows import rank_rows
-from studio.pages.overview.verdict import _blamed, _in_words, _shares, idle_words, waits_for
-from studio.timeline import recorded, recorded_times
+from studio.advice.words import describe_together
+from studio.analysis.job.blame import compute_blame
+from studio.analysis.job.ledger import build_recorded_ledger
+from studio.analysis.job.rank_rows import build_rank_rows
+from studio.pages.overview.verdict import (
+    _compute_shares,
+    _describe_blamed,
+    _describe_differences,
+    describe_idle,
+    list_awaited,
+)
+from studio.timeline import read_recorded_times, recorded
 from studio.trace import STALLED
 from tests.handmade import collective, node, trace_of
 from tests.pages.test_simulate_runs import texts
@@ -34,13 +40,14 @@ def test_rows_say_for_whom_they_wait_and_what_that_rank_did() -> None:
         return [at(10, node(1, "COMP", micros=works)), at(10 + works, reduce)]
 
     trace = trace_of([rank(40), rank(40), rank(100)])
-    account = recorded_ledger(trace, recorded(trace), 10_000)
-    found = blame(trace, recorded_times(trace), account)
-    rows = rank_rows(account, 8, found.of_culprits(len(account)))
+    account = build_recorded_ledger(trace, recorded(trace), 10_000)
+    found = compute_blame(trace, read_recorded_times(trace), account)
+    rows = build_rank_rows(account, 8, found.of_culprits(len(account)))
     assert [row.label for row in rows] == ["rank 2", "ranks 0–1"]
-    assert waits_for(rows, account, found) == ["", "100 % of it for rank 2, which meanwhile computed"]
+    assert list_awaited(rows, account, found) == ["", "100 % of it for rank 2, which meanwhile computed"]
     assert (
-        _blamed(account, found) == "100 % of all waiting is for rank 2: for 100 % of that time it computed. "
+        _describe_blamed(account, found)
+        == "100 % of all waiting is for rank 2: for 100 % of that time it computed. "
     )
 
 
@@ -52,11 +59,16 @@ def test_a_rank_that_was_recorded_later_is_not_said_to_stall_longest() -> None:
         at(140, node(1, "COMP", micros=60)),
     ]
     trace = trace_of([nodes[:2], nodes[2:]])
-    account = recorded_ledger(trace, recorded(trace), 100_000)
+    account = build_recorded_ledger(trace, recorded(trace), 100_000)
     assert account.before_ns.tolist() == [0, 40_000]
-    assert [row.label for row in rank_rows(account, 8)] == ["rank 1", "rank 0"]
+    assert [row.label for row in build_rank_rows(account, 8)] == ["rank 1", "rank 0"]
     said = texts(
-        _in_words(rank_rows(account, 8), account, blame(trace, recorded_times(trace), account), {"job": "a"})
+        _describe_differences(
+            build_rank_rows(account, 8),
+            account,
+            compute_blame(trace, read_recorded_times(trace), account),
+            {"job": "a"},
+        )
     )
     assert "Rank 0 waits or stalls longest: 30.0 µs more than" in said
     assert (
@@ -75,13 +87,13 @@ def test_equal_ranks_that_others_wait_for_are_named_together() -> None:
 
     groups = {"a": [0, 2], "b": [1, 3]}
     trace = trace_of([rank(40, "a"), rank(40, "b"), rank(100, "a"), rank(100, "b")], groups=groups)
-    account = recorded_ledger(trace, recorded(trace), 10_000)
-    found = blame(trace, recorded_times(trace), account)
+    account = build_recorded_ledger(trace, recorded(trace), 10_000)
+    found = compute_blame(trace, read_recorded_times(trace), account)
     said = "100 % of all waiting is for ranks 2–3: for 100 % of that time they computed. "
-    assert _blamed(account, found) == said
+    assert _describe_blamed(account, found) == said
     # Where all are alike, nobody in particular is waited for.
     alike = replace(account, course=np.zeros(4, np.int64))
-    assert _blamed(alike, found) == ""
+    assert _describe_blamed(alike, found) == ""
 
 
 def test_what_keeps_a_device_idle_for_most_of_the_finish_is_said() -> None:
@@ -89,7 +101,7 @@ def test_what_keeps_a_device_idle_for_most_of_the_finish_is_said() -> None:
 
     def said(*nodes) -> str:
         trace = trace_of([list(nodes)])
-        return idle_words(trace, recorded_ledger(trace, recorded(trace), 10_000))
+        return describe_idle(trace, build_recorded_ledger(trace, recorded(trace), 10_000))
 
     def host(micros: int):
         return at(10, node(1, "COMP", micros=micros, is_cpu_op=True))
@@ -107,15 +119,15 @@ def test_a_rank_that_has_finished_waits_for_nobody() -> None:
     """Rank 0 stands still for 30 of its 100 µs; rank 1 for none of 50, after which it is done."""
     first = [at(10, node(1, "COMP", micros=40)), at(80, node(2, "COMP", micros=30))]
     trace = trace_of([first, [at(10, node(1, "COMP", micros=50))]])
-    account = recorded_ledger(trace, recorded(trace), 10_000)
-    found = blame(trace, recorded_times(trace), account)
-    rows = rank_rows(account, 8, found.of_culprits(len(account)))
-    said = texts(_in_words(rows, account, found, {"job": "j"}))
+    account = build_recorded_ledger(trace, recorded(trace), 10_000)
+    found = compute_blame(trace, read_recorded_times(trace), account)
+    rows = build_rank_rows(account, 8, found.of_culprits(len(account)))
+    said = texts(_describe_differences(rows, account, found, {"job": "j"}))
     assert (
         "Rank 0 waits or stalls longest: 30.0 µs more than the rank that does so least (30.0 % of the finish)."
         in said
     )
-    shares = dict(_shares(account))
+    shares = dict(_compute_shares(account))
     assert shares == {"compute": 0.6, "exposed": 0.0, "idle": 0.15, "after_finish": 0.25}
     assert sum(shares.values()) == 1
 
@@ -125,17 +137,17 @@ def test_a_combination_is_named_by_the_numbers_of_its_changes() -> None:
     made = advise(studio.read(studio.sample_path("imbalance_8r")))
     assert made.combined is not None
     listed = made.worth_it[:6]
-    words = together_words(made.combined, listed)
+    words = describe_together(made.combined, listed)
     numbers = [int(word) for word in words.replace(" and ", ", ").removesuffix(" together").split(", ")]
     chosen = [listed[number - 1] for number in numbers]
     assert sorted(item.kind for item in chosen) == sorted(made.combined.parts)
-    assert together_words(made.combined, [item for item in listed if item is not chosen[0]]) == ""
+    assert describe_together(made.combined, [item for item in listed if item is not chosen[0]]) == ""
     others = [item for item in listed if item is not chosen[0]]
-    spelt = together_words(made.combined, others, [chosen[0]])
+    spelt = describe_together(made.combined, others, [chosen[0]])
     assert spelt.endswith(f" together with: {chosen[0].action}")
     assert all(item.action not in spelt for item in others)
-    assert together_words(made.combined, [], listed) == ""
+    assert describe_together(made.combined, [], listed) == ""
     more = replace(made.combined, saving_ns=2 * sum(item.saving_ns for item in chosen))
-    assert together_words(more, listed).endswith(
+    assert describe_together(more, listed).endswith(
         "together: more than one by one, as each alone leaves another wait as long"
     )

@@ -4,12 +4,12 @@ import pytest
 
 from studio.errors import StudioError
 from studio.pages.simulate.edits import (
-    changed_texts,
     fit_to_ranks,
+    format_setting,
     from_preset,
     is_changed,
     propose_draft,
-    shown_text,
+    select_changed_texts,
     suit_to_job,
     with_dimension,
     with_dimension_moved,
@@ -49,16 +49,16 @@ def test_what_a_form_shows_is_what_it_would_write():
     for name in PRESETS:
         tables = from_preset(name)
         texts = {
-            key: shown_text(tables, field)
+            key: format_setting(tables, field)
             for key, field in BY_KEY.items()
             if field not in (*DIMENSION_SETTINGS, *ALGORITHM_SETTINGS)
         }
         texts |= {
-            f"{field.key}[{at}]": shown_text(tables, field, at)
+            f"{field.key}[{at}]": format_setting(tables, field, at)
             for field in (*DIMENSION_SETTINGS, *ALGORITHM_SETTINGS)
             for at in range(len(tables.network["topology"]))
         }
-        assert changed_texts(tables, texts) == {}
+        assert select_changed_texts(tables, texts) == {}
 
 
 @pytest.mark.parametrize(
@@ -92,7 +92,7 @@ def test_numbers_out_of_limits_are_told_with_the_limits(key, text):
 def test_speeds_are_read_as_pairs():
     tables = with_text(with_mode(two(), "extended"), "compute-speeds", "3: 0.9, 7:1.5")
     assert tables.system["extended"]["compute-speeds"] == {"3": 0.9, "7": 1.5}
-    assert shown_text(tables, BY_KEY["compute-speeds"]) == "3: 0.9, 7: 1.5"
+    assert format_setting(tables, BY_KEY["compute-speeds"]) == "3: 0.9, 7: 1.5"
 
 
 def test_dimensions_come_go_and_move_with_all_that_is_theirs():
@@ -214,5 +214,5 @@ def test_a_preset_counts_as_changed_once_its_settings_are_others():
     assert is_changed(Draft(other, draft.origin), job)
     assert is_changed(Draft(with_text(draft.tables, "congestion", "unaware"), draft.origin), job)
     assert not is_changed(Draft(other, "imported files"), job)
-    back = with_text(other, "bandwidth[0]", shown_text(draft.tables, BY_KEY["bandwidth"], 0))
+    back = with_text(other, "bandwidth[0]", format_setting(draft.tables, BY_KEY["bandwidth"], 0))
     assert not is_changed(Draft(back, draft.origin), job)

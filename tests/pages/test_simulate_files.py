@@ -12,7 +12,7 @@ import pytest
 from studio.errors import ConfigError
 from studio.pages.simulate.edits import from_preset, with_text
 from studio.pages.simulate.files import export_zip, import_files
-from studio.sim.models import model_words
+from studio.sim.models import label_system_model
 from studio.sim.parts import Parts, with_mode
 from studio.sim.presets import PRESETS
 from studio.sim.problems import examine_parts
@@ -113,14 +113,14 @@ def test_a_zip_is_read_by_content_and_within_limits():
 def test_the_files_of_astra_sim_are_of_its_model_on_the_page_too():
     """Whatever the form held before; those that the full model was exported to come back as it."""
     before = from_preset("hgx-h100", 16)
-    assert model_words(before) == "full"
+    assert label_system_model(before) == "full"
     files = {
         "s.json": json.dumps({"scheduling-policy": "LIFO", "collective-optimization": "baseline"}).encode()
     }
     after, _ = import_files(before, files)
-    assert model_words(after) == "astra-sim unaware"
+    assert label_system_model(after) == "astra-sim unaware"
     assert not examine_parts(after).problems
     with zipfile.ZipFile(io.BytesIO(export_zip(before))) as archive:
         exported = {name: archive.read(name) for name in archive.namelist()}
     again, _ = import_files(after, exported)
-    assert model_words(again) == "full"
+    assert label_system_model(again) == "full"

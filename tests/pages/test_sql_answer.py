@@ -5,7 +5,7 @@ from __future__ import annotations
 import pyarrow as pa
 import pytest
 
-from studio.pages.sql.answer import grid_of
+from studio.pages.sql.answer import build_grid
 
 
 @pytest.mark.parametrize(
@@ -36,10 +36,10 @@ from studio.pages.sql.answer import grid_of
 def test_numbers_have_separators_and_units_only_where_the_name_tells_one(
     name: str, value: float, shown: str
 ) -> None:
-    _, [row] = grid_of(pa.table({name: [value]}))
+    _, [row] = build_grid(pa.table({name: [value]}))
     assert (row["t0"], row["c0"]) == (shown, value)
 
 
 def test_the_tip_of_a_rounded_number_has_all_its_digits() -> None:
-    [column], [row] = grid_of(pa.table({"x": [34570500.4375]}))
+    [column], [row] = build_grid(pa.table({"x": [34570500.4375]}))
     assert (column["tooltipField"], row["e0"]) == ("e0", "34,570,500.4375")

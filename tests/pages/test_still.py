@@ -5,7 +5,7 @@ from __future__ import annotations
 import msgspec
 from dash import dcc, html
 
-from studio.pages.base.still import still
+from studio.pages.base.still import merge_static_parts
 
 
 def described(part):
@@ -13,7 +13,7 @@ def described(part):
 
 
 def test_what_nobody_listens_to_is_one_piece_of_elements_and_text():
-    found = still(
+    found = merge_static_parts(
         html.Table(
             html.Tr(
                 [html.Td(3, className="cs-num", title="<b>"), html.Td(html.Span(None, hidden=True)), None]
@@ -29,7 +29,7 @@ def test_what_nobody_listens_to_is_one_piece_of_elements_and_text():
 
 def test_links_and_styles_are_kept():
     link = dcc.Link("there", href="/graph?job=a", title="go")
-    found = still(html.Div([html.P(link), html.Span(style={"maxWidth": "4px"})]))
+    found = merge_static_parts(html.Div([html.P(link), html.Span(style={"maxWidth": "4px"})]))
     assert described(found)[2] == [
         "p",
         {},
@@ -41,7 +41,7 @@ def test_links_and_styles_are_kept():
 def test_what_callbacks_may_name_and_what_is_no_element_stays():
     plain = html.Ul([html.Li("one"), html.Li("two")])
     kept = html.Div([html.Button("Run", id="run"), dcc.Graph(id="figure"), plain, "text", None])
-    found = still(kept)
+    found = merge_static_parts(kept)
     assert [type(one).__name__ for one in found.children if one is not None] == [
         "Button",
         "Graph",
@@ -54,5 +54,5 @@ def test_what_callbacks_may_name_and_what_is_no_element_stays():
 
 def test_rows_stay_inside_of_their_table():
     row = html.Tr([html.Td(html.B("one")), html.Td("two")])
-    found = still(html.Table([row, html.Tr(html.Td(html.Button("act", id={"act": 1})))]))
+    found = merge_static_parts(html.Table([row, html.Tr(html.Td(html.Button("act", id={"act": 1})))]))
     assert [type(one).__name__ for one in found.children] == ["Tr", "Tr"]

@@ -15,7 +15,7 @@ from studio.sim.presets import PRESETS, preset
 from studio.sim.replays import as_replay
 from studio.sweep.space import parse_space
 from studio.sweep.sweep import Sweep, refuse_impossible, run_sweep
-from studio.sweep.systems import Base, parts_at
+from studio.sweep.systems import Base, build_parts_at
 from studio.trace import Trace
 from tests.handmade import node, recorded_on, trace_of
 
@@ -23,12 +23,12 @@ from tests.handmade import node, recorded_on, trace_of
 @pytest.mark.parametrize("ranks", [1, 2, 8, 16, 64])
 def test_the_first_settings_fit_every_system(monkeypatch, ranks):
     trace = trace_of({rank: [node(1, "COMP")] for rank in range(ranks)})
-    monkeypatch.setattr(form, "session", lambda: SimpleNamespace(trace=lambda _job: trace))
+    monkeypatch.setattr(form, "get_session", lambda: SimpleNamespace(trace=lambda _job: trace))
     fitting = [name for name, one in PRESETS.items() if one.system.fits(ranks)]
     assert len(fitting) > 10
     for name in fitting:
-        space = parse_space(form.first_settings("job", name).splitlines())
-        parts_at(Base(name), space.point(0), ranks)
+        space = parse_space(form.choose_first_settings("job", name).splitlines())
+        build_parts_at(Base(name), space.point(0), ranks)
         assert ("bandwidth[1]" in space.keys) == (
             len(PRESETS[name].system.parts(ranks).network["npus_count"]) > 1
         )
@@ -67,12 +67,14 @@ def eight_ranks_on(device: str) -> Trace:
 def test_results_name_what_was_varied_and_units_that_hold_at_all_points(
     monkeypatch, preset_name, varied, unit
 ):
-    monkeypatch.setattr(results, "session", lambda: SimpleNamespace(trace=lambda _job: eight_ranks_on("")))
+    monkeypatch.setattr(
+        results, "get_session", lambda: SimpleNamespace(trace=lambda _job: eight_ranks_on(""))
+    )
     asked = Asked("job", ("bandwidth[0]=100,200", "latency[0]=1,2", *varied), preset_name, draw=3)
     sweep = Kept("s", asked, Path())
-    units = results.units_of(sweep)
+    units = results.collect_units(sweep)
     assert (units.get("bandwidth[0]"), units["latency[0]"]) == (unit, "ns")
-    words = results.asked_words(sweep)
+    words = results.describe_asked(sweep)
     assert words.startswith(f"Varied on {preset_name}: bandwidth[0]=100,200; latency[0]=1,2")
     assert words.endswith(" · 3 points at random")
 
@@ -97,10 +99,10 @@ def test_a_sweep_begins_with_a_system_of_the_user_else_with_that_of_the_recordin
     monkeypatch, shown, names, first
 ):
     runs = [kept(name, replay=name == "replay") for name in names]
-    monkeypatch.setattr(form, "workspace", lambda: SimpleNamespace(runs=lambda _job: runs))
+    monkeypatch.setattr(form, "get_workspace", lambda: SimpleNamespace(runs=lambda _job: runs))
     trace = eight_ranks_on("AMD Instinct MI300X")
-    monkeypatch.setattr(form, "session", lambda: SimpleNamespace(trace=lambda _job: trace))
-    assert form.first_system("job", shown) == first
+    monkeypatch.setattr(form, "get_session", lambda: SimpleNamespace(trace=lambda _job: trace))
+    assert form.choose_first_system("job", shown) == first
 
 
 @pytest.mark.parametrize(
@@ -114,8 +116,8 @@ def test_a_sweep_begins_with_a_system_of_the_user_else_with_that_of_the_recordin
 )
 def test_explain_begins_with_the_devices_of_the_recording(monkeypatch, device, run, first):
     trace = eight_ranks_on(device)
-    monkeypatch.setattr(explain_form, "session", lambda: SimpleNamespace(trace=lambda _job: trace))
-    assert explain_form.first_system({"job": "job", "run": run}) == first
+    monkeypatch.setattr(explain_form, "get_session", lambda: SimpleNamespace(trace=lambda _job: trace))
+    assert explain_form.choose_first_system({"job": "job", "run": run}) == first
 
 
 def test_the_network_of_a_replay_is_not_swept(tmp_path):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from studio.pages.sweep.results import conclusion
+from studio.pages.sweep.results import build_conclusion
 from studio.sweep.running import Row
 from studio.sweep.space import parse_space
 from tests.pages.test_simulate_runs import texts
@@ -14,11 +14,11 @@ ROWS = [Row(0, 912_000, cost=1e6), Row(1, 909_000, cost=1.05e6), Row(2, 921_000,
 
 
 def test_the_quickest_the_nearly_as_quick_and_cheaper_and_what_does_not_help_are_named() -> None:
-    assert texts(conclusion(SPACE, ROWS, "j")) == (
+    assert texts(build_conclusion(SPACE, ROWS, "j")) == (
         "Quickest:  bandwidth[1]=50: 909 µs for 1.05 M .  Within 1 % of it, 4.8 % cheaper:  "
         "bandwidth[1]=25: 912 µs for 1.00 M .  More bandwidth[1] is not quicker: with 100 it takes 921 µs, all else equal.  "
         "Libraries choose the way of a collective by estimates of their own;  Explain  compares the ways."
     )
     even = [replace(row, cost=None, finish_ns=900_000 - row.index * 10_000) for row in ROWS]
-    assert texts(conclusion(SPACE, even, "j")) == "Quickest:  bandwidth[1]=100: 880 µs ."
-    assert conclusion(SPACE, [replace(row, finish_ns=900_000) for row in ROWS], "j") is None
+    assert texts(build_conclusion(SPACE, even, "j")) == "Quickest:  bandwidth[1]=100: 880 µs ."
+    assert build_conclusion(SPACE, [replace(row, finish_ns=900_000) for row in ROWS], "j") is None

@@ -11,8 +11,8 @@ from studio.calibration.reading.files import read_tables
 from studio.calibration.reading.given import Given
 from studio.calibration.tables import MeasuredTable
 from studio.errors import StudioError
-from studio.figures.validation import measured_and_simulated
-from studio.pages.validate.words import short_names, sizes_table, summary_words
+from studio.figures.validation import draw_measured_and_simulated
+from studio.pages.validate.words import build_size_table, describe_errors, label_tables
 from studio.store.measured import Shelf
 
 
@@ -82,7 +82,7 @@ def test_no_file_is_read_twice_where_another_is_refused(tmp_path, monkeypatch):
 
 def test_marks_are_measured_lines_simulated_and_residuals_below():
     judged, _ = judge_all([table(), table("all_gather")], "hgx-h100")
-    figure = measured_and_simulated(judged, short_names(judged), corrected=True, dark=False)
+    figure = draw_measured_and_simulated(judged, label_tables(judged), corrected=True, dark=False)
     line, marks, residual = figure.data[:3]
     assert marks.mode == "markers"
     assert list(marks.y) == pytest.approx(list(table().time_us / 1e6))
@@ -95,8 +95,8 @@ def test_marks_are_measured_lines_simulated_and_residuals_below():
 
 def test_tables_of_equal_setup_are_told_apart_and_both_measures_named():
     judged, _ = judge_all([table(), table("all_gather", 4, 2)], "hgx-h100")
-    assert short_names(judged) == ["all-reduce · 8 GPUs", "all-gather · 2 × 4 GPUs"]
-    assert len(set(short_names([judged[0], judged[0]]))) == 1
-    assert "gm|e|" in summary_words(judged, corrected=True)
-    assert "GMF" in summary_words(judged, corrected=True)
-    assert len(sizes_table(judged).rows) == 16
+    assert label_tables(judged) == ["all-reduce · 8 GPUs", "all-gather · 2 × 4 GPUs"]
+    assert len(set(label_tables([judged[0], judged[0]]))) == 1
+    assert "gm|e|" in describe_errors(judged, corrected=True)
+    assert "GMF" in describe_errors(judged, corrected=True)
+    assert len(build_size_table(judged).rows) == 16

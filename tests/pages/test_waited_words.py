@@ -5,12 +5,12 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-from studio.analysis.collectives.meeting import meeting_of
-from studio.analysis.collectives.members import begin_together, collective_members
-from studio.analysis.compare.sides import recorded_side
-from studio.analysis.job.together import ready_words
-from studio.pages.frame.inspector import _waited_words
-from studio.timeline import node_times, recorded
+from studio.analysis.collectives.meeting import find_meeting
+from studio.analysis.collectives.members import begin_together, collect_members
+from studio.analysis.compare.sides import build_recorded_side
+from studio.analysis.job.together import describe_ready_waits
+from studio.pages.frame.inspector import _describe_waiting
+from studio.timeline import collect_node_times, recorded
 from tests.handmade import collective, node, trace_of
 
 
@@ -26,15 +26,15 @@ def two_ranks(*starts: int, second: bool = False) -> Any:
             nodes[2].start_time_micros, nodes[2].duration_micros = 150 + works, 50 - works
         ranks.append(nodes)
     trace = trace_of(ranks)
-    return recorded_side(trace, node_times(trace, recorded(trace)))
+    return build_recorded_side(trace, collect_node_times(trace, recorded(trace)))
 
 
 def words(side: Any, place: int) -> str:
     account, trace = side.ledger(), side.trace
     rank = trace.ranks[place]
-    met = meeting_of(trace, side.times, account.arrivals, rank, 1)
+    met = find_meeting(trace, side.times, account.arrivals, rank, 1)
     assert met is not None
-    told = _waited_words(trace, account, met, rank, 1, {"job": "j"})
+    told = _describe_waiting(trace, account, met, rank, 1, {"job": "j"})
     return told if isinstance(told, str) else "".join(getattr(one, "children", one) for one in told)
 
 
@@ -44,8 +44,8 @@ def test_a_wait_before_a_collective_was_noted_is_told_by_when_ranks_were_ready()
         "20.0 µs for rank 1, which was ready last: all are recorded to begin together, so that this is from when each was ready"
     )
     assert words(side, 1) == "for nobody: it was ready last, and all are recorded to begin together"
-    assert begin_together(collective_members(side.trace, side.times))
-    assert ready_words(side.ledger()) == (
+    assert begin_together(collect_members(side.trace, side.times))
+    assert describe_ready_waits(side.ledger()) == (
         "Members of collectives are recorded to begin together here, so that their starts tell no waiting and no skew: by when each "
         "was ready, ranks waited 20.0 µs in all for the last."
     )
@@ -60,9 +60,11 @@ def test_a_wait_by_starts_is_told_as_before():
     side = two_ranks(10, 30)
     assert words(side, 0) == "20.0 µs for rank 1, which began later"
     assert words(side, 1) == "for nobody: it began last"
-    assert not begin_together(collective_members(side.trace, side.times))
-    assert ready_words(side.ledger()) == ""
+    assert not begin_together(collect_members(side.trace, side.times))
+    assert describe_ready_waits(side.ledger()) == ""
 
 
 def test_collectives_whose_starts_do_tell_are_counted():
-    assert ready_words(two_ranks(30, 30, second=True).ledger()).startswith("Members of 1 of 2 collectives ")
+    assert describe_ready_waits(two_ranks(30, 30, second=True).ledger()).startswith(
+        "Members of 1 of 2 collectives "
+    )

@@ -5,46 +5,59 @@ from __future__ import annotations
 import pytest
 
 from studio.generation.options import BY_KEY, OPTIONS
-from studio.jobs.generating import job_name
-from studio.pages.workloads.asking import Filled, asked_for, counts
-from studio.pages.workloads.filling import copied_shape, placeholders
-from studio.pages.workloads.form import FOLDED, form, gpu_choices, model_choices, option_choices
-from studio.pages.workloads.results import drawing, drawing_of, facts, memory_section, times, verdict
-from studio.pages.workloads.texts import FIRST, KEYS, kind_of, read_text, spell
+from studio.jobs.generating import name_job
+from studio.pages.workloads.asking import Filled, compute_counts, parse_form
+from studio.pages.workloads.filling import copy_shape, list_placeholders
+from studio.pages.workloads.form import (
+    FOLDED,
+    build_form,
+    list_gpu_choices,
+    list_model_choices,
+    list_option_choices,
+)
+from studio.pages.workloads.results import (
+    build_counts_drawing,
+    build_drawing,
+    build_facts,
+    build_memory_section,
+    build_times,
+    build_verdict,
+)
+from studio.pages.workloads.texts import FIRST, KEYS, infer_kind, read_text, spell
 from studio.sim.systems.gpus import SYSTEM_OF
 from tests.pages.test_simulate_runs import find_all, texts
 
 
 def filled(**said: str) -> Filled:
-    found = asked_for({**FIRST, **said}, None)
+    found = parse_form({**FIRST, **said}, None)
     assert isinstance(found, Filled), found
     return found
 
 
 def said_at(**said: str) -> dict[str, str]:
     """What is wrong with a form, by field."""
-    found = asked_for({**FIRST, **said}, None)
+    found = parse_form({**FIRST, **said}, None)
     assert isinstance(found, dict)
     return {key: error.message for key, error in found.items()}
 
 
 def test_every_option_has_a_field_under_its_heading_and_none_is_left_out():
     """A row more in the table is a field more."""
-    shown = form(FIRST)
+    shown = build_form(FIRST)
     fields = find_all(shown, "TextInput") + find_all(shown, "Select")
     assert sorted(one.id["workload"] for one in fields) == sorted(KEYS)
     assert {option.key for option in OPTIONS} < set(KEYS)
     folds = find_all(shown, "Fold")
     assert len(folds) == len(FOLDED)
     assert not any(fold.open for fold in folds)
-    opened = [fold for fold in find_all(form({**FIRST, "zero": "1"}), "Fold") if fold.open]
+    opened = [fold for fold in find_all(build_form({**FIRST, "zero": "1"}), "Fold") if fold.open]
     assert texts(opened[0]).startswith("Sharding and memory")
     assert len(opened) == 1
-    assert [one["value"] for one in option_choices(BY_KEY["zero"])] == ["0", "1", "2", "3"]
-    families = [group["group"] for group in model_choices("mine.json")]
+    assert [one["value"] for one in list_option_choices(BY_KEY["zero"])] == ["0", "1", "2", "3"]
+    families = [group["group"] for group in list_model_choices("mine.json")]
     assert families[:2] == ["Your own", "GPT-3"]
     assert "Llama 3.1" in families
-    assert {one["value"] for one in gpu_choices()} <= set(SYSTEM_OF)
+    assert {one["value"] for one in list_gpu_choices()} <= set(SYSTEM_OF)
 
 
 def test_the_address_says_what_the_form_says():
@@ -57,24 +70,26 @@ def test_the_smallest_layout_that_fits_is_proposed_and_what_is_said_stays():
     first = filled()
     assert dict(first.proposed) == {"tp": 4}
     assert first.fits
-    shown = dict(zip(KEYS, placeholders(first, KEYS), strict=True))
+    shown = dict(zip(KEYS, list_placeholders(first, KEYS), strict=True))
     assert (shown["tp"], shown["dp"], shown["sequence"], shown["zero"]) == (
         "4, proposed",
         "2",
         "8,192",
         "0 · nothing",
     )
-    assert texts(verdict(first, counts(first))).startswith("tensor 4 × data 2  · proposed: tensor parallel 4")
+    assert texts(build_verdict(first, compute_counts(first))).startswith(
+        "tensor 4 × data 2  · proposed: tensor parallel 4"
+    )
     assert not filled(tp="8").proposed
     assert filled(gpu="").memory_bytes is None
-    assert "choose a GPU" in texts(times(filled(gpu=""), counts(filled(gpu=""))))
+    assert "choose a GPU" in texts(build_times(filled(gpu=""), compute_counts(filled(gpu=""))))
 
 
 def test_what_does_not_fit_is_said_with_what_would_make_it_fit():
     said = {"tp": "2", "pp": "1", "zero": "0", "recompute": "none"}
     tight = filled(**said)
     assert not tight.fits
-    shown = verdict(tight, counts(tight))
+    shown = build_verdict(tight, compute_counts(tight))
     held = tight.workload.peak_memory
     total, kept = sum(held.values()) / 1e9, held["activations"] / 1e9
     words = (
@@ -91,7 +106,7 @@ def test_what_does_not_fit_is_said_with_what_would_make_it_fit():
     alone = filled(ranks="1", dp="1")
     more, away = (
         dict(part.split("=") for part in button.to_plotly_json()["props"]["data-of"].split(" "))
-        for button in find_all(verdict(alone, counts(alone)), "Button")
+        for button in find_all(build_verdict(alone, compute_counts(alone)), "Button")
     )
     assert (int(more["ranks"]) > 1, more["dp"]) == (True, "")
     assert away == {"offload": "optimizer"}
@@ -127,32 +142,34 @@ def test_what_is_wrong_is_said_at_its_field_in_the_words_of_the_form(said, field
 
 def test_a_model_of_numbers_begins_with_those_of_the_one_before_and_is_the_same():
     fields = {**FIRST, "model": "custom"}
-    copied = copied_shape(fields, filled().workload.model)
+    copied = copy_shape(fields, filled().workload.model)
     own = filled(**{"model": "custom", **copied})
-    assert counts(own)["parameters"] == counts(filled())["parameters"]
-    assert copied_shape({**fields, "layers": "2"}, filled().workload.model) == {}
+    assert compute_counts(own)["parameters"] == compute_counts(filled())["parameters"]
+    assert copy_shape({**fields, "layers": "2"}, filled().workload.model) == {}
 
 
 def test_a_config_that_was_dropped_is_a_model():
     text = '{"model_type": "gpt2", "n_embd": 768, "n_head": 12, "n_layer": 12, "vocab_size": 50257}'
-    found = asked_for({**FIRST, "model": "file"}, {"name": "a/b/small.json", "text": text})
+    found = parse_form({**FIRST, "model": "file"}, {"name": "a/b/small.json", "text": text})
     assert isinstance(found, Filled)
     assert (found.workload.model.source, found.workload.model.layers) == ("small.json", 12)
-    wrong = asked_for({**FIRST, "model": "file"}, {"name": "small.json", "text": "[]"})
+    wrong = parse_form({**FIRST, "model": "file"}, {"name": "small.json", "text": "[]"})
     assert "model" in wrong
 
 
 def test_counts_memory_and_the_mesh_are_those_of_closed_forms_and_the_time_is_simulated():
     first = filled()
-    told = counts(first)
-    assert texts(facts(first, told)).split("Parameters")[1].split()[1:3] == ["8.03", "billion"]
-    shown = texts(memory_section(first, told))
+    told = compute_counts(first)
+    assert texts(build_facts(first, told)).split("Parameters")[1].split()[1:3] == ["8.03", "billion"]
+    shown = texts(build_memory_section(first, told))
     assert "optimizer ? 24.1 GB 56.9 %" in shown
-    assert drawing(first.workload.layout)["sentence"] == "8 ranks: 4 along tensor (tp) × 2 along data (dp)"
-    timed = texts(times(first, told))
+    assert (
+        build_drawing(first.workload.layout)["sentence"] == "8 ranks: 4 along tensor (tp) × 2 along data (dp)"
+    )
+    timed = texts(build_times(first, told))
     assert "simulated on hgx-h100" in timed
     large = filled(model="llama3-405b", ranks="16384")
-    assert "not simulated yet" in texts(times(large, counts(large)))
+    assert "not simulated yet" in texts(build_times(large, compute_counts(large)))
 
 
 @pytest.mark.parametrize(
@@ -170,21 +187,21 @@ def test_counts_memory_and_the_mesh_are_those_of_closed_forms_and_the_time_is_si
 def test_steps_of_inference_and_other_networks_have_forms_of_their_own(said, facts_of, name):
     """What another kind of job has no use for is not seen, and not taken."""
     found = filled(**said)
-    told = counts(found)
-    shown = texts(facts(found, told))
+    told = compute_counts(found)
+    shown = texts(build_facts(found, told))
     assert all(part in shown for part in facts_of), shown
-    assert job_name(found.wanted) == name
-    assert len(drawing_of(told)["shapes"]) >= 8
-    assert texts(memory_section(found, told)).startswith("Memory of an NPU, by part")
-    hints = dict(zip(KEYS, placeholders(found, KEYS), strict=True))
+    assert name_job(found.wanted) == name
+    assert len(build_counts_drawing(told)["shapes"]) >= 8
+    assert texts(build_memory_section(found, told)).startswith("Memory of an NPU, by part")
+    hints = dict(zip(KEYS, list_placeholders(found, KEYS), strict=True))
     assert (hints["kind"], hints["dp"]) == ("training", told["layout"].partition("dp=")[2].partition(",")[0])
     trace = found.wanted.trace()
     assert len(trace.ranks) == 8
     if said.get("gpu") != "":
-        assert "simulated on hgx-h100" in texts(times(found, told))
-    kind = kind_of({**FIRST, **said})
+        assert "simulated on hgx-h100" in texts(build_times(found, told))
+    kind = infer_kind({**FIRST, **said})
     seen = [
-        field.children[1].id["workload-said"] for field in find_all(form({**FIRST, **said}), "Div")
+        field.children[1].id["workload-said"] for field in find_all(build_form({**FIRST, **said}), "Div")
         if f"wl-of-{kind}" in (field.className or "") and "wl-field" in field.className
     ]  # fmt: skip
     assert ("tp" in seen, "kv_dtype" in seen, "bucket_mb" in seen) == (
@@ -198,10 +215,12 @@ def test_what_is_wrong_with_steps_is_said_at_its_field():
     assert "decode" in said_at(**steps, phase="disaggregated")["phase"]
     proposed = filled(**steps, batch="32")
     assert (proposed.proposed, proposed.fits) == ({"tp": 2}, True)
-    assert "proposed: tensor parallel 2, the smallest that fits" in texts(verdict(proposed, counts(proposed)))
-    assert dict(zip(KEYS, placeholders(proposed, KEYS), strict=True))["tp"] == "2, proposed"
+    assert "proposed: tensor parallel 2, the smallest that fits" in texts(
+        build_verdict(proposed, compute_counts(proposed))
+    )
+    assert dict(zip(KEYS, list_placeholders(proposed, KEYS), strict=True))["tp"] == "2, proposed"
     tight = filled(**steps, batch="32", tp="1", pp="1")
     assert not tight.fits
-    shown = texts(verdict(tight, counts(tight)))
+    shown = texts(build_verdict(tight, compute_counts(tight)))
     assert "Does not fit on 80 GB" in shown
     assert "It fits with: Tensor parallel 2 (" in shown

@@ -8,7 +8,7 @@ import json
 
 from flask import Flask
 
-from studio.server.collectives import collectives_blueprint
+from studio.server.collectives import build_collectives_blueprint
 from studio.session import Session
 from studio.store.workspace import Workspace
 from tests.handmade import collective, trace_of
@@ -20,7 +20,7 @@ def test_names_that_look_like_formulas_are_texts_in_both_files(tmp_path) -> None
     job = session.workspace.save(trace, "job")
     app = Flask("test")
     app.config["SESSION"] = session
-    app.register_blueprint(collectives_blueprint())
+    app.register_blueprint(build_collectives_blueprint())
     client = app.test_client()
 
     def lines(path: str) -> list[list[str]]:
@@ -51,7 +51,7 @@ def test_types_that_share_a_name_come_before_it_in_the_windows_of_the_page(tmp_p
     )
     app = Flask("test")
     app.config["SESSION"] = session
-    app.register_blueprint(collectives_blueprint())
+    app.register_blueprint(build_collectives_blueprint())
     packed = app.test_client().get(f"/api/jobs/{job}/collectives").data
     header = json.loads(packed[4 : 4 + int.from_bytes(packed[:4], "little")])
     assert set(header["names"]) == {"ALL_REDUCE · ncclKernel", "BROADCAST · ncclKernel", "other"}

@@ -20,12 +20,12 @@ import pytest
 from waitress import create_server, wasyncore
 
 from studio.errors import ConfigError
-from studio.server.guard import Policy, _cookie_name, protect, script_hash
+from studio.server.guard import Policy, _build_cookie_name, compute_script_hash, protect
 from studio.server.ticket import Ticket
 from tests.waiting import PATIENCE_S
 
 TOKEN = "a-token-of-some-length"
-COOKIE = _cookie_name(TOKEN)
+COOKIE = _build_cookie_name(TOKEN)
 HERE = "Host: 127.0.0.1:8050"
 PAGE = "Accept: text/html,*/*"
 SVG = "<svg xmlns='http://www.w3.org/2000/svg'><script>alert(1)</script></svg>"
@@ -51,7 +51,7 @@ def a_server(policy: Policy) -> flask.Flask:
         kind = flask.request.args.get("type", "text/html")
         return flask.Response(SVG, content_type=kind)
 
-    protect(server, policy, script_hashes=[script_hash("ours")])
+    protect(server, policy, script_hashes=[compute_script_hash("ours")])
     return server
 
 
@@ -320,7 +320,7 @@ def test_the_token_opens_everything(shared: int, header: str) -> None:
         f"Authorization: Bearer {TOKEN}x",
         f"Authorization: Bearer {TOKEN[:-1]}",
         "Authorization: Bearer t\xf6ken",
-        f"Cookie: {_cookie_name('of another workspace')}={TOKEN}",
+        f"Cookie: {_build_cookie_name('of another workspace')}={TOKEN}",
         f"Cookie: token={TOKEN}",
         f"Cookie: {COOKIE}=",
     ],
@@ -361,7 +361,7 @@ def test_a_browser_that_was_let_in_stays_so_on_every_port(shared: int) -> None:
     answer = ask(shared, f"GET /?token={TOKEN}", "Host: localhost:9000", PAGE)
     cookie = answer.headers["Set-Cookie"].split(";")[0]
     assert ask(shared, "GET /", "Host: localhost:8051", f"Cookie: {cookie}").status == 200
-    assert _cookie_name("of another workspace") != COOKIE
+    assert _build_cookie_name("of another workspace") != COOKIE
 
 
 def test_a_program_that_follows_the_printed_address_gets_the_page_and_a_cookie(shared: int) -> None:
@@ -394,7 +394,7 @@ def test_a_ticket_seen_by_another_account_does_not_let_it_in(monkeypatch: pytest
     with running(a_server(Policy("127.0.0.1", 8050, TOKEN, ticket=ticket))) as port:
         ticket.port = int(port)
         with monkeypatch.context() as patch:
-            patch.setattr("studio.server.ticket._account", lambda: os.geteuid() + 1)
+            patch.setattr("studio.server.ticket._get_account", lambda: os.geteuid() + 1)
             assert ask(port, f"GET /?ticket={ticket.secret}", HERE, PAGE).status == 401
         assert ask(port, f"GET /?ticket={ticket.secret}", HERE, PAGE).status == 303
 
@@ -443,7 +443,7 @@ def test_pages_run_our_scripts_only_and_reach_no_other_host(local: int) -> None:
     policy = ask(local, "GET /", HERE).headers["Content-Security-Policy"]
     directives = dict(part.split(" ", 1) for part in policy.split("; "))
     assert directives["default-src"] == "'none'"
-    assert directives["script-src"] == f"'self' {script_hash('ours')}"
+    assert directives["script-src"] == f"'self' {compute_script_hash('ours')}"
     assert "unsafe-eval" not in policy
     assert "http" not in policy
     assert "*" not in policy

@@ -15,22 +15,22 @@ import pytest
 import studio
 from studio.analysis.job.nodes import NodeIndex
 from studio.samples import sample_path
-from studio.server.nodes import nodes_blueprint
-from studio.timeline import recorded_times
+from studio.server.nodes import build_nodes_blueprint
+from studio.timeline import read_recorded_times
 from tests.handmade import node, trace_of
 
 
 @pytest.fixture(scope="module")
 def client():
     index = NodeIndex(studio.read(sample_path("transformer_8r")))
-    recorded = recorded_times(index.trace)
+    recorded = read_recorded_times(index.trace)
     run = replace(recorded, end_ns=np.where(recorded.end_ns >= 0, recorded.end_ns + 1000, -1))
     lists = {"": index, "run": NodeIndex(index.trace, run, like=index)}
     server = flask.Flask("nodes")
     info = SimpleNamespace(summary=SimpleNamespace(timed_nodes=1))
     workspace = SimpleNamespace(info=lambda _job: info, require=lambda *_: None)
     server.config["SESSION"] = SimpleNamespace(workspace=workspace, node_index=lambda _job, run: lists[run])
-    server.register_blueprint(nodes_blueprint())
+    server.register_blueprint(build_nodes_blueprint())
     return server.test_client()
 
 

@@ -235,16 +235,16 @@ def test_only_loopback_addresses_are_loopback(host: str, expected: bool) -> None
 def test_a_browser_opens_only_where_somebody_sees_it(
     environ: dict[str, str], platform: str, expected: bool
 ) -> None:
-    assert serve.browser_available(environ, platform) is expected
+    assert serve.can_open_browser(environ, platform) is expected
 
 
 def test_a_window_of_its_own_is_opened_in_a_browser_of_the_chromium_family(tmp_path: Path) -> None:
-    assert serve.app_browser({"PATH": str(tmp_path)}, "linux") is None
+    assert serve.find_app_browser({"PATH": str(tmp_path)}, "linux") is None
     told = tmp_path / "told"
     browser = tmp_path / "chromium"
     browser.write_text(f'#!/bin/sh\necho "$@" > {told}.part && mv {told}.part {told}\n')
     browser.chmod(0o755)
-    assert serve.app_browser({"PATH": str(tmp_path)}, "linux") == str(browser)
+    assert serve.find_app_browser({"PATH": str(tmp_path)}, "linux") == str(browser)
     serve.open_app(str(browser), "http://127.0.0.1:1/overview?job=a&b")
     wait_until(told.exists)
     assert told.read_text() == "--app=http://127.0.0.1:1/overview?job=a&b\n"

@@ -14,19 +14,19 @@ import numpy as np
 import pytest
 
 import studio
-from studio.analysis.job.nodes import node_ref
-from studio.analysis.path.whole import whole_path
+from studio.analysis.job.nodes import format_node_ref
+from studio.analysis.path.whole import build_whole_path
 from studio.analysis.timeline import perfetto as perfetto_events
-from studio.analysis.timeline.counters import in_flight
+from studio.analysis.timeline.counters import count_in_flight
 from studio.analysis.timeline.differences import Ghost
 from studio.analysis.timeline.gantt import TILE_BINS, Gantt
-from studio.analysis.timeline.undrawn import Undrawn, undrawn
+from studio.analysis.timeline.undrawn import Undrawn, find_undrawn
 from studio.errors import TraceError
 from studio.samples import sample_path
-from studio.server.path import outline
-from studio.server.timeline import timeline_blueprint
-from studio.sim.compared import side_of
-from studio.timeline import NodeTimes, node_times, recorded
+from studio.server.path import build_outline
+from studio.server.timeline import build_timeline_blueprint
+from studio.sim.compared import build_side
+from studio.timeline import NodeTimes, collect_node_times, recorded
 from studio.trace import NodeType
 from tests.handmade import collective, node, trace_of
 
@@ -42,7 +42,7 @@ def gantt() -> Gantt:
 
 def slower(gantt: Gantt) -> NodeTimes:
     """The times of a run that took twice as long, in which the first node of rank 3 is missing."""
-    times = node_times(gantt.trace, recorded(gantt.trace))
+    times = collect_node_times(gantt.trace, recorded(gantt.trace))
     for column in (times.start_ns, times.end_ns):
         column[column >= 0] = gantt.origin_ns + 2 * (column[column >= 0] - gantt.origin_ns)
     times.start_ns[times.first[3]] = -1
@@ -64,14 +64,14 @@ def client(gantt):
             raise TraceError(f"There is no run {other!r}.", hint="Choose another.")
         return Ghost(shown, slower(shown), origin_ns=shown.origin_ns)
 
-    side = side_of(gantt.trace)
+    side = build_side(gantt.trace)
     server.config["SESSION"] = SimpleNamespace(
         gantt=find,
         ghost=ghost,
-        counters=lambda job, run: in_flight(find(job, run)),
-        whole_path=lambda job, run: whole_path(side, side.ledger()),
+        counters=lambda job, run: count_in_flight(find(job, run)),
+        whole_path=lambda job, run: build_whole_path(side, side.ledger()),
     )
-    server.register_blueprint(timeline_blueprint())
+    server.register_blueprint(build_timeline_blueprint())
     return server.test_client()
 
 
@@ -108,12 +108,12 @@ def test_nodes_without_a_bar_are_counted_by_type_with_the_reason() -> None:
     first.start_ns[:] = [5_000, -1, 9_000]
     trace.graph_of(trace.ranks[1]).start_ns[:] = -1
     gantt = Gantt(trace, recorded(trace), origin_ns=5_000)
-    found = undrawn(gantt)
+    found = find_undrawn(gantt)
     assert found == Undrawn(5, (("METADATA", 1), ("COMP", 1), ("COMM_COLL", 1)), (1,))
     assert len(gantt) + found.count == found.nodes
     server = flask.Flask("untimed")
     server.config["SESSION"] = SimpleNamespace(gantt=lambda job, run: gantt)
-    server.register_blueprint(timeline_blueprint())
+    server.register_blueprint(build_timeline_blueprint())
     asked = server.test_client().get
     assert unpacked(asked("/api/jobs/job/timeline"))["undrawn"] == (
         "3 of 5 nodes have no bar, as no start was recorded: 1 METADATA, 1 COMP, 1 COMM_COLL. "
@@ -154,7 +154,7 @@ def test_a_node_comes_with_its_neighbours(client, gantt) -> None:
     assert bar is not None
     assert found["bar"] == {
         "rank": 2,
-        "node": node_ref(graph, row),
+        "node": format_node_ref(graph, row),
         "index": row,
         "row": bar.row,
         "start": bar.start_ns,
@@ -258,17 +258,17 @@ def test_the_critical_path_stands_in_the_rows_of_its_nodes(client, gantt) -> Non
 
 
 def test_a_path_of_very_many_pieces_is_joined_and_says_what_is_missing(gantt, monkeypatch) -> None:
-    side = side_of(gantt.trace)
-    path = whole_path(side, side.ledger()).path
-    every, _ = outline(gantt, path)
+    side = build_side(gantt.trace)
+    path = build_whole_path(side, side.ledger()).path
+    every, _ = build_outline(gantt, path)
     monkeypatch.setattr("studio.server.path._MOST", 60)
-    few, dropped = outline(gantt, path)
+    few, dropped = build_outline(gantt, path)
     assert (few.shape[1], dropped > 0) == (60, True)
     assert few.shape[1] + dropped < every.shape[1]
 
 
 def test_a_ghost_tells_what_waited_in_the_other_run(gantt) -> None:
-    times = node_times(gantt.trace, recorded(gantt.trace))
+    times = collect_node_times(gantt.trace, recorded(gantt.trace))
     plain = Ghost(gantt, times, origin_ns=gantt.origin_ns)
     account = gantt.account
     mine = slice(account.first[2], account.first[2] + 200)
@@ -365,7 +365,7 @@ def test_the_timeline_comes_in_perfettos_own_format_or_the_answer_says_what_is_m
     client, gantt, monkeypatch
 ) -> None:
     found = client.get("/api/jobs/job/timeline/trace.pftrace")
-    assert found.data == b"".join(perfetto_events.perfetto_events(gantt))
+    assert found.data == b"".join(perfetto_events.iterate_perfetto_events(gantt))
     assert found.headers["Content-Disposition"] == 'attachment; filename="timeline-job.pftrace"'
     monkeypatch.setattr(perfetto_events, "version", {"perfetto": "0.59.1", "protobuf": "5.29.3"}.__getitem__)
     refused = client.get("/api/jobs/job/timeline/trace.pftrace")

@@ -22,7 +22,7 @@ from waitress.server import create_server
 from studio.errors import TraceFormatError
 from studio.et.seen import RankSeen
 from studio.et.source import SourceFile
-from studio.server.uploads import CHUNK_BYTES, uploads_blueprint
+from studio.server.uploads import CHUNK_BYTES, build_uploads_blueprint
 from studio.store import imports
 from studio.store.imports import Progress
 from studio.store.tasks import close_tasks, open_tasks
@@ -46,7 +46,7 @@ class Server:
     def __init__(self, folder: Path, reader: imports.ReadJob = sizes) -> None:
         self.registry = imports.open_registry(open_tasks(folder), reader)
         app = Flask("test")
-        app.register_blueprint(uploads_blueprint(self.registry))
+        app.register_blueprint(build_uploads_blueprint(self.registry))
         self.server = create_server(app, host="127.0.0.1", port=0, threads=8)
         self.port: int = self.server.effective_port
         self.stop = threading.Event()
@@ -348,10 +348,10 @@ from flask import Flask
 from waitress.server import create_server
 from studio.store import imports
 from studio.store.tasks import close_tasks, open_tasks
-from studio.server.uploads import uploads_blueprint
+from studio.server.uploads import build_uploads_blueprint
 app = Flask("child")
 registry = imports.open_registry(open_tasks(Path(sys.argv[1])), lambda files, progress: "job")
-app.register_blueprint(uploads_blueprint(registry))
+app.register_blueprint(build_uploads_blueprint(registry))
 server = create_server(app, host="127.0.0.1", port=0)
 print(server.effective_port, flush=True)
 server.run()

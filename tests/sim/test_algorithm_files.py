@@ -13,10 +13,10 @@ import studio
 from studio.cli import main
 from studio.errors import TraceFormatError
 from studio.et import msccl_play
-from studio.et.build import graph_of_nodes
+from studio.et.build import build_graph
 from studio.et.msccl import parse
 from studio.et.msccl_play import Algorithm, play
-from studio.trace import NodeType, Rank, Trace, node_attributes
+from studio.trace import NodeType, Rank, Trace, list_node_attributes
 from tests.msccl_files import (
     algorithm,
     all_pairs_all_gather,
@@ -178,7 +178,7 @@ def test_what_is_written_simulates_a_job_by_the_algorithm(tmp_path: Path):
         "type": "COMM_COLL_NODE",
         "attrs": {"comm_type": 0, "comm_size": 4 << 20, "is_cpu_op": False},
     }
-    graph, slots = graph_of_nodes([job])
+    graph, slots = build_graph([job])
     studio.write(Trace((graph,), tuple(Rank(n, 0, slots) for n in range(4))), tmp_path / "job", "job")
     paths = ["--system", str(target / "system.json"), "--network", str(target / "network.yml")]
     result = CliRunner().invoke(main, ["simulate", str(tmp_path / "job"), *paths, "--json"])
@@ -240,7 +240,7 @@ def test_a_public_algorithm_has_the_messages_that_the_reference_makes_of_it(shar
         slots = theirs.known_rank(rank).slots
         wanted = []
         for row in range(len(graph)):
-            told = {attr.name: attr.value for attr in node_attributes(graph, row, slots)}
+            told = {attr.name: attr.value for attr in list_node_attributes(graph, row, slots)}
             if graph.type[row] in (NodeType.COMM_SEND, NodeType.COMM_RECV):
                 peer = told.get("comm_dst" if graph.type[row] == NodeType.COMM_SEND else "comm_src")
                 wanted.append((NodeType(graph.type[row]).name + "_NODE", peer, told["comm_size"]))

@@ -16,7 +16,7 @@ from studio.sim.astra import (
     Files,
     from_parts,
     load,
-    options,
+    parse_options,
     read,
     read_config,
     write_config,
@@ -30,8 +30,8 @@ from studio.sim.config import (
     SystemConfig,
     Topology,
 )
-from studio.sim.network import network_gb_per_s
-from studio.sim.parts import Parts, interpret, parts_of, with_settings
+from studio.sim.network import convert_to_gb_per_s
+from studio.sim.parts import Parts, build_parts, interpret, with_settings
 from studio.trace import CommGroup
 from tests.conftest import ROOT
 from tests.examples import examples
@@ -134,7 +134,7 @@ def test_algorithms_given_as_traces_are_written_and_read_too(tmp_path, sample_tr
 @settings(deadline=None)
 def test_any_rate_is_written_as_near_as_a_double_gets(rate):
     """Where no GB/s gives exactly this rate, the neighbouring double is as near as it gets."""
-    again = network_gb_per_s(rate) * 2**30 / 10**9
+    again = convert_to_gb_per_s(rate) * 2**30 / 10**9
     assert abs(again - rate) <= rate * 2.3e-16
 
 
@@ -180,7 +180,7 @@ def test_no_memory_expansion_is_no_memory():
 
 def test_options_of_the_command_line_may_be_text():
     config = from_parts(
-        NETWORK, SYSTEM, None, options(["--num-queues-per-dim=2", "--rendezvous-protocol", "true"])
+        NETWORK, SYSTEM, None, parse_options(["--num-queues-per-dim=2", "--rendezvous-protocol", "true"])
     )
     assert config.queues_per_dimension == 2
     assert config.rendezvous
@@ -400,7 +400,7 @@ def test_a_custom_algorithm_is_found_beside_the_system_file(tmp_path, sample_tra
 @pytest.mark.parametrize("words", [["x"], ["--a"], ["-a=1"], ["--=1"]])
 def test_words_that_are_no_options_are_refused(words):
     with pytest.raises(ConfigError, match="command line: "):
-        options(words)
+        parse_options(words)
 
 
 # ---------------------------------------------------------------------------------------------------
@@ -455,7 +455,7 @@ def test_a_wrong_setting_says_so(setting, message):
 def test_loading_keeps_unknown_keys_for_the_message(tmp_path):
     parts = load(files(tmp_path, YAML, {**SYSTEM, "colour": "red"}))
     assert parts.system["colour"] == "red"
-    assert parts_of(interpret(parts).config).system.get("colour") is None
+    assert build_parts(interpret(parts).config).system.get("colour") is None
 
 
 @pytest.fixture

@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from studio.sim.astra import from_parts
-from studio.sim.check import check, smallest_cycle
+from studio.sim.check import check, find_smallest_cycle
 from studio.sim.extensions import Extensions
 from studio.trace import CommGroup
 from tests.handmade import collective, node, trace_of
@@ -322,7 +322,7 @@ def test_the_smallest_cycle_is_shown():
     """Nodes 2, 3, 4, 5 form a circle, and 4 and 3 a smaller one."""
     nodes = [compute(1), compute(2, 1, 5), compute(3, 2, 4), compute(4, 3), compute(5, 4)]
     trace = trace_of([nodes, nodes])
-    assert sorted(smallest_cycle(trace.graphs[0])) == [2, 3]
+    assert sorted(find_smallest_cycle(trace.graphs[0])) == [2, 3]
     level, code, message = only(trace)
     assert (level, code) == ("error", "cycle")
     assert message.startswith("ranks 0–1: 2 nodes wait for each other in a circle: node ")
@@ -335,7 +335,7 @@ def test_a_node_that_waits_for_itself_is_a_cycle_and_no_root():
 
 def test_ids_that_fall_along_dependencies_are_no_cycle():
     [graph] = trace_of([[compute(3), compute(2, 3), compute(1, 2)]]).graphs
-    assert smallest_cycle(graph) == []
+    assert find_smallest_cycle(graph) == []
 
 
 def test_an_empty_rank_is_named():

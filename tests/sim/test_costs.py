@@ -12,10 +12,10 @@ from hypothesis import strategies as st
 from studio.errors import ConfigError
 from studio.sim.costs import CostModel, GroupShape, Ports
 from studio.sim.costs.curves import NEAR, OWN, Curve
-from studio.sim.costs.library import LIBRARIES, estimates
+from studio.sim.costs.library import LIBRARIES, estimate_ways
 from studio.sim.costs.model import KINDS, Range
-from studio.sim.costs.shapes import Wiring, buffer_bytes, comm_sizes
-from studio.sim.costs.ways import ways
+from studio.sim.costs.shapes import Wiring, compute_buffer_bytes, compute_comm_sizes
+from studio.sim.costs.ways import list_ways
 
 NODE = Ports(inside=400.0, inside_ns=100.0, per_node=8)
 CLUSTER = Ports(inside=400.0, inside_ns=100.0, between=50.0, between_ns=1000.0, per_node=8)
@@ -171,8 +171,8 @@ def test_sizes_are_counted_as_the_benchmarks_do_in_one_place() -> None:
         ("reduce_scatter", 1),
         ("all_to_all", 1),
     ):
-        assert buffer_bytes(kind, sizes, 8)[0] == 1024 * factor
-        assert comm_sizes(kind, buffer_bytes(kind, sizes, 8), 8)[0] == 1024
+        assert compute_buffer_bytes(kind, sizes, 8)[0] == 1024 * factor
+        assert compute_comm_sizes(kind, compute_buffer_bytes(kind, sizes, 8), 8)[0] == 1024
 
 
 shapes = st.sampled_from(
@@ -274,7 +274,9 @@ def test_a_library_counts_with_what_the_host_takes_for_each_step_of_a_ring(
         ("all_gather", 1, 1.0),
         ("all_reduce", 2, 1.4 if protocol == "Simple" else 1.0),
     ):
-        found = estimates(LIBRARIES["nccl-hopper"], kind, np.array([small, large]), FOUR_NODES, 450.0, 50.0)
+        found = estimate_ways(
+            LIBRARIES["nccl-hopper"], kind, np.array([small, large]), FOUR_NODES, 450.0, 50.0
+        )
         moving = large * rounds * 31 / 32 / {"LL": 20.4, "LL128": 370.8 * 0.92, "Simple": 370.8}[protocol]
         base = {"LL": 6_600, "LL128": 14_000, "Simple": 8_400}[protocol]
         expected = factor * (base + rounds * (waits - base)) + moving
@@ -410,7 +412,7 @@ def test_every_way_has_defaults() -> None:
         model = CostModel(library)
         for kind in KINDS:
             for shape in (ONE_NODE, FOUR_NODES):
-                for way in ways(kind, shape):
+                for way in list_ways(kind, shape):
                     assert model.value(f"efficiency {way.rates} inside") <= 1
 
 

@@ -6,8 +6,8 @@ import pytest
 
 from studio.errors import ConfigError
 from studio.sim.costs import CostModel
-from studio.sim.parts import Parts, interpret, parts_of, with_settings
-from studio.store.runs import config_digest
+from studio.sim.parts import Parts, build_parts, interpret, with_settings
+from studio.store.runs import compute_config_digest
 
 NETWORK = {
     "topology": ["Switch", "Switch"],
@@ -29,15 +29,15 @@ PARTS = Parts(NETWORK, SYSTEM)
 def test_costs_are_read_and_written_back() -> None:
     config = interpret(PARTS).config
     assert config.costs == CostModel()
-    again = interpret(parts_of(config)).config
+    again = interpret(build_parts(config)).config
     assert again == config
-    assert config_digest(again) == config_digest(config)
+    assert compute_config_digest(again) == compute_config_digest(config)
 
 
 def test_single_parameters_are_set_by_their_path() -> None:
     changed = interpret(with_settings(PARTS, ["costs.algorithm=ring"])).config
     assert changed.costs != CostModel()
-    assert config_digest(changed) != config_digest(interpret(PARTS).config)
+    assert compute_config_digest(changed) != compute_config_digest(interpret(PARTS).config)
     nested = interpret(with_settings(PARTS, ["costs.launch.all_reduce=9000"])).config
     assert nested.costs is not None
     assert nested.costs.value("launch all_reduce") == 9000

@@ -12,11 +12,11 @@ from studio.sim import doubt_facts, simulate
 from studio.sim.config import Algorithm, Dimension, SystemConfig, Topology
 from studio.sim.costs.model import CostModel, Range
 from studio.sim.doubt import Doubt
-from studio.sim.doubts import CHECKS, cured, doubts_of, impossible_words, options_of
+from studio.sim.doubts import CHECKS, apply_cures, doubts_of, explain_impossible, format_cure_options
 from studio.sim.extensions import Extensions, Link, LinkGraph
 from studio.sim.known import Known
 from studio.sim.models import with_model
-from studio.sim.parts import Parts, interpret, parts_of, with_settings
+from studio.sim.parts import Parts, build_parts, interpret, with_settings
 from studio.sim.presets import preset
 from studio.trace import Trace
 from tests.examples import examples
@@ -179,7 +179,7 @@ def test_every_doubt_has_a_case():
 @pytest.mark.parametrize("code", CASES)
 def test_what_makes_an_answer_doubtful_is_found_and_its_cure_takes_it_away(code):
     trace, given = CASES[code]
-    parts = given if isinstance(given, Parts) else parts_of(given)
+    parts = given if isinstance(given, Parts) else build_parts(given)
     before, doubts = looked_at(trace, parts)
     [doubt] = [one for one in doubts if one.code == code]
     assert doubt.impossible == next(check.impossible for check in CHECKS if check.code == code)
@@ -187,7 +187,7 @@ def test_what_makes_an_answer_doubtful_is_found_and_its_cure_takes_it_away(code)
         cureless = ("extrapolated", "does-not-fit", "may-not-fit", "unknown-communication", "unknown-size")
         assert code in (*cureless, "recorded-faster", "uneven-nodes", "dimensions-not-involved")
         return
-    after, left = looked_at(trace, cured(parts, [doubt]))
+    after, left = looked_at(trace, apply_cures(parts, [doubt]))
     assert code not in {one.code for one in left}
     # What is impossible is too quick; what is not meant may be either.
     assert after > before if doubt.impossible else after != before
@@ -197,7 +197,7 @@ def test_what_makes_an_answer_doubtful_is_found_and_its_cure_takes_it_away(code)
 def test_a_message_between_nodes_is_no_quicker_from_one_rank_than_from_another_once_it_is_cured():
     """Without it 64 MiB from rank 1 to rank 8 take an eighth of those from rank 0 to rank 8."""
     config = system(Dimension("switch", 8, 400.0, 500.0), Dimension("ring", 2, 50.0, 500.0))
-    parts = parts_of(config)
+    parts = build_parts(config)
     near, far = (looked_at(between(source, 8, 64 * MIB), parts)[0] for source in (0, 1))
     assert near > 7 * far
     full = with_model(parts, "full")
@@ -208,13 +208,13 @@ def test_a_message_between_nodes_is_no_quicker_from_one_rank_than_from_another_o
 
 def test_collectives_that_replay_no_recorded_time_are_told():
     trace = trace_of([[node(1, "COMP", micros=5), collective(2, "ALL_REDUCE", MIB, 1)]] * 8)
-    parts = with_settings(parts_of(system(SWITCH)), ["replay-only=1"])
+    parts = with_settings(build_parts(system(SWITCH)), ["replay-only=1"])
     before, doubts = looked_at(trace, parts)
     assert before == 5001
     assert [(one.code, one.message.partition(":")[0]) for one in doubts] == [
         ("took-no-time", "8 of 8 collectives took 1 ns")
     ]
-    after, left = looked_at(trace, cured(parts, doubts))
+    after, left = looked_at(trace, apply_cures(parts, doubts))
     assert after > 20_000
     assert left == ()
 
@@ -226,7 +226,7 @@ def test_compute_without_a_time_takes_that_of_a_roofline_or_is_said_to_have_none
         node(2, "COMP", 1),
         node(3, "COMP", 2, micros=7, num_ops=10**12, tensor_size=MIB),
     ]
-    trace, parts = trace_of([nodes] * 8), parts_of(system(SWITCH, extensions=Extensions()))
+    trace, parts = trace_of([nodes] * 8), build_parts(system(SWITCH, extensions=Extensions()))
     before, doubts = looked_at(trace, parts)
     told, untold = [doubt for doubt in doubts if doubt.code == "compute-took-no-time"]
     assert before == 7002
@@ -235,7 +235,7 @@ def test_compute_without_a_time_takes_that_of_a_roofline_or_is_said_to_have_none
     assert untold.message.startswith("8 of 24 compute nodes")
     assert untold.cure is None
     # 989.4 million operations at 989.4 TFLOP/s are 1 µs.
-    after, left = looked_at(trace, cured(parts, doubts))
+    after, left = looked_at(trace, apply_cures(parts, doubts))
     assert after == 1000 + 1 + 7000
     assert [doubt.message for doubt in left] == [untold.message]
 
@@ -296,15 +296,15 @@ def test_collectives_of_some_dimensions_are_told_where_costs_time_them(involved,
 
 def test_several_doubts_with_one_cure_have_one_option():
     trace, config = CASES["beyond-capacity"]
-    _, doubts = looked_at(trace, parts_of(config))
+    _, doubts = looked_at(trace, build_parts(config))
     assert len(doubts) == 2
-    assert options_of(doubts) == "--model full"
+    assert format_cure_options(doubts) == "--model full"
     aware = replace(config, extensions=Extensions(), congestion="aware")
-    assert looked_at(trace, parts_of(aware))[1] == ()
+    assert looked_at(trace, build_parts(aware))[1] == ()
 
 
 def test_communication_of_unknown_size_is_told_where_its_recorded_time_matters():
-    parts = parts_of(system(SWITCH, extensions=Extensions()))
+    parts = build_parts(system(SWITCH, extensions=Extensions()))
     [told] = [one for one in looked_at(unsized(), parts)[1] if one.code == "unknown-size"]
     assert told.message.startswith(
         "8 communication nodes of unknown size move nothing here and take only latency; "
@@ -328,7 +328,7 @@ def test_communication_that_no_network_changes_is_told_with_what_to_do():
         told = {}
         for npus, rate in ((8, 50.0), (8, 5000.0)):
             config = system(Dimension("switch", npus, rate, 500.0), extensions=Extensions())
-            finish, doubts = looked_at(trace, parts_of(config))
+            finish, doubts = looked_at(trace, build_parts(config))
             [told[rate]] = [one for one in doubts if one.code == "unknown-communication"]
             share = round(100 * 30_000 / finish)
             assert (
@@ -338,9 +338,9 @@ def test_communication_that_no_network_changes_is_told_with_what_to_do():
             assert remedy in told[rate].message
     # Less than 1 % of the finish and of the exposed communication changes no answer.
     slow = system(Dimension("switch", 8, 0.5, 500.0), extensions=Extensions())
-    assert "unknown-communication" not in {one.code for one in looked_at(left_over(), parts_of(slow))[1]}
+    assert "unknown-communication" not in {one.code for one in looked_at(left_over(), build_parts(slow))[1]}
     # A replay asks about no network.
-    replayed = with_settings(parts_of(config), ["replay-only=1"])
+    replayed = with_settings(build_parts(config), ["replay-only=1"])
     assert "unknown-communication" not in {one.code for one in looked_at(left_over(), replayed)[1]}
 
 
@@ -394,10 +394,10 @@ def test_what_a_job_holds_is_matched_once_for_all_systems_it_is_tried_on(
     words = []
     for rate in (50.0, 100.0):
         result = simulate(trace, system(Dimension("ring", 8, rate, 500.0)), native=compiled())
-        words.append((impossible_words(result), impossible_words(result, known=known)))
+        words.append((explain_impossible(result), explain_impossible(result, known=known)))
     assert all(alone == shared for alone, shared in words)
     assert len(asked) == 3
     other = replace(trace)
-    impossible_words(simulate(other, system(SWITCH), native=compiled()), known=known)
+    explain_impossible(simulate(other, system(SWITCH), native=compiled()), known=known)
     assert len(asked) == 4
     assert asked[-1] is other

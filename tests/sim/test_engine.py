@@ -63,18 +63,18 @@ def simulate_small(ranks: int = 4, **options: Any) -> SimResult:
 def test_large_cases_are_worth_compiling_sooner_once_the_cache_is_filled(
     never_compiled: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    assert not engine.worth_compiling(engine.INTERPRETED_COLD_STEPS)
-    assert engine.worth_compiling(engine.INTERPRETED_COLD_STEPS + 1)
+    assert not engine.is_worth_compiling(engine.INTERPRETED_COLD_STEPS)
+    assert engine.is_worth_compiling(engine.INTERPRETED_COLD_STEPS + 1)
     monkeypatch.setattr(Kernel, "is_cached", lambda _self: True)
-    assert engine.worth_compiling(engine.INTERPRETED_STEPS + 1)
-    assert not engine.worth_compiling(engine.INTERPRETED_STEPS)
+    assert engine.is_worth_compiling(engine.INTERPRETED_STEPS + 1)
+    assert not engine.is_worth_compiling(engine.INTERPRETED_STEPS)
 
 
 def test_once_loaded_the_compiled_kernel_runs_the_smallest_case(
     never_compiled: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(engine.KERNEL, "loaded", loop)
-    assert engine.worth_compiling(1)
+    assert engine.is_worth_compiling(1)
 
 
 def test_small_cases_run_before_anything_is_compiled(compilations: list[str]) -> None:
@@ -288,7 +288,7 @@ def test_the_public_interface_of_numba_compiles_the_clock_to_the_same_order(
     whole = importlib.import_module("clock_alone.whole")
 
     def prepare(module: ModuleType) -> list[Made]:
-        names = engine._callees_first(whole.run, set())
+        names = engine._order_callees(whole.run, set())
         return public_compiling.compile_kernel(module, engine.ENTRY, names, inlined=("push",))
 
     kernel = Kernel(whole, __name__, (engine.ENTRY,), prepare, (clock,), engine.KERNEL.constants)

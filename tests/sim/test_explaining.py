@@ -13,7 +13,7 @@ import studio
 from studio.commands import explain as explain_command
 from studio.errors import ConfigError
 from studio.sim.costs.model import KINDS
-from studio.sim.explaining import Term, WayTime, explain, usual_members
+from studio.sim.explaining import Term, WayTime, assume_members, explain
 from studio.sim.parts import interpret, with_settings
 from tests.handmade import collective, trace_of
 from tests.test_cli import refused, run
@@ -145,7 +145,7 @@ def test_no_way_is_taken_that_takes_four_times_as_long_as_another():
 
 def _time_ns(system: str, npus: int, kind: str, size: int, ranks=None, settings=()) -> float:
     config = interpret(with_settings(studio.preset(system, npus=npus).parts, settings)).config
-    return explain(config, kind, size, ranks or usual_members(kind, npus)).total_ns
+    return explain(config, kind, size, ranks or assume_members(kind, npus)).total_ns
 
 
 @pytest.mark.parametrize(

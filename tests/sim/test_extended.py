@@ -15,7 +15,7 @@ import studio
 from studio.errors import ConfigError, TraceError
 from studio.samples import SAMPLES, Sample, sample_path
 from studio.sim import simulate
-from studio.sim.algorithms import AlgorithmKind, Recipe, programs
+from studio.sim.algorithms import AlgorithmKind, Recipe, build_programs
 from studio.sim.check import check
 from studio.sim.config import Algorithm, Dimension, SystemConfig, Topology
 from studio.sim.extensions import Extensions
@@ -239,7 +239,7 @@ def test_a_root_reaches_all_over_its_own_lines(kind: int) -> None:
 
 def brute_force(recipe: Recipe, x: int) -> list[int]:
     """Return when each place ends: a step is played once all its messages are known, whoever comes first."""
-    listed = [[step for step in program for _ in range(step.times)] for program in programs(recipe)]
+    listed = [[step for step in program for _ in range(step.times)] for program in build_programs(recipe)]
     now = [
         E if not steps or any(message.what.startswith("send") for message in steps[0].messages) else 0
         for steps in listed
@@ -630,7 +630,7 @@ def test_ranks_send_the_bytes_of_the_algorithm(congestion: str, form: str, kind:
             for one in step.messages
             if one.what.startswith("send")
         )
-        for program in programs(recipe)
+        for program in build_programs(recipe)
     ]
     assert sent == expected
 

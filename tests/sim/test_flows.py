@@ -10,23 +10,23 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from studio.analysis.path.words import pipeline_stages
+from studio.analysis.path.words import infer_pipeline_stages
 from studio.errors import ConfigError, TraceError
 from studio.sim import simulate
-from studio.sim.charges import WHOLE, group_shape, network_ports
+from studio.sim.charges import WHOLE, build_group_shape, build_network_ports
 from studio.sim.config import Dimension, SystemConfig, Topology
 from studio.sim.costs import Charge, CostModel, GroupShape, Ports
 from studio.sim.costs.parameters import NAMES
-from studio.sim.costs.shapes import Float64, Wiring, rate_between, rate_inside
+from studio.sim.costs.shapes import Float64, Wiring, compute_rate_between, compute_rate_inside
 from studio.sim.deadlock import DeadlockError
 from studio.sim.doubts import doubts_of
 from studio.sim.extensions import Extensions
 from studio.sim.flow_plans import RECEIVES, SENDS, plan_flows
-from studio.sim.flow_uses import port_uses
+from studio.sim.flow_uses import list_port_uses
 from studio.sim.parts import interpret, with_settings
 from studio.sim.plan import make_plan
 from studio.sim.presets import preset
-from studio.sim.result import SimResult, ledger_of
+from studio.sim.result import SimResult, compute_ledger
 from tests.examples import examples
 from tests.golden import Record, trace_of_workload
 from tests.sim.test_extended import (
@@ -64,10 +64,10 @@ class Plain(CostModel):
         between = sizes / shape.per_node if shape.nodes > 1 else np.zeros_like(sizes)
         if kind == "barrier":
             inside, between = np.zeros((2, len(sizes)))
-        time = inside / rate_inside(ports, shape.per_node, self.wiring.peers)
+        time = inside / compute_rate_inside(ports, shape.per_node, self.wiring.peers)
         busy, crossing = inside / ports.inside, np.zeros_like(time)
         if shape.nodes > 1:
-            used = rate_between(ports, shape.per_node, self.wiring.nics)
+            used = compute_rate_between(ports, shape.per_node, self.wiring.nics)
             time = np.maximum(time, between / used)
             crossing = between / ports.between
             between = between * min(1.0, ports.between / used)
@@ -144,7 +144,7 @@ def test_alone_a_collective_takes_what_the_cost_model_says(kind: int, sizes: tup
     )[kind]
     size = np.array([12_345_678.0])
     alone = config.costs.charge(
-        name, size, group_shape(range(8), sizes[0]), network_ports(config.topology)
+        name, size, build_group_shape(range(8), sizes[0]), build_network_ports(config.topology)
     ).total_ns
     assert charge == round(float(alone[0]))
 
@@ -558,10 +558,10 @@ def test_folded_jobs_answer_as_unfolded_ones(
     check_ports(plain, by_node=bool(nics))
     assert [doubt.message for doubt in doubts_of(folded)] == [doubt.message for doubt in doubts_of(plain)]
     # What is told afterwards is told of the ranks that were simulated, for all that they stand for.
-    accounts = [ledger_of(result) for result in (folded, plain)]
+    accounts = [compute_ledger(result) for result in (folded, plain)]
     assert accounts[0].ns().tolist() == accounts[1].ns().tolist()
     stages = [
-        pipeline_stages(result.node_times(), account.arrivals, len(ranks))
+        infer_pipeline_stages(result.node_times(), account.arrivals, len(ranks))
         for result, account in zip((folded, plain), accounts, strict=True)
     ]
     assert stages[0].tolist() == stages[1].tolist()
@@ -644,7 +644,7 @@ def check_ports(result: SimResult, *, by_node: bool) -> None:
     known = (over > 0) & (work > 0)
     assert (over - moving >= work)[known].all()
     per_node = config.topology.dims[0].size
-    uses = port_uses(flows, config.topology.npus, per_node, by_node=by_node)
+    uses = list_port_uses(flows, config.topology.npus, per_node, by_node=by_node)
     for port in np.unique(uses.port).tolist():
         mine = np.flatnonzero((uses.port == port) & known[uses.flow])
         at, needs = uses.flow[mine], uses.amount[mine] * work[uses.flow[mine]] / WHOLE

@@ -14,7 +14,7 @@ from studio.errors import StudioError, TraceError
 from studio.sim import simulate
 from studio.sim.config import Algorithm, Dimension, RemoteMemory, SystemConfig, Topology
 from studio.sim.extensions import Extensions
-from studio.sim.result import SimResult, exposed_ns, ledger_of, statistics
+from studio.sim.result import SimResult, compute_exposed_ns, compute_ledger, compute_statistics
 from studio.trace import Trace
 from tests.examples import examples
 from tests.golden import trace_of_workload
@@ -71,11 +71,11 @@ def assert_equal(folded: SimResult, full: SimResult) -> None:
     for ours, theirs in zip(folded.dimensions, full.dimensions, strict=True):
         assert ours.bytes.tolist() == theirs.bytes.tolist()
         assert ours.messages.tolist() == theirs.messages.tolist()
-    assert statistics(folded) == statistics(full)
-    assert exposed_ns(folded).tolist() == exposed_ns(full).tolist()
+    assert compute_statistics(folded) == compute_statistics(full)
+    assert compute_exposed_ns(folded).tolist() == compute_exposed_ns(full).tolist()
     for ours, theirs in zip(intervals(folded), intervals(full), strict=True):
         assert ours.tolist() == theirs.tolist()
-    assert np.array_equal(ledger_of(folded).ns(), ledger_of(full).ns())
+    assert np.array_equal(compute_ledger(folded).ns(), compute_ledger(full).ns())
 
 
 def test_equal_ranks_are_one_class() -> None:

@@ -8,7 +8,7 @@ import pytest
 
 from studio.et import write
 from studio.sim import simulate
-from studio.sim.idle_settings import idle_settings
+from studio.sim.idle_settings import find_idle_settings
 from studio.sim.models import with_model
 from studio.sim.parts import interpret, with_settings
 from studio.sim.presets import preset
@@ -63,14 +63,17 @@ def test_what_is_said_to_change_nothing_changes_nothing(setting: Setting) -> Non
 
 def test_what_is_not_said_of_steps_is_not_warned_of() -> None:
     config = preset("hgx-h100", 8).config
-    assert idle_settings(["bandwidth[0]", "costs.algorithm", "preset", "rendezvous-protocol"], config) is None
     assert (
-        idle_settings(
+        find_idle_settings(["bandwidth[0]", "costs.algorithm", "preset", "rendezvous-protocol"], config)
+        is None
+    )
+    assert (
+        find_idle_settings(
             ["endpoint-delay"], interpret(with_model(preset("hgx-h100", 8).parts, "astra-sim")).config
         )
         is None
     )
-    found = idle_settings(["all-reduce-implementation", "endpoint-delay"], config)
+    found = find_idle_settings(["all-reduce-implementation", "endpoint-delay"], config)
     assert found is not None
     assert found.message.startswith("all-reduce-implementation, endpoint-delay change nothing")
     assert "costs.algorithm" in found.hint

@@ -15,7 +15,7 @@ from click.testing import CliRunner
 import studio
 from studio.cli import main
 from studio.errors import ConfigError
-from studio.et.build import graph_of_nodes
+from studio.et.build import build_graph
 from studio.sim.infragraph import Network, Wire, read_network
 from studio.sim.links import link_graph
 from studio.sim.parts import interpret
@@ -38,7 +38,7 @@ def run(*arguments: object) -> dict:
 
 def all_reduce(ranks: int) -> Trace:
     attrs = {"comm_type": 0, "comm_size": 8 << 20, "is_cpu_op": False}
-    graph, slots = graph_of_nodes([{"id": 1, "type": "COMM_COLL_NODE", "attrs": attrs}])
+    graph, slots = build_graph([{"id": 1, "type": "COMM_COLL_NODE", "attrs": attrs}])
     return Trace((graph,), tuple(Rank(number, 0, slots) for number in range(ranks)))
 
 

@@ -18,9 +18,9 @@ from studio.sim import simulate
 from studio.sim.check import check
 from studio.sim.config import Algorithm, Dimension, SystemConfig, Topology
 from studio.sim.extensions import Extensions, Link, LinkGraph
-from studio.sim.fabrics import Speed, leaf_spine
+from studio.sim.fabrics import Speed, build_leaf_spine
 from studio.sim.links import link_graph
-from studio.sim.topology import ideal_all_reduce_ns
+from studio.sim.topology import compute_ideal_ns
 from tests.examples import examples
 from tests.golden import case, records, trace_of_workload
 from tests.kernels import compiled
@@ -331,7 +331,7 @@ def test_the_longest_queue_is_not_the_sum_of_queues(kind):
 
 def test_destinations_spread_over_the_ways_up_of_a_fat_tree():
     """Two leaves of four NPUs and four spines: each spine gets one destination of each leaf."""
-    graph = leaf_spine(8, 4, 4, down=Speed(10.0, 5.0), up=Speed(10.0, 5.0))
+    graph = build_leaf_spine(8, 4, 4, down=Speed(10.0, 5.0), up=Speed(10.0, 5.0))
     config = SystemConfig(
         Topology((Dimension("switch", 8, 10.0),)), "aware", links=graph, extensions=EXTENDED
     )
@@ -497,7 +497,7 @@ def test_no_all_reduce_beats_the_bound_of_the_network(topology, algorithm, optim
     network = config.links or topology
     result = simulate(collective(topology.npus, "all_reduce", size), config, native=compiled())
     rounding = int(result.links.messages.max())
-    assert result.makespan_ns + rounding >= ideal_all_reduce_ns(network, size)
+    assert result.makespan_ns + rounding >= compute_ideal_ns(network, size)
 
 
 def _tuned(topology):

@@ -7,13 +7,13 @@ from dataclasses import replace
 import pytest
 
 import studio
-from studio.analysis.compare.words import verdict
+from studio.analysis.compare.words import describe_comparison
 from studio.errors import ConfigError
 from studio.sim import simulate
 from studio.sim.check import check
 from studio.sim.compute import compute_times
 from studio.sim.doubts import doubts_of
-from studio.sim.models import FULL, config_with_model, model_of, model_words, with_model
+from studio.sim.models import FULL, apply_model, get_model, label_system_model, with_model
 from studio.sim.parts import EXTENDED, interpret, with_mode, with_value
 from studio.sim.presets import PRESETS, preset
 from studio.sim.settings import BY_KEY
@@ -39,7 +39,7 @@ def test_without_costs_the_latency_of_a_link_is_that_of_their_hops():
     hops = [config.costs.value(f"hop LL {place}") for place in ("inside", "between")]
     assert hops[1] > hops[0] > 100
     assert with_model(full, "astra-sim").network["latency"] == hops
-    assert [dim.latency_ns for dim in config_with_model(config, "astra-sim").topology.dims] == hops
+    assert [dim.latency_ns for dim in apply_model(config, "astra-sim").topology.dims] == hops
 
 
 @pytest.mark.parametrize("name", [name for name, one in PRESETS.items() if one.config.links is None])
@@ -47,11 +47,11 @@ def test_astra_sim_is_what_the_full_model_was_made_of(name):
     """There and back: the tables, and the configuration that is made of one, are those of the reference."""
     plain = preset(name).under("astra-sim")
     full = with_model(plain, "full")
-    assert (model_words(plain), model_words(full)) == ("astra-sim unaware", "full")
+    assert (label_system_model(plain), label_system_model(full)) == ("astra-sim unaware", "full")
     assert with_model(full, "astra-sim") == plain
     assert with_model(full, "full") == full
-    assert config_with_model(interpret(full).config, "astra-sim") == interpret(plain).config
-    assert config_with_model(interpret(plain).config, "full") == interpret(full).config
+    assert apply_model(interpret(full).config, "astra-sim") == interpret(plain).config
+    assert apply_model(interpret(plain).config, "full") == interpret(full).config
 
 
 def test_rates_in_gb_stay_the_same_rates_under_the_model_of_astra_sim():
@@ -68,7 +68,7 @@ def test_settings_that_a_system_has_stay_in_the_full_model():
         with_mode(preset(EIGHT).under("astra-sim"), "extended"), BY_KEY["communication-slots"], 3
     )
     assert with_model(parts, "full").system[EXTENDED] == {**FULL, "communication-slots": 3}
-    assert model_of(parts) == "extended"
+    assert get_model(parts) == "extended"
 
 
 def test_the_library_takes_a_model():
@@ -174,12 +174,12 @@ def test_runs_of_different_models_are_shown_with_both_times_and_not_ranked():
         simulate(trace, config, model=model, native=compiled()) for model in ("full", "astra-sim")
     )
     assert full.makespan_ns != reference.makespan_ns
-    sentence = verdict(studio.compare(full, reference))
+    sentence = describe_comparison(studio.compare(full, reference))
     assert "faster than" not in sentence
     assert "%" not in sentence
     assert "different models (full; astra-sim unaware)" in sentence
     slower = simulate(trace, preset("hgx-a100-8").config, native=compiled())
-    assert "slower" in verdict(studio.compare(full, slower))
+    assert "slower" in describe_comparison(studio.compare(full, slower))
 
 
 def test_files_of_the_full_model_say_so(tmp_path):

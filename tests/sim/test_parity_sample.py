@@ -156,14 +156,14 @@ def test_running_full_changes_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     config = replace(config, algorithms={"all_to_all": (Algorithm("direct"),)})
     roomy = simulate(trace, config, native=False, fold=False)
     from studio.sim.plan import make_plan
-    from studio.sim.result import result_of
+    from studio.sim.result import read_result
 
     plan = make_plan(trace, config)
     plan.m = plan.m[: plan.m[Head.TOP] + plan.m[Head.MARGIN] + 8].copy()
     plan.m[Head.MARGIN] = 3000
     before = len(plan.m)
     engine.execute(plan, native=False)
-    tight = result_of(trace, config, plan)
+    tight = read_result(trace, config, plan)
     assert len(plan.m) >= before
     assert np.array_equal(tight.event_ns, roomy.event_ns)
     assert np.array_equal(tight.event_rank, roomy.event_rank)

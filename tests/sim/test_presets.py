@@ -9,7 +9,7 @@ from studio.errors import ConfigError
 from studio.sim import simulate
 from studio.sim.astra import from_parts, read, write_config
 from studio.sim.parts import interpret, with_settings
-from studio.sim.presets import PRESETS, preset, said_npus, uneven_words
+from studio.sim.presets import PRESETS, describe_unevenness, find_npus, preset
 from tests.handmade import collective, trace_of
 from tests.kernels import compiled
 
@@ -44,7 +44,7 @@ def test_presets_have_the_sizes_they_are_named_for(name, sizes):
 
 
 def test_a_name_may_say_the_size_and_a_size_of_its_own_counts_more():
-    assert (said_npus("hgx-h100-64"), said_npus("hgx-h100"), said_npus("torus-8x8")) == (64, None, 64)
+    assert (find_npus("hgx-h100-64"), find_npus("hgx-h100"), find_npus("torus-8x8")) == (64, None, 64)
     assert preset("hgx-h100", npus=1024).config.topology.npus == 1024
     assert preset("hgx-h100").npus == 8
     with pytest.raises(
@@ -62,14 +62,14 @@ def test_a_name_may_say_the_size_and_a_size_of_its_own_counts_more():
     ],
 )
 def test_a_size_that_fills_no_nodes_alike_is_said(name, npus, nodes):
-    assert nodes in uneven_words(preset(name, npus).parts)
+    assert nodes in describe_unevenness(preset(name, npus).parts)
 
 
 def test_a_size_that_fills_nodes_alike_and_one_that_was_changed_are_not_called_uneven():
     quiet = [("hgx-h100", 24), ("hgx-h100", 12), ("hgx-h100", 5), ("tpu-v4", 77), ("torus-8x8", 64)]
     for name, npus in quiet:
-        assert uneven_words(preset(name, npus).parts) == ""
-    assert uneven_words(with_settings(preset("hgx-h100", 20).parts, ["npus_count=[10,2]"])) == ""
+        assert describe_unevenness(preset(name, npus).parts) == ""
+    assert describe_unevenness(with_settings(preset("hgx-h100", 20).parts, ["npus_count=[10,2]"])) == ""
 
 
 def test_the_rails_join_what_they_say():

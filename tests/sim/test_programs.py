@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from studio.sim.algorithms import ALGORITHMS, Recipe, programs
-from studio.sim.programs import Program, branch
+from studio.sim.algorithms import ALGORITHMS, Recipe, build_programs
+from studio.sim.programs import Program, find_branch
 
 ROOTED = ("broadcast", "reduce", "scatter", "gather")
 X = 5040
@@ -87,7 +87,7 @@ class Ranks:
 @given(recipes())
 def test_programs_do_what_their_collective_asks(recipe: Recipe) -> None:
     """All messages match, all ranks come to their end, and know of everybody they have to know of."""
-    ranks = Ranks(list(programs(recipe)))
+    ranks = Ranks(list(build_programs(recipe)))
     ranks.play()
     assert not any(ranks.steps)
     assert not any(ranks.wire.values())
@@ -159,7 +159,7 @@ def depths(recipe: Recipe) -> int:
     if recipe.algorithm == "halving_doubling":
         return sum(place.bit_count() for place in range(n))
     # A message crosses every branch it goes into: as many blocks as the branch has nodes.
-    return sum(branch(label, n - 1).size for label in range(1, n))
+    return sum(find_branch(label, n - 1).size for label in range(1, n))
 
 
 @pytest.mark.parametrize("size", range(2, 40))
@@ -169,7 +169,7 @@ def test_nearly_every_leaf_of_one_tree_is_an_inner_node_of_the_other(size: int) 
         {
             place
             for place, program in enumerate(
-                programs(Recipe("broadcast", "double_binary_tree", size, second=second))
+                build_programs(Recipe("broadcast", "double_binary_tree", size, second=second))
             )
             if len(program) == 1 and place
         }
@@ -182,16 +182,16 @@ def test_nearly_every_leaf_of_one_tree_is_an_inner_node_of_the_other(size: int) 
 def test_trees_are_trees(size: int) -> None:
     """Every node is its parent's child, and branches add up."""
     for label in range(1, size + 1):
-        node = branch(label, size)
+        node = find_branch(label, size)
         assert node.size == 1 + sum(child.size for child in node.children)
-        assert all(branch(child.label, size).parent == label for child in node.children)
-        assert all(branch(child.label, size).size == child.size for child in node.children)
+        assert all(find_branch(child.label, size).parent == label for child in node.children)
+        assert all(find_branch(child.label, size).size == child.size for child in node.children)
         assert (node.parent == 0) == (node.size == size)
         assert size.bit_length() >= depth(label, size)
 
 
 def depth(label: int, size: int) -> int:
     steps = 1
-    while label := branch(label, size).parent:
+    while label := find_branch(label, size).parent:
         steps += 1
     return steps

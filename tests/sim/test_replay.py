@@ -13,7 +13,7 @@ from studio.sim import simulate
 from studio.sim.check import check
 from studio.sim.config import Algorithm, Dimension, SystemConfig, Topology
 from studio.sim.extensions import Extensions
-from studio.sim.matched import sequence_alone
+from studio.sim.matched import are_sequence_only
 from studio.trace import Trace
 from tests.handmade import collective, node, trace_of
 from tests.kernels import compiled
@@ -165,7 +165,7 @@ def test_replayed_collectives_overlap_where_only_their_sequence_keeps_them_apart
         return timed(trace_of([nodes, nodes]), [[0, 10], [0, 10]])
 
     trace = job()
-    assert sequence_alone(trace.graphs[0]).tolist() == [True]
+    assert are_sequence_only(trace.graphs[0]).tolist() == [True]
     assert ends(trace, system(extensions=replace(REPLAY, rank_starts="together"))) == [[50, 50]] * 2
 
 

@@ -16,7 +16,7 @@ from studio.sim.algorithms import ALGORITHMS, AlgorithmRow
 from studio.sim.config import Algorithm
 from studio.sim.extensions import Extensions
 from studio.sim.kinds import CollectiveKind
-from studio.sim.parts import Parts, interpret, parts_of, table_of, with_settings, with_value
+from studio.sim.parts import Parts, build_parts, get_table, interpret, with_settings, with_value
 from studio.sim.problems import examine_parts
 from studio.sim.settings import ALGORITHM_SETTINGS, SETTINGS, Setting
 from studio.sim.systems.gpus import SYSTEM_OF
@@ -92,7 +92,7 @@ def test_every_row_can_be_set_from_the_command_line(setting: Setting) -> None:
     )
     text = text or (setting.choices[-1].name if setting.choices else "1")
     parts = with_settings(WHOLE, [f"{setting.path}={text}"])
-    assert setting.key in table_of(parts, setting.file)
+    assert setting.key in get_table(parts, setting.file)
     assert parts.names[setting.path] == "--set"
 
 
@@ -106,10 +106,10 @@ def test_golden_configurations_mean_what_they_say(shared: Path) -> None:
             config = interpret(parts).config
         except ConfigError:
             continue
-        written = parts_of(config)
+        written = build_parts(config)
         assert interpret(written).config == config
         for setting in SETTINGS:
-            mine, theirs = (table_of(one, setting.file) for one in (written, parts))
+            mine, theirs = (get_table(one, setting.file) for one in (written, parts))
             if setting.key in mine and setting.key in theirs:
                 value = theirs[setting.key]
                 plain = int(value) if setting.type == "truncated" else value

@@ -11,7 +11,7 @@ import pytest
 import studio
 from studio.sim import graph_plans, simulate
 from studio.sim.config import Roofline
-from studio.sim.graph_plans import first_alike
+from studio.sim.graph_plans import find_first_alike
 from studio.sim.plan import make_plan
 from studio.trace import Graph, Trace
 from tests.golden import trace_of_workload
@@ -42,7 +42,7 @@ def test_every_rank_keeps_its_own_times(monkeypatch: pytest.MonkeyPatch) -> None
     assert len(trace.graphs) == 4
     shared = simulate(trace, config, native=compiled())
     words = len(make_plan(trace, config).m)
-    monkeypatch.setattr(graph_plans, "first_alike", lambda graphs: {index: index for index in graphs})
+    monkeypatch.setattr(graph_plans, "find_first_alike", lambda graphs: {index: index for index in graphs})
     apart = simulate(trace, config, native=compiled())
     assert words < len(make_plan(trace, config).m)
     for name in ("event_ns", "event_rank", "event_row", "event_end", "finish_ns"):
@@ -53,9 +53,13 @@ def test_every_rank_keeps_its_own_times(monkeypatch: pytest.MonkeyPatch) -> None
 
 
 def test_graphs_that_differ_in_anything_else_share_nothing() -> None:
-    assert first_alike(graphs_of(job(), job(micros=4), job(ops=6))) == {0: 0, 1: 0, 2: 0}
-    assert first_alike(graphs_of(job(), job(size=1 << 17), job(size=1 << 17, ops=1))) == {0: 0, 1: 1, 2: 1}
-    assert first_alike(graphs_of(job(), job()[:2])) == {0: 0, 1: 1}
+    assert find_first_alike(graphs_of(job(), job(micros=4), job(ops=6))) == {0: 0, 1: 0, 2: 0}
+    assert find_first_alike(graphs_of(job(), job(size=1 << 17), job(size=1 << 17, ops=1))) == {
+        0: 0,
+        1: 1,
+        2: 1,
+    }
+    assert find_first_alike(graphs_of(job(), job()[:2])) == {0: 0, 1: 1}
 
 
 def test_what_a_model_of_compute_says_is_not_shared() -> None:
@@ -74,12 +78,12 @@ def test_with_a_roofline_ranks_that_differ_in_times_alone_are_laid_out_once(
     trace = studio.generate("gpt3-125m", ranks=4, tp=2, pp=2, batch=2, gpu="a100", jitter=0.3)
     config = studio.preset("hgx-a100", npus=4).config
     made: list[int] = []
-    lay_out = graph_plans._graph_plan
+    lay_out = graph_plans._plan_graph
     monkeypatch.setattr(
-        graph_plans, "_graph_plan", lambda *given, **more: made.append(1) or lay_out(*given, **more)
+        graph_plans, "_plan_graph", lambda *given, **more: made.append(1) or lay_out(*given, **more)
     )
     shared = simulate(trace, config, native=compiled())
-    kinds = len(set(first_alike(dict(enumerate(trace.graphs))).values()))
+    kinds = len(set(find_first_alike(dict(enumerate(trace.graphs))).values()))
     assert len(made) == kinds < len(trace.graphs)
     monkeypatch.setattr(graph_plans, "_may_retime", lambda *_: False)
     apart = simulate(trace, config, native=compiled())

@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 
 import studio
-from studio.sim.compared import side_of
-from studio.sim.result import ledger_of
+from studio.sim.compared import build_side
+from studio.sim.result import compute_ledger
 from tests.handmade import collective, node, trace_of
 
 MIB = 1 << 20
@@ -23,8 +23,8 @@ def test_a_side_of_a_comparison_has_the_account_of_its_run():
         for rank in range(8)
     ]
     result = studio.simulate(trace_of(ranks, groups), studio.preset("hgx-h100").config)
-    found, times = ledger_of(result), ledger_of(result).totals()
-    assert np.array_equal(side_of(result).ledger().ns(), found.ns())
+    found, times = compute_ledger(result), compute_ledger(result).totals()
+    assert np.array_equal(build_side(result).ledger().ns(), found.ns())
     assert times.of("waiting").tolist() == [40_000] * 7 + [0]
     for part in ("latency", "queueing", "transfer"):
         assert times.of(part).min() > 0, part

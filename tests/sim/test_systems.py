@@ -12,7 +12,7 @@ from studio.sim.astra import read_yaml
 from studio.sim.costs import CostModel, GroupShape, Ports
 from studio.sim.parts import interpret, with_settings
 from studio.sim.systems import FOLDER, SYSTEMS, find_system, read_system, write_system
-from studio.sim.systems.errors import measured_error_words
+from studio.sim.systems.errors import describe_measured_errors
 
 FAMILIES = [name for name, system in SYSTEMS.items() if system.family is not None]
 ASKED = {
@@ -141,8 +141,8 @@ def test_bandwidth_is_a_number_per_dimension_that_a_setting_changes():
 
 
 def test_what_is_not_measured_says_so():
-    assert measured_error_words(SYSTEMS["mi250x"]) == "from the data sheet; not measured"
-    assert measured_error_words(SYSTEMS["torus-8x8"]) == "messages on links; not measured"
+    assert describe_measured_errors(SYSTEMS["mi250x"]) == "from the data sheet; not measured"
+    assert describe_measured_errors(SYSTEMS["torus-8x8"]) == "messages on links; not measured"
 
 
 def test_a_system_file_is_read_and_written(tmp_path):

@@ -12,7 +12,7 @@ import pytest
 
 import studio
 from studio.errors import ConfigError
-from studio.et.executors import executor_at
+from studio.et.executors import open_executor
 from studio.sweep.space import parse_space
 from studio.sweep.sweep import Sweep, run_sweep
 from studio.sweep.systems import Base
@@ -108,7 +108,7 @@ def test_ranks_are_read_and_linked_by_workers(dask, shared):
     address, _ = dask
     files = shared / "traces" / "torch" / "ddp_mlp_4r"
     here = studio.link(files)
-    with executor_at(address) as executor:
+    with open_executor(address) as executor:
         assert studio.link(files, executor=executor) == here
 
 

@@ -20,16 +20,24 @@ from studio.errors import ConfigError, StudioError
 from studio.figures import sweeps as sweeps_drawn
 from studio.sim import simulate
 from studio.sim.parts import interpret
-from studio.sim.result import ledger_of
+from studio.sim.result import compute_ledger
 from studio.sweep import running
-from studio.sweep.analysis import best, enough, finish_varies, importance, pareto, reasons, slower_with_more
-from studio.sweep.costs import Costs, costs_of, load_costs, port_rates
-from studio.sweep.journal import Journal, fingerprint, journal_of, read_journal
+from studio.sweep.analysis import (
+    choose_cheap_enough,
+    compute_importance,
+    count_reasons,
+    find_slower_with_more,
+    finish_varies,
+    select_best,
+    select_front,
+)
+from studio.sweep.costs import Costs, build_costs, compute_port_rates, load_costs
+from studio.sweep.journal import Journal, compute_fingerprint, name_journal, read_journal
 from studio.sweep.running import Elsewhere, Here, Row, run_piece, store_job
-from studio.sweep.search import Plan, Target, cheapest
+from studio.sweep.search import Plan, Target, choose_cheapest
 from studio.sweep.space import Axis, Space, parse_space
-from studio.sweep.sweep import Sweep, run_sweep, values_of
-from studio.sweep.systems import Base, Jobs, parts_at
+from studio.sweep.sweep import Sweep, index_values, run_sweep
+from studio.sweep.systems import Base, Jobs, build_parts_at
 from tests.conftest import ROOT
 from tests.examples import examples
 from tests.waiting import PATIENCE_S, wait_until
@@ -150,7 +158,7 @@ def jobs_alone(trace, base, point):
     """Simulate with nothing kept from other points."""
     try:
         whole = studio.completion.scale.scale(trace, dp=int(point["dp"])) if "dp" in point else trace
-        config = interpret(parts_at(base, point, len(whole.ranks))).config
+        config = interpret(build_parts_at(base, point, len(whole.ranks))).config
         return simulate(whole, config).makespan_ns, False
     except StudioError:
         return None, True
@@ -158,8 +166,8 @@ def jobs_alone(trace, base, point):
 
 def test_parts_are_means_of_the_ledger(job):
     [row] = run_piece_of(Jobs(job), BASE, 1, parse_space(["bandwidth[0]=50,100"]))
-    result = simulate(job, interpret(parts_at(BASE, {"bandwidth[0]": "100"}, 8)).config)
-    times = ledger_of(result).totals()
+    result = simulate(job, interpret(build_parts_at(BASE, {"bandwidth[0]": "100"}, 8)).config)
+    times = compute_ledger(result).totals()
     assert row.parts_ns["compute"] == times.of("compute").mean()
     assert row.parts_ns["exposed"] == times.exposed_ns.mean()
     kept = ("exposed", "idle", "after_finish")
@@ -170,7 +178,7 @@ def test_parts_are_means_of_the_ledger(job):
 def test_what_is_impossible_is_counted_with_its_reason(job, tmp_path):
     swept = run_sweep(job, sweep_of("bandwidth[0]=100", "npus=8,16", base=FAMILY), tmp_path / "out")
     assert [row.finish_ns is None for row in swept.rows] == [False, True]
-    [(reason, count)] = reasons(swept.rows)
+    [(reason, count)] = count_reasons(swept.rows)
     assert count == 1
     assert "ranks 8–15 are missing" in reason
     table = pd.read_parquet(tmp_path / "out")
@@ -200,7 +208,7 @@ def test_an_interrupted_sweep_continues_and_writes_the_same_bytes(job, tmp_path)
     whole, cut = tmp_path / "whole.parquet", tmp_path / "cut.parquet"
     assert run_sweep(job, sweep, whole).resumed == 0
     interrupted(job, sweep, cut, 5)
-    journal = journal_of(cut)
+    journal = name_journal(cut)
     assert not cut.exists()
     done = journal.read_bytes().count(b"\n") - 1
     assert done == 5
@@ -214,10 +222,10 @@ def test_an_interrupted_sweep_continues_and_writes_the_same_bytes(job, tmp_path)
 def test_partial_results_of_another_sweep_are_refused(job, tmp_path):
     output = tmp_path / "out.parquet"
     interrupted(job, sweep_of("latency[0]=1..9"), output, 2)
-    left = journal_of(output).read_bytes()
+    left = name_journal(output).read_bytes()
     with pytest.raises(StudioError, match="of another sweep"):
         run_sweep(job, sweep_of("latency[0]=1..8"), output)
-    assert journal_of(output).read_bytes() == left
+    assert name_journal(output).read_bytes() == left
 
 
 def test_pieces_of_an_executor_are_the_same(job, tmp_path):
@@ -238,7 +246,7 @@ def test_pieces_of_an_executor_are_the_same(job, tmp_path):
     elsewhere = Elsewhere(stored, BASE, None, AtOnce(), 2)
     assert [row for rows in elsewhere.run(points, lambda: None) for row in rows] == here
     stored.path.write_bytes(b"planted")
-    running._jobs.cache_clear()
+    running._load_jobs.cache_clear()
     with pytest.raises(StudioError, match="is not the file that the sweep wrote"):
         run_piece(stored, BASE, None, points)
 
@@ -255,8 +263,8 @@ def test_bisection_finds_what_the_grid_holds(job, tmp_path):
     sweep = sweep_of(*varied, plan=Plan(target=target))
     found = run_sweep(job, sweep, tmp_path / "found").rows
     assert len(found) < len(grid) / 3
-    numbers = values_of(sweep.space, target.key, grid)
-    assert cheapest(found, numbers, target) == cheapest(grid, numbers, target)
+    numbers = index_values(sweep.space, target.key, grid)
+    assert choose_cheapest(found, numbers, target) == choose_cheapest(grid, numbers, target)
     assert {row.index: row for row in grid}.items() >= {row.index: row for row in found}.items()
     with pytest.raises(ConfigError, match="allowed: numbers in rising order"):
         run_sweep(
@@ -270,20 +278,20 @@ def test_costs_are_those_of_the_file(tmp_path):
     costs = load_costs(file)
     config = studio.presets["hgx-h100-16"].config
     rates = [dim.bytes_per_ns for dim in config.topology.dims]
-    assert costs.of(16, port_rates(config)) == pytest.approx(16 * (10 + rates[0] + 2 * rates[1]))
-    assert costs.of(16, port_rates(config), "hgx-h100-16") == pytest.approx(
+    assert costs.of(16, compute_port_rates(config)) == pytest.approx(16 * (10 + rates[0] + 2 * rates[1]))
+    assert costs.of(16, compute_port_rates(config), "hgx-h100-16") == pytest.approx(
         16 * (20 + rates[0] + 2 * rates[1])
     )
     with pytest.raises(ConfigError, match="'gpus'"):
-        costs_of({"gpus": 1}, "costs.yml")
+        build_costs({"gpus": 1}, "costs.yml")
     with pytest.raises(ConfigError, match="gpu is -1; allowed: a number from 0"):
-        costs_of({"gpu": -1}, "costs.yml")
+        build_costs({"gpu": -1}, "costs.yml")
 
 
 def test_importance_is_the_variance_that_a_key_explains():
     space = Space((Axis("a", ("1", "2")), Axis("b", ("1", "2", "3"))))
     rows = [Row(index, 100 * (index // 3) + index % 3) for index in range(6)]
-    first, second = importance(space, rows)
+    first, second = compute_importance(space, rows)
     assert (first.key, first.best, second.key) == ("a", "1", "b")
     # Without interaction both explain all of it: 50² and 2/3.
     assert first.share == pytest.approx(2500 / (2500 + 2 / 3))
@@ -294,7 +302,7 @@ def test_where_nothing_changes_the_finish_no_key_explains_it():
     space = Space((Axis("a", ("1", "2")), Axis("b", ("1", "2", "3"))))
     # Six equal numbers whose mean is rounded, so that their variance is not 0.
     rows = [Row(index, 9_007_199_254_740_993) for index in range(6)]
-    assert [one.share for one in importance(space, rows)] == [0, 0]
+    assert [one.share for one in compute_importance(space, rows)] == [0, 0]
     assert not finish_varies(rows)
 
 
@@ -307,9 +315,9 @@ def test_the_front_is_what_nothing_beats(pairs):
             one.finish_ns <= other.finish_ns and one.cost <= other.cost
         )
 
-    front = {(row.finish_ns, row.cost) for row in pareto(rows)}
+    front = {(row.finish_ns, row.cost) for row in select_front(rows)}
     assert front == {(row.finish_ns, row.cost) for row in rows if not any(beats(one, row) for one in rows)}
-    assert [row.finish_ns for row in best(rows, 99)] == sorted(row.finish_ns for row in rows)
+    assert [row.finish_ns for row in select_best(rows, 99)] == sorted(row.finish_ns for row in rows)
 
 
 def test_the_command_writes_and_tells_what_simulate_would(tmp_path, capsys):
@@ -371,7 +379,7 @@ def test_a_killed_process_leaves_what_the_next_one_continues(job, tmp_path):
         str(output),
     ]
     killed = subprocess.Popen(command, cwd=ROOT, stdout=subprocess.DEVNULL)
-    journal = journal_of(output)
+    journal = name_journal(output)
     wait_until(lambda: journal.exists() and journal.read_bytes().count(b"\n") > 40)
     workers = psutil.Process(killed.pid).children()
     killed.kill()
@@ -383,7 +391,7 @@ def test_a_killed_process_leaves_what_the_next_one_continues(job, tmp_path):
     assert 40 <= len(done) < 3000
     # The rest is cut short here: what counts is that nothing is simulated twice, and that rows are equal.
     sweep = Sweep(parse_space(varied), Base("hgx-h100"))
-    identity = fingerprint(job, sweep.base, sweep.space, None)
+    identity = compute_fingerprint(job, sweep.base, sweep.space, None)
     again = Journal(journal, identity)
     again.close()
     assert again.rows.keys() == done
@@ -399,36 +407,36 @@ def test_figures_of_many_points_draw_the_best_ones(monkeypatch):
     rows = [Row(at, 1000 + (at * 37) % 200, {"exposed": 1.0}, cost=float(at)) for at in range(199)]
     rows += [Row(199, error="no")]
     monkeypatch.setattr(sweeps_drawn, "MOST_LINES", 50)
-    lines = sweeps_drawn.parallel_figure(space, rows, dark=True)
+    lines = sweeps_drawn.draw_parallel(space, rows, dark=True)
     drawn = [words for trace in lines.data for words in trace.text]
-    [least] = best(rows, 1)
+    [least] = select_best(rows, 1)
     assert any(f"point {least.index}" in words for words in drawn)
     assert "&lt;" in "".join(drawn)
     assert "<x" not in "".join(drawn)
-    front = sweeps_drawn.front_figure(space, rows, dark=False)
+    front = sweeps_drawn.draw_front(space, rows, dark=False)
     shown = {index for trace in front.data for index in trace.customdata}
     assert shown == set(range(199))
     for key in space.keys:
-        assert sweeps_drawn.slice_figure(space, rows, key, dark=False).data
+        assert sweeps_drawn.draw_slice(space, rows, key, dark=False).data
     units = {"a": "GB/s"}
-    sliced = sweeps_drawn.slice_figure(space, rows, "a", dark=False, units=units)
+    sliced = sweeps_drawn.draw_slice(space, rows, "a", dark=False, units=units)
     assert sliced.layout.xaxis.title.text == "a, GB/s"
     assert sliced.data[-1].hovertemplate.startswith("a = %{x} GB/s: ")
-    upright = sweeps_drawn.parallel_figure(space, rows, dark=False, units=units)
+    upright = sweeps_drawn.draw_parallel(space, rows, dark=False, units=units)
     assert {"<b>a</b><br>GB/s", "<b>b</b>"} <= {note.text for note in upright.layout.annotations}
     # Of finishes that are hardly apart, or not at all, the axis shows that: it spans two hundredths at least.
     for apart in (0, 100, 200_000):
         near = [replace(row, finish_ns=49_400_000 + apart * row.index) for row in rows[:3]]
-        axis = sweeps_drawn.front_figure(space, near, dark=False).layout.yaxis
+        axis = sweeps_drawn.draw_front(space, near, dark=False).layout.yaxis
         assert axis.range[0] <= 0.0489
         assert axis.range[1] >= 0.0499
         assert len(set(axis.ticktext)) == len(axis.ticktext) >= 4
-        upright = sweeps_drawn.parallel_figure(space, near, dark=False)
+        upright = sweeps_drawn.draw_parallel(space, near, dark=False)
         finishes = {trace.y[3] for trace in upright.data if trace.y}
         assert max(finishes) - min(finishes) < 0.34
     # No two ticks read the same where finishes are close and yet apart.
     close = [replace(row, finish_ns=198_600_000 + 250_000 * row.index) for row in rows[:9]]
-    axis = sweeps_drawn.front_figure(space, close, dark=False).layout.yaxis
+    axis = sweeps_drawn.draw_front(space, close, dark=False).layout.yaxis
     assert axis.ticktext[:2] == ("198.500 ms", "199.000 ms")
     assert len(set(axis.ticktext)) == len(axis.ticktext)
 
@@ -470,9 +478,9 @@ def test_a_bandwidth_of_which_more_takes_longer_is_found() -> None:
     space = parse_space(["bandwidth[0]=100,200", "bandwidth[1]=25,50,100"])
     finishes = [950, 919, 930, 940, 909, 921]
     rows = [Row(index, finish * 1000, cost=1.0 + index) for index, finish in enumerate(finishes)]
-    key, slower = slower_with_more(space, rows)
+    key, slower = find_slower_with_more(space, rows)
     assert (key, slower.index) == ("bandwidth[1]", 5)
-    assert slower_with_more(space, [replace(row, finish_ns=1000 - row.index) for row in rows]) is None
-    assert enough(rows).index == 4
-    assert enough([*rows, Row(6, 915_000, cost=0.5)]).index == 6
-    assert enough([replace(row, cost=None) for row in rows]) is None
+    assert find_slower_with_more(space, [replace(row, finish_ns=1000 - row.index) for row in rows]) is None
+    assert choose_cheap_enough(rows).index == 4
+    assert choose_cheap_enough([*rows, Row(6, 915_000, cost=0.5)]).index == 6
+    assert choose_cheap_enough([replace(row, cost=None) for row in rows]) is None

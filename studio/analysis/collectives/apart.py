@@ -52,33 +52,35 @@ def find_apart(kind: Int64, size: Int64, is_present: Bool) -> Bool:
         [True, True, False]
     """
     whole = np.isin(kind, _OF_EQUAL_SIZES)
-    return _unequal(kind, is_present & (kind != NONE)) | _unequal(size, is_present & whole & (size > 0))
+    return _are_unequal(kind, is_present & (kind != NONE)) | _are_unequal(
+        size, is_present & whole & (size > 0)
+    )
 
 
-def _unequal(value: Int64, known: Bool) -> Bool:
+def _are_unequal(value: Int64, known: Bool) -> Bool:
     most = np.where(known, value, NONE).max(axis=0, initial=NONE)
     unequal: Bool = (most != NONE) & (np.where(known, value, _NEVER).min(axis=0, initial=_NEVER) != most)
     return unequal
 
 
-def apart_rows(apart: Iterable[tuple[str, Int64]]) -> list[dict[str, object]]:
+def list_apart(apart: Iterable[tuple[str, Int64]]) -> list[dict[str, object]]:
     """Return as plain data which matched collectives are none: the comm group, and the positions in it.
 
     Example:
-        >>> apart_rows([("tp", np.array([3, 4])), ("dp", np.array([], int))])
+        >>> list_apart([("tp", np.array([3, 4])), ("dp", np.array([], int))])
         [{'group': 'tp', 'positions': [3, 4]}]
     """
     return [{"group": name, "positions": places.tolist()} for name, places in apart if len(places)]
 
 
-def apart_words(apart: Iterable[tuple[str, Int64]]) -> str:
+def describe_apart(apart: Iterable[tuple[str, Int64]]) -> str:
     """Say how many matched collectives are none; "" where all are.
 
     Args:
         apart: Names of comm groups, and at which places of each (counted from 0) members do different things.
 
     Example:
-        >>> apart_words([("tp", np.array([3, 4]))])
+        >>> describe_apart([("tp", np.array([3, 4]))])
         'left out: 2 collectives whose members differ in type or size, first collective 3 of group tp; nothing tells that they met, so no waiting, skew or bandwidth is computed from them (see check)'
     """
     named = [(name, places) for name, places in apart if len(places)]

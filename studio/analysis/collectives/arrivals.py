@@ -13,12 +13,12 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 
 from studio.analysis.collectives.apart import find_apart, may_differ
-from studio.analysis.collectives.clocks import clocks_ahead
+from studio.analysis.collectives.clocks import estimate_clock_leads
 from studio.analysis.collectives.matching import GroupMatching, match_by_name
 from studio.analysis.collectives.messages import Channels, Messages, match_channels
-from studio.analysis.graph.neighbours import ranges
+from studio.analysis.graph.neighbours import concatenate_ranges
 from studio.distinct import find_distinct
-from studio.notebook import one_line
+from studio.notebook import format_record
 from studio.timeline import NodeTimes
 from studio.trace import NONE, Bool, CommGroup, Int64, NodeType, Trace
 
@@ -52,7 +52,7 @@ class Joined:
     last: Int64
     apart: Int64
 
-    __repr__ = one_line
+    __repr__ = format_record
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,7 +84,7 @@ class Ran:
         own_channels = find_distinct(np.searchsorted(channels.party_offsets, named, side="right") - 1)
         # A channel has as many messages as the one that stands for it.
         offsets = np.append(0, np.cumsum(channels.messages[self.shown]))
-        at = ranges(offsets, self.which[own_channels])
+        at = concatenate_ranges(offsets, self.which[own_channels])
         return _pick(channels.expand(own_channels), np.flatnonzero(self.ran[at]))
 
 
@@ -109,7 +109,7 @@ class Arrivals:
     _halves: dict[int, tuple[_Half, _Half]] = field(default_factory=dict)
     _met: dict[int, dict[int, tuple[int, int]]] = field(default_factory=dict)
 
-    __repr__ = one_line
+    __repr__ = format_record
 
     def partners(self, place: int, count: int) -> tuple[Int64, Int64]:
         """Return what the nodes of a rank join at: (N,) the place of a rank, and its node; -1 for nothing.
@@ -130,7 +130,7 @@ class Arrivals:
             positions = positions[group.last[positions] != NONE]
             rank[own_rows[positions]] = group.member[group.last[positions]]
             row[own_rows[positions]] = group.rows[group.last[positions], positions]
-        receives, source, sends = self._halves_of(place)[0]
+        receives, source, sends = self._find_halves(place)[0]
         rank[receives], row[receives] = source, sends
         return rank, row
 
@@ -143,7 +143,7 @@ class Arrivals:
             if len(group.member) > 1:
                 rows = group.rows[group.line[member]]
                 joins[rows[rows != NONE]] = True
-        for own_rows, _, _ in self._halves_of(place):
+        for own_rows, _, _ in self._find_halves(place):
             joins[own_rows] = True
         return joins
 
@@ -161,7 +161,7 @@ class Arrivals:
             group, at = met
             latest = group.start_ns[:, at] == group.start_ns[group.last[at], at]
             return list(zip(group.member[latest].tolist(), group.rows[latest, at].tolist(), strict=True))
-        for own_rows, others, rows in self._halves_of(place):
+        for own_rows, others, rows in self._find_halves(place):
             for at in np.flatnonzero(own_rows == row).tolist():
                 return [(place, row), (int(others[at]), int(rows[at]))]
         return []
@@ -184,13 +184,13 @@ class Arrivals:
         """Return the group of a collective that a node takes part in, and which of the group's it is; None where it meets nobody."""
         self._index()
         if place not in self._met:
-            self._met[place] = dict(self._meetings(place))
+            self._met[place] = dict(self._iterate_meetings(place))
         if row not in self._met[place]:
             return None
         number, at = self._met[place][row]
         return self.groups[number], at
 
-    def _meetings(self, place: int) -> Iterator[tuple[int, tuple[int, int]]]:
+    def _iterate_meetings(self, place: int) -> Iterator[tuple[int, tuple[int, int]]]:
         """Yield each node of a rank that meets others in a collective: its row, the group's index and the collective's."""
         for number, member in self._of_rank.get(place, ()):
             group = self.groups[number]
@@ -205,7 +205,7 @@ class Arrivals:
             for member in np.flatnonzero(group.line != NONE).tolist():
                 self._of_rank.setdefault(int(group.places[member]), []).append((number, member))
 
-    def _halves_of(self, place: int) -> tuple[_Half, _Half]:
+    def _find_halves(self, place: int) -> tuple[_Half, _Half]:
         """Return what a rank received and what it sent."""
         if place not in self._halves:
             nothing = _NOTHING, _NOTHING, _NOTHING
@@ -236,7 +236,7 @@ class Matched:
     groups: tuple[GroupMatching, ...]
     channels: Channels | None
 
-    __repr__ = one_line
+    __repr__ = format_record
 
 
 def match(trace: Trace, groups: Sequence[CommGroup] | None = None) -> Matched:
@@ -245,7 +245,7 @@ def match(trace: Trace, groups: Sequence[CommGroup] | None = None) -> Matched:
     return Matched(match_by_name(trace, groups), match_channels(trace) if receives else None)
 
 
-def arrivals(
+def find_arrivals(
     trace: Trace,
     times: NodeTimes,
     groups: Sequence[CommGroup] | None = None,
@@ -266,22 +266,24 @@ def arrivals(
         matched: What `match` returns, where it is known.
     """
     matched = matched or match(trace, groups)
-    ahead = clocks_ahead(trace, matched.groups) if is_recording else np.zeros(len(trace.ranks), np.int64)
+    ahead = (
+        estimate_clock_leads(trace, matched.groups) if is_recording else np.zeros(len(trace.ranks), np.int64)
+    )
     begun = np.full(len(times.start_ns), NONE, np.int64)
     place = {rank.number: index for index, rank in enumerate(trace.ranks)}
     known: _Known = {}
-    joined = [_joined(group, times, place, (ahead, begun), known) for group in matched.groups]
-    ran = None if matched.channels is None else _ran(matched.channels, times, ahead, begun)
+    joined = [_join_group(group, times, place, (ahead, begun), known) for group in matched.groups]
+    ran = None if matched.channels is None else _find_ran(matched.channels, times, ahead, begun)
     return Arrivals(begun, ahead, tuple(group for group in joined if group is not None), ran)
 
 
 def without_joining(met: Arrivals) -> Arrivals:
     """Return arrivals as if no rank had waited for another: no node joins at the beginning of one elsewhere."""
     nothing = np.full(len(met.begun_ns), NONE, np.int64)
-    return Arrivals(nothing, met.ahead_ns, tuple(map(_alone, met.groups)), None)
+    return Arrivals(nothing, met.ahead_ns, tuple(map(_leave_alone, met.groups)), None)
 
 
-def _alone(group: Joined) -> Joined:
+def _leave_alone(group: Joined) -> Joined:
     none = np.zeros((0, group.rows.shape[1]), np.int64)
     line = np.full(len(group.line), NONE, np.int64)
     return replace(
@@ -293,7 +295,7 @@ _Known = dict[tuple[object, ...], tuple[Int64, Int64, Int64, Int64, Int64, Int64
 """Of a group the members shown, the line of each member, rows, starts, who was last, and what is none: equal groups with the same times share it."""
 
 
-def _joined(
+def _join_group(
     group: GroupMatching,
     times: NodeTimes,
     place: dict[int, int],
@@ -315,12 +317,12 @@ def _joined(
         ),
     )
     if key not in known:
-        known[key] = _as_they_ran(group, times, first, indices, clocks)
+        known[key] = _align_as_run(group, times, first, indices, clocks)
     shown, line, rows, aligned, last, apart = known[key]
     return Joined(group.name, indices, line, indices[shown], rows, aligned, last, apart)
 
 
-def _as_they_ran(
+def _align_as_run(
     group: GroupMatching, times: NodeTimes, first: Int64, indices: Int64, clocks: tuple[Int64, Int64]
 ) -> tuple[Int64, Int64, Int64, Int64, Int64, Int64]:
     ahead, begun = clocks
@@ -359,7 +361,7 @@ def _as_they_ran(
     return present, line, np.where(ran, where - base, NONE), aligned, last, np.flatnonzero(apart)
 
 
-def _ran(channels: Channels, times: NodeTimes, ahead: Int64, begun: Int64) -> Ran:
+def _find_ran(channels: Channels, times: NodeTimes, ahead: Int64, begun: Int64) -> Ran:
     """Return the messages of which both halves ran; notes when both had begun."""
     clocks = np.unique(np.stack([times.first, ahead]), axis=1, return_inverse=True)[1].reshape(-1)
     shown, which = channels.alike(clocks)

@@ -11,9 +11,9 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from studio.analysis.collectives.matching import GroupMatching, disagreement
+from studio.analysis.collectives.matching import GroupMatching, find_disagreement
 from studio.analysis.job.inferred_facts import INFERRED, is_inferred
-from studio.analysis.job.recorded import Windows, recorded_windows
+from studio.analysis.job.recorded import Windows, find_recorded_windows
 from studio.trace import NEEDS_ALL, NONE, Bool, Int64, NodeType, Trace
 
 _LATE_NS = 1_000_000
@@ -66,17 +66,17 @@ def find_border_collectives(
     Args:
         trace: The job.
         groups: Its matched collectives.
-        windows: When its ranks were recorded, see `recorded_windows`; None works it out.
+        windows: When its ranks were recorded, see `find_recorded_windows`; None works it out.
     """
     rows: dict[int, set[int]] = {}
     counts: dict[int, int] = {}
     lacking: set[int] = set()
     names = []
     for group in groups:
-        if not group.by_number or disagreement(group) is None:
+        if not group.by_number or find_disagreement(group) is None:
             continue
-        windows = recorded_windows(trace) if windows is None else windows
-        border = _in_group(trace, group, windows)
+        windows = find_recorded_windows(trace) if windows is None else windows
+        border = _find_in_group(trace, group, windows)
         if border is None:
             continue
         names.append(group.name)
@@ -105,7 +105,7 @@ class _OfGroup:
     lacking: tuple[int, ...]
 
 
-def _in_group(trace: Trace, group: GroupMatching, windows: Windows) -> _OfGroup | None:
+def _find_in_group(trace: Trace, group: GroupMatching, windows: Windows) -> _OfGroup | None:
     """Return those of a comm group, None where what a member lacks is not explained by when it was recorded."""
     is_present = group.sequence_of != NONE
     members = [member for member, known in zip(group.members, is_present.tolist(), strict=True) if known]
@@ -123,7 +123,7 @@ def _in_group(trace: Trace, group: GroupMatching, windows: Windows) -> _OfGroup 
     is_whole = (has.sum(axis=1) == last - first + 1).all()
     if not is_whole or begin_of_all >= end_of_all:
         return None
-    begin, end = _times(trace, members, rows)
+    begin, end = _read_times(trace, members, rows)
     if (begin < 0).any():
         return None
     common = slice(begin_of_all, end_of_all)
@@ -188,7 +188,7 @@ def _infers_groups(trace: Trace, member: int) -> bool:
 _NEVER = np.iinfo(np.int64).max
 
 
-def _times(trace: Trace, members: list[int], rows: Int64) -> tuple[Int64, Int64]:
+def _read_times(trace: Trace, members: list[int], rows: Int64) -> tuple[Int64, Int64]:
     """Return when the collectives (M, C) of members began, -1 where that is not known, and ended; both 0 where a member has none."""
     begin, end = np.zeros_like(rows), np.zeros_like(rows)
     for at, member in enumerate(members):

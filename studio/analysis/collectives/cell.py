@@ -7,10 +7,10 @@ from typing import Any
 
 import numpy as np
 
-from studio.analysis.collectives.heat import Shown, line_name
+from studio.analysis.collectives.heat import Shown, label_line
 from studio.analysis.collectives.imbalance import Metric
 from studio.analysis.collectives.members import Members
-from studio.analysis.collectives.times import partly_words
+from studio.analysis.collectives.times import describe_presence
 from studio.trace import NONE, Int64
 from studio.units import format_bytes, format_count, format_counted, format_ns, format_offset, format_rate
 
@@ -32,11 +32,11 @@ UNITS: dict[Metric, str] = {
 }
 
 
-def exact_text(metric: Metric, value: float) -> str:
+def format_exact(metric: Metric, value: float) -> str:
     """Return a figure with all its known digits.
 
     Example:
-        >>> exact_text("size", 226492416.0), exact_text("bus", 1 / 3)
+        >>> format_exact("size", 226492416.0), format_exact("bus", 1 / 3)
         ('226,492,416 bytes', '0.333333 bytes/ns')
     """
     if UNITS[metric] == "bytes_per_ns":
@@ -45,30 +45,30 @@ def exact_text(metric: Metric, value: float) -> str:
     return f"{text} {UNITS[metric]}"
 
 
-def cell_words(shown: Shown, line: int, column: int) -> str:
+def describe_cell(shown: Shown, line: int, column: int) -> str:
     """Return a sentence about a cell."""
     heat, look = shown.heat, shown.look
     row, rank = int(heat.lines[line]), int(heat.columns[column])
     cells = heat.cells(line, column)
-    head = [f"rank {shown.trace.ranks[rank].number}", line_name(heat, line)]
+    head = [f"rank {shown.trace.ranks[rank].number}", label_line(heat, line)]
     if not len(cells):
         return " · ".join([*head, "takes no part"])
-    parts = _single(shown, int(cells[0])) if len(cells) == 1 else _several(shown, cells)
+    parts = _describe_single(shown, int(cells[0])) if len(cells) == 1 else _describe_several(shown, cells)
     value, mean = float(heat.table[row, rank]), heat.own_mean(row, rank)
     if np.isnan(value):
         return " · ".join([*head, *parts])
-    figure = f"{FORMATS[look.metric](value)} ({exact_text(look.metric, value)})"
+    figure = f"{FORMATS[look.metric](value)} ({format_exact(look.metric, value)})"
     if mean:
         figure += f", {value / mean:.3g} × the mean of its group, {FORMATS[look.metric](mean)}"
     words = {"size": "", "algorithm": "algorithm bandwidth ", "bus": "bus bandwidth ", "lateness": "late by "}
     return " · ".join([*head, f"{words.get(look.metric, look.metric + ' ')}{figure}", *parts])
 
 
-def _size(members: Members, size: Any) -> str:
+def _format_size(members: Members, size: Any) -> str:
     return format_bytes(int(size)) if members.sized else "size not recorded"
 
 
-def _single(shown: Shown, cell: int) -> list[str]:
+def _describe_single(shown: Shown, cell: int) -> list[str]:
     heat, metric = shown.heat, shown.look.metric
     members = heat.members
     which = int(np.searchsorted(members.offsets, cell, side="right")) - 1
@@ -76,10 +76,10 @@ def _single(shown: Shown, cell: int) -> list[str]:
     more = " at least" if members.is_open[which] else ""
     parts = [f"group {group or 'of all ranks'}, {format_counted(int(members.size[which]), 'rank')}{more}"]
     had = int(members.offsets[which + 1] - members.offsets[which])
-    if partly := partly_words(shown.trace, group, had):
+    if partly := describe_presence(shown.trace, group, had):
         parts.append(partly)
     if metric != "size":
-        parts.append(_size(members, members.bytes[cell]))
+        parts.append(_format_size(members, members.bytes[cell]))
     start, end = int(members.start_ns[cell]), int(members.end_ns[cell])
     if start < 0:
         return parts
@@ -101,11 +101,11 @@ def _single(shown: Shown, cell: int) -> list[str]:
     return parts
 
 
-def _several(shown: Shown, cells: Int64) -> list[str]:
+def _describe_several(shown: Shown, cells: Int64) -> list[str]:
     members = shown.heat.members
     parts = [f"{format_count(len(cells))} collectives together"]
     if shown.look.metric != "size":
-        parts.append(_size(members, members.bytes[cells].sum()))
+        parts.append(_format_size(members, members.bytes[cells].sum()))
     known = members.start_ns[cells] != NONE
     if known.any() and shown.look.metric != "duration":
         taken = int((members.end_ns[cells] - members.start_ns[cells])[known].sum())

@@ -44,7 +44,7 @@ class ClockOffset:
         return far and not self.is_shared
 
 
-def clock_offsets(trace: Trace, groups: Sequence[GroupMatching]) -> list[ClockOffset]:
+def estimate_clock_offsets(trace: Trace, groups: Sequence[GroupMatching]) -> list[ClockOffset]:
     """Return clock offsets, by rank, of ranks that share timed collectives with others.
 
     A group's ranks are compared with its lowest one, and groups are joined through the ranks they share; of several groups of
@@ -57,7 +57,7 @@ def clock_offsets(trace: Trace, groups: Sequence[GroupMatching]) -> list[ClockOf
     offsets: dict[int, ClockOffset] = {}
     measured = {rank.number: rank for rank in trace.ranks if tells_meetings(rank)}
     graph_of = {number: trace.graph_of(rank) for number, rank in measured.items()}
-    waiting = [ends for group in groups if len(ends := _ends(graph_of, group)) > 1]
+    waiting = [ends for group in groups if len(ends := _collect_ends(graph_of, group)) > 1]
     waiting.sort(
         key=lambda ends: (
             min(ends),
@@ -77,7 +77,7 @@ def clock_offsets(trace: Trace, groups: Sequence[GroupMatching]) -> list[ClockOf
                 continue
             apart = times[both] - base_ends[both]
             contradiction = max(int((began - base_ends)[both].max()), int((starts - times)[both].max()))
-            shared = contradiction < _LEAST_SKEW_NS and _on_one_machine(measured[rank], measured[base])
+            shared = contradiction < _LEAST_SKEW_NS and _are_on_one_machine(measured[rank], measured[base])
             offset = int(np.median(apart))
             # Ends that were further apart when the ranks were linked are so still, by whatever collectives that was seen.
             noted = [measured[number].metadata_number("clock_residual_ns") for number in (rank, base)]
@@ -89,13 +89,13 @@ def clock_offsets(trace: Trace, groups: Sequence[GroupMatching]) -> list[ClockOf
     return [offsets[rank] for rank in sorted(offsets)]
 
 
-def clocks_ahead(trace: Trace, groups: Sequence[GroupMatching]) -> Int64:
+def estimate_clock_leads(trace: Trace, groups: Sequence[GroupMatching]) -> Int64:
     """Return (R,) how far each rank's clock is ahead in ns; 0 where that cannot be told from scatter."""
     ahead = np.zeros(len(trace.ranks), np.int64)
     if len(trace.ranks) < 2:
         return ahead
     place = {rank.number: index for index, rank in enumerate(trace.ranks)}
-    for clock in clock_offsets(trace, groups):
+    for clock in estimate_clock_offsets(trace, groups):
         if clock.is_skewed:
             ahead[place[clock.rank]] = clock.offset_ns
     return ahead
@@ -109,13 +109,15 @@ def tells_meetings(rank: Rank) -> bool:
     return rank.metadata_value(TIMES_NOTICED) is None and not rank.lacks_calls
 
 
-def _on_one_machine(first: Rank, second: Rank) -> bool:
+def _are_on_one_machine(first: Rank, second: Rank) -> bool:
     """Whether linking noted the same machine down for both ranks."""
     host = first.metadata_value("clock_host")
     return host is not None and host == second.metadata_value("clock_host")
 
 
-def _ends(graph_of: dict[int, Graph], group: GroupMatching) -> dict[int, tuple[Int64, Int64, Bool, Int64]]:
+def _collect_ends(
+    graph_of: dict[int, Graph], group: GroupMatching
+) -> dict[int, tuple[Int64, Int64, Bool, Int64]]:
     """Return, for every member with times, begins and ends of its collectives (C,), which of them are comparable, and their types."""
     longest = max(map(len, group.sequences), default=0)
     ends_of = {}

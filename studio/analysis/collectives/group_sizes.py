@@ -14,10 +14,10 @@ from typing import Any
 import numpy as np
 
 from studio.analysis.collectives.matching import GroupMatching
-from studio.analysis.job.completeness import told_world
+from studio.analysis.job.completeness import read_world_size
 from studio.analysis.job.inferred_facts import is_inferred
 from studio.distinct import find_distinct
-from studio.trace import NONE, WORLD, Bool, CollectiveType, CommGroup, Int64, Rank, Trace, int_column
+from studio.trace import NONE, WORLD, Bool, CollectiveType, CommGroup, Int64, Rank, Trace, read_int_column
 
 _GATHERS = (CollectiveType.ALL_GATHER, CollectiveType.GATHER)
 _REDUCES = (CollectiveType.REDUCE_SCATTER, CollectiveType.REDUCE_SCATTER_BLOCK)
@@ -36,7 +36,7 @@ class GroupSize:
     is_open: bool = False
 
 
-def told_sizes(
+def find_group_sizes(
     trace: Trace, matchings: Sequence[GroupMatching], groups: Sequence[CommGroup] | None = None
 ) -> list[GroupSize]:
     """Return the size of each matched group.
@@ -46,20 +46,20 @@ def told_sizes(
         matchings: Its collectives by group.
         groups: Comm groups in place of the trace's.
     """
-    world = told_ranks(trace)
+    world = read_job_size(trace)
     if world <= len(trace.ranks):
         return [GroupSize(len(group.members)) for group in matchings]
     place = {rank.number: index for index, rank in enumerate(trace.ranks)}
-    listed = _listed(trace.groups if groups is None else groups)
+    listed = _list_names(trace.groups if groups is None else groups)
     return [
         GroupSize(len(group.members))
         if group.name in listed
-        else _size(trace, group.name, len(group.members), _member(group, place), world)
+        else _find_unlisted_size(trace, group.name, len(group.members), _find_member(group, place), world)
         for group in matchings
     ]
 
 
-def told_size(trace: Trace, name: str, known: int, member: tuple[int, int]) -> GroupSize:
+def find_group_size(trace: Trace, name: str, known: int, member: tuple[int, int]) -> GroupSize:
     """Return the size of a comm group of the trace.
 
     Args:
@@ -68,24 +68,26 @@ def told_size(trace: Trace, name: str, known: int, member: tuple[int, int]) -> G
         known: How many members are known.
         member: A rank, as its place among the trace's ranks, and its node that names the group.
     """
-    world = told_ranks(trace)
-    if world <= len(trace.ranks) or name in _listed(trace.groups):
+    world = read_job_size(trace)
+    if world <= len(trace.ranks) or name in _list_names(trace.groups):
         return GroupSize(known)
-    return _size(trace, name, known, member, world)
+    return _find_unlisted_size(trace, name, known, member, world)
 
 
-def _listed(groups: Sequence[CommGroup]) -> set[str]:
+def _list_names(groups: Sequence[CommGroup]) -> set[str]:
     return {group.name for group in groups if group.ranks and not group.inferred}
 
 
-def told_ranks(trace: Trace) -> int:
+def read_job_size(trace: Trace) -> int:
     """Return the ranks of the job as its files say, -1 where they do not."""
-    return max((told_world(rank) for rank in trace.ranks), default=NONE)
+    return max((read_world_size(rank) for rank in trace.ranks), default=NONE)
 
 
-def _size(trace: Trace, name: str, known: int, member: tuple[int, int] | None, world: int) -> GroupSize:
+def _find_unlisted_size(
+    trace: Trace, name: str, known: int, member: tuple[int, int] | None, world: int
+) -> GroupSize:
     """Return the size of a group that nothing lists, in a job of which some ranks are not open."""
-    listed = max((_said_size(rank, name) for rank in trace.ranks), default=NONE)
+    listed = max((_read_listed_size(rank, name) for rank in trace.ranks), default=NONE)
     if listed >= known:
         return GroupSize(listed)
     if name == WORLD and member is not None:
@@ -95,7 +97,7 @@ def _size(trace: Trace, name: str, known: int, member: tuple[int, int] | None, w
     return GroupSize(known, is_open=known < world)
 
 
-def told_members(trace: Trace, place: Int64, row: Int64, kind: Int64) -> Int64:
+def infer_member_counts(trace: Trace, place: Int64, row: Int64, kind: Int64) -> Int64:
     """Return (C,) how many members collectives have by what one of them puts in and gets, -1 where that does not tell.
 
     Args:
@@ -109,7 +111,7 @@ def told_members(trace: Trace, place: Int64, row: Int64, kind: Int64) -> Int64:
         chosen = np.flatnonzero(place == rank)
         held = trace.ranks[rank]
         for key, column in (("comm_size", given), ("bytes_out", taken)):
-            rows, values = int_column(trace.graph_of(held), key, held.slots)
+            rows, values = read_int_column(trace.graph_of(held), key, held.slots)
             at = dict(zip(rows.tolist(), values.tolist(), strict=True))
             column[chosen] = [at.get(node, NONE) for node in row[chosen].tolist()]
     gathers = np.isin(kind, _GATHERS)
@@ -134,13 +136,13 @@ def settle_members(
     members, is_open = sizes[0].copy(), sizes[1].copy()
     chosen = np.flatnonzero(is_open)
     if len(chosen):
-        counts = told_members(trace, place[chosen], row[chosen], kind[chosen])
-        fits = (counts >= members[chosen]) & (counts <= told_ranks(trace))
+        counts = infer_member_counts(trace, place[chosen], row[chosen], kind[chosen])
+        fits = (counts >= members[chosen]) & (counts <= read_job_size(trace))
         members[chosen[fits]], is_open[chosen[fits]] = counts[fits], False
     return members, is_open
 
 
-def _member(group: GroupMatching, place: dict[int, int]) -> tuple[int, int] | None:
+def _find_member(group: GroupMatching, place: dict[int, int]) -> tuple[int, int] | None:
     """Return a member's place among the trace's ranks, and its first node in the group."""
     for member, index in zip(group.members, group.sequence_of.tolist(), strict=True):
         rows = group.sequences[index].rows if index != NONE else np.zeros(0, np.int64)
@@ -150,7 +152,7 @@ def _member(group: GroupMatching, place: dict[int, int]) -> tuple[int, int] | No
     return None
 
 
-def _said_size(rank: Rank, name: str) -> int:
+def _read_listed_size(rank: Rank, name: str) -> int:
     """Return the size that a rank's list of process groups gives a group of which it lists no ranks, -1 where it gives none."""
     text = rank.metadata_value("process_groups")
     try:
@@ -167,11 +169,11 @@ def _said_size(rank: Rank, name: str) -> int:
     return NONE
 
 
-def open_words(members: int, world: int) -> str:
+def explain_open(members: int, world: int) -> str:
     """Say what a number of members with a + behind it means.
 
     Example:
-        >>> open_words(2, 128)
+        >>> explain_open(2, 128)
         '2+: the files name no comm group with a list of ranks, and the job has 128: how many more take part is not known, so there is no busbw'
     """
     return (

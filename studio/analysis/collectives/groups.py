@@ -22,9 +22,9 @@ from studio.trace import (
     Rank,
     Trace,
     communicates,
-    dense_column,
     group_slots,
-    int_column,
+    read_dense_column,
+    read_int_column,
 )
 
 
@@ -51,19 +51,19 @@ class CommNodes:
     sized: Bool
 
 
-def comm_nodes(graph: Graph) -> CommNodes:
+def collect_comm_nodes(graph: Graph) -> CommNodes:
     """Return the communication nodes of a graph."""
     rows = np.flatnonzero(communicates(graph))
-    kind = dense_column(graph, "comm_type", NONE)[rows]
+    kind = read_dense_column(graph, "comm_type", NONE)[rows]
     written, amount = np.zeros(len(graph), bool), np.zeros(len(graph), np.int64)
-    rows_with_size, values = int_column(graph, "comm_size")
+    rows_with_size, values = read_int_column(graph, "comm_size")
     written[rows_with_size], amount[rows_with_size] = True, values
     size = amount[rows]
     sized = written[rows] | ((graph.type[rows] == NodeType.COMM_COLL) & (kind == CollectiveType.BARRIER))
     return CommNodes(rows, graph.type[rows], kind, size, group_slots(graph)[rows], sized)
 
 
-def empty_collectives(graph: Graph, rows: Int64) -> Bool:
+def find_empty_collectives(graph: Graph, rows: Int64) -> Bool:
     """Return which of some nodes (C,) are collectives that move nothing by what they say, for which libraries wait for nobody.
 
     Those of empty tensors: gloo returns from them at once, whoever is missing. A barrier has no size and waits for all, as may what
@@ -74,9 +74,9 @@ def empty_collectives(graph: Graph, rows: Int64) -> Bool:
         rows: (C,) its nodes, in any order.
     """
     among = find_distinct(rows)
-    sized, size = int_column(graph, "comm_size", among=among)
+    sized, size = read_int_column(graph, "comm_size", among=among)
     empty = sized[(size == 0) & (graph.type[sized] == NodeType.COMM_COLL)].astype(np.int64)
-    typed, kind = int_column(graph, "comm_type", among=empty)
+    typed, kind = read_int_column(graph, "comm_type", among=empty)
     is_empty = np.isin(rows, empty) & ~np.isin(rows, typed[kind == CollectiveType.BARRIER])
     is_empty[is_empty] = ~lack_size(graph, rows[is_empty])
     return is_empty
@@ -105,7 +105,7 @@ class GroupUse:
     sized: Int64
 
 
-def shared_use(use: GroupUse) -> tuple[GroupUse, int]:
+def select_shared_use(use: GroupUse) -> tuple[GroupUse, int]:
     """Return the groups of several ranks, and how many have one; all groups, where none has several."""
     members = np.bincount(use.group, minlength=len(use.groups))
     keep = np.flatnonzero(members > 1)
@@ -119,11 +119,11 @@ def shared_use(use: GroupUse) -> tuple[GroupUse, int]:
     return GroupUse(names, use.ranks, *cells), len(use.groups) - len(keep)
 
 
-def group_use(trace: Trace) -> GroupUse:
+def sum_group_use(trace: Trace) -> GroupUse:
     """Sum communication per comm group and rank. Members that send nothing have cells of 0."""
     trace = share_graphs(trace)
     number = {group.name: index for index, group in enumerate(trace.groups)}
-    tables = [_by_slot(graph) for graph in trace.graphs]
+    tables = [_sum_by_slot(graph) for graph in trace.graphs]
     cells: dict[tuple[int, int], tuple[int, int, int]] = {}
     row_of = {rank.number: index for index, rank in enumerate(trace.ranks)}
     for index, group in enumerate(trace.groups):
@@ -140,9 +140,9 @@ def group_use(trace: Trace) -> GroupUse:
     return GroupUse(names, ranks, keys[:, 0], keys[:, 1], values[:, 0], values[:, 1], values[:, 2])
 
 
-def _by_slot(graph: Graph) -> list[tuple[int, int, int, int]]:
+def _sum_by_slot(graph: Graph) -> list[tuple[int, int, int, int]]:
     """Return (group slot, nodes, bytes, nodes with a size) of a graph's collectives; sends and receives only where they name a group."""
-    nodes = comm_nodes(graph)
+    nodes = collect_comm_nodes(graph)
     counted = (nodes.type == NodeType.COMM_COLL) | (nodes.group_slot != NONE)
     slots, inverse = np.unique(nodes.group_slot[counted], return_inverse=True)
     count = np.bincount(inverse, minlength=len(slots))
@@ -153,7 +153,7 @@ def _by_slot(graph: Graph) -> list[tuple[int, int, int, int]]:
     return list(zip(*(column.tolist() for column in columns), strict=True))
 
 
-def group_of(trace: Trace, rank: Rank, row: int) -> str | None:
+def find_group_name(trace: Trace, rank: Rank, row: int) -> str | None:
     """Return the comm group node `row` names, None where it names none."""
     graph = trace.graph_of(rank)
     for key in GROUP_KEYS:

@@ -16,17 +16,17 @@ from studio.analysis.collectives.imbalance import (
     Offender,
     Rows,
     Spread,
-    matrix,
-    order_of,
-    own_means,
-    ratios,
-    rows_of,
-    spread_of,
-    worst_rows,
+    build_matrix,
+    build_rows,
+    compute_own_means,
+    compute_ratios,
+    compute_spread,
+    find_worst_rows,
+    order_rows,
 )
 from studio.analysis.collectives.members import Members
-from studio.analysis.job.function_names import short_function_name
-from studio.trace import NONE, WORLD_NAMES, Float32, Float64, Int64, Trace, collective_name
+from studio.analysis.job.function_names import shorten_function_name
+from studio.trace import NONE, WORLD_NAMES, Float32, Float64, Int64, Trace, label_collective
 
 CELLS = 1 << 21
 """How many cells a picture has at most: 1,024 ranks × 2,048 rows."""
@@ -116,12 +116,12 @@ class Heat:
         return group, int(members.type[first]), members.titles[int(members.title[first])], int(self.nth[row])
 
 
-def heat_of(members: Members, look: Look) -> Heat:
+def build_heat(members: Members, look: Look) -> Heat:
     """Return the heatmap of collectives."""
-    rows = rows_of(members, look.by, fold=look.fold)
-    table = matrix(members, rows, look.metric)
-    spread = spread_of(table, own_means(members, rows, table))
-    lines = order_of(spread, rows.section, look.sort)
+    rows = build_rows(members, look.by, fold=look.fold)
+    table = build_matrix(members, rows, look.metric)
+    spread = compute_spread(table, compute_own_means(members, rows, table))
+    lines = order_rows(spread, rows.section, look.sort)
     # Nodes may call the group of all ranks "0"; here it has but one name.
     only = WORLD_TITLE if look.by == "group" and look.only in WORLD_NAMES else look.only
     if look.only and (only in rows.sections or look.only in rows.sections):
@@ -129,16 +129,18 @@ def heat_of(members: Members, look: Look) -> Heat:
         lines = lines[rows.section[lines] == rows.sections.index(wanted)]
     columns = np.arange(members.ranks)
     if look.ranks == "load" and len(lines):
-        columns = np.argsort(-np.nan_to_num(load(table[lines], spread.own[lines]), nan=-1.0), kind="stable")
+        columns = np.argsort(
+            -np.nan_to_num(compute_load(table[lines], spread.own[lines]), nan=-1.0), kind="stable"
+        )
     kinds = np.unique(np.stack([members.title, members.type]), axis=1)[0]
     titles, types = np.unique(kinds, return_counts=True)
     mixed = frozenset(titles[types > 1].tolist())
     return Heat(members, rows, table, spread, lines, columns, *_number_repeats(members, rows), mixed)
 
 
-def load(table: Float64, own: Float64) -> Float64:
+def compute_load(table: Float64, own: Float64) -> Float64:
     """Return (R,) each rank's average load by the means of its groups: 1 is an equal share."""
-    ratio = ratios(table, own)
+    ratio = compute_ratios(table, own)
     is_known = ~np.isnan(ratio)
     count = is_known.sum(axis=0)
     total = np.where(is_known, ratio, 0.0).sum(axis=0)
@@ -215,7 +217,7 @@ class Tile:
     figures: Float32 | None = None
 
 
-def tile(
+def build_tile(
     heat: Heat, window: tuple[int, int, int, int], *, relative: bool = False, cells: int = CELLS
 ) -> Tile:
     """Return a window (low, high, left, right) of a heatmap, clipped to it.
@@ -226,23 +228,23 @@ def tile(
         relative: Whether figures are given by the mean of their group.
         cells: How many bins there may be.
     """
-    low, high = _cut(window[0], window[1], len(heat.lines))
-    left, right = _cut(window[2], window[3], len(heat.columns))
+    low, high = _clip_window(window[0], window[1], len(heat.lines))
+    left, right = _clip_window(window[2], window[3], len(heat.columns))
     rows = heat.lines[low:high]
-    table = _cells(heat, heat.table, rows, left, right)
+    table = _arrange_cells(heat, heat.table, rows, left, right)
     if not relative:
         return _make_tile(table, (low, high, left, right), cells=cells)
-    by_mean = ratios(table, _own(heat, rows, left, right))
+    by_mean = compute_ratios(table, _select_own_means(heat, rows, left, right))
     return _make_tile(by_mean, (low, high, left, right), cells=cells, ratios_of=table)
 
 
-def _own(heat: Heat, rows: Int64, left: int, right: int) -> Float64:
+def _select_own_means(heat: Heat, rows: Int64, left: int, right: int) -> Float64:
     """Return the means of the groups that cells belong to, in drawing order."""
     own = heat.spread.own
-    return own[np.maximum(rows, 0)] if own.shape[1] == 1 else _cells(heat, own, rows, left, right)
+    return own[np.maximum(rows, 0)] if own.shape[1] == 1 else _arrange_cells(heat, own, rows, left, right)
 
 
-def _cells(heat: Heat, figures: Float64, rows: Int64, left: int, right: int) -> Float64:
+def _arrange_cells(heat: Heat, figures: Float64, rows: Int64, left: int, right: int) -> Float64:
     """Return rows of figures in drawing order, NaN for empty cells."""
     table = figures[np.maximum(rows, 0)]
     columns = heat.columns[left:right]
@@ -252,10 +254,10 @@ def _cells(heat: Heat, figures: Float64, rows: Int64, left: int, right: int) -> 
     return table
 
 
-def plain_tile(table: Float64, window: tuple[int, int, int, int]) -> Tile:
-    """Return a window (low, high, left, right) of any table, like `tile`."""
-    low, high = _cut(window[0], window[1], table.shape[0])
-    left, right = _cut(window[2], window[3], table.shape[1])
+def build_plain_tile(table: Float64, window: tuple[int, int, int, int]) -> Tile:
+    """Return a window (low, high, left, right) of any table, like `build_tile`."""
+    low, high = _clip_window(window[0], window[1], table.shape[0])
+    left, right = _clip_window(window[2], window[3], table.shape[1])
     return _make_tile(table[low:high, left:right], (low, high, left, right), cells=CELLS)
 
 
@@ -267,30 +269,30 @@ def _make_tile(
     wide = -(-columns // across)
     down = max(1, -(-lines // LINES), -(-lines * wide // cells))
     if ratios_of is None:
-        [values] = _bin_values(table, (table,), down, across)
+        [values] = _select_bin_values(table, (table,), down, across)
         return Tile(*window, down, across, values)
-    values, figures = _bin_values(np.abs(table - 1), (table, ratios_of), down, across)
+    values, figures = _select_bin_values(np.abs(table - 1), (table, ratios_of), down, across)
     return Tile(*window, down, across, values, figures)
 
 
-def _cut(low: int, high: int, most: int) -> tuple[int, int]:
+def _clip_window(low: int, high: int, most: int) -> tuple[int, int]:
     low = min(max(low, 0), max(most - 1, 0))
     return low, min(max(high, low + 1), most)
 
 
-def _bin_values(weight: Float64, tables: Sequence[Float64], down: int, across: int) -> list[Float32]:
+def _select_bin_values(weight: Float64, tables: Sequence[Float64], down: int, across: int) -> list[Float32]:
     """Return of each table what it holds where the weight of a bin is largest."""
     if down == across == 1:
         return [table.astype(np.float32) for table in tables]
-    bins = _bins(weight, down, across)
+    bins = _split_bins(weight, down, across)
     place = np.where(np.isnan(bins), -np.inf, bins).argmax(axis=2)[:, :, None]
     return [
-        np.take_along_axis(_bins(table, down, across), place, axis=2)[:, :, 0].astype(np.float32)
+        np.take_along_axis(_split_bins(table, down, across), place, axis=2)[:, :, 0].astype(np.float32)
         for table in tables
     ]
 
 
-def _bins(table: Float64, down: int, across: int) -> Float64:
+def _split_bins(table: Float64, down: int, across: int) -> Float64:
     """Return (H, W, down * across) the cells of each bin; those beyond the table are NaN."""
     high, wide = -(-table.shape[0] // down), -(-table.shape[1] // across)
     padded = np.full((high * down, wide * across), np.nan)
@@ -298,27 +300,29 @@ def _bins(table: Float64, down: int, across: int) -> Float64:
     return padded.reshape(high, down, wide, across).transpose(0, 2, 1, 3).reshape(high, wide, -1)
 
 
-def strongest(heat: Heat, window: tuple[int, int, int, int], *, relative: bool = False) -> tuple[int, int]:
+def find_strongest(
+    heat: Heat, window: tuple[int, int, int, int], *, relative: bool = False
+) -> tuple[int, int]:
     """Return line and column of the value that a bin shows."""
-    low, high = _cut(window[0], window[1], len(heat.lines))
-    left, right = _cut(window[2], window[3], len(heat.columns))
+    low, high = _clip_window(window[0], window[1], len(heat.lines))
+    left, right = _clip_window(window[2], window[3], len(heat.columns))
     rows = heat.lines[low:high]
-    table = _cells(heat, heat.table, rows, left, right)
+    table = _arrange_cells(heat, heat.table, rows, left, right)
     if relative:
-        table = np.abs(ratios(table, _own(heat, rows, left, right)) - 1)
+        table = np.abs(compute_ratios(table, _select_own_means(heat, rows, left, right)) - 1)
     place = int(np.where(np.isnan(table), -np.inf, table).argmax())
     return low + place // table.shape[1], left + place % table.shape[1]
 
 
-def worst_lines(shown: Shown, most: int | None = None) -> list[tuple[int, Offender]]:
+def find_worst_lines(shown: Shown, most: int | None = None) -> list[tuple[int, Offender]]:
     """Return the most uneven rows with their lines, the worst first, by the sorting measure."""
     heat, sort = shown.heat, shown.look.sort
     drawn = {int(row): line for line, row in enumerate(heat.lines.tolist()) if row >= 0}
-    offenders = worst_rows(heat.table, heat.spread, "excess" if sort == "time" else sort, most)
+    offenders = find_worst_rows(heat.table, heat.spread, "excess" if sort == "time" else sort, most)
     return [(drawn[offender.row], offender) for offender in offenders if offender.row in drawn]
 
 
-def line_name(heat: Heat, line: int, *, whole: bool = False) -> str:
+def label_line(heat: Heat, line: int, *, whole: bool = False) -> str:
     """Return a line's name: that of its nodes, numbered if repeated, or of its section.
 
     Collectives of several types that share a name have their type before it.
@@ -334,11 +338,11 @@ def line_name(heat: Heat, line: int, *, whole: bool = False) -> str:
     if heat.rows.folded:
         return heat.rows.sections[int(heat.rows.section[row])] or "all collectives"
     members, first = heat.members, int(heat.rows.first[row])
-    name = node_name(heat, int(members.title[first]), int(members.type[first]), whole=whole)
+    name = label_nodes(heat, int(members.title[first]), int(members.type[first]), whole=whole)
     return f"{name} #{int(heat.nth[row]) + 1}" if heat.alike[row] > 1 else name
 
 
-def node_name(heat: Heat, title: int, kind: int, *, whole: bool = False) -> str:
+def label_nodes(heat: Heat, title: int, kind: int, *, whole: bool = False) -> str:
     """Return what nodes of a title and type are called: the type comes first where the title alone tells of several.
 
     Args:
@@ -348,5 +352,5 @@ def node_name(heat: Heat, title: int, kind: int, *, whole: bool = False) -> str:
         whole: Whether C++ signatures stay as they were recorded.
     """
     text = heat.members.titles[title]
-    name = (text if whole else short_function_name(text)) or collective_name(kind)
-    return f"{collective_name(kind)} · {name}" if text and title in heat.mixed else name
+    name = (text if whole else shorten_function_name(text)) or label_collective(kind)
+    return f"{label_collective(kind)} · {name}" if text and title in heat.mixed else name

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from studio.analysis.collectives.groups import comm_nodes
-from studio.analysis.job.completeness import completeness
+from studio.analysis.collectives.groups import collect_comm_nodes
+from studio.analysis.job.completeness import infer_completeness
 from studio.trace import NONE, CollectiveType, Graph, NodeType, Trace
 
 
@@ -28,7 +28,7 @@ class Heaviest:
     ranks: tuple[int, ...]
 
 
-def heaviest_collective(trace: Trace, kinds: Container[str]) -> Heaviest | None:
+def find_heaviest_collective(trace: Trace, kinds: Container[str]) -> Heaviest | None:
     """Return the collectives of one kind, size and group that move most bytes in all; None where there are none.
 
     Args:
@@ -44,7 +44,7 @@ def heaviest_collective(trace: Trace, kinds: Container[str]) -> Heaviest | None:
             group = str(rank.slots[slot]) if slot != NONE else ""
             total[(kind, size, group)] += size * count
     listed = {group.name: group.ranks for group in trace.groups}
-    everyone = tuple(range(completeness(trace).world))
+    everyone = tuple(range(infer_completeness(trace).world))
     for (kind, size, group), _ in total.most_common():
         name, members = CollectiveType(kind).name.lower(), listed.get(group, everyone)
         if name in kinds and len(members) > 1:
@@ -54,7 +54,7 @@ def heaviest_collective(trace: Trace, kinds: Container[str]) -> Heaviest | None:
 
 def _count_collectives(graph: Graph) -> list[list[int]]:
     """Return kind, size and slot of the group of the collectives of a graph that move something, each once with its number."""
-    nodes = comm_nodes(graph)
+    nodes = collect_comm_nodes(graph)
     chosen = (nodes.type == NodeType.COMM_COLL) & (nodes.collective != NONE) & (nodes.bytes > 0)
     columns = np.column_stack((nodes.collective[chosen], nodes.bytes[chosen], nodes.group_slot[chosen]))
     distinct, count = np.unique(columns, axis=0, return_counts=True)

@@ -14,9 +14,9 @@ from typing import Any, Literal, get_args
 import numpy as np
 
 from studio.analysis.collectives.members import Members
-from studio.analysis.collectives.times import bus_factor, whole_bytes
+from studio.analysis.collectives.times import compute_bus_factor, compute_whole_bytes
 from studio.analysis.numbering import number_by_first
-from studio.trace import NONE, Bool, Float64, Int64, collective_name
+from studio.trace import NONE, Bool, Float64, Int64, label_collective
 
 Metric = Literal["size", "duration", "waiting", "lateness", "algorithm", "bus"]
 METRICS: tuple[Metric, ...] = get_args(Metric)
@@ -58,7 +58,7 @@ class Rows:
         return len(self.first)
 
 
-def rows_of(members: Members, by: Grouping = "none", *, fold: bool = False) -> Rows:
+def build_rows(members: Members, by: Grouping = "none", *, fold: bool = False) -> Rows:
     """Return the rows of a job's collectives, by time.
 
     Args:
@@ -68,8 +68,8 @@ def rows_of(members: Members, by: Grouping = "none", *, fold: bool = False) -> R
     """
     if not len(members):
         return Rows(np.zeros(0, np.int64), np.zeros(0, np.int64), np.zeros(0, np.int64), (), fold)
-    of = np.arange(len(members)) if by == "group" else _parallel(members)
-    section, sections = _sections(members, by)
+    of = np.arange(len(members)) if by == "group" else _number_parallel(members)
+    section, sections = _number_sections(members, by)
     if fold:
         of, first = section.copy(), np.unique(section, return_index=True)[1]
         return Rows(of, first, np.arange(len(first)), sections, folded=True)
@@ -78,9 +78,9 @@ def rows_of(members: Members, by: Grouping = "none", *, fold: bool = False) -> R
     return Rows(of, first, section[first], sections)
 
 
-def _parallel(members: Members) -> Int64:
+def _number_parallel(members: Members) -> Int64:
     """Return (C,) a number shared by collectives of parallel groups: the k-th of equal type and name of each."""
-    family = _families(members)[members.group]
+    family = _number_families(members)[members.group]
     what = members.type.astype(np.int64) + 1 + (int(members.type.max()) + 2) * members.title.astype(np.int64)
     again = _count_before(members.group.astype(np.int64) * (int(what.max()) + 1) + what)
     _, what = np.unique(what, return_inverse=True)
@@ -98,7 +98,7 @@ def _count_before(keys: Int64) -> Int64:
     return before
 
 
-def _families(members: Members) -> Int64:
+def _number_families(members: Members) -> Int64:
     """Return (G,) the family of each group: groups of equal size and rank distances that share no rank."""
     family = np.zeros(len(members.groups), np.int64)
     taken: dict[bytes, list[tuple[int, Int64]]] = {}
@@ -117,13 +117,13 @@ def _families(members: Members) -> Int64:
     return family
 
 
-def _sections(members: Members, by: Grouping) -> tuple[Int64, tuple[str, ...]]:
+def _number_sections(members: Members, by: Grouping) -> tuple[Int64, tuple[str, ...]]:
     """Return (C,) the section of each collective, and their names by first appearance."""
     if by == "none":
         return np.zeros(len(members), np.int64), ("",)
     column, name = {
         "group": (members.group, lambda code: members.groups[code] or WORLD_TITLE),
-        "type": (members.type, lambda code: collective_name(code) if code != NONE else "no type"),
+        "type": (members.type, lambda code: label_collective(code) if code != NONE else "no type"),
         "step": (members.step, lambda code: f"step {code}" if code != NONE else "outside of steps"),
         "name": (members.title, lambda code: members.titles[code] or "(no name)"),
     }[by]
@@ -136,7 +136,7 @@ def _sections(members: Members, by: Grouping) -> tuple[Int64, tuple[str, ...]]:
 # Figures
 
 
-def amounts(members: Members, metric: Metric) -> tuple[Float64, Float64 | None]:
+def compute_amounts(members: Members, metric: Metric) -> tuple[Float64, Float64 | None]:
     """Return (M,) a figure of every member, NaN where unknown.
 
     Bandwidths come as two parts, what was moved and how long it took, so that they can be added up: the second is None
@@ -168,30 +168,30 @@ def amounts(members: Members, metric: Metric) -> tuple[Float64, Float64 | None]:
     if metric == "waiting":
         return np.where(known, last - start, np.nan), None
     kind, size = members.type.astype(np.int64), members.size.astype(np.int64)
-    moved = whole_bytes(kind[of], members.bytes, size[of], members.is_open[of]).astype(np.float64)
+    moved = compute_whole_bytes(kind[of], members.bytes, size[of], members.is_open[of]).astype(np.float64)
     if metric == "bus":
-        moved = moved * bus_factor(kind, size, members.is_open)[of]
+        moved = moved * compute_bus_factor(kind, size, members.is_open)[of]
     valid = known & (end > last) & (moved > 0)
     return np.where(valid, moved, np.nan), np.where(valid, (end - last).astype(np.float64), np.nan)
 
 
-def matrix(members: Members, rows: Rows, metric: Metric) -> Float64:
+def build_matrix(members: Members, rows: Rows, metric: Metric) -> Float64:
     """Return (L, R) the figures of rows and ranks, NaN where a rank takes no part or the figure is unknown.
 
     Where a row stands for several collectives of a rank they are added up; bandwidths are what was moved in all by
     the time it took in all.
     """
-    value, divisor = amounts(members, metric)
+    value, divisor = compute_amounts(members, metric)
     shape = len(rows), members.ranks
     cell = rows.of[members.of] * members.ranks + members.rank
     total = _sum_cells(cell, value, shape)
     return total if divisor is None else total / _sum_cells(cell, divisor, shape)
 
 
-def joined_matrix(
+def build_joined_matrix(
     members: Members, rows: Rows, metric: Literal["size", "duration", "waiting"], lines: Int64
 ) -> Float64:
-    """Return the figures of `matrix` with those of neighbouring rows added up, without making all of it.
+    """Return the figures of `build_matrix` with those of neighbouring rows added up, without making all of it.
 
     Args:
         members: The collectives.
@@ -199,7 +199,7 @@ def joined_matrix(
         metric: What is added up; a bandwidth cannot be.
         lines: (L,) the line, from 0 and rising, that each row goes to.
     """
-    value, _ = amounts(members, metric)
+    value, _ = compute_amounts(members, metric)
     shape = (int(lines.max(initial=-1)) + 1, members.ranks)
     return _sum_cells(lines[rows.of[members.of]] * members.ranks + members.rank, value, shape)
 
@@ -248,14 +248,14 @@ class Spread:
         return values
 
 
-def own_means(members: Members, rows: Rows, table: Float64) -> Float64:
+def compute_own_means(members: Members, rows: Rows, table: Float64) -> Float64:
     """Return (L, R) the mean of each rank's own group in each row, or (L, 1) where every row has one group.
 
     A group of a row are the ranks that some collective of the row joins, directly or by way of others: ranks that have
     nothing to do with each other there are in different ones.
     """
     shape = table.shape
-    groups = _joined(members, rows, shape[1])
+    groups = _group_cells(members, rows, shape[1])
     cells = np.flatnonzero((groups != NONE) & ~np.isnan(table.ravel()))
     taken = np.zeros(len(groups), bool)
     taken[groups[cells]] = True
@@ -264,7 +264,7 @@ def own_means(members: Members, rows: Rows, table: Float64) -> Float64:
     place[first] = np.arange(len(first))
     of = place[groups[cells]]
     if (np.bincount(first // max(shape[1], 1), minlength=1) < 2).all():
-        return _row_means(table)[:, None]
+        return _compute_row_means(table)[:, None]
     values = table.ravel()[cells]
     means = np.bincount(of, values) / np.maximum(np.bincount(of), 1)
     own = np.full(table.size, np.nan)
@@ -272,7 +272,7 @@ def own_means(members: Members, rows: Rows, table: Float64) -> Float64:
     return own.reshape(shape)
 
 
-def _joined(members: Members, rows: Rows, ranks: int) -> Int64:
+def _group_cells(members: Members, rows: Rows, ranks: int) -> Int64:
     """Return (L * R,) the first cell of each cell's group, -1 for ranks that take no part in a row."""
     cell = rows.of[members.of] * ranks + members.rank
     label = np.full(len(rows) * ranks, NONE, np.int64)
@@ -286,13 +286,13 @@ def _joined(members: Members, rows: Rows, ranks: int) -> Int64:
         np.minimum.at(label, cell, least)
 
 
-def _row_means(table: Float64) -> Float64:
+def _compute_row_means(table: Float64) -> Float64:
     is_known = ~np.isnan(table)
     count = is_known.sum(axis=1)
     return _divide_where(np.where(is_known, table, 0.0).sum(axis=1), count.astype(np.float64), count > 0)
 
 
-def ratios(table: Float64, own: Float64) -> Float64:
+def compute_ratios(table: Float64, own: Float64) -> Float64:
     """Return figures by the mean of their group; NaN where that is 0 or there is none."""
     quotient: Float64 = np.divide(
         table, own, out=np.full(table.shape, np.nan), where=np.broadcast_to(own != 0, table.shape)
@@ -300,33 +300,37 @@ def ratios(table: Float64, own: Float64) -> Float64:
     return quotient
 
 
-def spread_of(table: Float64, own: Float64 | None = None) -> Spread:
+def compute_spread(table: Float64, own: Float64 | None = None) -> Spread:
     """Return the imbalance of the rows of an (L, R) table.
 
     Args:
         table: Figures of rows and ranks.
-        own: The mean of each rank's own group; see `own_means`. Without it all ranks of a row are one group.
+        own: The mean of each rank's own group; see `compute_own_means`. Without it all ranks of a row are one group.
 
     Example:
-        >>> found = spread_of(np.array([[20480.0, 28672, 36864, 45056], [8192, 8192, 8192, np.nan]]))
+        >>> found = compute_spread(np.array([[20480.0, 28672, 36864, 45056], [8192, 8192, 8192, np.nan]]))
         >>> found.max.tolist(), found.worst.tolist(), found.excess.tolist()
         ([1.375, 1.0], [3, 0], [16384.0, 0.0])
-        >>> apart = spread_of(np.array([[10.0, 30, 200, 200]]), np.array([[20.0, 20, 200, 200]]))
+        >>> apart = compute_spread(np.array([[10.0, 30, 200, 200]]), np.array([[20.0, 20, 200, 200]]))
         >>> apart.max.tolist(), apart.worst.tolist(), apart.excess.tolist()
         ([1.5], [1], [10.0])
     """
     is_known = ~np.isnan(table)
     count = is_known.sum(axis=1)
     few = (count > 0) & (2 * count <= table.shape[1])
-    return _spread_by_parts(table, own, is_known, few) if few.any() else _spread_of_all(table, own)
+    return (
+        _compute_spread_by_parts(table, own, is_known, few)
+        if few.any()
+        else _compute_spread_of_all(table, own)
+    )
 
 
-def _spread_of_all(table: Float64, own: Float64 | None) -> Spread:
+def _compute_spread_of_all(table: Float64, own: Float64 | None) -> Spread:
     is_present = ~np.isnan(table)
     count = is_present.sum(axis=1)
-    mean = _row_means(table)
+    mean = _compute_row_means(table)
     own = mean[:, None] if own is None else own
-    by_mean = ratios(table, own)
+    by_mean = compute_ratios(table, own)
     known = ~np.isnan(by_mean)
     compared = known.sum(axis=1)
     some, uneven = count > 0, compared > 0
@@ -341,16 +345,16 @@ def _spread_of_all(table: Float64, own: Float64 | None) -> Spread:
         worst,
         np.where(uneven, highest.max(axis=1, initial=-np.inf), np.nan),
         np.sqrt(_divide_where((apart**2).sum(axis=1), compared.astype(np.float64), uneven)),
-        np.where(uneven, _gini(by_mean, compared, np.where(known, by_mean, 0.0).sum(axis=1)), np.nan),
+        np.where(uneven, _compute_gini(by_mean, compared, np.where(known, by_mean, 0.0).sum(axis=1)), np.nan),
         np.where(some, np.maximum(above, 0).sum(axis=1), np.nan),
     )
 
 
-def _spread_by_parts(table: Float64, own: Float64 | None, is_present: Bool, few: Bool) -> Spread:
+def _compute_spread_by_parts(table: Float64, own: Float64 | None, is_present: Bool, few: Bool) -> Spread:
     """Return the spread of rows; where few ranks have a figure it is found from these alone, since most cells are empty."""
-    parts = [(few, _spread_of_few(table[few], None if own is None else own[few], is_present[few]))]
+    parts = [(few, _compute_spread_of_few(table[few], None if own is None else own[few], is_present[few]))]
     if not few.all():
-        parts.append((~few, _spread_of_all(table[~few], None if own is None else own[~few])))
+        parts.append((~few, _compute_spread_of_all(table[~few], None if own is None else own[~few])))
     joined: dict[str, Any] = {}
     for name in ("count", "mean", "worst", "max", "variation", "gini", "excess"):
         joined[name] = np.empty(len(table), np.int64 if name in ("count", "worst") else np.float64)
@@ -359,7 +363,7 @@ def _spread_by_parts(table: Float64, own: Float64 | None, is_present: Bool, few:
     return Spread(own=joined["mean"][:, None] if own is None else own, **joined)
 
 
-def _spread_of_few(table: Float64, own: Float64 | None, is_present: Bool) -> Spread:
+def _compute_spread_of_few(table: Float64, own: Float64 | None, is_present: Bool) -> Spread:
     """Return the imbalance of rows, their figures moved together."""
     count = is_present.sum(axis=1)
     row, column = is_present.nonzero()
@@ -371,7 +375,7 @@ def _spread_of_few(table: Float64, own: Float64 | None, is_present: Bool) -> Spr
     if own is not None and own.shape[1] > 1:
         close_own = np.full(shape, np.nan)
         close_own[row, place] = own[row, column]
-    spread = _spread_of_all(close, close_own)
+    spread = _compute_spread_of_all(close, close_own)
     return replace(spread, worst=columns[np.arange(len(table)), spread.worst])
 
 
@@ -380,7 +384,7 @@ def _divide_where(value: Float64, by: Float64, where: Bool) -> Float64:
     return quotient
 
 
-def _gini(table: Float64, count: Int64, total: Float64) -> Float64:
+def _compute_gini(table: Float64, count: Int64, total: Float64) -> Float64:
     """Return (L,) sum of (2i - n - 1) x_i by n times the sum of x, x rising and i counted from 1."""
     rising = np.sort(table, axis=1)  # NaN stand last
     place = np.arange(1, table.shape[1] + 1, dtype=np.float64)
@@ -390,7 +394,7 @@ def _gini(table: Float64, count: Int64, total: Float64) -> Float64:
     return _divide_where(part, bottom, bottom != 0)
 
 
-def order_of(spread: Spread, section: Int64, sort: Measure | Literal["time"]) -> Int64:
+def order_rows(spread: Spread, section: Int64, sort: Measure | Literal["time"]) -> Int64:
     """Return the rows section by section, the most uneven first, or by time.
 
     Sections are ordered by their most uneven row. Of rows that are as uneven, the one that has most to move comes first: where
@@ -435,17 +439,17 @@ class Offender:
     excess: float
 
 
-def worst_rows(
+def find_worst_rows(
     table: Float64, spread: Spread, by: Measure = "excess", most: int | None = 50
 ) -> list[Offender]:
     """Return the most uneven rows, the worst first, None for all of them; even rows are left out."""
     is_uneven = np.nan_to_num(spread.max, nan=1.0) > 1 + _EVEN
-    order = order_of(spread, np.zeros(len(is_uneven), np.int64), by)
+    order = order_rows(spread, np.zeros(len(is_uneven), np.int64), by)
     chosen = order[is_uneven[order]][:most]
     offenders = []
     for row in chosen.tolist():
         line, own = table[row], np.broadcast_to(spread.own[row], table[row].shape)
-        by_mean = ratios(line, own)
+        by_mean = compute_ratios(line, own)
         heavy = np.flatnonzero(by_mean > 1 + _EVEN)
         heavy = heavy[np.argsort(-by_mean[heavy], kind="stable")]
         figures = [float(getattr(spread, name)[row]) for name in ("max", "variation", "gini", "excess")]

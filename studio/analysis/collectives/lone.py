@@ -75,10 +75,10 @@ class Recorded:
         if more is None or fewer is None:
             return None
         self.steps -= steps
-        return _left_over(more, fewer, receives=receives)
+        return _find_left_over(more, fewer, receives=receives)
 
 
-def lone_halves(recorded: Recorded, left: Int64, *, receives: bool) -> Int64:
+def find_lone_halves(recorded: Recorded, left: Int64, *, receives: bool) -> Int64:
     """Return the messages (L,), rising, of which the send or receive has no other half.
 
     Args:
@@ -88,7 +88,7 @@ def lone_halves(recorded: Recorded, left: Int64, *, receives: bool) -> Int64:
     """
     halves = left.copy()
     other_rows = recorded.sides(receives=not receives)[1]
-    for chosen, place in _alike(recorded.messages, left, other_rows):
+    for chosen, place in _group_alike(recorded.messages, left, other_rows):
         paired = chosen[other_rows[chosen] != NONE]
         lone = recorded.left_over(chosen, paired, receives=receives)
         if lone is not None:
@@ -109,7 +109,7 @@ def number_runs(*columns: Int64) -> Int64:
     return np.cumsum(begins)
 
 
-def _alike(messages: Messages, left: Int64, other_rows: Int64) -> list[tuple[Int64, slice]]:
+def _group_alike(messages: Messages, left: Int64, other_rows: Int64) -> list[tuple[Int64, slice]]:
     """Return for each kind of messages those alike, in their order, and which of those that are left are among them.
 
     Kinds of which all are left are not among these: there is nothing to choose.
@@ -125,7 +125,7 @@ def _alike(messages: Messages, left: Int64, other_rows: Int64) -> list[tuple[Int
     ]
 
 
-def _left_over(own: tuple[Int64, Int64], other: tuple[Int64, Int64], *, receives: bool) -> Bool:
+def _find_left_over(own: tuple[Int64, Int64], other: tuple[Int64, Int64], *, receives: bool) -> Bool:
     """Return which of some halves (O,) have no other one among fewer (P,), by when they began and ended; both are in order.
 
     Of all ways to pair them in their order it is the one in which the time from the end of one half to that of the other changes

@@ -14,8 +14,8 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from studio.analysis.collectives.groups import comm_nodes, empty_collectives
-from studio.analysis.graph.issuing import find_issue_order, worth_compiling
+from studio.analysis.collectives.groups import collect_comm_nodes, find_empty_collectives
+from studio.analysis.graph.issuing import find_issue_order, is_worth_compiling
 from studio.analysis.job.renumbered import share_graphs
 from studio.columns import group_places
 from studio.distinct import find_distinct
@@ -30,8 +30,8 @@ from studio.trace import (
     NodeType,
     Rank,
     Trace,
-    dense_column,
-    world_names,
+    list_world_names,
+    read_dense_column,
 )
 
 
@@ -63,11 +63,11 @@ class Collectives:
 
 
 def find_empty(graph: Graph, sequence: Collectives) -> Bool:
-    """Return which collectives (C,) of a rank move nothing by what they say, see `empty_collectives`."""
+    """Return which collectives (C,) of a rank move nothing by what they say, see `find_empty_collectives`."""
     empty = np.zeros(len(sequence), np.bool_)
     without = np.flatnonzero((sequence.bytes == 0) & (sequence.rows != NONE))
     if len(without):
-        empty[without] = empty_collectives(graph, sequence.rows[without])
+        empty[without] = find_empty_collectives(graph, sequence.rows[without])
     return empty
 
 
@@ -160,12 +160,12 @@ def match_collectives(
     trace = share_graphs(trace)
     listed = {group.name: group for group in (trace.groups if groups is None else groups)}
     numbers = tuple(rank.number for rank in trace.ranks)
-    world = world_names(listed.values(), numbers)
-    graphs = [_collectives(graph) for graph in trace.graphs]
+    world = list_world_names(listed.values(), numbers)
+    graphs = [_collect_collectives(graph) for graph in trace.graphs]
     slots_of = [find_distinct(slot).tolist() for _, slot in graphs]
     users: dict[str, dict[int, _Use]] = {name: {} for name in listed if name not in world}
     for rank in trace.ranks:
-        for name, slots in _slots_by_group(rank, slots_of[rank.graph], world).items():
+        for name, slots in _index_slots(rank, slots_of[rank.graph], world).items():
             users.setdefault(name, {})[rank.number] = (rank.graph, slots)
     picked = {
         use: _pick_groups(graphs[use[0]], use[1])
@@ -177,7 +177,7 @@ def match_collectives(
         if using:
             inferred = numbers if name == WORLD else tuple(using)
             members = listed[name].ranks if name in listed else inferred
-            group = _group(name, members, using, picked, present)
+            group = _match_group(name, members, using, picked, present)
             matchings.append(_match_numbers(group, aligned) if by_number else group)
     return tuple(matchings)
 
@@ -192,23 +192,23 @@ def hold_alike(trace: Trace, groups: Sequence[CommGroup] | None = None) -> bool:
         groups: Comm groups in place of the trace's.
     """
     listed = trace.groups if groups is None else groups
-    world = world_names(listed, tuple(rank.number for rank in trace.ranks))
-    contents = [_contents_by_slot(graph) for graph in trace.graphs]
+    world = list_world_names(listed, tuple(rank.number for rank in trace.ranks))
+    contents = [_index_contents(graph) for graph in trace.graphs]
     of_group: dict[str, tuple[bytes, ...]] = {}
     for rank in trace.ranks:
         by_slot = contents[rank.graph]
-        for name, slots in _slots_by_group(rank, list(by_slot), world).items():
+        for name, slots in _index_slots(rank, list(by_slot), world).items():
             own = tuple(by_slot[slot] for slot in slots)
             if of_group.setdefault(name, own) != own:
                 return False
     return True
 
 
-def _contents_by_slot(graph: Graph) -> dict[int, bytes]:
+def _index_contents(graph: Graph) -> dict[int, bytes]:
     """Return number, type and size of the collectives of each group, by the slot of its name."""
-    nodes = comm_nodes(graph)
+    nodes = collect_comm_nodes(graph)
     chosen = np.flatnonzero(nodes.type == NodeType.COMM_COLL)
-    numbers = dense_column(graph, "comm_seq", NONE)[nodes.rows[chosen]]
+    numbers = read_dense_column(graph, "comm_seq", NONE)[nodes.rows[chosen]]
     table = np.stack([nodes.group_slot[chosen], numbers, nodes.collective[chosen], nodes.bytes[chosen]])
     table = table[:, np.lexsort(table[::-1])]
     return {slot: table[1:, places].tobytes() for slot, places in group_places(table[0])}
@@ -252,17 +252,17 @@ def _match_names(trace: Trace, group: GroupMatching) -> GroupMatching:
     return replace(group, sequences=_align_by_number(numbered), by_number=True)
 
 
-def _collectives(graph: Graph) -> _GraphCollectives:
+def _collect_collectives(graph: Graph) -> _GraphCollectives:
     """Return all collectives of a graph by order of issue, and (C,) the slot of each one's group."""
-    nodes = comm_nodes(graph)
+    nodes = collect_comm_nodes(graph)
     chosen = np.flatnonzero(nodes.type == NodeType.COMM_COLL)
-    order = chosen[np.argsort(issue_order(graph)[nodes.rows[chosen]], kind="stable")]
+    order = chosen[np.argsort(compute_issue_order(graph)[nodes.rows[chosen]], kind="stable")]
     rows = nodes.rows[order]
-    numbers = dense_column(graph, "comm_seq", NONE)[rows]
+    numbers = read_dense_column(graph, "comm_seq", NONE)[rows]
     return Collectives(rows, nodes.collective[order], nodes.bytes[order], numbers), nodes.group_slot[order]
 
 
-def _slots_by_group(rank: Rank, slots: list[int], world: frozenset[str]) -> dict[str, tuple[int, ...]]:
+def _index_slots(rank: Rank, slots: list[int], world: frozenset[str]) -> dict[str, tuple[int, ...]]:
     slots_of: dict[str, tuple[int, ...]] = {}
     for slot in slots:
         name = WORLD if slot == NONE else str(rank.slots[slot])
@@ -280,7 +280,7 @@ def _pick_groups(collectives: _GraphCollectives, slots: tuple[int, ...]) -> Coll
     )
 
 
-def _group(
+def _match_group(
     name: str,
     members: tuple[int, ...],
     using: dict[int, _Use],
@@ -340,7 +340,7 @@ def _align_by_number(sequences: Sequence[Collectives]) -> tuple[Collectives, ...
     return tuple(aligned)
 
 
-def disagreement(group: GroupMatching) -> Disagreement | None:
+def find_disagreement(group: GroupMatching) -> Disagreement | None:
     """Return where members of a group first differ in type, size or number of collectives; None where they agree.
 
     What most members do is taken to be right.
@@ -348,38 +348,40 @@ def disagreement(group: GroupMatching) -> Disagreement | None:
     counts = np.bincount(group.sequence_of[group.sequence_of >= 0], minlength=len(group.sequences))
     shared: dict[bytes, int] = {}
     for sequence, count in zip(group.sequences, counts.tolist(), strict=True):
-        shared[_content(sequence)] = shared.get(_content(sequence), 0) + count
+        shared[_encode_content(sequence)] = shared.get(_encode_content(sequence), 0) + count
     if len(shared) < 2:
         return None
     usual = max(shared, key=lambda content: shared[content])
-    usual_at = next(index for index, sequence in enumerate(group.sequences) if _content(sequence) == usual)
+    usual_at = next(
+        index for index, sequence in enumerate(group.sequences) if _encode_content(sequence) == usual
+    )
     normal = group.sequences[usual_at]
     differs = [
-        (_first_difference(sequence, normal), index)
+        (_find_first_difference(sequence, normal), index)
         for index, sequence in enumerate(group.sequences)
-        if _content(sequence) != usual
+        if _encode_content(sequence) != usual
     ]
     position, odd_at = min(differs)
     odd = group.sequences[odd_at]
     rank, other = (
         group.members[int(np.flatnonzero(group.sequence_of == index)[0])] for index in (odd_at, usual_at)
     )
-    return Disagreement(position, rank, _row(odd, position), other, _row(normal, position))
+    return Disagreement(position, rank, _get_row(odd, position), other, _get_row(normal, position))
 
 
-def _content(sequence: Collectives) -> bytes:
+def _encode_content(sequence: Collectives) -> bytes:
     gaps = np.flatnonzero(sequence.rows == NONE)
     return sequence.type.tobytes() + sequence.bytes.tobytes() + gaps.tobytes()
 
 
-def _first_difference(this: Collectives, other: Collectives) -> int:
+def _find_first_difference(this: Collectives, other: Collectives) -> int:
     both = min(len(this), len(other))
     unequal = (this.type[:both] != other.type[:both]) | (this.bytes[:both] != other.bytes[:both])
     unequal |= (this.rows[:both] == NONE) != (other.rows[:both] == NONE)
     return int(np.argmax(unequal)) if unequal.any() else both
 
 
-def _row(sequence: Collectives, position: int) -> int:
+def _get_row(sequence: Collectives, position: int) -> int:
     return int(sequence.rows[position]) if position < len(sequence) else NONE
 
 
@@ -387,7 +389,7 @@ def _row(sequence: Collectives, position: int) -> int:
 # The order of issue
 
 
-def issue_order(graph: Graph) -> Int64:
+def compute_issue_order(graph: Graph) -> Int64:
     """Return (N,) each node's position in the order of issue, assuming nodes take no time.
 
     A node is issued once all it waits for are complete, of several the one with the lowest id. Nodes on
@@ -396,7 +398,7 @@ def issue_order(graph: Graph) -> Int64:
     if waits_for_lower_ids(graph):
         order = np.argsort(graph.id, kind="stable")
     else:
-        order = _by_dependencies(graph)
+        order = _order_by_dependencies(graph)
     place = np.empty(len(graph), np.int64)
     place[order] = np.arange(len(graph))
     return place
@@ -405,22 +407,22 @@ def issue_order(graph: Graph) -> Int64:
 def waits_for_lower_ids(graph: Graph) -> bool:
     """Whether every node waits for lower ids only: then ids are an order of issue, without cycles."""
     return all(
-        bool(np.all(graph.id[rows] < graph.id[of])) for of, rows in map(edges, (graph.ctrl, graph.data))
+        bool(np.all(graph.id[rows] < graph.id[of])) for of, rows in map(list_edges, (graph.ctrl, graph.data))
     )
 
 
-def edges(deps: Dependencies) -> tuple[Int64, Int64]:
+def list_edges(deps: Dependencies) -> tuple[Int64, Int64]:
     """Return (D,) waiting nodes and (D,) nodes waited for, without dangling ids."""
     of = np.repeat(np.arange(len(deps.offsets) - 1), np.diff(deps.offsets))
     is_present = deps.rows >= 0
     return of[is_present], deps.rows[is_present].astype(np.int64)
 
 
-def _by_dependencies(graph: Graph) -> Int64:
+def _order_by_dependencies(graph: Graph) -> Int64:
     """Return the rows in order of issue."""
     by_id = np.argsort(graph.id, kind="stable")
-    find = find_issue_order if worth_compiling(len(graph)) else _find_issue_order
-    order = find(dependency_pairs(graph), by_id)
+    find = find_issue_order if is_worth_compiling(len(graph)) else _find_issue_order
+    order = find(list_dependency_pairs(graph), by_id)
     if len(order) == len(graph):
         return order
     stuck = np.ones(len(graph), bool)
@@ -451,7 +453,7 @@ def _find_issue_order(pairs: tuple[Int64, Int64], by_id: Int64) -> Int64:
     return np.array(order, np.int64)
 
 
-def dependency_pairs(graph: Graph) -> tuple[Int64, Int64]:
+def list_dependency_pairs(graph: Graph) -> tuple[Int64, Int64]:
     """Return (D,) the rows that wait and (D,) those that they wait for, control dependencies first."""
-    (ctrl_of, ctrl), (data_of, data) = edges(graph.ctrl), edges(graph.data)
+    (ctrl_of, ctrl), (data_of, data) = list_edges(graph.ctrl), list_edges(graph.data)
     return np.concatenate([ctrl_of, data_of]), np.concatenate([ctrl, data])

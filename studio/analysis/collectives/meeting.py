@@ -7,11 +7,11 @@ from dataclasses import dataclass
 import numpy as np
 
 from studio.analysis.collectives.arrivals import Arrivals
-from studio.analysis.collectives.group_sizes import settle_members, told_size
-from studio.analysis.collectives.groups import group_of
-from studio.analysis.collectives.times import bus_factor, whole_bytes
+from studio.analysis.collectives.group_sizes import find_group_size, settle_members
+from studio.analysis.collectives.groups import find_group_name
+from studio.analysis.collectives.times import compute_bus_factor, compute_whole_bytes
 from studio.timeline import NodeTimes
-from studio.trace import NONE, WORLD, Bool, Graph, Int64, NodeType, Rank, Trace, int_column
+from studio.trace import NONE, WORLD, Bool, Graph, Int64, NodeType, Rank, Trace, read_int_column
 
 MEETS = (NodeType.COMM_COLL, NodeType.COMM_RECV)
 """Types of nodes in which a rank waits for others."""
@@ -43,7 +43,7 @@ class Meeting:
     bus_bytes_per_ns: float
 
 
-def meeting_of(trace: Trace, times: NodeTimes, met: Arrivals, rank: Rank, row: int) -> Meeting | None:
+def find_meeting(trace: Trace, times: NodeTimes, met: Arrivals, rank: Rank, row: int) -> Meeting | None:
     """Return what a collective or a receive was to its rank; None for other nodes, or where nothing tells when all had begun.
 
     Args:
@@ -64,37 +64,37 @@ def meeting_of(trace: Trace, times: NodeTimes, met: Arrivals, rank: Rank, row: i
     if start == NONE or begun == NONE or last == NONE:
         return None
     took = max(end - max(start, begun), 0)
-    collective = _written(rank, graph, row, "comm_type", NONE)
+    collective = _read_attribute(rank, graph, row, "comm_type", NONE)
     count, is_open = np.array([2]), np.array([False])
     if kind == NodeType.COMM_COLL:
-        count, is_open = _members(trace, place, row, collective)
+        count, is_open = _count_members(trace, place, row, collective)
     # Of members that put in different sizes the largest counts, as in `collective_times`.
-    size = np.max([_size(trace, *member) for member in met.members(place, row)], axis=0)
-    whole = whole_bytes(collective, size, count, is_open) if kind == NodeType.COMM_COLL else size
+    size = np.max([_read_size(trace, *member) for member in met.members(place, row)], axis=0)
+    whole = compute_whole_bytes(collective, size, count, is_open) if kind == NodeType.COMM_COLL else size
     rate = float(whole[0]) / took if took and whole[0] > 0 else float("nan")
-    factor = float(bus_factor(collective, count, is_open)[0])
+    factor = float(compute_bus_factor(collective, count, is_open)[0])
     waited = max(begun - start, 0)
     return Meeting(
         waited, trace.ranks[last].number, last_row, took, int(count[0]), bool(is_open[0]), rate, rate * factor
     )
 
 
-def _members(trace: Trace, place: int, row: int, collective: Int64) -> tuple[Int64, Bool]:
+def _count_members(trace: Trace, place: int, row: int, collective: Int64) -> tuple[Int64, Bool]:
     """Return (1,) how many ranks take part, and whether there may be more."""
-    name = group_of(trace, trace.ranks[place], row) or WORLD
+    name = find_group_name(trace, trace.ranks[place], row) or WORLD
     listed = trace.group(name)
     known = len(listed.ranks) if listed is not None and listed.ranks else len(trace.ranks)
-    size = told_size(trace, name, known, (place, row))
+    size = find_group_size(trace, name, known, (place, row))
     sizes = np.array([size.members]), np.array([size.is_open])
     return settle_members(trace, sizes, np.array([place]), np.array([row]), collective)
 
 
-def _size(trace: Trace, place: int, row: int) -> Int64:
+def _read_size(trace: Trace, place: int, row: int) -> Int64:
     rank = trace.ranks[place]
-    return _written(rank, trace.graph_of(rank), row, "comm_size", 0)
+    return _read_attribute(rank, trace.graph_of(rank), row, "comm_size", 0)
 
 
-def _written(rank: Rank, graph: Graph, row: int, key: str, missing: int) -> Int64:
+def _read_attribute(rank: Rank, graph: Graph, row: int, key: str, missing: int) -> Int64:
     """Return (1,) what a node's attribute says."""
-    values = int_column(graph, key, rank.slots, np.array([row]))[1]
+    values = read_int_column(graph, key, rank.slots, np.array([row]))[1]
     return values[:1] if len(values) else np.array([missing])

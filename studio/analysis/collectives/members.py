@@ -15,9 +15,9 @@ from itertools import pairwise
 import numpy as np
 
 from studio.analysis.collectives.apart import find_apart, may_differ
-from studio.analysis.collectives.group_sizes import settle_members, told_sizes
-from studio.analysis.collectives.matching import GroupMatching, issue_order, match_by_name
-from studio.analysis.job.steps import enclosing_steps, step_of_name
+from studio.analysis.collectives.group_sizes import find_group_sizes, settle_members
+from studio.analysis.collectives.matching import GroupMatching, compute_issue_order, match_by_name
+from studio.analysis.job.steps import find_enclosing_steps, step_of_name
 from studio.distinct import find_distinct
 from studio.timeline import NodeTimes
 from studio.trace import NONE, Bool, CommGroup, Graph, Int32, Int64, Trace
@@ -85,7 +85,7 @@ class Members:
 
         Example:
             >>> import studio
-            >>> members = collective_members(studio.read(studio.sample_path("imbalance_8r")))
+            >>> members = collect_members(studio.read(studio.sample_path("imbalance_8r")))
             >>> [len(collectives) for collectives in members.by_group()], len(members)
             ([20, 32, 2], 54)
         """
@@ -104,7 +104,7 @@ class Members:
         return bool(self.start_ns.max(initial=NONE) >= 0)
 
 
-def collective_members(
+def collect_members(
     trace: Trace, times: NodeTimes | None = None, groups: Sequence[CommGroup] | None = None
 ) -> Members:
     """Return every collective of a trace by member.
@@ -122,23 +122,25 @@ def collective_members(
     titles = _Titles(trace)
     place = {rank.number: index for index, rank in enumerate(trace.ranks)}
     known: dict[tuple[object, ...], _Aligned] = {}
-    parts = [_of_group(number, matching, times, place, known) for number, matching in enumerate(matchings)]
+    parts = [
+        _collect_of_group(number, matching, times, place, known) for number, matching in enumerate(matchings)
+    ]
     parts = [part for part in parts if len(part[0])]
     if not parts:
-        return _nothing(tuple(matching.name for matching in matchings), len(trace.ranks))
+        return _build_empty(tuple(matching.name for matching in matchings), len(trace.ranks))
     group, position, count, kind, apart = (
         np.concatenate([part[column] for part in parts]) for column in range(5)
     )
     cells = [np.concatenate([part[column] for part in parts], axis=None) for column in range(5, 10)]
     rank, row, amount, start, end = cells
     offsets = np.append(0, np.cumsum(count))
-    group_sizes = told_sizes(trace, matchings, groups)
+    group_sizes = find_group_sizes(trace, matchings, groups)
     sizes = np.array([(each.members, each.is_open) for each in group_sizes], np.int64)[group]
     size, is_open = settle_members(
         trace, (sizes[:, 0], sizes[:, 1] > 0), rank[offsets[:-1]], row[offsets[:-1]], kind
     )
     title, step = titles.of(rank[offsets[:-1]], row[offsets[:-1]])
-    order = np.lexsort((group, position, _begin(trace, offsets, rank, row, start)))
+    order = np.lexsort((group, position, _build_sort_key(trace, offsets, rank, row, start)))
     picked, offsets = _reorder(offsets, order)
     return Members(
         groups=tuple(matching.name for matching in matchings),
@@ -174,7 +176,7 @@ _Aligned = tuple[Int64, ...]
 """Members and their collectives, next to each other per collective: place in the group, row, bytes, start, end, count, type, and whether it is none."""
 
 
-def _of_group(
+def _collect_of_group(
     number: int,
     group: GroupMatching,
     times: NodeTimes | None,
@@ -214,7 +216,7 @@ def _align_members(group: GroupMatching, first: Int64, times: NodeTimes | None, 
         where = np.where(looked, first[:, None] + rows, 0)
         start, end = (np.where(looked, column[where], NONE) for column in (times.start_ns, times.end_ns))
         if not group.by_number:
-            rows, kind, amount, start, end = _in_order_of_beginning(rows, kind, amount, start, end)
+            rows, kind, amount, start, end = _sort_by_start(rows, kind, amount, start, end)
             is_present = rows != NONE
     # Transposed, the members of a collective stand next to each other.
     cells = np.nonzero(is_present.T)
@@ -230,9 +232,7 @@ def _align_members(group: GroupMatching, first: Int64, times: NodeTimes | None, 
     return *columns, is_present.sum(axis=0), kind[leading, np.arange(kind.shape[1])], apart
 
 
-def _in_order_of_beginning(
-    rows: Int64, kind: Int64, amount: Int64, start: Int64, end: Int64
-) -> Iterator[Int64]:
+def _sort_by_start(rows: Int64, kind: Int64, amount: Int64, start: Int64, end: Int64) -> Iterator[Int64]:
     """Sort each member's collectives by start; without times dependencies give the order."""
     is_present = rows != NONE
     partly = (is_present & (start < 0)).any(axis=1)
@@ -245,7 +245,7 @@ def _in_order_of_beginning(
         yield sorted_table
 
 
-def _begin(trace: Trace, offsets: Int64, rank: Int64, row: Int64, start: Int64) -> Int64:
+def _build_sort_key(trace: Trace, offsets: Int64, rank: Int64, row: Int64, start: Int64) -> Int64:
     """Return (C,) the sort key by time: the first member's start, else its position in the order of issue."""
     known = np.minimum.reduceat(np.where(start >= 0, start, _NEVER), offsets[:-1])
     if (known < _NEVER).any():
@@ -255,7 +255,7 @@ def _begin(trace: Trace, offsets: Int64, rank: Int64, row: Int64, start: Int64) 
     place = np.zeros(len(first), np.int64)
     for index in find_distinct(graph_of).tolist():
         in_graph = graph_of == index
-        place[in_graph] = issue_order(trace.graphs[index])[row[first[in_graph]]]
+        place[in_graph] = compute_issue_order(trace.graphs[index])[row[first[in_graph]]]
     return place
 
 
@@ -283,12 +283,12 @@ class _Titles:
             chosen = np.flatnonzero(graph_of == index)
             graph, rows = self._trace.graphs[index], row[chosen]
             names, inverse = np.unique(graph.name[rows], return_inverse=True)
-            title[chosen] = self._numbers(graph, names)[inverse]
-            step[chosen] = enclosing_steps(graph, rows)
+            title[chosen] = self._number_names(graph, names)[inverse]
+            step[chosen] = find_enclosing_steps(graph, rows)
         by_name = np.array([step_of_name(text) for text in self._codes], np.int64)
         return title, np.where(by_name[title] != NONE, by_name[title], step)
 
-    def _numbers(self, graph: Graph, names: Int64) -> Int64:
+    def _number_names(self, graph: Graph, names: Int64) -> Int64:
         pool = hashlib.blake2b(graph.strings.data.data, digest_size=16)
         pool.update(graph.strings.offsets.data)
         known = self._known.setdefault(pool.digest(), {})
@@ -301,7 +301,7 @@ class _Titles:
         return tuple(self._codes)
 
 
-def _nothing(groups: tuple[str, ...], ranks: int) -> Members:
+def _build_empty(groups: tuple[str, ...], ranks: int) -> Members:
     no, none = np.zeros(0, np.int32), np.zeros(0, np.int64)
     never, start = np.zeros(0, np.bool_), np.zeros(1, np.int64)
     return Members(groups, (), ranks, no, no, no, no, no, no, never, never, start, no, no, none, none, none)

@@ -13,11 +13,11 @@ from typing import Any
 
 import numpy as np
 
-from studio.analysis.collectives.matching import issue_order
-from studio.analysis.graph.neighbours import ranges
+from studio.analysis.collectives.matching import compute_issue_order
+from studio.analysis.graph.neighbours import concatenate_ranges
 from studio.analysis.job.renumbered import share_graphs
 from studio.analysis.numbering import number_by_first
-from studio.trace import NONE, Bool, Graph, Int64, NodeType, Trace, int_column
+from studio.trace import NONE, Bool, Graph, Int64, NodeType, Trace, read_int_column
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,7 +97,7 @@ class Channels:
         exchange = self.exchange[chosen]
         lengths = np.diff(self.offsets)[exchange]
         channel = np.repeat(chosen, lengths)
-        at = ranges(self.offsets, exchange)
+        at = concatenate_ranges(self.offsets, exchange)
         first = self.party_offsets[channel]
         ranks = [
             np.where(party == NONE, NONE, self.parties[first + np.maximum(party, 0)])
@@ -160,7 +160,7 @@ def match_messages(trace: Trace) -> Messages:
 def match_channels(trace: Trace) -> Channels:
     """Pair sends with receives, as `match_messages` does, once for all channels that have the same."""
     trace = share_graphs(trace)
-    ways = _ways(trace)
+    ways = _list_ways(trace)
     nothing = np.zeros(0, np.int64)
     if not ways:
         start = np.zeros(1, np.int64)
@@ -182,7 +182,7 @@ def match_channels(trace: Trace) -> Channels:
     begins[1:] = (source[1:] != source[:-1]) | (target[1:] != target[:-1])
     first = np.flatnonzero(begins)
     bounds = np.append(first, len(order))
-    shown, exchange = _exchanges(kind, bounds)
+    shown, exchange = _number_exchanges(kind, bounds)
     return Channels(source[first], target[first], exchange, party, bounds, *_match(ways, kind, bounds, shown))
 
 
@@ -214,7 +214,7 @@ class _Ways:
     receives: Bool
 
 
-def _ways(trace: Trace) -> list[_Ways]:
+def _list_ways(trace: Trace) -> list[_Ways]:
     """Return the sends and receives of each graph that has any."""
     using: dict[int, list[int]] = {}
     for at, rank in enumerate(trace.ranks):
@@ -225,18 +225,18 @@ def _ways(trace: Trace) -> list[_Ways]:
         rows = np.flatnonzero((graph.type == NodeType.COMM_SEND) | (graph.type == NodeType.COMM_RECV))
         if not len(rows):
             continue
-        place = issue_order(graph)[rows]
+        place = compute_issue_order(graph)[rows]
         order = np.argsort(place)
         rows = rows[order]
         receives = graph.type[rows] == NodeType.COMM_RECV
         code = receives.astype(np.int64)
         for key in ("comm_src", "comm_dst"):
-            named, value, bound = (column[rows] for column in _naming(graph, key))
+            named, value, bound = (column[rows] for column in _read_naming(graph, key))
             number = np.unique(np.where(named, value, 0), return_inverse=True)[1].reshape(-1)
             part = np.where(named, 1 + 2 * number + bound, 0)
             code = np.unique(code * (int(part.max()) + 1) + part, return_inverse=True)[1].reshape(-1)
         first = np.unique(code, return_index=True)[1]
-        tag, size = _dense(graph, "comm_tag", rows), _dense(graph, "comm_size", rows)
+        tag, size = _read_dense(graph, "comm_tag", rows), _read_dense(graph, "comm_size", rows)
         ways.append(
             _Ways(graph, ranks, len(first), first, code, rows, tag, size, place[order], np.asarray(receives))
         )
@@ -247,16 +247,16 @@ def _name_channels(trace: Trace, way: _Ways, number: int) -> tuple[Int64, Int64,
     """Return source, target, number of the way, and place of the rank, of each way of each rank that runs a graph."""
     rows, receives = way.rows[way.first], way.receives[way.first]
     own = np.array([trace.ranks[place].number for place in way.using], np.int64)[:, None]
-    slots = _slot_numbers(trace, way.using, len(way.graph.slot_key))
+    slots = _read_slot_numbers(trace, way.using, len(way.graph.slot_key))
     # What is left out is the own rank on the own side, and not known on the other.
-    source = _peers(way.graph, "comm_src", rows, np.where(receives, NONE, own), slots)
-    target = _peers(way.graph, "comm_dst", rows, np.where(receives, own, NONE), slots)
+    source = _read_peers(way.graph, "comm_src", rows, np.where(receives, NONE, own), slots)
+    target = _read_peers(way.graph, "comm_dst", rows, np.where(receives, own, NONE), slots)
     kind = np.tile(number + np.arange(way.ways), len(way.using))
     party = np.repeat(np.array(way.using, np.int64), way.ways)
     return source.reshape(-1), target.reshape(-1), kind, party
 
 
-def _exchanges(kind: Int64, bounds: Int64) -> tuple[Int64, Int64]:
+def _number_exchanges(kind: Int64, bounds: Int64) -> tuple[Int64, Int64]:
     """Return for each exchange the first channel that has it, and (C,) the exchange of each channel.
 
     Args:
@@ -296,7 +296,7 @@ def _match(
         bounds: Where those of each channel begin.
         shown: For each exchange a channel that has it.
     """
-    exchange, party, halves = _halves(ways, kind, bounds, shown)
+    exchange, party, halves = _list_halves(ways, kind, bounds, shown)
     tag, size, row, place = halves[:, :4].T
     receives = halves[:, 4] > 0
     # Numbers of tags and sizes are in their order, and small.
@@ -329,7 +329,9 @@ def _match(
     return offsets, table[1], table[2], table[3], table[4], table[5], table[6]
 
 
-def _halves(ways: Sequence[_Ways], kind: Int64, bounds: Int64, shown: Int64) -> tuple[Int64, Int64, Int64]:
+def _list_halves(
+    ways: Sequence[_Ways], kind: Int64, bounds: Int64, shown: Int64
+) -> tuple[Int64, Int64, Int64]:
     """Return exchange, party, and (H, 5) tag, size, row, place and side of the halves of all exchanges."""
     tables = []
     for way in ways:
@@ -342,7 +344,7 @@ def _halves(ways: Sequence[_Ways], kind: Int64, bounds: Int64, shown: Int64) -> 
     party = np.arange(len(exchange)) - np.repeat(np.cumsum(counts) - counts, counts)
     chosen = kind[bounds[shown][exchange] + party]
     lengths = of_way[chosen]
-    at = ranges(starts, chosen)
+    at = concatenate_ranges(starts, chosen)
     return np.repeat(exchange, lengths), np.repeat(party, lengths), np.concatenate(tables)[at]
 
 
@@ -365,7 +367,7 @@ def _sort_entries(columns: Sequence[Any], place: Int64) -> Int64:
 _MOST_CODES = 1 << 62
 
 
-def _slot_numbers(trace: Trace, using: list[int], slots: int) -> Int64:
+def _read_slot_numbers(trace: Trace, using: list[int], slots: int) -> Int64:
     """Return (ranks, slots) the slots' values, texts as 0."""
     # As 64 bits, which is how graphs hold numbers: unsigned ones may be too large for a signed integer.
     bits = (1 << 64) - 1
@@ -375,7 +377,7 @@ def _slot_numbers(trace: Trace, using: list[int], slots: int) -> Int64:
     return np.array(table, np.uint64).view(np.int64).reshape(len(using), slots)
 
 
-def _naming(graph: Graph, key: str) -> tuple[Bool, Int64, Bool]:
+def _read_naming(graph: Graph, key: str) -> tuple[Bool, Int64, Bool]:
     """Return (N,) whether nodes have an attribute, its number or that of the slot that holds it, and whether one does."""
     owners, where = graph.rows_with(key)
     named, bound = np.zeros((2, len(graph)), np.bool_)
@@ -384,17 +386,17 @@ def _naming(graph: Graph, key: str) -> tuple[Bool, Int64, Bool]:
     return named, value, bound
 
 
-def _peers(graph: Graph, key: str, rows: Int64, default: Int64, slots: Int64) -> Int64:
+def _read_peers(graph: Graph, key: str, rows: Int64, default: Int64, slots: Int64) -> Int64:
     """Return (ranks, rows) the rank an attribute names, that of `default` (ranks, rows) where it names none."""
-    named, value, bound = (column[rows] for column in _naming(graph, key))
+    named, value, bound = (column[rows] for column in _read_naming(graph, key))
     fixed = np.where(named, value, default)
     if not bound.any():
         return fixed
     return np.where(bound, slots[:, np.where(bound, value, 0)], fixed)
 
 
-def _dense(graph: Graph, key: str, rows: Int64) -> Int64:
+def _read_dense(graph: Graph, key: str, rows: Int64) -> Int64:
     column = np.zeros(len(graph), np.int64)
-    owners, values = int_column(graph, key)
+    owners, values = read_int_column(graph, key)
     column[owners] = values
     return column[rows]

@@ -45,7 +45,7 @@ class Role:
         return self.kind in ("tensor", "data", "pipeline", "expert")
 
 
-def group_roles(trace: Trace, groups: Sequence[CommGroup] | None = None) -> dict[str, Role]:
+def infer_group_roles(trace: Trace, groups: Sequence[CommGroup] | None = None) -> dict[str, Role]:
     """Return the role of every comm group by its name.
 
     Args:
@@ -61,35 +61,35 @@ def group_roles(trace: Trace, groups: Sequence[CommGroup] | None = None) -> dict
         if any(bool((part.type == CollectiveType.ALL_TO_ALL).any()) for part in matching.sequences)
     }
     count = len(trace.ranks)
-    strides = {name: _stride(ranks) for name, ranks in members.items()}
+    strides = {name: _compute_stride(ranks) for name, ranks in members.items()}
     nested: dict[int, int] = {}
     for name, ranks in sorted(members.items(), key=lambda item: strides[item[0]]):
         if strides[name] and 1 < len(ranks) < count:
             # What exchanges tokens says nothing of the others.
-            calls = 0 if name in exchanging or name not in matchings else _calls(matchings[name])
+            calls = 0 if name in exchanging or name not in matchings else _count_collectives(matchings[name])
             nested[strides[name]] = max(nested.get(strides[name], 0), calls)
     messages = match_messages(trace)
     pairs = np.unique(np.stack([messages.source, messages.target]), axis=1)
     roles = {}
     for name, ranks in members.items():
-        roles[name] = _role(
+        roles[name] = _infer_role(
             ranks, strides[name], count, nested, exchanges=name in exchanging, chained=_is_chain(ranks, pairs)
         )
     return roles
 
 
-def _calls(group: GroupMatching) -> int:
+def _count_collectives(group: GroupMatching) -> int:
     """Return the largest number of collectives of a member."""
     return max((sequence.count for sequence in group.sequences), default=0)
 
 
-def _busiest(nested: Mapping[int, int]) -> int:
+def _find_busiest(nested: Mapping[int, int]) -> int:
     """Return the rank distance of tensor parallelism, by how many collectives groups of each distance have."""
     most = max(nested, key=lambda stride: nested[stride], default=1)
     return most if nested.get(1) and nested[most] >= _BUSIER * nested[1] else 1
 
 
-def _stride(ranks: Sequence[int]) -> int:
+def _compute_stride(ranks: Sequence[int]) -> int:
     steps = find_distinct(np.diff(np.sort(np.array(ranks, np.int64))))
     return int(steps[0]) if len(steps) == 1 else 0
 
@@ -104,7 +104,7 @@ def _is_chain(ranks: Sequence[int], pairs: Int64) -> bool:
     return wanted <= set(zip(low[near].tolist(), high[near].tolist(), strict=True))
 
 
-def _role(
+def _infer_role(
     ranks: Sequence[int],
     stride: int,
     count: int,
@@ -128,11 +128,11 @@ def _role(
         return Role("all ranks", "It holds every rank of the job.", stride)
     if not stride:
         return Role("unknown", "Its ranks are not evenly apart.", 0)
-    return _by_distance(stride, nested)
+    return _infer_by_distance(stride, nested)
 
 
-def _by_distance(stride: int, nested: Mapping[int, int]) -> Role:
-    tensor = _busiest(nested)
+def _infer_by_distance(stride: int, nested: Mapping[int, int]) -> Role:
+    tensor = _find_busiest(nested)
     if stride == tensor == 1:
         return Role("tensor", "Its ranks are neighbours (stride 1), the closest groups there are.", stride)
     if stride == tensor:

@@ -6,10 +6,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from studio.analysis.collectives.times import CollectiveTimes, bus_factor
+from studio.analysis.collectives.times import CollectiveTimes, compute_bus_factor
 from studio.distinct import find_distinct
-from studio.notebook import one_line
-from studio.trace import NONE, Int64, Trace, collective_name
+from studio.notebook import format_record
+from studio.trace import NONE, Int64, Trace, label_collective
 
 _EXACT_AT_MOST = 24
 """With more different sizes of a type and group size, a class holds the sizes between two powers of two."""
@@ -58,10 +58,10 @@ class SizeClass:
     last_rank: int
     last_share: float
 
-    __repr__ = one_line
+    __repr__ = format_record
 
 
-def size_classes(trace: Trace, times: CollectiveTimes) -> list[SizeClass]:
+def list_size_classes(trace: Trace, times: CollectiveTimes) -> list[SizeClass]:
     """Return the classes of collectives, those that take longest in total first.
 
     Args:
@@ -70,19 +70,19 @@ def size_classes(trace: Trace, times: CollectiveTimes) -> list[SizeClass]:
     """
     if not len(times):
         return []
-    key = np.column_stack((times.type, times.members, times.is_open, _sizes(times)))
+    key = np.column_stack((times.type, times.members, times.is_open, _compute_class_sizes(times)))
     _, inverse = np.unique(key, axis=0, return_inverse=True)
     order = np.argsort(inverse, kind="stable")
     bounds = np.flatnonzero(np.diff(inverse[order], prepend=-1, append=1 << 40))
     numbers = np.array([rank.number for rank in trace.ranks], np.int64)
     classes = [
-        _class(times, order[low:high], numbers)
+        _build_class(times, order[low:high], numbers)
         for low, high in zip(bounds[:-1].tolist(), bounds[1:].tolist(), strict=True)
     ]
     return sorted(classes, key=lambda each: -each.total_ns)
 
 
-def _sizes(times: CollectiveTimes) -> Int64:
+def _compute_class_sizes(times: CollectiveTimes) -> Int64:
     """Return (C,) the size that tells the class: itself, or the power of two below where there are many."""
     size = times.bytes.copy()
     power = np.where(size > 0, 1 << np.floor(np.log2(np.maximum(size, 1))).astype(np.int64), 0)
@@ -94,7 +94,7 @@ def _sizes(times: CollectiveTimes) -> Int64:
     return size
 
 
-def _class(times: CollectiveTimes, collectives: Int64, numbers: Int64) -> SizeClass:
+def _build_class(times: CollectiveTimes, collectives: Int64, numbers: Int64) -> SizeClass:
     took = np.sort((times.end_ns - times.arrived_ns)[collectives])
     size, skew = times.bytes[collectives], times.skew_ns[collectives]
     last, place = np.unique(times.last_rank[collectives][skew > 0], return_inverse=True)
@@ -105,9 +105,9 @@ def _class(times: CollectiveTimes, collectives: Int64, numbers: Int64) -> SizeCl
     moved = float(np.median(times.whole_bytes[collectives]))
     rate = moved / median_ns if moved > 0 and median_ns > 0 else float("nan")
     first = collectives[:1]
-    factor = float(bus_factor(times.type[first], times.members[first], times.is_open[first])[0])
+    factor = float(compute_bus_factor(times.type[first], times.members[first], times.is_open[first])[0])
     return SizeClass(
-        collective_name(int(times.type[collectives[0]])),
+        label_collective(int(times.type[collectives[0]])),
         int(times.members[collectives[0]]),
         bool(times.is_open[collectives[0]]),
         tuple(times.groups[group] for group in find_distinct(times.group[collectives]).tolist()),

@@ -24,11 +24,11 @@ from typing import Any
 import numpy as np
 
 from studio.analysis.collectives.apart import find_apart, may_differ
-from studio.analysis.collectives.group_sizes import GroupSize, settle_members, told_sizes
+from studio.analysis.collectives.group_sizes import GroupSize, find_group_sizes, settle_members
 from studio.analysis.collectives.matching import GroupMatching, match_by_name
 from studio.distinct import find_distinct
 from studio.timeline import NodeTimes
-from studio.trace import NONE, Bool, CollectiveType, CommGroup, Float64, Int64, Trace, collective_name
+from studio.trace import NONE, Bool, CollectiveType, CommGroup, Float64, Int64, Trace, label_collective
 
 _WHOLE_IS_ALL_INPUTS = (CollectiveType.ALL_GATHER, CollectiveType.GATHER)
 _ONE_TO_ALL = (CollectiveType.BROADCAST, CollectiveType.REDUCE)
@@ -102,7 +102,7 @@ class CollectiveTimes:
         """
         group = self.groups[int(self.group[index])][:most]
         of_group = f" of group {group}" if group else ""
-        return f"{collective_name(int(self.type[index]))}, collective {self.position[index]}{of_group}"
+        return f"{label_collective(int(self.type[index]))}, collective {self.position[index]}{of_group}"
 
     def apart_by_group(self) -> Iterator[tuple[str, Int64]]:
         """Yield the groups in which something was matched that is no collective, with the positions."""
@@ -131,17 +131,17 @@ class MatchedGroups:
 
 
 def match_groups(trace: Trace, groups: Sequence[CommGroup] | None = None) -> MatchedGroups:
-    """Match the collectives of a job, for `distinct_collectives` of several runs of it.
+    """Match the collectives of a job, for `compute_distinct_times` of several runs of it.
 
     Args:
         trace: The trace.
         groups: Comm groups in place of the trace's.
     """
     matchings = match_by_name(trace, groups)
-    return MatchedGroups(matchings, told_sizes(trace, matchings, groups))
+    return MatchedGroups(matchings, find_group_sizes(trace, matchings, groups))
 
 
-def collective_times(
+def compute_collective_times(
     trace: Trace, times: NodeTimes, groups: Sequence[CommGroup] | None = None
 ) -> CollectiveTimes:
     """Return every collective of a trace that ran, recorded or simulated.
@@ -152,13 +152,13 @@ def collective_times(
 
     Args:
         trace: The trace.
-        times: When its nodes ran; see `timeline.node_times` and `SimResult.node_times`.
+        times: When its nodes ran; see `timeline.collect_node_times` and `SimResult.node_times`.
         groups: Comm groups in place of the trace's.
     """
-    return _times_of(_Matched(trace, times, match_groups(trace, groups)))
+    return _compute_times(_Matched(trace, times, match_groups(trace, groups)))
 
 
-def distinct_collectives(
+def compute_distinct_times(
     trace: Trace,
     times: NodeTimes,
     groups: Sequence[CommGroup] | None = None,
@@ -185,7 +185,7 @@ def distinct_collectives(
     count = np.zeros(len(timed.matchings), np.int64)
     for own in kinds.values():
         count[own[0]] = len(own)
-    shown = _times_of(timed, [own[0] for own in kinds.values()])
+    shown = _compute_times(timed, [own[0] for own in kinds.values()])
     return shown, count[shown.group]
 
 
@@ -218,11 +218,11 @@ class _Matched:
         """Return (11, C) the columns of a group's collectives, without bandwidths, group and last rank open, (C,) the last member, and (D,) where there is none."""
         key = self.key(number)
         if key not in self.known:
-            self.known[key] = _of_members(self.matchings[number], self.first(number), self.times)
+            self.known[key] = _compute_columns(self.matchings[number], self.first(number), self.times)
         return self.known[key]
 
 
-def _times_of(matched: _Matched, chosen: Sequence[int] | None = None) -> CollectiveTimes:
+def _compute_times(matched: _Matched, chosen: Sequence[int] | None = None) -> CollectiveTimes:
     """Return the collectives of some groups, of all where none are chosen."""
     chosen = range(len(matched.matchings)) if chosen is None else chosen
     parts = [matched.of_group(number) for number in chosen]
@@ -249,10 +249,10 @@ def _times_of(matched: _Matched, chosen: Sequence[int] | None = None) -> Collect
     if is_open.any():
         place = np.array([matched.place[number] for number in rank.tolist()], np.int64)
         members, is_open = settle_members(matched.trace, (members, is_open), place, row, kind)
-    whole = whole_bytes(kind, size, members, is_open)
+    whole = compute_whole_bytes(kind, size, members, is_open)
     algorithm = np.full(len(kind), np.nan)
     np.divide(whole, end - arrived, out=algorithm, where=(end > arrived) & (whole > 0))
-    bus = algorithm * bus_factor(kind, members, is_open)
+    bus = algorithm * compute_bus_factor(kind, members, is_open)
     names = tuple(matching.name for matching in matched.matchings)
     return CollectiveTimes(
         names,
@@ -275,7 +275,7 @@ def _times_of(matched: _Matched, chosen: Sequence[int] | None = None) -> Collect
     )
 
 
-def whole_bytes(kind: Int64, size: Int64, members: Int64, is_open: Bool | None = None) -> Int64:
+def compute_whole_bytes(kind: Int64, size: Int64, members: Int64, is_open: Bool | None = None) -> Int64:
     """Return (C,) the size of the whole array, as NCCL counts it, from what a rank puts in.
 
     Args:
@@ -291,7 +291,7 @@ def whole_bytes(kind: Int64, size: Int64, members: Int64, is_open: Bool | None =
     return whole
 
 
-def bus_factor(kind: Int64, members: Int64, is_open: Bool | None = None) -> Float64:
+def compute_bus_factor(kind: Int64, members: Int64, is_open: Bool | None = None) -> Float64:
     """Return (C,) the bus bandwidth of collectives by their algorithm bandwidth; NaN for barriers and unknown ones.
 
     Args:
@@ -300,7 +300,7 @@ def bus_factor(kind: Int64, members: Int64, is_open: Bool | None = None) -> Floa
         is_open: (C,) whether there may be more of them: the factor is NaN where it depends on that.
 
     Example:
-        >>> bus_factor(np.array([CollectiveType.ALL_REDUCE, CollectiveType.BROADCAST]), np.array([4, 4])).tolist()
+        >>> compute_bus_factor(np.array([CollectiveType.ALL_REDUCE, CollectiveType.BROADCAST]), np.array([4, 4])).tolist()
         [1.5, 1.0]
     """
     factor: Float64 = (members - 1) / members
@@ -315,7 +315,7 @@ def bus_factor(kind: Int64, members: Int64, is_open: Bool | None = None) -> Floa
 _NOTHING = np.zeros((11, 0), np.int64)
 
 
-def _of_members(group: GroupMatching, first_time: Int64, times: NodeTimes) -> tuple[Int64, Int64, Int64]:
+def _compute_columns(group: GroupMatching, first_time: Int64, times: NodeTimes) -> tuple[Int64, Int64, Int64]:
     """Return (11, C) the columns of collectives, group and last rank open, (C,) the last member's index, and (D,) where there is none."""
     is_present = (group.sequence_of != NONE) & (first_time != NONE)
     if not is_present.any() or not group.sequences:
@@ -336,10 +336,10 @@ def _of_members(group: GroupMatching, first_time: Int64, times: NodeTimes) -> tu
     columns = np.arange(rows.shape[1])
     source = order[first, columns]
     places = np.flatnonzero(is_present)
-    kind, size = _content(group, places[first], source)
+    kind, size = _get_content(group, places[first], source)
     apart = np.zeros(len(columns), np.bool_)
     if may_differ(group, order):
-        kinds, every = _content(group, places[:, None], order)
+        kinds, every = _get_content(group, places[:, None], order)
         size = np.where(began, every, 0).max(axis=0)
         apart = find_apart(kinds, every, began)
     nothing = np.zeros(len(columns), np.int64)
@@ -355,7 +355,7 @@ def _of_members(group: GroupMatching, first_time: Int64, times: NodeTimes) -> tu
 _NEVER = np.iinfo(np.int64).max
 
 
-def _content(group: GroupMatching, member: Int64, position: Int64) -> tuple[Int64, Int64]:
+def _get_content(group: GroupMatching, member: Int64, position: Int64) -> tuple[Int64, Int64]:
     """Return type and bytes of collectives, each given by a member and a position in its sequence."""
     longest = max(map(len, group.sequences))
     table = np.zeros((2, len(group.sequences), longest), np.int64)
@@ -365,7 +365,9 @@ def _content(group: GroupMatching, member: Int64, position: Int64) -> tuple[Int6
     return table[0, sequence_of, position], table[1, sequence_of, position]
 
 
-def partly_words(trace: Trace, name: str, present: int, groups: Sequence[CommGroup] | None = None) -> str:
+def describe_presence(
+    trace: Trace, name: str, present: int, groups: Sequence[CommGroup] | None = None
+) -> str:
     """Say which part of a comm group's members in the trace has a collective; "" where all have it.
 
     The recordings of the others begin later or end earlier, or lack it.

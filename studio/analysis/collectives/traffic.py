@@ -46,7 +46,7 @@ class Traffic:
     groups: tuple[tuple[str | None, int], ...]
 
 
-def rank_traffic(
+def sum_traffic(
     trace: Trace, groups: Sequence[CommGroup] | None = None, *, only: str | None = None, unnamed: bool = False
 ) -> Traffic:
     """Sum the bytes that ranks send each other.
@@ -62,7 +62,7 @@ def rank_traffic(
     linked = np.zeros((count, count), bool)
     sums = {"message": 0, "split": 0, "shared": 0, "kept": 0, "elsewhere": 0}
     by_group: dict[str | None, int] = {}
-    for name, source, target, size in _messages(trace):
+    for name, source, target, size in _list_messages(trace):
         by_group[name] = by_group.get(name, 0) + int(size.sum())
         if (unnamed and name is not None) or (only is not None and name != only):
             continue
@@ -71,7 +71,7 @@ def rank_traffic(
         sums["message"] += int(size.sum())
     place = {rank.number: index for index, rank in enumerate(trace.ranks)}
     for group in match_collectives(trace, groups):
-        between, split, kept, elsewhere = _all_to_alls(trace, group, place)
+        between, split, kept, elsewhere = _sum_all_to_alls(trace, group, place)
         amount = int(between.sum())
         if between.any():
             by_group[group.name] = by_group.get(group.name, 0) + amount
@@ -101,7 +101,7 @@ def rank_traffic(
     )
 
 
-def _messages(trace: Trace) -> list[tuple[str | None, Int64, Int64, Int64]]:
+def _list_messages(trace: Trace) -> list[tuple[str | None, Int64, Int64, Int64]]:
     """Return messages by the group they name: source and target indices, and bytes."""
     messages = match_messages(trace)
     numbers = np.array([rank.number for rank in trace.ranks], np.int64)
@@ -133,7 +133,9 @@ def _messages(trace: Trace) -> list[tuple[str | None, Int64, Int64, Int64]]:
     return result
 
 
-def _all_to_alls(trace: Trace, group: GroupMatching, place: dict[int, int]) -> tuple[Float64, int, int, int]:
+def _sum_all_to_alls(
+    trace: Trace, group: GroupMatching, place: dict[int, int]
+) -> tuple[Float64, int, int, int]:
     """Return (members, members) bytes of a group's all-to-alls: addressed, kept, and of others."""
     members = len(group.members)
     between = np.zeros((members, members))
@@ -145,7 +147,7 @@ def _all_to_alls(trace: Trace, group: GroupMatching, place: dict[int, int]) -> t
             continue
         if sequence not in known:
             graph = trace.graph_of(trace.ranks[place[group.members[index]]])
-            known[sequence] = _bytes_given(graph, group.sequences[sequence], members)
+            known[sequence] = _sum_given_bytes(graph, group.sequences[sequence], members)
         given, equal, others = known[sequence]
         share = given + equal / members
         kept += share[index]
@@ -156,7 +158,7 @@ def _all_to_alls(trace: Trace, group: GroupMatching, place: dict[int, int]) -> t
     return between, split, round(kept), elsewhere
 
 
-def _bytes_given(graph: Graph, sequence: Collectives, members: int) -> tuple[Float64, float, int]:
+def _sum_given_bytes(graph: Graph, sequence: Collectives, members: int) -> tuple[Float64, float, int]:
     """Return (members,) bytes a rank addresses to each, unaddressed bytes, and those of other collectives."""
     exchanges = sequence.type == CollectiveType.ALL_TO_ALL
     given = np.zeros(members)
@@ -172,6 +174,6 @@ def _bytes_given(graph: Graph, sequence: Collectives, members: int) -> tuple[Flo
     return given, float(sequence.bytes[alone].sum()), int(sequence.bytes[~exchanges].sum())
 
 
-def group_title(name: str | None) -> str:
+def label_group(name: str | None) -> str:
     """Return the displayed name of a comm group."""
     return "messages without a group" if name is None else "all ranks" if name == WORLD else name

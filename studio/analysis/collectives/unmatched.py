@@ -12,8 +12,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from studio.analysis.collectives.lone import Recorded, lone_halves, number_alike, number_runs
-from studio.analysis.collectives.matching import issue_order
+from studio.analysis.collectives.lone import Recorded, find_lone_halves, number_alike, number_runs
+from studio.analysis.collectives.matching import compute_issue_order
 from studio.analysis.collectives.messages import Messages
 from studio.trace import NONE, Int64, Trace
 
@@ -75,16 +75,17 @@ def find_unmatched(trace: Trace, messages: Messages, ahead: Callable[[], Int64])
         return Unmatched(_NOTHING, _NOTHING, np.zeros((2, 0), np.int64))
     # Messages are in the order of their ranks: a number for those between the same ones.
     channel = number_runs(messages.source, messages.target)
-    ordered = _by_order(trace, messages, channel, receives, sends)
+    ordered = _find_by_order(trace, messages, channel, receives, sends)
     done = channel[ordered.receives]
     later, rest = (halves[~np.isin(channel[halves], done)] for halves in (receives, sends))
     recorded = None
     if (len(later) and len(rest)) or _is_any_alike(messages, later, rest):
         recorded = Recorded(trace, messages, ahead())
         later, rest = (
-            lone_halves(recorded, halves, receives=side) for halves, side in ((later, True), (rest, False))
+            find_lone_halves(recorded, halves, receives=side)
+            for halves, side in ((later, True), (rest, False))
         )
-    pairs = _evident_pairs(messages, channel, later, rest, recorded)
+    pairs = _find_evident_pairs(messages, channel, later, rest, recorded)
     return Unmatched(
         np.sort(np.append(ordered.receives, later)),
         np.sort(np.append(ordered.sends, rest)),
@@ -102,20 +103,22 @@ def _is_any_alike(messages: Messages, receives: Int64, sends: Int64) -> bool:
     return bool((number[whole] == number[whole + 1]).any())
 
 
-def _by_order(trace: Trace, messages: Messages, channel: Int64, receives: Int64, sends: Int64) -> Unmatched:
+def _find_by_order(
+    trace: Trace, messages: Messages, channel: Int64, receives: Int64, sends: Int64
+) -> Unmatched:
     """Return what is left between ranks that send and receive as many, where as many differ by order as are left.
 
     Where the first of several sends alike is another, the last receive is left; what it should have received went to one before it.
     """
     places: dict[int, Int64] = {}
 
-    def by_order(chosen: Int64, ranks: Int64, rows: Int64) -> Int64:
+    def order_by_issue(chosen: Int64, ranks: Int64, rows: Int64) -> Int64:
         present = chosen[rows[chosen] != NONE]
         place = np.empty(len(present), np.int64)
         graphs = graph_of[ranks[present]]
         for graph in set(graphs.tolist()):
             if graph not in places:
-                places[graph] = issue_order(trace.graphs[graph])
+                places[graph] = compute_issue_order(trace.graphs[graph])
             in_graph = graphs == graph
             place[in_graph] = places[graph][rows[present[in_graph]]]
         ordered: Int64 = present[np.argsort(place, kind="stable")]
@@ -123,7 +126,7 @@ def _by_order(trace: Trace, messages: Messages, channel: Int64, receives: Int64,
 
     graph_of = np.array([rank.graph for rank in trace.ranks], np.int64)
     left = [np.unique(channel[halves], return_counts=True) for halves in (receives, sends)]
-    at = _common(left[0][0], left[1][0])
+    at = _find_common(left[0][0], left[1][0])
     counts = [count[where] for (_, count), where in zip(left, at, strict=True)]
     as_many = counts[0] == counts[1]
     both, count = left[0][0][at[0][as_many]], counts[0][as_many]
@@ -139,21 +142,21 @@ def _by_order(trace: Trace, messages: Messages, channel: Int64, receives: Int64,
         chosen = np.arange(begin, end)
         ordered = np.stack(
             [
-                by_order(chosen, messages.receive_rank, messages.receive_row),
-                by_order(chosen, messages.send_rank, messages.send_row),
+                order_by_issue(chosen, messages.receive_rank, messages.receive_row),
+                order_by_issue(chosen, messages.send_rank, messages.send_row),
             ]
         )
         tag, size = messages.tag[ordered], messages.bytes[ordered]
         differing = ordered[:, (tag[0] != tag[1]) | (size[0] != size[1])]
         if differing.shape[1] == expected:
             lacking.append(differing)
-            evident = _evident_pairs(messages, channel, *np.sort(differing))
+            evident = _find_evident_pairs(messages, channel, *np.sort(differing))
             pairs.append(differing if evident.shape[1] == expected else evident)
     of_receives, of_sends = np.concatenate(lacking, axis=1)
     return Unmatched(of_receives, of_sends, np.concatenate(pairs, axis=1))
 
 
-def _evident_pairs(
+def _find_evident_pairs(
     messages: Messages, channel: Int64, receives: Int64, sends: Int64, recorded: Recorded | None = None
 ) -> Int64:
     """Return (2, P) receives without a send, and the sends without a receive that they evidently belong to.
@@ -168,11 +171,11 @@ def _evident_pairs(
             np.setdiff1d(halves, paired, assume_unique=True)
             for halves, paired in zip((receives, sends), pairs[-1], strict=True)
         )
-    pairs.append(_pair_in_order(_alone(channel, receives), _alone(channel, sends), (channel,)))
+    pairs.append(_pair_in_order(_select_lone(channel, receives), _select_lone(channel, sends), (channel,)))
     return np.concatenate(pairs, axis=1)
 
 
-def _alone(channel: Int64, chosen: Int64) -> Int64:
+def _select_lone(channel: Int64, chosen: Int64) -> Int64:
     """Return the messages that are the only one chosen between their ranks."""
     number, count = np.unique(channel[chosen], return_counts=True)
     return chosen[np.isin(channel[chosen], number[count == 1])]
@@ -192,7 +195,7 @@ def _pair_in_order(
         counts = [np.bincount(part, minlength=len(both)) for part in codes]
         for group in np.flatnonzero((counts[0] != counts[1]) & (counts[0] > 0) & (counts[1] > 0)).tolist():
             _leave_out(recorded, receives, sends, codes, group)
-    of_receives, of_sends = _common(_number_alike(codes[0]), _number_alike(codes[1]))
+    of_receives, of_sends = _find_common(_number_alike(codes[0]), _number_alike(codes[1]))
     return np.stack([receives[of_receives], sends[of_sends]])
 
 
@@ -224,7 +227,7 @@ def _leave_out(
         codes[0 if more else 1][at[lone]] = -1 - at[lone]
 
 
-def _common(first: Int64, second: Int64) -> tuple[Int64, Int64]:
+def _find_common(first: Int64, second: Int64) -> tuple[Int64, Int64]:
     """Return where two arrays, in each of which a number is once, have the numbers that both have."""
     places = np.intersect1d(first, second, assume_unique=True, return_indices=True)[1:]
     return places[0].astype(np.int64), places[1].astype(np.int64)

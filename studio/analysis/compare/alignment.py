@@ -20,9 +20,9 @@ from typing import Literal
 
 import numpy as np
 
-from studio.analysis.collectives.groups import comm_nodes
-from studio.analysis.collectives.matching import edges, issue_order
-from studio.notebook import one_line
+from studio.analysis.collectives.groups import collect_comm_nodes
+from studio.analysis.collectives.matching import compute_issue_order, list_edges
+from studio.notebook import format_record
 from studio.trace import (
     GROUP_KEYS,
     NONE,
@@ -61,7 +61,7 @@ class GraphPairs:
     only_a: Int64
     only_b: Int64
 
-    __repr__ = one_line
+    __repr__ = format_record
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,7 +89,7 @@ class Alignment:
     nodes_a: int
     nodes_b: int
 
-    __repr__ = one_line
+    __repr__ = format_record
 
     @property
     def matched(self) -> int:
@@ -105,13 +105,13 @@ class Alignment:
 
     def partner(self, rank_a: int, row_a: int) -> tuple[int, int] | None:
         """Return rank index and row of the node of B matched with a node of A, None where there is none."""
-        return self._counterpart(self.rank_a, rank_a, row_a, back=False)
+        return self._find_counterpart(self.rank_a, rank_a, row_a, back=False)
 
     def partner_back(self, rank_b: int, row_b: int) -> tuple[int, int] | None:
         """Return rank index and row of the node of A matched with a node of B."""
-        return self._counterpart(self.rank_b, rank_b, row_b, back=True)
+        return self._find_counterpart(self.rank_b, rank_b, row_b, back=True)
 
-    def _counterpart(self, ranks: Int64, rank: int, row: int, *, back: bool) -> tuple[int, int] | None:
+    def _find_counterpart(self, ranks: Int64, rank: int, row: int, *, back: bool) -> tuple[int, int] | None:
         places = np.flatnonzero(ranks == rank)
         if not len(places):
             return None
@@ -127,25 +127,25 @@ def align(trace_a: Trace, trace_b: Trace) -> Alignment:
 
     Ranks belong together that have the same number; where the traces have none in common, by their order.
     """
-    rank_a, rank_b = _ranks(trace_a, trace_b)
+    rank_a, rank_b = _match_ranks(trace_a, trace_b)
     roles: tuple[_Roles, _Roles] = (_Roles(trace_a), _Roles(trace_b))
     known: dict[tuple[object, ...], int] = {}
     pairs: list[GraphPairs] = []
     pairs_of = np.zeros(len(rank_a), np.int64)
     by_id = True
     same: dict[tuple[int, int], bool] = {}
-    first_a, first_b = _first_alike(trace_a), _first_alike(trace_b)
+    first_a, first_b = _find_first_alike(trace_a), _find_first_alike(trace_b)
     for index, (this, other) in enumerate(zip(rank_a.tolist(), rank_b.tolist(), strict=True)):
         own_rank, other_rank = trace_a.ranks[this], trace_b.ranks[other]
         graphs = first_a[own_rank.graph], first_b[other_rank.graph]
         if graphs not in same:
-            same[graphs] = _same_nodes(trace_a.graphs[graphs[0]], trace_b.graphs[graphs[1]])
+            same[graphs] = _have_same_nodes(trace_a.graphs[graphs[0]], trace_b.graphs[graphs[1]])
         groups = (None, None) if same[graphs] else (roles[0].of(own_rank), roles[1].of(other_rank))
         by_id = by_id and same[graphs]
         key = (*graphs, *groups)
         if key not in known:
             known[key] = len(pairs)
-            pairs.append(_pairs(trace_a, trace_b, graphs, groups))
+            pairs.append(_pair_nodes(trace_a, trace_b, graphs, groups))
         pairs_of[index] = known[key]
     return Alignment(
         "id" if by_id else "structure",
@@ -160,7 +160,7 @@ def align(trace_a: Trace, trace_b: Trace) -> Alignment:
     )
 
 
-def _ranks(trace_a: Trace, trace_b: Trace) -> tuple[Int64, Int64]:
+def _match_ranks(trace_a: Trace, trace_b: Trace) -> tuple[Int64, Int64]:
     """Return the indices of matching ranks."""
     a, b = (np.array([rank.number for rank in trace.ranks], np.int64) for trace in (trace_a, trace_b))
     _, this, other = np.intersect1d(a, b, assume_unique=True, return_indices=True)
@@ -178,7 +178,9 @@ class _Roles:
     def __init__(self, trace: Trace) -> None:
         self._trace = trace
         everyone = len(trace.ranks)
-        self._role = {group.name: _role(group) for group in trace.groups if len(group.ranks) < everyone}
+        self._role = {
+            group.name: _compute_role(group) for group in trace.groups if len(group.ranks) < everyone
+        }
         peers = [{graph.strings.find(key) for key in _PEER_KEYS} for graph in trace.graphs]
         self._names_group = [
             [key not in codes for key in graph.slot_key.tolist()]
@@ -191,12 +193,12 @@ class _Roles:
         return tuple(self._role.get(str(value), _NO_ROLE) if group else _NO_ROLE for value, group in names)
 
 
-def _role(group: CommGroup) -> tuple[int, int]:
+def _compute_role(group: CommGroup) -> tuple[int, int]:
     members = sorted(group.ranks)
     return len(members), members[1] - members[0] if len(members) > 1 else 0
 
 
-def _pairs(
+def _pair_nodes(
     trace_a: Trace,
     trace_b: Trace,
     graphs: tuple[int, int],
@@ -214,15 +216,15 @@ def _pairs(
     return GraphPairs(*graphs, row_a, row_b, *alone)
 
 
-def _first_alike(trace: Trace) -> list[int]:
+def _find_first_alike(trace: Trace) -> list[int]:
     """Return for each graph the first with the same structure; recorded times may differ."""
     if len(trace.graphs) == 1:
         return [0]
     known: dict[bytes, int] = {}
-    return [known.setdefault(_structure(graph), index) for index, graph in enumerate(trace.graphs)]
+    return [known.setdefault(_hash_structure(graph), index) for index, graph in enumerate(trace.graphs)]
 
 
-def _structure(graph: Graph) -> bytes:
+def _hash_structure(graph: Graph) -> bytes:
     state = hashlib.blake2b(digest_size=16)
     used, code = np.unique(graph.name, return_inverse=True)
     pool = list(graph.strings)
@@ -230,13 +232,13 @@ def _structure(graph: Graph) -> bytes:
     # Pools may hold the names in another order.
     place = np.argsort(np.argsort(np.array(texts, dtype=object), kind="stable"), kind="stable")
     state.update(repr(sorted(texts)).encode("utf-8", "surrogatepass"))
-    columns = (graph.id, place[code] if len(code) else code, *_kinds(graph), group_slots(graph))
+    columns = (graph.id, place[code] if len(code) else code, *_read_kinds(graph), group_slots(graph))
     for array in (*columns, graph.ctrl.offsets, graph.ctrl.rows, graph.data.offsets, graph.data.rows):
         state.update(np.ascontiguousarray(array).data)
     return state.digest()
 
 
-def _same_nodes(a: Graph, b: Graph) -> bool:
+def _have_same_nodes(a: Graph, b: Graph) -> bool:
     """Whether two graphs have the same nodes, row by row: ids, types and names."""
     if a is b:
         return True
@@ -259,10 +261,10 @@ def match_rows(a: Graph, b: Graph, roles_a: _RoleCodes = (), roles_b: _RoleCodes
         roles_a: Per slot of `a` what tells comm groups of one kind from those of another.
         roles_b: Likewise of `b`.
     """
-    orders = [np.argsort(issue_order(graph), kind="stable") for graph in (a, b)]
+    orders = [np.argsort(compute_issue_order(graph), kind="stable") for graph in (a, b)]
     mates = np.full(len(a), NONE, np.int64), np.full(len(b), NONE, np.int64)
-    for (code_a, code_b), rule in _rounds(a, b, roles_a, roles_b):
-        _round((code_a[orders[0]], code_b[orders[1]]), mates, rule)
+    for (code_a, code_b), rule in _iterate_rounds(a, b, roles_a, roles_b):
+        _match_round((code_a[orders[0]], code_b[orders[1]]), mates, rule)
         if (mates[0] >= 0).all() or (mates[1] >= 0).all():
             break
     places = np.flatnonzero(mates[0] >= 0)
@@ -273,21 +275,26 @@ _Rule = Literal["as many", "between", "any"]
 _Codes = tuple[Int64, Int64]
 
 
-def _rounds(a: Graph, b: Graph, roles_a: _RoleCodes, roles_b: _RoleCodes) -> Iterator[tuple[_Codes, _Rule]]:
+def _iterate_rounds(
+    a: Graph, b: Graph, roles_a: _RoleCodes, roles_b: _RoleCodes
+) -> Iterator[tuple[_Codes, _Rule]]:
     """Yield codes (N,) per graph that matching nodes must share, the strictest first."""
     names_a, names_b, texts = _name_codes(a, b)
-    kinds = _kinds(a), _kinds(b)
+    kinds = _read_kinds(a), _read_kinds(b)
     groups = _group_codes(a, roles_a), _group_codes(b, roles_b)
-    exact = _codes([names_a, *kinds[0], *groups[0]], [names_b, *kinds[1], *groups[1]])
-    yield _codes([exact[0], _context(a, exact[0])], [exact[1], _context(b, exact[1])]), "as many"
+    exact = _number_rows([names_a, *kinds[0], *groups[0]], [names_b, *kinds[1], *groups[1]])
+    yield (
+        _number_rows([exact[0], _number_contexts(a, exact[0])], [exact[1], _number_contexts(b, exact[1])]),
+        "as many",
+    )
     yield exact, "as many"
     yield exact, "between"
-    plain = _plain_codes(texts)
+    plain = _number_plain_names(texts)
     plain_a, plain_b = plain[names_a], plain[names_b]
-    alike = _codes([plain_a, *kinds[0], *groups[0]], [plain_b, *kinds[1], *groups[1]])
+    alike = _number_rows([plain_a, *kinds[0], *groups[0]], [plain_b, *kinds[1], *groups[1]])
     yield alike, "as many"
     yield alike, "between"
-    loose = _codes([plain_a, *kinds[0][:2]], [plain_b, *kinds[1][:2]])
+    loose = _number_rows([plain_a, *kinds[0][:2]], [plain_b, *kinds[1][:2]])
     yield loose, "as many"
     yield loose, "between"
     yield exact, "any"
@@ -307,24 +314,24 @@ def _name_codes(a: Graph, b: Graph) -> tuple[Int64, Int64, list[str]]:
     return columns[0], columns[1], list(number)
 
 
-def plain_name(name: str) -> str:
+def simplify_name(name: str) -> str:
     """Return a name in lower case without numbers, shared by the nodes of different steps and layers.
 
     Example:
-        >>> plain_name("mb3.Layer.12.attn@1_COMP")
+        >>> simplify_name("mb3.Layer.12.attn@1_COMP")
         'mb#.layer.#.attn@#_comp'
     """
     return _NUMBERS.sub("#", name).lower()
 
 
-def _plain_codes(texts: Sequence[str]) -> Int64:
+def _number_plain_names(texts: Sequence[str]) -> Int64:
     number: dict[str, int] = {}
-    return np.array([number.setdefault(plain_name(text), len(number)) for text in texts], np.int64)
+    return np.array([number.setdefault(simplify_name(text), len(number)) for text in texts], np.int64)
 
 
-def _kinds(graph: Graph) -> tuple[Int64, Int64, Int64]:
+def _read_kinds(graph: Graph) -> tuple[Int64, Int64, Int64]:
     """Return (N,) type, collective and size of each node."""
-    nodes = comm_nodes(graph)
+    nodes = collect_comm_nodes(graph)
     collective, size = np.full(len(graph), NONE, np.int64), np.full(len(graph), NONE, np.int64)
     collective[nodes.rows], size[nodes.rows] = nodes.collective, nodes.bytes
     return graph.type.astype(np.int64), collective, size
@@ -338,7 +345,7 @@ def _group_codes(graph: Graph, roles: _RoleCodes) -> tuple[Int64, Int64]:
     return table[slots, 0], table[slots, 1]
 
 
-def _codes(a: Sequence[Int64], b: Sequence[Int64]) -> _Codes:
+def _number_rows(a: Sequence[Int64], b: Sequence[Int64]) -> _Codes:
     """Return one number per row for several columns, equal for equal rows."""
     code = np.zeros(len(a[0]) + len(b[0]), np.int64)
     for column_a, column_b in zip(a, b, strict=True):
@@ -350,12 +357,12 @@ def _codes(a: Sequence[Int64], b: Sequence[Int64]) -> _Codes:
     return code[: len(a[0])], code[len(a[0]) :]
 
 
-def _context(graph: Graph, code: Int64) -> Int64:
+def _number_contexts(graph: Graph, code: Int64) -> Int64:
     """Return (N,) a number that is equal for nodes that wait for equal nodes."""
     mixed = _mix(code)
     context = np.zeros(len(graph), np.uint64)
     for deps in (graph.ctrl, graph.data):
-        of, parent = edges(deps)
+        of, parent = list_edges(deps)
         np.add.at(context, of, mixed[parent])
         context = _mix(context.view(np.int64))
     return context.view(np.int64)
@@ -367,7 +374,7 @@ def _mix(values: Int64) -> UInt64:
     return mixed ^ (mixed >> np.uint64(32))
 
 
-def _round(codes: _Codes, mates: tuple[Int64, Int64], rule: _Rule) -> None:
+def _match_round(codes: _Codes, mates: tuple[Int64, Int64], rule: _Rule) -> None:
     """Match unmatched nodes by code: the n-th of one side with the n-th of the other, in order of issue.
 
     `between`: only where as many firm pairs stand before both, those of a longest list in one order on both sides.
@@ -376,17 +383,17 @@ def _round(codes: _Codes, mates: tuple[Int64, Int64], rule: _Rule) -> None:
     code_a, code_b = codes[0][left[0]], codes[1][left[1]]
     if rule == "between":
         firm = np.flatnonzero(mates[0] >= 0)
-        firm = firm[_rising(mates[0][firm])]
+        firm = firm[_find_longest_rising(mates[0][firm])]
         between = [
             np.searchsorted(rows_between, rows)
             for rows_between, rows in zip((firm, mates[0][firm]), left, strict=True)
         ]
-        code_a, code_b = _codes([code_a, between[0]], [code_b, between[1]])
-    this, other = _nth_with_nth(code_a, code_b, as_many=rule == "as many")
+        code_a, code_b = _number_rows([code_a, between[0]], [code_b, between[1]])
+    this, other = _pair_nth(code_a, code_b, as_many=rule == "as many")
     mates[0][left[0][this]], mates[1][left[1][other]] = left[1][other], left[0][this]
 
 
-def _nth_with_nth(a: Int64, b: Int64, *, as_many: bool) -> tuple[Int64, Int64]:
+def _pair_nth(a: Int64, b: Int64, *, as_many: bool) -> tuple[Int64, Int64]:
     """Return indices of the n-th of each code on both sides; `as_many`: only codes equally frequent on both."""
     codes = int(max(a.max(initial=-1), b.max(initial=-1))) + 1
     keep = np.ones(codes, bool)
@@ -394,12 +401,12 @@ def _nth_with_nth(a: Int64, b: Int64, *, as_many: bool) -> tuple[Int64, Int64]:
         keep = np.bincount(a, minlength=codes) == np.bincount(b, minlength=codes)
     this, other = np.flatnonzero(keep[a]), np.flatnonzero(keep[b])
     most = len(a) + len(b) + 1
-    key_a, key_b = a[this] * most + _nth(a[this]), b[other] * most + _nth(b[other])
+    key_a, key_b = a[this] * most + _count_before(a[this]), b[other] * most + _count_before(b[other])
     _, at_a, at_b = np.intersect1d(key_a, key_b, assume_unique=True, return_indices=True)
     return this[at_a], other[at_b]
 
 
-def _nth(code: Int64) -> Int64:
+def _count_before(code: Int64) -> Int64:
     """Return (N,) how many of the same code come before each."""
     order = np.argsort(code, kind="stable")
     ordered = code[order]
@@ -409,7 +416,7 @@ def _nth(code: Int64) -> Int64:
     return nth
 
 
-def _rising(values: Int64) -> Int64:
+def _find_longest_rising(values: Int64) -> Int64:
     """Return the indices of a longest rising subsequence of `values`."""
     if (np.diff(values) > 0).all():
         return np.arange(len(values))

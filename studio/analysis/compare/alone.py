@@ -8,9 +8,9 @@ from dataclasses import dataclass
 import numpy as np
 
 from studio.analysis.compare.alignment import Alignment
-from studio.analysis.compare.sides import Side, durations
-from studio.analysis.job.kernels import family
-from studio.notebook import one_line
+from studio.analysis.compare.sides import Side, compute_durations
+from studio.analysis.job.kernels import mask_numbers
+from studio.notebook import format_record
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,10 +34,10 @@ class AloneName:
     row: int
     longest_ns: int
 
-    __repr__ = one_line
+    __repr__ = format_record
 
 
-def alone_by_name(side: Side, alignment: Alignment, *, of_b: bool) -> list[AloneName]:
+def group_alone_by_name(side: Side, alignment: Alignment, *, of_b: bool) -> list[AloneName]:
     """Return the nodes that only one side has by their names, those that take most first.
 
     Args:
@@ -57,7 +57,7 @@ def alone_by_name(side: Side, alignment: Alignment, *, of_b: bool) -> list[Alone
             continue
         graph = side.trace.graph_of(side.trace.ranks[int(own_ranks[0])])
         codes, code = np.unique(graph.name[rows], return_inverse=True)
-        names = [family(graph.strings[text]) for text in codes.tolist()]
+        names = [mask_numbers(graph.strings[text]) for text in codes.tolist()]
         for name, count in zip(names, np.bincount(code).tolist(), strict=True):
             counts[name] += count * len(own_ranks)
         for name in {*names}:
@@ -65,7 +65,7 @@ def alone_by_name(side: Side, alignment: Alignment, *, of_b: bool) -> list[Alone
         # Ranks with equal times are looked at once.
         _, distinct, many = np.unique(side.times.first[own_ranks], return_index=True, return_counts=True)
         for rank, times in zip(own_ranks[distinct].tolist(), many.tolist(), strict=True):
-            lasted = durations(side, rank, rows)
+            lasted = compute_durations(side, rank, rows)
             total = np.zeros(len(codes), np.int64)
             np.add.at(total, code, np.maximum(lasted, 0))
             # The last of each name in the order of time is its longest, of equal ones the first in the file.

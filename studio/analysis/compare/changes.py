@@ -10,8 +10,8 @@ from typing import TypeVar
 import numpy as np
 
 from studio.analysis.compare.alignment import Alignment, GraphPairs
-from studio.analysis.compare.sides import Side, durations
-from studio.notebook import one_line
+from studio.analysis.compare.sides import Side, compute_durations
+from studio.notebook import format_record
 from studio.trace import Graph, Int64
 
 MOST_LISTED = 50
@@ -37,7 +37,7 @@ class NodeChange:
     ranks: int
     total_ns: int
 
-    __repr__ = one_line
+    __repr__ = format_record
 
     @property
     def difference_ns(self) -> int:
@@ -60,7 +60,7 @@ class NodeAlone:
     ns: int
     ranks: int
 
-    __repr__ = one_line
+    __repr__ = format_record
 
 
 @dataclass(slots=True)
@@ -75,7 +75,7 @@ class _Extremes:
     count: Int64
 
 
-def _combinations(a: Side, b: Side, alignment: Alignment, pairs: int) -> tuple[Int64, Int64]:
+def _list_rank_pairs(a: Side, b: Side, alignment: Alignment, pairs: int) -> tuple[Int64, Int64]:
     """Return rank pairs matched by `pairs`, one for ranks with equal times, and how many each stands for."""
     pairs_here = np.flatnonzero(alignment.pairs_of == pairs)
     times = np.stack(
@@ -86,69 +86,71 @@ def _combinations(a: Side, b: Side, alignment: Alignment, pairs: int) -> tuple[I
     return pairs_here[index[order]], count[order]
 
 
-def _changes(a: Side, b: Side, alignment: Alignment) -> tuple[tuple[NodeChange, ...], tuple[NodeChange, ...]]:
-    combined = [_combinations(a, b, alignment, index) for index in range(len(alignment.pairs))]
+def _find_changes(
+    a: Side, b: Side, alignment: Alignment
+) -> tuple[tuple[NodeChange, ...], tuple[NodeChange, ...]]:
+    combined = [_list_rank_pairs(a, b, alignment, index) for index in range(len(alignment.pairs))]
     extremes_of = [
-        _extremes(a, b, alignment, pairs, chosen)
+        _find_extremes(a, b, alignment, pairs, chosen)
         for pairs, chosen in zip(alignment.pairs, combined, strict=True)
     ]
 
-    def ranked(*, longer: bool) -> tuple[NodeChange, ...]:
+    def rank_changes(*, longer: bool) -> tuple[NodeChange, ...]:
         listed = [
             change
             for pairs, extremes in zip(alignment.pairs, extremes_of, strict=True)
-            for change in _most_changed(a, b, alignment, pairs, extremes, longer=longer)
+            for change in _find_most_changed(a, b, alignment, pairs, extremes, longer=longer)
         ]
         listed.sort(key=lambda change: (-abs(change.difference_ns), change.rank_a, change.row_a))
-        chosen = _each_once(listed, [_key(a, change.rank_a, change.row_a) for change in listed])
-        return tuple(_on_all_ranks(a, alignment, extremes_of, change) for change in chosen)
+        chosen = _drop_repeats(listed, [_build_key(a, change.rank_a, change.row_a) for change in listed])
+        return tuple(_count_on_all_ranks(a, alignment, extremes_of, change) for change in chosen)
 
-    return ranked(longer=True), ranked(longer=False)
+    return rank_changes(longer=True), rank_changes(longer=False)
 
 
 _Listed = TypeVar("_Listed")
 
 
-def _each_once(listed: Sequence[_Listed], keys: Sequence[object]) -> list[_Listed]:
+def _drop_repeats(listed: Sequence[_Listed], keys: Sequence[object]) -> list[_Listed]:
     """Return the first entry of each key, at most `MOST_LISTED`; similar graphs repeat nodes."""
     first = dict(zip(reversed(keys), reversed(listed), strict=True))
     order = dict.fromkeys(keys)
     return [first[key] for key in order][:MOST_LISTED]
 
 
-def _key(side: Side, rank: int, row: int) -> tuple[int, str]:
+def _build_key(side: Side, rank: int, row: int) -> tuple[int, str]:
     """Return the id and name of a node."""
     graph = side.trace.graph_of(side.trace.ranks[rank])
     return int(graph.id[row]), graph.strings[int(graph.name[row])]
 
 
-def _on_all_ranks(
+def _count_on_all_ranks(
     a: Side, alignment: Alignment, extremes_of: Sequence[_Extremes], change: NodeChange
 ) -> NodeChange:
     """Return a change that counts the ranks of every graph with its node."""
-    key = _key(a, change.rank_a, change.row_a)
+    key = _build_key(a, change.rank_a, change.row_a)
     ranks = total = 0
     for pairs, extremes in zip(alignment.pairs, extremes_of, strict=True):
-        for place in _having(a.trace.graphs[pairs.graph_a], pairs.row_a, key):
+        for place in _find_having(a.trace.graphs[pairs.graph_a], pairs.row_a, key):
             ranks += int(extremes.count[place])
             total += int(extremes.total[place])
     return replace(change, ranks=ranks, total_ns=total)
 
 
-def _having(graph: Graph, rows: Int64, key: tuple[int, str]) -> list[int]:
+def _find_having(graph: Graph, rows: Int64, key: tuple[int, str]) -> list[int]:
     """Return the indices among `rows` of nodes with this id and name."""
     places: list[int] = np.flatnonzero(graph.id[rows] == np.uint64(key[0])).tolist()
     return [place for place in places if graph.strings[int(graph.name[rows[place]])] == key[1]]
 
 
-def _extremes(
+def _find_extremes(
     a: Side, b: Side, alignment: Alignment, pairs: GraphPairs, chosen: tuple[Int64, Int64]
 ) -> _Extremes:
     zeros = [np.zeros(len(pairs.row_a), np.int64) for _ in range(6)]
     extremes = _Extremes(*zeros)
     for pair, count in zip(*(column.tolist() for column in chosen), strict=True):
-        before = durations(a, int(alignment.rank_a[pair]), pairs.row_a)
-        after = durations(b, int(alignment.rank_b[pair]), pairs.row_b)
+        before = compute_durations(a, int(alignment.rank_a[pair]), pairs.row_a)
+        after = compute_durations(b, int(alignment.rank_b[pair]), pairs.row_b)
         known = (before >= 0) & (after >= 0)
         grew = np.where(known, after - before, 0)
         for better, extreme, where in (
@@ -161,19 +163,19 @@ def _extremes(
     return extremes
 
 
-def _most_changed(
+def _find_most_changed(
     a: Side, b: Side, alignment: Alignment, pairs: GraphPairs, extremes: _Extremes, *, longer: bool
 ) -> list[NodeChange]:
     """Return the nodes that changed most in one direction."""
     grew, where = (extremes.most, extremes.most_at) if longer else (-extremes.least, extremes.least_at)
-    chosen = _largest(grew)
+    chosen = _find_largest(grew)
     listed = []
     for place in chosen.tolist():
         pair = int(where[place])
         rank_a, rank_b = int(alignment.rank_a[pair]), int(alignment.rank_b[pair])
         row_a, row_b = int(pairs.row_a[place]), int(pairs.row_b[place])
-        before = int(durations(a, rank_a, np.array([row_a]))[0])
-        after = int(durations(b, rank_b, np.array([row_b]))[0])
+        before = int(compute_durations(a, rank_a, np.array([row_a]))[0])
+        after = int(compute_durations(b, rank_b, np.array([row_b]))[0])
         total = int(extremes.total[place])
         listed.append(
             NodeChange(rank_a, row_a, rank_b, row_b, before, after, int(extremes.count[place]), total)
@@ -181,7 +183,7 @@ def _most_changed(
     return listed
 
 
-def _largest(values: Int64) -> Int64:
+def _find_largest(values: Int64) -> Int64:
     """Return the indices of the largest positive values, the largest first, at most `MOST_LISTED`."""
     most = min(MOST_LISTED, len(values))
     chosen = np.argpartition(-values, most - 1)[:most] if most else np.zeros(0, np.int64)
@@ -189,7 +191,7 @@ def _largest(values: Int64) -> Int64:
     return chosen[np.lexsort((chosen, -values[chosen]))]
 
 
-def _alone(side: Side, alignment: Alignment, *, of_b: bool) -> tuple[tuple[NodeAlone, ...], int]:
+def _find_alone(side: Side, alignment: Alignment, *, of_b: bool) -> tuple[tuple[NodeAlone, ...], int]:
     """Return the longest nodes of one side only, and how many there are on all ranks."""
     alone: list[NodeAlone] = []
     count = 0
@@ -203,16 +205,16 @@ def _alone(side: Side, alignment: Alignment, *, of_b: bool) -> tuple[tuple[NodeA
         longest, where = np.full(len(rows), -2, np.int64), np.zeros(len(rows), np.int64)
         _, distinct = np.unique(side.times.first[own_ranks], return_index=True)
         for rank in own_ranks[np.sort(distinct)].tolist():
-            lasted = durations(side, rank, rows)
+            lasted = compute_durations(side, rank, rows)
             longer = lasted > longest
             longest[longer], where[longer] = lasted[longer], rank
-        for place in _largest(longest + 2).tolist():
+        for place in _find_largest(longest + 2).tolist():
             row, ns = int(rows[place]), int(longest[place])
             alone.append(NodeAlone(int(where[place]), row, ns, len(own_ranks)))
     alone.sort(key=lambda node: (-node.ns, node.rank, node.row))
-    keys = [_key(side, node.rank, node.row) for node in alone]
+    keys = [_build_key(side, node.rank, node.row) for node in alone]
     having: Counter[tuple[int, str]] = Counter()
     for candidate, key in zip(alone, keys, strict=True):
         having[key] += candidate.ranks
-    chosen = _each_once(list(zip(alone, keys, strict=True)), keys)
+    chosen = _drop_repeats(list(zip(alone, keys, strict=True)), keys)
     return tuple(replace(node, ranks=having[key]) for node, key in chosen), count

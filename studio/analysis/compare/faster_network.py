@@ -7,17 +7,17 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from studio.analysis.collectives.members import Members, collective_members
+from studio.analysis.collectives.members import Members, collect_members
 from studio.analysis.compare.runs import Comparison
 from studio.analysis.compare.sides import Side
-from studio.trace import NONE, collective_name
+from studio.trace import NONE, label_collective
 from studio.units import format_count, format_counted, format_ns
 
 _MOST_NODES = 2_000_000
 """Nodes of a job up to which its collectives are compared one by one."""
 
 
-def faster_network_words(comparison: Comparison, name_a: str = "A", name_b: str = "B") -> str:
+def describe_faster_network(comparison: Comparison, name_a: str = "A", name_b: str = "B") -> str:
     """Say what in the run on the faster network took longer, where it finished later; "" where that is not so.
 
     Args:
@@ -29,17 +29,19 @@ def faster_network_words(comparison: Comparison, name_a: str = "A", name_b: str 
     if comparison.difference_ns < 0:
         sides = sides[::-1]
     (base, _), (late, name) = sides
-    faster = _faster_in(base, late)
+    faster = _find_faster_dimensions(base, late)
     if not comparison.difference_ns or not faster or base.trace is not late.trace:
         return ""
     where = " and ".join(f"dimension {number}" for number in faster)
-    reasons = [reason for reason in (_orders(base, late), _collectives(base, late)) if reason]
+    reasons = [
+        reason for reason in (_describe_orders(base, late), _describe_collectives(base, late)) if reason
+    ]
     if not reasons:
         return ""
     return f"The network of {name} is faster in {where} and slower nowhere, all else is the same: {'; '.join(reasons)}."
 
 
-def _faster_in(base: Side, late: Side) -> list[int]:
+def _find_faster_dimensions(base: Side, late: Side) -> list[int]:
     """Return the dimensions in which the network of the late run is faster; none where anything else differs, or one is slower."""
     if base.system is None or base.system != late.system or base.speeds == late.speeds:
         return []
@@ -49,7 +51,7 @@ def _faster_in(base: Side, late: Side) -> list[int]:
     return [number for number, (before, now) in enumerate(pairs) if now != before]
 
 
-def _orders(base: Side, late: Side) -> str:
+def _describe_orders(base: Side, late: Side) -> str:
     """Say on how many ranks nodes begin in another order."""
     trace, changed, known = base.trace, 0, dict[tuple[int, int], bool]()
     for place, rank in enumerate(trace.ranks):
@@ -71,15 +73,15 @@ def _orders(base: Side, late: Side) -> str:
     return f"on {ranks} nodes begin in another order, since what is ready first goes first, and what others wait for may so come later"
 
 
-def _collectives(base: Side, late: Side) -> str:
+def _describe_collectives(base: Side, late: Side) -> str:
     """Say which collectives of the same nodes take longer, from the last arrival to the end."""
     if base.trace.node_count > _MOST_NODES:
         return ""
-    before, now = (collective_members(side.trace, side.times, side.groups) for side in (base, late))
-    took = {nodes: ns for nodes, _, ns in _each(before)}
+    before, now = (collect_members(side.trace, side.times, side.groups) for side in (base, late))
+    took = {nodes: ns for nodes, _, ns in _iterate_collectives(before)}
     more: Counter[tuple[int, str]] = Counter()
     often = compared = 0
-    for nodes, which, ns in _each(now):
+    for nodes, which, ns in _iterate_collectives(now):
         if nodes not in took:
             continue
         compared += 1
@@ -96,11 +98,11 @@ def _collectives(base: Side, late: Side) -> str:
     group = f"group {name}" if name else "all ranks"
     return (
         f"{format_count(often)} of {format_counted(compared, 'collective')} {'takes' if often == 1 else 'take'} longer once all members have "
-        f"come, most of all {collective_name(kind)} of {group} ({format_ns(ns)} in all)"
+        f"come, most of all {label_collective(kind)} of {group} ({format_ns(ns)} in all)"
     )
 
 
-def _each(members: Members) -> Iterator[tuple[bytes, int, int]]:
+def _iterate_collectives(members: Members) -> Iterator[tuple[bytes, int, int]]:
     """Yield each collective of which all members have times: its nodes, its number, and how long it takes from the last arrival to the end."""
     for which, (low, high) in enumerate(
         zip(members.offsets[:-1].tolist(), members.offsets[1:].tolist(), strict=True)

@@ -6,10 +6,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from studio.analysis.compare.alignment import plain_name
-from studio.analysis.compare.sides import Side, durations
-from studio.analysis.job.kinds import counted_type_name, counted_types
-from studio.notebook import one_line
+from studio.analysis.compare.alignment import simplify_name
+from studio.analysis.compare.sides import Side, compute_durations
+from studio.analysis.job.kinds import infer_counted_types, label_counted_type
+from studio.notebook import format_record
 from studio.trace import NONE, Graph, Int64
 
 
@@ -31,7 +31,7 @@ class Operation:
     a_ns: int
     b_ns: int
 
-    __repr__ = one_line
+    __repr__ = format_record
 
     @property
     def difference_ns(self) -> int:
@@ -39,8 +39,8 @@ class Operation:
         return self.b_ns - self.a_ns
 
 
-def _operations(a: Side, b: Side) -> tuple[Operation, ...]:
-    sums = _sums(a), _sums(b)
+def _compare_operations(a: Side, b: Side) -> tuple[Operation, ...]:
+    sums = _sum_operations(a), _sum_operations(b)
     operations = [
         Operation(kind, name, *(side.get((kind, name), (0, 0))[0] for side in sums),
                   *(side.get((kind, name), (0, 0))[1] for side in sums))
@@ -50,7 +50,7 @@ def _operations(a: Side, b: Side) -> tuple[Operation, ...]:
     return tuple(operations)
 
 
-def _sums(side: Side) -> dict[tuple[str, str], tuple[int, int]]:
+def _sum_operations(side: Side) -> dict[tuple[str, str], tuple[int, int]]:
     """Return how many nodes ran, and how long, by type and plain name."""
     sums: dict[tuple[str, str], tuple[int, int]] = {}
     graph_of = np.array([rank.graph for rank in side.trace.ranks], np.int64)
@@ -58,11 +58,11 @@ def _sums(side: Side) -> dict[tuple[str, str], tuple[int, int]]:
         ranks = np.flatnonzero((graph_of == index) & (side.times.first != NONE))
         if not len(ranks) or not len(graph):
             continue
-        code, keys = _operation_codes(graph)
+        code, keys = _number_operations(graph)
         count, total = np.zeros(len(keys), np.int64), np.zeros(len(keys), np.int64)
         _, indices, many = np.unique(side.times.first[ranks], return_index=True, return_counts=True)
         for rank, times in zip(ranks[indices].tolist(), many.tolist(), strict=True):
-            lasted = durations(side, rank, np.arange(len(graph)))
+            lasted = compute_durations(side, rank, np.arange(len(graph)))
             ran = lasted >= 0
             count += times * np.bincount(code[ran], minlength=len(keys))
             total += times * _sum_by_code(code[ran], lasted[ran], len(keys))
@@ -80,16 +80,16 @@ def _sum_by_code(code: Int64, values: Int64, codes: int) -> Int64:
     return total
 
 
-def _operation_codes(graph: Graph) -> tuple[Int64, list[tuple[str, str]]]:
+def _number_operations(graph: Graph) -> tuple[Int64, list[tuple[str, str]]]:
     """Return (N,) the operation of each node, and the operations: type and plain name."""
     used, inverse = np.unique(graph.name, return_inverse=True)
     pool = list(graph.strings)
     number: dict[str, int] = {}
     plain = np.array(
-        [number.setdefault(plain_name(pool[code]), len(number)) for code in used.tolist()], np.int64
+        [number.setdefault(simplify_name(pool[code]), len(number)) for code in used.tolist()], np.int64
     )
     names = list(number)
-    pair = counted_types(graph).astype(np.int64) * len(names) + plain[inverse]
+    pair = infer_counted_types(graph).astype(np.int64) * len(names) + plain[inverse]
     kinds, code = np.unique(pair, return_inverse=True)
-    keys = [(counted_type_name(kind // len(names)), names[kind % len(names)]) for kind in kinds.tolist()]
+    keys = [(label_counted_type(kind // len(names)), names[kind % len(names)]) for kind in kinds.tolist()]
     return code, keys

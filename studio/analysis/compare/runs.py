@@ -13,18 +13,18 @@ from typing import Literal
 import numpy as np
 
 from studio.analysis.compare.alignment import Alignment, align
-from studio.analysis.compare.changes import NodeAlone, NodeChange, _alone, _changes
-from studio.analysis.compare.operations import Operation, _operations
+from studio.analysis.compare.changes import NodeAlone, NodeChange, _find_alone, _find_changes
+from studio.analysis.compare.operations import Operation, _compare_operations
 from studio.analysis.compare.sides import Carried, Side
 from studio.analysis.compare.waterfall import (
     _NOT_TOLD_APART,
     Basis,
     Waterfall,
-    _busiest,
-    _share,
+    _build_waterfall,
+    _compute_share,
+    _compute_uses,
+    _find_busiest,
     _Use,
-    _uses,
-    _waterfall,
 )
 from studio.analysis.job.ledger import (
     AFTER_FINISH,
@@ -33,7 +33,7 @@ from studio.analysis.job.ledger import (
     WORK,
     PartTimes,
 )
-from studio.notebook import line, one_line, table
+from studio.notebook import build_html_table, format_parts, format_record
 from studio.trace import NONE, Float64, Int64
 from studio.units import format_ns
 
@@ -56,7 +56,7 @@ class Figure:
     unit: Literal["ns", "bytes", "share"] = "ns"
     share: float | None = None
 
-    __repr__ = one_line
+    __repr__ = format_record
 
     @property
     def difference(self) -> float | None:
@@ -101,20 +101,26 @@ class Comparison:
     def __repr__(self) -> str:
         """Return it in a line."""
         finishes = f"finish {format_ns(self.a.makespan_ns)} → {format_ns(self.b.makespan_ns)}"
-        return line(
+        return format_parts(
             "Comparison", [finishes, f"{self.added_count:,} nodes added", f"{self.removed_count:,} removed"]
         )
 
     def _repr_html_(self) -> str:
         """Return its figures, and the nodes that changed most, as tables."""
 
-        def said(value: float | None) -> str:
+        def format_difference(value: float | None) -> str:
             return "–" if value is None else format_ns(value)
 
         figures = [
-            (figure.key, said(figure.a), said(figure.b), said(figure.difference)) for figure in self.figures
+            (
+                figure.key,
+                format_difference(figure.a),
+                format_difference(figure.b),
+                format_difference(figure.difference),
+            )
+            for figure in self.figures
         ]
-        return table(repr(self), ("mean of a rank", "A", "B", "B − A"), figures)
+        return build_html_table(repr(self), ("mean of a rank", "A", "B", "B − A"), figures)
 
     @property
     def unranked(self) -> str:
@@ -144,22 +150,22 @@ def compare(a: Side, b: Side) -> Comparison:
         a: What is compared with.
         b: What is compared.
     """
-    parts = _uses(a, b)
+    parts = _compute_uses(a, b)
     alignment = align(a.trace, b.trace)
     grew = b.makespan_ns - a.makespan_ns
-    busiest = _busiest(a, b, parts)
+    busiest = _find_busiest(a, b, parts)
     bases: tuple[Basis, ...] = ("busiest", "mean") if busiest[0] == busiest[1] != NONE else ("mean",)
-    slower, faster = _changes(a, b, alignment)
-    added, added_count = _alone(b, alignment, of_b=True)
-    removed, removed_count = _alone(a, alignment, of_b=False)
+    slower, faster = _find_changes(a, b, alignment)
+    added, added_count = _find_alone(b, alignment, of_b=True)
+    removed, removed_count = _find_alone(a, alignment, of_b=False)
     return Comparison(
         a,
         b,
-        _figures(a, b, parts, grew),
+        _build_figures(a, b, parts, grew),
         _compare_carried(a.dimensions, b.dimensions),
         _compare_carried(a.links, b.links, most_changed_first=True),
         busiest,
-        tuple(_waterfall(a, b, parts, basis, busiest[0]) for basis in bases),
+        tuple(_build_waterfall(a, b, parts, basis, busiest[0]) for basis in bases),
         alignment,
         slower,
         faster,
@@ -167,21 +173,21 @@ def compare(a: Side, b: Side) -> Comparison:
         removed,
         added_count,
         removed_count,
-        _operations(a, b),
+        _compare_operations(a, b),
     )
 
 
-def _figures(a: Side, b: Side, parts: tuple[_Use, _Use], grew: int) -> tuple[Figure, ...]:
-    means = [_means(part.times) for part in parts]
-    finish = Figure("finish", a.makespan_ns, b.makespan_ns, share=_share(grew, grew))
+def _build_figures(a: Side, b: Side, parts: tuple[_Use, _Use], grew: int) -> tuple[Figure, ...]:
+    means = [_compute_means(part.times) for part in parts]
+    finish = Figure("finish", a.makespan_ns, b.makespan_ns, share=_compute_share(grew, grew))
     rest = (
-        Figure(key, means[0][key], means[1][key], share=_share(means[1][key] - means[0][key], grew))
+        Figure(key, means[0][key], means[1][key], share=_compute_share(means[1][key] - means[0][key], grew))
         for key in means[0]
     )
     return finish, *rest
 
 
-def _means(times: PartTimes) -> dict[str, float]:
+def _compute_means(times: PartTimes) -> dict[str, float]:
     """Return where the time of a rank goes on average, in ns: parts, each after what they add up to."""
     absent = _NOT_TOLD_APART if times.is_recording else ("communication",)
     columns: dict[str, Int64] = {part: times.of(part) for part in WORK}
@@ -200,17 +206,17 @@ def _compare_carried(a: Carried, b: Carried, *, most_changed_first: bool = False
     places = [{name: place for place, name in enumerate(side.names)} for side in (a, b)]
     names = list(dict.fromkeys((*a.names, *b.names)))
 
-    def value(side: int, column: Int64 | Float64, name: str) -> float | None:
+    def get_value(side: int, column: Int64 | Float64, name: str) -> float | None:
         place = places[side].get(name)
         return None if place is None or np.isnan(column[place]) else float(column[place])
 
-    busy = [(name, value(0, a.busy_ns, name), value(1, b.busy_ns, name)) for name in names]
+    busy = [(name, get_value(0, a.busy_ns, name), get_value(1, b.busy_ns, name)) for name in names]
     if most_changed_first:
         busy.sort(key=lambda entry: -abs((entry[2] or 0) - (entry[1] or 0)))
     figures = []
     for name, before, after in busy:
         # Links send at the same time: their differences are no shares of that of the finish.
         figures.append(Figure(name, before, after))
-        figures.append(Figure(name, value(0, a.bytes, name), value(1, b.bytes, name), "bytes"))
-        figures.append(Figure(name, value(0, a.load, name), value(1, b.load, name), "share"))
+        figures.append(Figure(name, get_value(0, a.bytes, name), get_value(1, b.bytes, name), "bytes"))
+        figures.append(Figure(name, get_value(0, a.load, name), get_value(1, b.load, name), "share"))
     return tuple(figures)

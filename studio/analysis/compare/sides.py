@@ -10,10 +10,10 @@ import numpy as np
 from studio.analysis.job.ledger import (
     Delays,
     Ledger,
-    ledger,
+    build_ledger,
 )
 from studio.errors import TraceError
-from studio.notebook import one_line
+from studio.notebook import format_record
 from studio.timeline import NodeTimes
 from studio.trace import NONE, CommGroup, Float64, Int64, Trace
 
@@ -40,7 +40,7 @@ class Carried:
     load: Float64
     about: str = ""
 
-    __repr__ = one_line
+    __repr__ = format_record
 
 
 NOTHING_CARRIED = Carried((), np.zeros(0, np.int64), np.zeros(0), np.zeros(0))
@@ -84,7 +84,7 @@ class Side:
     system: object = None
     speeds: tuple[tuple[float, float], ...] = ()
 
-    __repr__ = one_line
+    __repr__ = format_record
 
     @property
     def makespan_ns(self) -> int:
@@ -93,7 +93,7 @@ class Side:
 
     def ledger(self) -> Ledger:
         """Return where each nanosecond of its ranks went."""
-        return ledger(
+        return build_ledger(
             self.trace,
             self.times,
             self.finish_ns,
@@ -105,7 +105,7 @@ class Side:
         )
 
 
-def recorded_side(trace: Trace, times: NodeTimes) -> Side:
+def build_recorded_side(trace: Trace, times: NodeTimes) -> Side:
     """Return a recording as a side; it begins with the first node of any rank.
 
     Raises:
@@ -124,7 +124,7 @@ def recorded_side(trace: Trace, times: NodeTimes) -> Side:
     return Side(trace, times, finish, origin, is_recording=True)
 
 
-def durations(side: Side, rank: int, rows: Int64) -> Int64:
+def compute_durations(side: Side, rank: int, rows: Int64) -> Int64:
     """Return how long nodes of a rank ran, -1 where they have no times."""
     first = int(side.times.first[rank])
     if first == NONE:

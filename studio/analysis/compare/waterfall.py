@@ -14,7 +14,7 @@ from studio.analysis.job.ledger import (
     PARTS,
     PartTimes,
 )
-from studio.notebook import one_line
+from studio.notebook import format_record
 from studio.trace import NONE, Int64
 
 STEPS: tuple[str, ...] = (*PARTS, AFTER_FINISH)
@@ -38,7 +38,7 @@ class Step:
     b_ns: int
     share: float | None
 
-    __repr__ = one_line
+    __repr__ = format_record
 
     @property
     def difference_ns(self) -> int:
@@ -66,7 +66,7 @@ class Waterfall:
     steps: tuple[Step, ...]
     before_ns: tuple[int, int] = (0, 0)
 
-    __repr__ = one_line
+    __repr__ = format_record
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,13 +102,13 @@ class _Use:
         return whole
 
 
-def _uses(a: Side, b: Side) -> tuple[_Use, _Use]:
+def _compute_uses(a: Side, b: Side) -> tuple[_Use, _Use]:
     """Return where the time of both sides goes, in parts that both tell apart."""
     plain = a.is_recording or b.is_recording
-    return _use(a, plain=plain), _use(b, plain=plain)
+    return _compute_use(a, plain=plain), _compute_use(b, plain=plain)
 
 
-def _use(side: Side, *, plain: bool) -> _Use:
+def _compute_use(side: Side, *, plain: bool) -> _Use:
     account = side.ledger()
     times = account.totals()
     if plain:
@@ -121,11 +121,11 @@ def _use(side: Side, *, plain: bool) -> _Use:
     return _Use(account.places, ns, times, account.before_ns)
 
 
-def _share(difference: float, grew: int) -> float | None:
+def _compute_share(difference: float, grew: int) -> float | None:
     return difference / grew if grew else None
 
 
-def _busiest(a: Side, b: Side, parts: tuple[_Use, _Use]) -> tuple[int, int]:
+def _find_busiest(a: Side, b: Side, parts: tuple[_Use, _Use]) -> tuple[int, int]:
     """Return the numbers of the ranks that wait least in A and in B: the same one where ranks that lose the same allow it."""
     numbers = [
         [side.trace.ranks[place].number for place in use.places[use.busiest()].tolist()]
@@ -139,31 +139,31 @@ def _busiest(a: Side, b: Side, parts: tuple[_Use, _Use]) -> tuple[int, int]:
     return first, second
 
 
-def _row_of(side: Side, use: _Use, number: int) -> Int64:
+def _get_row(side: Side, use: _Use, number: int) -> Int64:
     """Return (12,) where the time of a rank goes, by its number."""
-    row: Int64 = use.ns[_index_of(side, use, number)]
+    row: Int64 = use.ns[_find_index(side, use, number)]
     return row
 
 
-def _index_of(side: Side, use: _Use, number: int) -> int:
+def _find_index(side: Side, use: _Use, number: int) -> int:
     """Return which of the ranks with times has a number."""
     return next(
         index for index, at in enumerate(use.places.tolist()) if side.trace.ranks[at].number == number
     )
 
 
-def _waterfall(a: Side, b: Side, parts: tuple[_Use, _Use], basis: Basis, rank: int) -> Waterfall:
+def _build_waterfall(a: Side, b: Side, parts: tuple[_Use, _Use], basis: Basis, rank: int) -> Waterfall:
     if basis == "mean":
         rank, columns = NONE, [use.mean() for use in parts]
         before = [int(use.before_ns.sum()) // max(len(use.before_ns), 1) for use in parts]
     else:
-        columns = [_row_of(side, use, rank) for side, use in zip((a, b), parts, strict=True)]
+        columns = [_get_row(side, use, rank) for side, use in zip((a, b), parts, strict=True)]
         before = [
-            int(use.before_ns[_index_of(side, use, rank)]) for side, use in zip((a, b), parts, strict=True)
+            int(use.before_ns[_find_index(side, use, rank)]) for side, use in zip((a, b), parts, strict=True)
         ]
     grew = b.makespan_ns - a.makespan_ns
     steps = (
-        Step(part, before, after, _share(after - before, grew))
+        Step(part, before, after, _compute_share(after - before, grew))
         for part, before, after in zip(STEPS, *(column.tolist() for column in columns), strict=True)
     )
     unknown = (before[0], before[1])

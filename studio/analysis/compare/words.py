@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
-from studio.analysis.compare.faster_network import faster_network_words
+from studio.analysis.compare.faster_network import describe_faster_network
 from studio.analysis.compare.runs import Comparison
 from studio.analysis.compare.sides import Side
 from studio.analysis.compare.waterfall import Basis, Waterfall
-from studio.analysis.job.kinds import counted_type, counted_type_name
-from studio.analysis.job.nodes import node_ref
+from studio.analysis.job.kinds import infer_counted_type, label_counted_type
+from studio.analysis.job.nodes import format_node_ref
 from studio.analysis.job.part_words import NAMES
 from studio.units import format_bytes, format_count, format_counted, format_ns
 
@@ -22,12 +22,14 @@ _ONE_PROGRAM = 0.5
 """From this share of matched nodes on two runs count as runs of one program."""
 
 
-def verdict(comparison: Comparison, name_a: str = "A", name_b: str = "B", *, basis: Basis = "busiest") -> str:
+def describe_comparison(
+    comparison: Comparison, name_a: str = "A", name_b: str = "B", *, basis: Basis = "busiest"
+) -> str:
     """Return a sentence: how much slower or faster, and why.
 
-    The reasons are the parts of a waterfall that change the finish most (`causes`), and what the others add up to: together the
+    The reasons are the parts of a waterfall that change the finish most (`list_causes`), and what the others add up to: together the
     difference. What lies before recordings began is told last, as it is no reason. Where the slower run has a network that is but
-    faster, what took longer there is told. Simulations of different models are not ranked: the sentence gives both times and says why. What makes the difference doubtful comes first: see `doubt_of`.
+    faster, what took longer there is told. Simulations of different models are not ranked: the sentence gives both times and says why. What makes the difference doubtful comes first: see `explain_doubt`.
 
     Args:
         comparison: The runs.
@@ -38,54 +40,54 @@ def verdict(comparison: Comparison, name_a: str = "A", name_b: str = "B", *, bas
     if comparison.unranked:
         times = [format_ns(side.makespan_ns) for side in (comparison.a, comparison.b)]
         return f"{name_a} takes {times[0]}, {name_b} {times[1]}. {comparison.unranked}"
-    doubt = doubt_of(comparison, name_a, name_b)
-    why = faster_network_words(comparison, name_a, name_b)
-    return f"{doubt} {_difference(comparison, name_a, name_b, basis)} {why}".strip()
+    doubt = explain_doubt(comparison, name_a, name_b)
+    why = describe_faster_network(comparison, name_a, name_b)
+    return f"{doubt} {_describe_difference(comparison, name_a, name_b, basis)} {why}".strip()
 
 
-def doubt_of(comparison: Comparison, name_a: str = "A", name_b: str = "B") -> str:
+def explain_doubt(comparison: Comparison, name_a: str = "A", name_b: str = "B") -> str:
     """Return why two runs may not be of the same work: few nodes match, or their numbers of ranks differ; else ""."""
     share = comparison.alignment.share
     ranks = [len(side.trace.ranks) for side in (comparison.a, comparison.b)]
     counts = f"{name_a} has {format_counted(ranks[0], 'rank')}, {name_b} {format_count(ranks[1])}"
     if share < _ONE_PROGRAM:
         more = f", and {counts}" if ranks[0] != ranks[1] else ""
-        return f"These are hardly runs of one program: {percent(share)} of their nodes match{more}."
+        return f"These are hardly runs of one program: {format_share(share)} of their nodes match{more}."
     return f"{counts}: not the same work." if ranks[0] != ranks[1] else ""
 
 
-def _difference(comparison: Comparison, name_a: str, name_b: str, basis: Basis) -> str:
+def _describe_difference(comparison: Comparison, name_a: str, name_b: str, basis: Basis) -> str:
     grew, before = comparison.difference_ns, comparison.a.makespan_ns
     fall = comparison.waterfall(basis)
-    reasons = _reasons(fall, grew)
+    reasons = _describe_reasons(fall, grew)
     where = "in the mean of all ranks" if fall.basis == "mean" else ""
     if not grew:
         same = f"{name_b} takes as long as {name_a}: {format_ns(before)}."
         within = f"Within it, {where}" if where else "Within it"
         return f"{same} {within}: {reasons}." if reasons else same
     word = "slower" if grew > 0 else "faster"
-    share = f" ({percent(abs(grew) / before)})" if before else ""
+    share = f" ({format_share(abs(grew) / before)})" if before else ""
     return (
         f"{name_b} is {format_ns(abs(grew))}{share} {word} than {name_a}: {reasons}{where and f', {where}'}."
     )
 
 
-def _reasons(fall: Waterfall, grew: int) -> str:
+def _describe_reasons(fall: Waterfall, grew: int) -> str:
     """Return the parts that change most, and what is left of the difference, unless it is too small to be seen in it."""
-    changes = [(part, difference) for part, difference in causes(fall) if difference]
+    changes = [(part, difference) for part, difference in list_causes(fall) if difference]
     large = [cause for cause in changes if abs(cause[1]) * 50 >= abs(grew)]
     named = large if len(large) <= _NAMED else large[: _NAMED - 1]
     others = changes[len(named) :]
     left = sum(difference for _, difference in others)
-    parts = [f"{NAMES[part]} {signed_ns(difference)}" for part, difference in named if part != _BEFORE]
+    parts = [f"{NAMES[part]} {format_signed_ns(difference)}" for part, difference in named if part != _BEFORE]
     if left and abs(left) * 200 >= abs(grew):
         parts.append(
-            f"{NAMES[others[0][0]]} {signed_ns(left)}"
+            f"{NAMES[others[0][0]]} {format_signed_ns(left)}"
             if len(others) == 1
-            else f"{signed_ns(left)} of other parts"
+            else f"{format_signed_ns(left)} of other parts"
         )
     parts += [
-        f"{signed_ns(difference)} before recordings began, of which nothing is known"
+        f"{format_signed_ns(difference)} before recordings began, of which nothing is known"
         for part, difference in named
         if part == _BEFORE
     ]
@@ -93,7 +95,7 @@ def _reasons(fall: Waterfall, grew: int) -> str:
     return f"{', '.join(first)} and {last}" if first else last
 
 
-def causes(fall: Waterfall) -> list[tuple[str, int]]:
+def list_causes(fall: Waterfall) -> list[tuple[str, int]]:
     """Return the parts of a waterfall with their differences in ns, the largest first.
 
     Compute (copies, where they take longer) counts once, whether or not communication is under way beside it: communication that takes longer hides behind more of
@@ -113,67 +115,67 @@ def causes(fall: Waterfall) -> list[tuple[str, int]]:
     return sorted(differences.items(), key=lambda cause: -abs(cause[1]))
 
 
-def percent(share: float) -> str:
+def format_share(share: float) -> str:
     """Return a part of a whole in percent, with three digits or all whole ones.
 
     Example:
-        >>> percent(0.28412), percent(28.9), percent(-0.000265)
+        >>> format_share(0.28412), format_share(28.9), format_share(-0.000265)
         ('28.4 %', '2,890 %', '−0.0265 %')
     """
     size = 100 * abs(share)
     return f"{'−' if share < 0 else ''}{f'{size:,.0f}' if size >= 100 else f'{size:.3g}'} %"
 
 
-def told_share(share: float | None) -> str:
+def format_difference_share(share: float | None) -> str:
     """Return a step's share of the difference in finish; "" where there is none, and beyond 100 %.
 
     The shares of the steps of a waterfall add up to 100 %. One beyond that says that others outweigh it: its time tells more.
 
     Example:
-        >>> told_share(0.284), told_share(-1.0), told_share(1.2), told_share(None)
+        >>> format_difference_share(0.284), format_difference_share(-1.0), format_difference_share(1.2), format_difference_share(None)
         ('28.4 %', '−100.0 %', '', '')
     """
     return "" if share is None or abs(share) > 1 else f"{100 * share:.1f} %".replace("-", "\N{MINUS SIGN}")
 
 
-def signed_ns(ns: float) -> str:
+def format_signed_ns(ns: float) -> str:
     """Return a difference in time with its sign.
 
     Example:
-        >>> signed_ns(1_500_000), signed_ns(-20), signed_ns(0)
+        >>> format_signed_ns(1_500_000), format_signed_ns(-20), format_signed_ns(0)
         ('+1.50 ms', '−20 ns', '0 ns')
     """
     return f"{'+' if ns > 0 else '−' if ns < 0 else ''}{format_ns(abs(ns))}"
 
 
-def signed_bytes(size: float) -> str:
+def format_signed_bytes(size: float) -> str:
     """Return a difference in bytes with its sign."""
     return f"{'+' if size > 0 else '−' if size < 0 else ''}{format_bytes(abs(size))}"
 
 
-def signed_share(share: float) -> str:
+def format_signed_share(share: float) -> str:
     """Return a difference in percentage points with its sign.
 
     Example:
-        >>> signed_share(0.066), signed_share(-0.5), signed_share(-0.00001)
+        >>> format_signed_share(0.066), format_signed_share(-0.5), format_signed_share(-0.00001)
         ('+6.6 points', '−50.0 points', '0.0 points')
     """
     points = round(100 * share, 1)
     return f"{'+' if points > 0 else '−' if points < 0 else ''}{abs(points):.1f} points"
 
 
-def node_words(side: Side, rank: int, row: int) -> dict[str, Any]:
+def describe_node(side: Side, rank: int, row: int) -> dict[str, Any]:
     """Describe a node: rank number, id as in addresses, type and name."""
     graph = side.trace.graph_of(side.trace.ranks[rank])
     return {
         "rank": side.trace.ranks[rank].number,
-        "node": node_ref(graph, row),
-        "type": counted_type_name(counted_type(graph, row)),
+        "node": format_node_ref(graph, row),
+        "type": label_counted_type(infer_counted_type(graph, row)),
         "name": graph.strings[int(graph.name[row])],
     }
 
 
-def basis_words(fall: Waterfall) -> str:
+def describe_basis(fall: Waterfall) -> str:
     """Say whose time a waterfall takes apart."""
     return (
         f"on the rank that waits least ({fall.rank})"
@@ -182,7 +184,7 @@ def basis_words(fall: Waterfall) -> str:
     )
 
 
-def before_words(fall: Waterfall, letter: str = "B") -> str:
+def describe_before(fall: Waterfall, letter: str = "B") -> str:
     """Say what of stalls lies before recordings began; "" where that is hardly anything of the finish."""
     if not any(
         before > _LEAST_BEFORE * finish
@@ -196,7 +198,7 @@ def before_words(fall: Waterfall, letter: str = "B") -> str:
     )
 
 
-def why_mean(comparison: Comparison, letter: str = "B") -> str:
+def explain_mean(comparison: Comparison, letter: str = "B") -> str:
     """Say why only the mean is compared; "" where one rank is, too."""
     first, second = comparison.busiest
     if len(comparison.waterfalls) > 1 or first == second:

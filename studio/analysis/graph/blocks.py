@@ -15,8 +15,8 @@ from itertools import pairwise
 import numpy as np
 
 from studio.analysis.graph.depth import Depths
-from studio.analysis.graph.levels import Level, LevelName, Source, level
-from studio.analysis.graph.neighbours import MOST_ELEMENTS, Adjacency, ranges
+from studio.analysis.graph.levels import Level, LevelName, Source, build_level
+from studio.analysis.graph.neighbours import MOST_ELEMENTS, Adjacency, concatenate_ranges
 from studio.trace import Int32, Int64
 
 MOST_CHILDREN = 48
@@ -134,7 +134,7 @@ class BlockTree:
         children = self._children.get(block.path)
         if children is None:
             blocks = self._split(block)
-            children = Children(blocks, *_lines_within(self._source.near, block, blocks))
+            children = Children(blocks, *_collect_lines_within(self._source.near, block, blocks))
             self._children[block.path] = children
         return children
 
@@ -166,13 +166,13 @@ class BlockTree:
         """
         opened: list[Path] = []
         while self.root.level in _OPENED:
-            shown, _ = self._visible_blocks(set(opened))
+            shown, _ = self._list_visible(set(opened))
             large = [
                 block.path
                 for block in shown
                 if len(block.rows) * _MUCH >= len(self.root.rows) and not block.is_node
             ]
-            if len(shown) >= _FEW or not large or len(self._visible_blocks({*opened, *large})[0]) > _MANY:
+            if len(shown) >= _FEW or not large or len(self._list_visible({*opened, *large})[0]) > _MANY:
                 break
             opened += large
         return tuple(opened)
@@ -185,7 +185,7 @@ class BlockTree:
         wanted = list(opened)
         closed: list[Path] = []
         while True:
-            shown, frames = self._visible_blocks(set(wanted))
+            shown, frames = self._list_visible(set(wanted))
             if len(shown) + len(frames) <= MOST_BLOCKS or not wanted:
                 break
             # What was opened first goes first, but no block around a later one.
@@ -196,9 +196,9 @@ class BlockTree:
         of = np.zeros(len(self._source.graph), np.int32)
         for number, block in enumerate(shown):
             of[block.rows] = number
-        return Folded(tuple(shown), tuple(frames), of, *self._lines(of, shown, frames), tuple(closed))
+        return Folded(tuple(shown), tuple(frames), of, *self._collect_lines(of, shown, frames), tuple(closed))
 
-    def _visible_blocks(self, opened: set[Path]) -> tuple[list[Block], list[Block]]:
+    def _list_visible(self, opened: set[Path]) -> tuple[list[Block], list[Block]]:
         shown: list[Block] = []
         frames: list[Block] = []
 
@@ -214,7 +214,7 @@ class BlockTree:
             visit(self.root)
         return shown, frames
 
-    def _lines(
+    def _collect_lines(
         self, of: Int32, shown: list[Block], frames: list[Block]
     ) -> tuple[Int64, Int64, Int64, Int64, int]:
         edges = self._source.near.edges
@@ -242,17 +242,19 @@ class BlockTree:
                 Block((*block.path, place), "", order[place : place + 1], block.level)
                 for place in range(len(rows))
             )
-        name, depth, keys = self._telling(rows, block.level, block.depth)
+        name, depth, keys = self._find_next_level(rows, block.level, block.depth)
         if name == "order":
-            return self._runs(block)
-        shared = [self._level(name).label(int(rows[0]), depth_of) for depth_of in range(block.depth, depth)]
+            return self._split_into_runs(block)
+        shared = [
+            self._get_level(name).label(int(rows[0]), depth_of) for depth_of in range(block.depth, depth)
+        ]
         prefix = "" if name != block.level else "".join(f"{label}{_SEPARATORS[name]}" for label in shared)
-        return self._kinds(block, prefix, name, depth, keys)
+        return self._split_by_key(block, prefix, name, depth, keys)
 
-    def _telling(self, rows: Int64, name: LevelName, depth: int) -> tuple[LevelName, int, Int64]:
+    def _find_next_level(self, rows: Int64, name: LevelName, depth: int) -> tuple[LevelName, int, Int64]:
         """Return the next level and depth at which rows differ, with their keys."""
         while name != "order":
-            level = self._level(name)
+            level = self._get_level(name)
             while True:
                 keys = level.keys(rows, depth)
                 if len(keys) and (keys != keys[0]).any():
@@ -263,12 +265,12 @@ class BlockTree:
             name, depth = self._order[self._order.index(name) + 1], 0
         return name, 0, np.zeros(len(rows), np.int64)
 
-    def _level(self, name: LevelName) -> Level:
+    def _get_level(self, name: LevelName) -> Level:
         if name not in self._levels:
-            self._levels[name] = level(self._source, name)
+            self._levels[name] = build_level(self._source, name)
         return self._levels[name]
 
-    def _kinds(
+    def _split_by_key(
         self, block: Block, prefix: str, name: LevelName, depth: int, keys: Int64
     ) -> tuple[Block, ...]:
         """Return a block per key, or per run of keys where there are too many; all names get a prefix."""
@@ -277,16 +279,16 @@ class BlockTree:
             run = np.arange(kinds) * RUNS // kinds
             ends = np.flatnonzero(np.diff(np.append(run, RUNS)))
             starts = np.append(0, ends[:-1] + 1)
-            parts = _parts(block.rows, run[kind], RUNS)
-            label = self._level(name).label
+            parts = _split_rows(block.rows, run[kind], RUNS)
+            label = self._get_level(name).label
             rows = block.rows[first]
             names = [
-                _run_name(lambda row: label(row, depth), rows[low : high + 1].tolist())
+                _label_run(lambda row: label(row, depth), rows[low : high + 1].tolist())
                 for low, high in zip(starts.tolist(), ends.tolist(), strict=True)
             ]
             following: list[tuple[LevelName, int]] = [(name, depth)] * RUNS
         else:
-            parts = _parts(block.rows, kind, kinds)
+            parts = _split_rows(block.rows, kind, kinds)
             named = [self._describe_key(rows, name, depth) for rows in parts]
             names, following = [entry[0] for entry in named], [entry[1] for entry in named]
         return tuple(
@@ -296,7 +298,7 @@ class BlockTree:
 
     def _describe_key(self, rows: Int64, name: LevelName, depth: int) -> tuple[str, tuple[LevelName, int]]:
         """Return the common name of nodes of one key, and the level and depth at which they differ next."""
-        level = self._level(name)
+        level = self._get_level(name)
         text = level.label(int(rows[0]), depth)
         if level.flat:
             return text, (self._order[self._order.index(name) + 1], 0)
@@ -310,7 +312,7 @@ class BlockTree:
             text += f"{_SEPARATORS[name]}{level.label(int(rows[0]), depth)}"
         return text, (name, depth + 1)
 
-    def _runs(self, block: Block) -> tuple[Block, ...]:
+    def _split_into_runs(self, block: Block) -> tuple[Block, ...]:
         """Divide the nodes, in order, into runs of equal length."""
         order = block.rows[np.argsort(self._depths.place[block.rows], kind="stable")]
         bounds = np.linspace(0, len(order), RUNS + 1).astype(np.int64).tolist()
@@ -325,7 +327,7 @@ def _holds(block: Block, row: int) -> bool:
     return place < len(block.rows) and int(block.rows[place]) == row
 
 
-def _run_name(label: Callable[[int], str], rows: Sequence[int]) -> str:
+def _label_run(label: Callable[[int], str], rows: Sequence[int]) -> str:
     """Name a run of kinds by the first and the last of them, gaps of recordings left out where there is something else near.
 
     Args:
@@ -333,14 +335,14 @@ def _run_name(label: Callable[[int], str], rows: Sequence[int]) -> str:
         rows: One row of each kind, in order.
 
     Example:
-        >>> _run_name(["host gap", "aten::mm", "aten::add", "host gap"].__getitem__, range(4))
+        >>> _label_run(["host gap", "aten::mm", "aten::add", "host gap"].__getitem__, range(4))
         'aten::mm to aten::add'
     """
-    low, high = _told(label, rows), _told(label, rows[::-1])
+    low, high = _label_first(label, rows), _label_first(label, rows[::-1])
     return low if low == high else f"{low} to {high}"
 
 
-def _told(label: Callable[[int], str], rows: Sequence[int]) -> str:
+def _label_first(label: Callable[[int], str], rows: Sequence[int]) -> str:
     """Return the name of the first row that is no gap, or of the first one."""
     first = label(rows[0])
     if first not in _GAPS:
@@ -370,7 +372,7 @@ def _number_by_appearance(keys: Int64, place: Int64) -> tuple[Int64, int, Int64]
     return number[code], len(order), first
 
 
-def _parts(rows: Int64, part: Int64, count: int) -> list[Int64]:
+def _split_rows(rows: Int64, part: Int64, count: int) -> list[Int64]:
     """Return the rows of each part, sorted."""
     # Numbers of 16 bits are sorted in one pass.
     part = part.astype(np.int16) if count < np.iinfo(np.int16).max else part
@@ -381,7 +383,7 @@ def _parts(rows: Int64, part: Int64, count: int) -> list[Int64]:
     ]
 
 
-def _lines_within(
+def _collect_lines_within(
     near: Adjacency, block: Block, blocks: Sequence[Block]
 ) -> tuple[Int64, Int64, Int64, Int64]:
     """Return the dependencies between children of a block: from, to, how many, and which."""
@@ -389,7 +391,7 @@ def _lines_within(
     for number, block_of in enumerate(blocks):
         child[block_of.rows] = number
     whole = len(block.rows) == len(near)
-    crossing = np.arange(len(near.edges)) if whole else ranges(near.up, block.rows)
+    crossing = np.arange(len(near.edges)) if whole else concatenate_ranges(near.up, block.rows)
     before, after = child[near.edges.before[crossing]], child[near.edges.after[crossing]]
     apart = (before >= 0) & (after >= 0) & (before != after)
     pair = before[apart].astype(np.int64) * len(blocks) + after[apart]

@@ -62,7 +62,7 @@ class Schedule:
         return int((self.end_ns[self.path] - self.start_ns[self.path]).sum())
 
 
-def schedule(
+def compute_schedule(
     edges: Edges,
     depths: Depths,
     start_ns: Int64,
@@ -85,27 +85,29 @@ def schedule(
     if not (start_ns >= 0).any():
         given = np.zeros(len(start_ns), np.int64) if duration_ns is None else duration_ns
         basis = "durations" if given.any() else "nodes"
-        start_ns, end_ns = _earliest(edges, depths, given if given.any() else np.ones(len(given), np.int64))
+        start_ns, end_ns = _compute_earliest(
+            edges, depths, given if given.any() else np.ones(len(given), np.int64)
+        )
         lane = None
-    before, after = _waited_for(edges, depths, start_ns, end_ns, lane)
+    before, after = _list_waits(edges, depths, start_ns, end_ns, lane)
     gate = np.full(len(start_ns), NONE, np.int64)
     order = np.lexsort((end_ns[before], after))
     # Of several the last one stays.
     gate[after[order]] = before[order]
-    slack = _slack(before, after, start_ns, end_ns, _running_order(depths, start_ns))
-    return Schedule(basis, start_ns, end_ns, gate, slack, _chain(gate, _last(end_ns), len(gate)))
+    slack = _compute_slack(before, after, start_ns, end_ns, _order_by_start(depths, start_ns))
+    return Schedule(basis, start_ns, end_ns, gate, slack, _follow_gates(gate, _find_last(end_ns), len(gate)))
 
 
-def gates(schedule: Schedule, row: int, most: int) -> Int64:
+def list_gates(schedule: Schedule, row: int, most: int) -> Int64:
     """Return the last `most` rows of the chain of gates that ends with a node."""
-    return _chain(schedule.gate, row, most)
+    return _follow_gates(schedule.gate, row, most)
 
 
-def _last(end_ns: Int64) -> int:
+def _find_last(end_ns: Int64) -> int:
     return int(end_ns.argmax()) if (end_ns >= 0).any() else NONE
 
 
-def _chain(gate: Int64, row: int, most: int) -> Int64:
+def _follow_gates(gate: Int64, row: int, most: int) -> Int64:
     rows: list[int] = []
     while row != NONE and len(rows) < most:
         rows.append(row)
@@ -113,7 +115,7 @@ def _chain(gate: Int64, row: int, most: int) -> Int64:
     return np.array(rows[::-1], np.int64)
 
 
-def _earliest(edges: Edges, depths: Depths, duration: Int64) -> tuple[Int64, Int64]:
+def _compute_earliest(edges: Edges, depths: Depths, duration: Int64) -> tuple[Int64, Int64]:
     """Return (N,) the earliest start and end that dependencies allow."""
     before, after = edges.before[depths.forward], edges.after[depths.forward]
     order = np.argsort(depths.place[after], kind="stable")
@@ -126,27 +128,27 @@ def _earliest(edges: Edges, depths: Depths, duration: Int64) -> tuple[Int64, Int
     return begin, begin + duration
 
 
-def _running_order(depths: Depths, start_ns: Int64) -> Int64:
+def _order_by_start(depths: Depths, start_ns: Int64) -> Int64:
     """Return (N,) positions by start."""
     place = np.empty(len(start_ns), np.int64)
     place[np.lexsort((depths.place, start_ns))] = np.arange(len(start_ns))
     return place
 
 
-def _waited_for(
+def _list_waits(
     edges: Edges, depths: Depths, start_ns: Int64, end_ns: Int64, lane: Int64 | None
 ) -> tuple[Int64, Int64]:
     """Return pairs of nodes with times in which the second waited for the first and began no earlier."""
     before, after = edges.before.astype(np.int64), edges.after.astype(np.int64)
     if lane is not None:
-        this, other = _lane_pairs(start_ns, end_ns, lane)
+        this, other = _pair_in_lanes(start_ns, end_ns, lane)
         before, after = np.concatenate((before, this)), np.concatenate((after, other))
-    place = _running_order(depths, start_ns)
+    place = _order_by_start(depths, start_ns)
     kept = (start_ns[before] >= 0) & (start_ns[after] >= 0) & (place[before] < place[after])
     return before[kept], after[kept]
 
 
-def _lane_pairs(start_ns: Int64, end_ns: Int64, lane: Int64) -> tuple[Int64, Int64]:
+def _pair_in_lanes(start_ns: Int64, end_ns: Int64, lane: Int64) -> tuple[Int64, Int64]:
     """Return for every node the previous node to end in its lane, where there is one."""
     rows = np.flatnonzero((lane >= 0) & (start_ns >= 0))
     if not len(rows):
@@ -168,7 +170,7 @@ def _lane_pairs(start_ns: Int64, end_ns: Int64, lane: Int64) -> tuple[Int64, Int
     return previous[has_previous], rows[has_previous]
 
 
-def _slack(before: Int64, after: Int64, start_ns: Int64, end_ns: Int64, place: Int64) -> Int64:
+def _compute_slack(before: Int64, after: Int64, start_ns: Int64, end_ns: Int64, place: Int64) -> Int64:
     last = int(end_ns.max(initial=0))
     order = np.argsort(-place[after], kind="stable")
     before, after = before[order], after[order]

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from studio.analysis.graph.digraph import topological_order
+from studio.analysis.graph.digraph import order_topologically
 from studio.analysis.graph.loops import find_layers
 from studio.analysis.graph.neighbours import Edges
 from studio.trace import Bool, Int64
@@ -30,15 +30,15 @@ class Depths:
     forward: Bool
 
 
-def depths(count: int, edges: Edges) -> Depths:
+def compute_depths(count: int, edges: Edges) -> Depths:
     """Return the depths of a graph of `count` nodes.
 
     Example:
         >>> chain = Edges(np.array([0, 1], np.int32), np.array([1, 2], np.int32), np.array([True, True]))
-        >>> depths(3, chain).layer.tolist()
+        >>> compute_depths(3, chain).layer.tolist()
         [0, 1, 2]
     """
-    place = _places(count, edges)
+    place = _compute_places(count, edges)
     forward = place[edges.before] < place[edges.after]
     before, after = edges.before[forward].astype(np.int64), edges.after[forward].astype(np.int64)
     reached = place[after]
@@ -57,13 +57,13 @@ def depths(count: int, edges: Edges) -> Depths:
     return Depths(layer, place, forward)
 
 
-def _places(count: int, edges: Edges) -> Int64:
+def _compute_places(count: int, edges: Edges) -> Int64:
     """Return (N,) positions that rise along dependencies; file order where there are cycles."""
     rows = np.arange(count)
     if bool((edges.before <= edges.after).all()):
         return rows
     other = edges.before != edges.after
-    order = topological_order(count, edges.before[other], edges.after[other])
+    order = order_topologically(count, edges.before[other], edges.after[other])
     if len(order) < count:
         return rows
     place = np.empty(count, np.int64)

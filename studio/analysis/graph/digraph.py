@@ -35,7 +35,7 @@ def build_network(count: int, before: Rows, after: Rows) -> Network:
     return network
 
 
-def reachable(network: Network, start: int, *, backwards: bool = False) -> Int64:
+def find_reachable(network: Network, start: int, *, backwards: bool = False) -> Int64:
     """Return the rows, in no order, that can be reached from `start`, itself among them.
 
     Args:
@@ -49,7 +49,7 @@ def reachable(network: Network, start: int, *, backwards: bool = False) -> Int64
     return np.append(np.fromiter(rows, np.int64, len(rows)), start)
 
 
-def shortest_path(network: Network, start: int, end: int) -> list[int]:
+def find_shortest_path(network: Network, start: int, end: int) -> list[int]:
     """Return the rows on a path from `start` to `end` with the fewest edges; empty where there is none."""
     came_from = {start: start}
     waiting = deque([start])
@@ -59,14 +59,14 @@ def shortest_path(network: Network, start: int, end: int) -> list[int]:
             if following not in came_from:
                 came_from[following] = row
                 waiting.append(following)
-    return _way_back(came_from, end) if end in came_from else []
+    return _follow_back(came_from, end) if end in came_from else []
 
 
-def topological_order(count: int, before: Rows, after: Rows) -> Int64:
+def order_topologically(count: int, before: Rows, after: Rows) -> Int64:
     """Return the rows so that every edge leads to a later one; rows on cycles and behind them are left out.
 
     Example:
-        >>> topological_order(4, np.array([2, 3, 1]), np.array([0, 1, 3])).tolist()
+        >>> order_topologically(4, np.array([2, 3, 1]), np.array([0, 1, 3])).tolist()
         [2, 0]
     """
     order = np.lexsort((after, before))
@@ -74,23 +74,23 @@ def topological_order(count: int, before: Rows, after: Rows) -> Int64:
     return find_order(first, after[order].astype(np.int64), np.bincount(after, minlength=count))
 
 
-def strong_components(count: int, before: Rows, after: Rows) -> Int64:
+def find_strong_components(count: int, before: Rows, after: Rows) -> Int64:
     """Return (N,) the number of the strongly connected component of each row, rising along edges between them.
 
     Example:
-        >>> strong_components(4, np.array([0, 1, 2, 2]), np.array([1, 2, 1, 3])).tolist()
+        >>> find_strong_components(4, np.array([0, 1, 2, 2]), np.array([1, 2, 1, 3])).tolist()
         [0, 1, 1, 2]
     """
-    return _components(count, _turned(count, before, after))
+    return _number_components(count, _reverse_graph(count, before, after))
 
 
-def _turned(count: int, before: Rows, after: Rows) -> Network:
+def _reverse_graph(count: int, before: Rows, after: Rows) -> Network:
     """Return a graph turned round and sorted, so that components come in one order and in no other."""
     order = np.lexsort((after, before))
     return build_network(count, after[order], before[order])
 
 
-def _components(count: int, turned: Network) -> Int64:
+def _number_components(count: int, turned: Network) -> Int64:
     from rustworkx import strongly_connected_components
 
     component = np.empty(count, np.int64)
@@ -99,7 +99,7 @@ def _components(count: int, turned: Network) -> Int64:
     return component
 
 
-def cycle_components(count: int, before: Rows, after: Rows, *keys: Rows) -> Int64:
+def find_cycle_components(count: int, before: Rows, after: Rows, *keys: Rows) -> Int64:
     """Return (N,) the number of the cycle, or cycles that meet, each row is on, -1 where it is on none; loops do not count.
 
     Args:
@@ -110,7 +110,7 @@ def cycle_components(count: int, before: Rows, after: Rows, *keys: Rows) -> Int6
             edges span; only that is searched, by the values that leave least.
 
     Example:
-        >>> cycle_components(5, np.array([0, 1, 2, 4]), np.array([1, 2, 1, 3]), np.arange(5)).tolist()
+        >>> find_cycle_components(5, np.array([0, 1, 2, 4]), np.array([1, 2, 1, 3]), np.arange(5)).tolist()
         [-1, 0, 0, -1, -1]
     """
     from rustworkx import is_directed_acyclic_graph
@@ -137,10 +137,10 @@ def cycle_components(count: int, before: Rows, after: Rows, *keys: Rows) -> Int6
     place[rows] = np.arange(len(rows))
     start, end = place[before[inside]], place[after[inside]]
     kept = (start >= 0) & (end >= 0)
-    turned = _turned(len(rows), start[kept], end[kept])
+    turned = _reverse_graph(len(rows), start[kept], end[kept])
     if is_directed_acyclic_graph(turned):
         return number  # as nearly always; millions of components of one row each would take most of the time
-    component = _components(len(rows), turned)
+    component = _number_components(len(rows), turned)
     large = np.bincount(component, minlength=1)[component] > 1
     _, number[rows[large]] = np.unique(component[large], return_inverse=True)
     return number
@@ -154,7 +154,7 @@ def _find_spanned(key: Rows, low: Rows, high: Rows) -> Bool:
     return np.asarray((place >= 0) & (key <= reach[np.maximum(place, 0)]))
 
 
-def shortest_cycle(count: int, before: Rows, after: Rows, *, starts: int) -> list[int]:
+def find_shortest_cycle(count: int, before: Rows, after: Rows, *, starts: int) -> list[int]:
     """Return the rows of a cycle with the fewest edges, each leading to the next; empty where there is none.
 
     Args:
@@ -164,10 +164,10 @@ def shortest_cycle(count: int, before: Rows, after: Rows, *, starts: int) -> lis
         starts: Through how many rows on cycles, the lowest, a cycle is looked for.
 
     Example:
-        >>> shortest_cycle(5, np.array([0, 1, 2, 3, 4]), np.array([1, 2, 0, 4, 3]), starts=9)
+        >>> find_shortest_cycle(5, np.array([0, 1, 2, 3, 4]), np.array([1, 2, 0, 4, 3]), starts=9)
         [3, 4]
     """
-    component = strong_components(count, before, after)
+    component = find_strong_components(count, before, after)
     inside = (component[before] == component[after]) & (before != after)
     out: dict[int, set[int]] = {}
     into: dict[int, set[int]] = {}
@@ -177,20 +177,20 @@ def shortest_cycle(count: int, before: Rows, after: Rows, *, starts: int) -> lis
     best: list[int] = []
     for start in sorted(out)[:starts]:
         if start in out:
-            best = _cycle_through(start, out, len(best)) or best
+            best = _find_cycle_through(start, out, len(best)) or best
             # No shorter cycle leads through this row, nor through those that only led to it.
             _remove(start, out, into)
     return best
 
 
-def _cycle_through(start: int, out: Mapping[int, set[int]], below: int) -> list[int]:
+def _find_cycle_through(start: int, out: Mapping[int, set[int]], below: int) -> list[int]:
     """Return a shortest cycle from `start`; empty where it has `below` rows or more, unless this is 0."""
     came_from = {start: start}
     ring, length = [start], 1
     while ring and (not below or length < below):
         closing = min((row for row in ring if start in out[row]), default=None)
         if closing is not None:
-            return _way_back(came_from, closing)
+            return _follow_back(came_from, closing)
         following = []
         for row in ring:
             for other in sorted(out[row]):
@@ -214,7 +214,7 @@ def _remove(row: int, out: dict[int, set[int]], into: Mapping[int, set[int]]) ->
                     ended.append(other)
 
 
-def _way_back(came_from: Mapping[int, int], end: int) -> list[int]:
+def _follow_back(came_from: Mapping[int, int], end: int) -> list[int]:
     """Return the rows from the one that came from itself to `end`."""
     path = [end]
     while came_from[path[-1]] != path[-1]:
@@ -222,7 +222,7 @@ def _way_back(came_from: Mapping[int, int], end: int) -> list[int]:
     return path[::-1]
 
 
-def feedback_edges(count: int, before: Rows, after: Rows, weight: Rows | None = None) -> Int64:
+def find_feedback_edges(count: int, before: Rows, after: Rows, weight: Rows | None = None) -> Int64:
     """Return the edges, rising, without which a graph has no cycles: a light set, though seldom the lightest.
 
     This is the heuristic of Eades, Lin and Smyth (1993): rows are put in an order from both ends, sources first, sinks
@@ -235,17 +235,17 @@ def feedback_edges(count: int, before: Rows, after: Rows, weight: Rows | None = 
         weight: (E,) what it costs to lose an edge; 1 where it is not given.
 
     Example:
-        >>> feedback_edges(3, np.array([0, 1, 2]), np.array([1, 2, 0])).tolist()
+        >>> find_feedback_edges(3, np.array([0, 1, 2]), np.array([1, 2, 0])).tolist()
         [2]
     """
     weights = np.ones(len(before), np.int64) if weight is None else weight
-    place = _eades_order(count, before, after, weights)
+    place = _order_by_eades(count, before, after, weights)
     return np.flatnonzero(place[before] >= place[after])
 
 
-def _eades_order(count: int, before: Rows, after: Rows, weight: Rows) -> Int64:
+def _order_by_eades(count: int, before: Rows, after: Rows, weight: Rows) -> Int64:
     """Return (N,) the place of each row in an order against which only light edges lead."""
-    out, into = _weighted_neighbours(count, before, after, weight)
+    out, into = _list_weighted_neighbours(count, before, after, weight)
     leaving, entering = [len(edges) for edges in out], [len(edges) for edges in into]
     surplus = [sum(cost for _, cost in out[row]) - sum(cost for _, cost in into[row]) for row in range(count)]
     sinks = [row for row in range(count) if not leaving[row]]
@@ -280,7 +280,7 @@ def _eades_order(count: int, before: Rows, after: Rows, weight: Rows) -> Int64:
     return place
 
 
-def _weighted_neighbours(
+def _list_weighted_neighbours(
     count: int, before: Rows, after: Rows, weight: Rows
 ) -> tuple[list[list[tuple[int, int]]], list[list[tuple[int, int]]]]:
     """Return the weighted successors and the predecessors of each row, without self-loops."""

@@ -64,7 +64,7 @@ def find_certain_order(pairs: tuple[Int64, Int64], size: int, rows: Int64, *, na
         pairs: (D,) rows that wait, and (D,) rows that they wait for.
         size: How many nodes there are.
         rows: (P,) rows that take turns, by id.
-        native: Whether to run compiled, see `worth_compiling`.
+        native: Whether to run compiled, see `is_worth_compiling`.
     """
     count = len(rows)
     turn = np.full(size, NONE, np.int64)
@@ -84,6 +84,6 @@ def _run(name: str, given: Sequence[Int64], lengths: Sequence[int], *, native: b
     return np.array(lists[-1][:count], np.int64)
 
 
-def worth_compiling(nodes: int) -> bool:
+def is_worth_compiling(nodes: int) -> bool:
     """Whether graphs of so many nodes are gone through faster compiled, including the wait for the compiler."""
     return is_faster_compiled(nodes, LOADED, _COLD)

@@ -8,7 +8,7 @@ from itertools import pairwise
 import numpy as np
 from numpy.typing import NDArray
 
-from studio.analysis.graph.digraph import feedback_edges, topological_order
+from studio.analysis.graph.digraph import find_feedback_edges, order_topologically
 from studio.trace import Int64
 
 Float = NDArray[np.float64]
@@ -40,7 +40,7 @@ class Layout:
     column: Int64
 
 
-def layered_layout(count: int, before: Int64, after: Int64, *, aspect: float = 1.0) -> Layout:
+def compute_layered_layout(count: int, before: Int64, after: Int64, *, aspect: float = 1.0) -> Layout:
     """Return a layered layout of a graph.
 
     Nodes stand below everything they wait for, or in a later column. Cycles and loops are drawn too: one
@@ -53,21 +53,23 @@ def layered_layout(count: int, before: Int64, after: Int64, *, aspect: float = 1
         aspect: Steps the drawing should be wide per step it is high.
 
     Example:
-        >>> chain = layered_layout(3, np.array([0, 1]), np.array([1, 2]))
+        >>> chain = compute_layered_layout(3, np.array([0, 1]), np.array([1, 2]))
         >>> chain.layer.tolist()
         [0, 1, 2]
     """
     if not count:
         nothing = np.empty(0, np.int64)
         return Layout(nothing.astype(float), nothing.astype(float), nothing, nothing)
-    before, after = _acyclic(count, np.asarray(before, np.int64), np.asarray(after, np.int64))
-    layer = _layers(count, before, after)
-    rows = _rows(layer, _order(count, before, after, layer), aspect)
-    drawings = [_place_nodes(rows, bounds, before, after) for bounds in _folds(rows, aspect)]
+    before, after = _drop_cycles(count, np.asarray(before, np.int64), np.asarray(after, np.int64))
+    layer = _compute_layers(count, before, after)
+    rows = _arrange_rows(layer, _order_layers(count, before, after, layer), aspect)
+    drawings = [_place_nodes(rows, bounds, before, after) for bounds in _find_folds(rows, aspect)]
     best = drawings[0]
     for other in drawings[1:]:
         # A fold costs attention: another column has to be worth it.
-        if _scale(other[0], other[1], aspect) > 1.1 * _scale(best[0], best[1], aspect):
+        if _compute_node_size(other[0], other[1], aspect) > 1.1 * _compute_node_size(
+            best[0], best[1], aspect
+        ):
             best = other
     x, y, column = best
     return Layout(x, y, layer, column)
@@ -92,29 +94,29 @@ def _place_nodes(
     return x, y, column
 
 
-def _scale(x: Float, y: Float, aspect: float) -> float:
+def _compute_node_size(x: Float, y: Float, aspect: float) -> float:
     """Return the size of nodes when the drawing fills a screen."""
     return min(aspect / (np.ptp(x) + 1), 1 / (np.ptp(y) + 1))
 
 
-def _acyclic(count: int, before: Int64, after: Int64) -> tuple[Int64, Int64]:
+def _drop_cycles(count: int, before: Int64, after: Int64) -> tuple[Int64, Int64]:
     """Return the dependencies without loops and without one of every cycle."""
     other = before != after
     before, after = before[other], after[other]
-    if len(topological_order(count, before, after)) == count:
+    if len(order_topologically(count, before, after)) == count:
         return before, after
     keep = np.full(len(before), True)
-    keep[feedback_edges(count, before, after)] = False
+    keep[find_feedback_edges(count, before, after)] = False
     return before[keep], after[keep]
 
 
-def _layers(count: int, before: Int64, after: Int64) -> Int64:
+def _compute_layers(count: int, before: Int64, after: Int64) -> Int64:
     """Return (N,) layers: as high as dependencies allow, and what waits for nothing right above its first user."""
     users: list[list[int]] = [[] for _ in range(count)]
     for row, user in zip(before.tolist(), after.tolist(), strict=True):
         users[row].append(user)
     layer = np.zeros(count, np.int64)
-    for row in topological_order(count, before, after).tolist():
+    for row in order_topologically(count, before, after).tolist():
         if users[row]:
             layer[users[row]] = np.maximum(layer[users[row]], layer[row] + 1)
     waits = np.bincount(after, minlength=count)
@@ -124,7 +126,7 @@ def _layers(count: int, before: Int64, after: Int64) -> Int64:
     return layer
 
 
-def _order(count: int, before: Int64, after: Int64, layer: Int64) -> Float:
+def _order_layers(count: int, before: Int64, after: Int64, layer: Int64) -> Float:
     """Return (N,) positions in the layers with few crossings: each near the mean of its neighbours."""
     above: list[list[int]] = [[] for _ in range(count)]
     below: list[list[int]] = [[] for _ in range(count)]
@@ -132,14 +134,14 @@ def _order(count: int, before: Int64, after: Int64, layer: Int64) -> Float:
     for this, other in zip(before[near].tolist(), after[near].tolist(), strict=True):
         above[other].append(this)
         below[this].append(other)
-    order = _first_order(layer, above, below)
+    order = _compute_first_order(layer, above, below)
     layers: list[list[int]] = [[] for _ in range(int(layer.max()) + 1)]
     for node in sorted(range(count), key=order.__getitem__):
         layers[layer[node]].append(node)
     for sweep in range(_SWEEPS):
         downwards = sweep % 2 == 0
         for members in layers if downwards else reversed(layers):
-            wish = _means(members, above if downwards else below, order)
+            wish = _compute_means(members, above if downwards else below, order)
             members.sort(key=dict(zip(members, wish, strict=True)).__getitem__)
             middle = (len(members) - 1) / 2
             for place, node in enumerate(members):
@@ -147,7 +149,7 @@ def _order(count: int, before: Int64, after: Int64, layer: Int64) -> Float:
     return np.array(order)
 
 
-def _means(
+def _compute_means(
     nodes: list[int], near: list[list[int]], x: list[float], alone: float | None = None
 ) -> list[float]:
     """Return the mean position of each node's neighbours; a node without any stays, or goes to `alone`."""
@@ -160,7 +162,7 @@ def _means(
     return means
 
 
-def _first_order(layer: Int64, above: list[list[int]], below: list[list[int]]) -> list[float]:
+def _compute_first_order(layer: Int64, above: list[list[int]], below: list[list[int]]) -> list[float]:
     """Return initial positions that keep connected nodes together."""
     order = [0.0] * len(layer)
     seen: set[int] = set()
@@ -175,7 +177,7 @@ def _first_order(layer: Int64, above: list[list[int]], below: list[list[int]]) -
     return order
 
 
-def _rows(layer: Int64, order: Float, aspect: float) -> list[Int64]:
+def _arrange_rows(layer: Int64, order: Float, aspect: float) -> list[Int64]:
     """Return the nodes row by row from left to right; wide layers take several rows."""
     widest = max(_NARROWEST, int(1.5 * (len(layer) * aspect) ** 0.5))
     rows: list[Int64] = []
@@ -185,7 +187,7 @@ def _rows(layer: Int64, order: Float, aspect: float) -> list[Int64]:
     return rows
 
 
-def _folds(rows: list[Int64], aspect: float) -> list[list[int]]:
+def _find_folds(rows: list[Int64], aspect: float) -> list[list[int]]:
     """Return the best ways to fold rows into columns, each as the first rows of the columns."""
     if len(rows) <= _UNFOLDED:
         return [[0, len(rows)]]
@@ -217,7 +219,7 @@ def _straighten(rows: list[Int64], before: Int64, after: Int64, x: Float) -> Non
         middle = sum(places[node] for node in place) / len(place)
         for row in rows if sweep % 2 == 0 else reversed(rows):
             nodes = row.tolist()
-            wish = _means(nodes, above if sweep % 2 == 0 else below, places, middle)
+            wish = _compute_means(nodes, above if sweep % 2 == 0 else below, places, middle)
             for node, place_x in zip(nodes, _spread(wish), strict=True):
                 places[node] = place_x
     x[list(place)] = [places[node] for node in place]

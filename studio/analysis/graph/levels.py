@@ -17,19 +17,19 @@ import pyarrow.compute as pc
 
 from studio.analysis.graph.nameparts import NameParts
 from studio.analysis.graph.neighbours import Adjacency
-from studio.analysis.job.kinds import counted_type_name, counted_types
-from studio.analysis.numbering import first_places
+from studio.analysis.job.kinds import infer_counted_types, label_counted_type
+from studio.analysis.numbering import find_first_places
 from studio.trace import (
     NONE,
     STEP,
     Graph,
     Int64,
     communicates,
-    dense_column,
     group_slots,
-    int_column,
     is_flagged,
-    named_lanes,
+    read_dense_column,
+    read_int_column,
+    read_named_lanes,
 )
 
 LevelName = Literal["step", "scope", "calls", "phase", "lane", "group", "type", "order"]
@@ -96,10 +96,10 @@ class Source:
     groups: tuple[str, ...]
 
 
-def offered_levels(source: Source) -> list[LevelName]:
+def list_levels(source: Source) -> list[LevelName]:
     """Return the levels that distinguish nodes of a graph; of many names a sample decides about phases."""
     graph = source.graph
-    types = counted_types(graph)
+    types = infer_counted_types(graph)
     available = {
         "step": _may_have_steps(source),
         "scope": source.parts.share_with_parts() >= 0.2,
@@ -113,38 +113,42 @@ def offered_levels(source: Source) -> list[LevelName]:
     return [name for name in TITLES if available[name]]
 
 
-def level(source: Source, name: LevelName) -> Level:
+def build_level(source: Source, name: LevelName) -> Level:
     """Return a level of a graph."""
     graph = source.graph
     if name == "scope":
         return Level(name, False, source.parts.keys, source.parts.label)
     if name == "calls":
-        return _call_level(source, _calls(source))
+        return _build_call_level(source, _find_callers(source))
     if name == "step":
-        return _flat(name, _steps(source), lambda key: "outside of steps" if key == UNTOLD else f"step {key}")
+        return _build_flat(
+            name, _find_steps(source), lambda key: "outside of steps" if key == UNTOLD else f"step {key}"
+        )
     if name == "phase":
-        return _flat(name, _phases(source), lambda key: _PHASES[key] if key >= 0 else "phase unknown")
+        return _build_flat(
+            name, _infer_phases(source), lambda key: _PHASES[key] if key >= 0 else "phase unknown"
+        )
     if name == "lane":
-        lane, names = thread_lanes(graph)
-        return _flat(name, lane, lambda key: names[key] if key >= 0 else "no thread or stream")
+        lane, names = find_thread_lanes(graph)
+        return _build_flat(name, lane, lambda key: names[key] if key >= 0 else "no thread or stream")
     if name == "group":
-        return _flat(name, group_slots(graph), lambda key: _group_label(source.groups, key))
+        return _build_flat(name, group_slots(graph), lambda key: _label_group(source.groups, key))
     if name == "type":
-        return _flat(name, counted_types(graph).astype(np.int64), counted_type_name)
-    return _flat(name, np.zeros(len(graph), np.int64), lambda _key: "all")
+        return _build_flat(name, infer_counted_types(graph).astype(np.int64), label_counted_type)
+    return _build_flat(name, np.zeros(len(graph), np.int64), lambda _key: "all")
 
 
-def first_choice(available: Sequence[LevelName]) -> LevelName:
+def choose_level(available: Sequence[LevelName]) -> LevelName:
     """Return the default level to fold by."""
     # What a profiler calls operators and kernels, such as aten::mm, is no scope of a model.
     return next(name for name in ("step", "calls", "scope", "lane", "order") if name in available)
 
 
-def _flat(name: LevelName, column: Int64, label: Callable[[int], str]) -> Level:
+def _build_flat(name: LevelName, column: Int64, label: Callable[[int], str]) -> Level:
     return Level(name, True, lambda rows, _depth: column[rows], lambda row, _depth: label(int(column[row])))
 
 
-def _group_label(groups: tuple[str, ...], slot: int) -> str:
+def _label_group(groups: tuple[str, ...], slot: int) -> str:
     if slot == UNTOLD:
         return "no comm group"
     return f"comm group {groups[slot] or 'of all ranks'}" if slot < len(groups) else f"comm group {slot}"
@@ -156,17 +160,17 @@ def _may_have_steps(source: Source) -> bool:
     rows = np.flatnonzero(source.parts.containing(f"{STEP}#", ignore_case=False))
     if not len(rows):
         rows = np.arange(0, len(graph), max(1, len(graph) // _SAMPLE))
-    steps = _counted_steps(source, rows)
+    steps = _parse_steps(source, rows)
     counted = steps[steps >= 0]
     return bool((counted != counted[:1]).any())
 
 
-def _counted_steps(source: Source, rows: Int64) -> Int64:
+def _parse_steps(source: Source, rows: Int64) -> Int64:
     """Return (R,) the steps in the first two parts of node names."""
     steps = np.full(len(rows), UNTOLD, np.int64)
     for depth in (0, 1):
         keys = source.parts.keys(rows, depth)
-        key, first = first_places(keys)
+        key, first = find_first_places(keys)
         labels = source.parts.labels(rows[first][:_STEPS_AT_MOST], depth)
         matches = map(_STEP.fullmatch, labels)
         number = [int(match.group(1)[:9]) if match else UNTOLD for match in matches]
@@ -177,11 +181,11 @@ def _counted_steps(source: Source, rows: Int64) -> Int64:
     return steps
 
 
-def _steps(source: Source) -> Int64:
+def _find_steps(source: Source) -> Int64:
     """Return (N,) steps: from names, and from profiler steps around what a thread ran."""
     graph = source.graph
-    steps = _counted_steps(source, np.arange(len(graph)))
-    end_ns = _call_ends(graph)
+    steps = _parse_steps(source, np.arange(len(graph)))
+    end_ns = _compute_call_ends(graph)
     spans = np.flatnonzero((steps >= 0) & (graph.start_ns >= 0) & (end_ns > graph.start_ns))
     if len(spans) and (steps < 0).any():
         spans = spans[np.argsort(graph.start_ns[spans], kind="stable")]
@@ -191,12 +195,12 @@ def _steps(source: Source) -> Int64:
     return steps
 
 
-def thread_lanes(graph: Graph) -> tuple[Int64, list[str]]:
+def find_thread_lanes(graph: Graph) -> tuple[Int64, list[str]]:
     """Return (N,) the thread or stream of every node, and their names."""
     lane = np.full(len(graph), UNTOLD, np.int64)
     names: list[str] = []
     for key, what in (("tid", "thread"), ("thread", "thread"), ("stream", "stream")):
-        rows, number, texts = named_lanes(graph, key)
+        rows, number, texts = read_named_lanes(graph, key)
         lane[rows] = number + len(names)
         names += [f"{what} {text}" for text in texts]
     return lane, names
@@ -207,29 +211,29 @@ def thread_lanes(graph: Graph) -> tuple[Int64, list[str]]:
 
 
 def _may_have_calls(graph: Graph) -> bool:
-    on_thread = np.concatenate([int_column(graph, "tid")[0], graph.rows_with("thread")[0]])
-    on_thread = on_thread[dense_column(graph, "is_cpu_op", 0)[on_thread] != 0]
+    on_thread = np.concatenate([read_int_column(graph, "tid")[0], graph.rows_with("thread")[0]])
+    on_thread = on_thread[read_dense_column(graph, "is_cpu_op", 0)[on_thread] != 0]
     return len(on_thread) * 2 > len(graph) and bool((graph.start_ns[on_thread] >= 0).any())
 
 
-def _call_ends(graph: Graph) -> Int64:
+def _compute_call_ends(graph: Graph) -> Int64:
     """Return (N,) when calls returned; recorded durations may leave out nested calls, and say so."""
-    inclusive = dense_column(graph, "inclusive_ns", 0)
+    inclusive = read_dense_column(graph, "inclusive_ns", 0)
     return np.asarray(graph.start_ns + np.maximum(graph.duration_ns, inclusive), np.int64)
 
 
-def _calls(source: Source) -> Int64:
+def _find_callers(source: Source) -> Int64:
     """Return (N,) the row of each node's caller, -1 where there is none or threads and times are missing.
 
     A node of a device belongs to the node of a thread that it waits for, else where the node of the device before it belongs.
     """
     graph = source.graph
-    tid, end_ns = thread_lanes(graph)[0], _call_ends(graph)
+    tid, end_ns = find_thread_lanes(graph)[0], _compute_call_ends(graph)
     tid[~is_flagged(graph, "is_cpu_op")] = UNTOLD
     timed = np.flatnonzero((tid >= 0) & (graph.start_ns >= 0))
     order = timed[np.lexsort((-end_ns[timed], graph.start_ns[timed], tid[timed]))]
     parent = np.full(len(graph), UNTOLD, np.int64)
-    parent[order] = _enclosing(order, tid[order], end_ns[order])
+    parent[order] = _find_enclosing(order, tid[order], end_ns[order])
     host = np.full(len(graph), False)
     host[timed] = True
     device = np.flatnonzero(~host)
@@ -244,7 +248,7 @@ def _calls(source: Source) -> Int64:
     return parent
 
 
-def _enclosing(rows: Int64, thread: Int64, end_ns: Int64) -> list[int]:
+def _find_enclosing(rows: Int64, thread: Int64, end_ns: Int64) -> list[int]:
     """Return the interval around each of `rows`, sorted by thread, start and falling end."""
     enclosing = []
     stack: list[tuple[int, int]] = []
@@ -259,12 +263,12 @@ def _enclosing(rows: Int64, thread: Int64, end_ns: Int64) -> list[int]:
     return enclosing
 
 
-def _call_level(source: Source, parent: Int64) -> Level:
-    graph, depth = source.graph, _call_depths(parent)
+def _build_call_level(source: Source, parent: Int64) -> Level:
+    graph, depth = source.graph, _compute_call_depths(parent)
     # Such as kernels that ran already when the recording began.
     unlaunched = (parent < 0) & ~is_flagged(graph, "is_cpu_op")
 
-    def ancestor(rows: Int64, level: int) -> Int64:
+    def find_ancestors(rows: Int64, level: int) -> Int64:
         ancestors = np.where((depth[rows] >= level) & ~unlaunched[rows], rows, UNTOLD)
         for _ in range(_DEEPEST_CALL):
             deeper = (ancestors >= 0) & (depth[ancestors] > level)
@@ -273,16 +277,16 @@ def _call_level(source: Source, parent: Int64) -> Level:
             ancestors = np.where(deeper, parent[ancestors], ancestors)
         return ancestors
 
-    def label(row: int, level: int) -> str:
-        caller = int(ancestor(np.array([row]), level)[0])
+    def label_call(row: int, level: int) -> str:
+        caller = int(find_ancestors(np.array([row]), level)[0])
         if caller < 0:
             return "launch not recorded" if unlaunched[row] else "itself"
         return graph.strings[int(graph.name[caller])]
 
-    return Level("calls", False, ancestor, label)
+    return Level("calls", False, find_ancestors, label_call)
 
 
-def _call_depths(parent: Int64) -> Int64:
+def _compute_call_depths(parent: Int64) -> Int64:
     """Return (N,) the number of callers above each node."""
     depth = np.zeros(len(parent), np.int64)
     up = parent.copy()
@@ -304,11 +308,13 @@ def _may_have_phases(source: Source) -> bool:
     has_words = [pc.any(pc.match_substring_regex(sample, pattern=words)).as_py() for _, words in _PHASE_WORDS]
     stg = pc.any(pc.match_substring_regex(sample, pattern=_STG_GRADIENT)).as_py()
     return (
-        bool(stg) or sum(map(bool, has_words)) > 1 or bool((int_column(source.graph, "scope")[1] == 1).any())
+        bool(stg)
+        or sum(map(bool, has_words)) > 1
+        or bool((read_int_column(source.graph, "scope")[1] == 1).any())
     )
 
 
-def _phases(source: Source) -> Int64:
+def _infer_phases(source: Source) -> Int64:
     """Return (N,) phases: of communication by type, else from names, autograd scopes and callers."""
     graph, parts = source.graph, source.parts
     phase = np.full(len(graph), UNTOLD, np.int64)
@@ -319,10 +325,10 @@ def _phases(source: Source) -> Int64:
         # That generator names every tensor: what is no gradient belongs to the forward pass.
         phase[parts.matching(_STG_NAME) & (phase == UNTOLD)] = _FORWARD
         phase[gradients] = _BACKWARD
-    rows, scope = int_column(graph, "scope")
+    rows, scope = read_int_column(graph, "scope")
     phase[rows[(scope == 1) & (phase[rows] == UNTOLD)]] = _BACKWARD
     if _may_have_calls(graph):
-        _inherit(phase, _calls(source))
+        _inherit(phase, _find_callers(source))
     phase[communicates(graph)] = _COMMUNICATION
     return phase
 

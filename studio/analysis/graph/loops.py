@@ -20,7 +20,7 @@ def find_layers(count: int, before: Int64, after: Int64) -> Int64:
         before: (E,) what is waited for, in an order in which chains grow.
         after: (E,) what waits for it.
     """
-    if _worth_compiling(len(before)):
+    if _is_worth_compiling(len(before)):
         layer = np.zeros(count, np.int64)
         load_kernel().find_layers(np.ascontiguousarray(before), np.ascontiguousarray(after), layer)
         return layer
@@ -37,7 +37,7 @@ def find_order(first: Int64, following: Int64, missing: Int64) -> Int64:
         following: (E,) rows.
         missing: (N,) for how many each waits.
     """
-    if _worth_compiling(len(following)):
+    if _is_worth_compiling(len(following)):
         order = np.empty(len(missing), np.int64)
         return order[: load_kernel().find_order(first, following, missing.copy(), order)]
     rows = [0] * len(missing)
@@ -45,6 +45,6 @@ def find_order(first: Int64, following: Int64, missing: Int64) -> Int64:
     return np.array(rows[:count], np.int64)
 
 
-def _worth_compiling(count: int) -> bool:
+def _is_worth_compiling(count: int) -> bool:
     """Whether so many dependencies are gone through faster compiled, including the wait for the compiler."""
     return is_faster_compiled(count, KEPT, COLD)

@@ -51,7 +51,7 @@ class GraphMap:
         return int(away.argmin())
 
 
-def graph_map(depths: Depths, kinds: Int32) -> GraphMap:
+def build_graph_map(depths: Depths, kinds: Int32) -> GraphMap:
     """Return the map of a graph.
 
     Args:

@@ -28,7 +28,7 @@ class NameParts:
     """
 
     def __init__(self, graph: Graph) -> None:
-        self._pool, self._of = _names(graph)
+        self._pool, self._of = _collect_names(graph)
         self._offsets = np.frombuffer(self._pool.buffers()[1], np.int64)[: len(self._pool) + 1]
         self._data = np.frombuffer(self._pool.buffers()[2] or b"", np.uint8)
         self._small: pa.Array | None = None
@@ -37,8 +37,8 @@ class NameParts:
         # Looked for in all of it at once: most texts hold few of the characters that are looked for.
         text = self._data.tobytes()
         self._has_zero = b"\0" in text
-        self._ends = self._first_of(_those_in(text, _STOPS))
-        cuts = np.flatnonzero(_is_any(self._data, _those_in(text, _SEPARATORS)))
+        self._ends = self._find_separators(_select_characters(text, _STOPS))
+        cuts = np.flatnonzero(_is_any(self._data, _select_characters(text, _SEPARATORS)))
         # Of doubled separators the last one counts: of those that the same name has, not the next one.
         alone = np.append(cuts[1:] - cuts[:-1] > 1, np.full(min(len(cuts), 1), True))
         doubled = np.flatnonzero(~alone)
@@ -63,7 +63,7 @@ class NameParts:
         here = np.full(len(self._pool), False)
         here[self._of[rows]] = True
         codes = np.flatnonzero(here)
-        start, end = self._part(codes, depth)
+        start, end = self._find_parts(codes, depth)
         numbers = np.full(len(here), ENDED, np.int64)
         has_part = start < end
         numbers[codes[has_part]] = _number_pieces(self._data, start[has_part], end[has_part], self._has_zero)
@@ -76,7 +76,7 @@ class NameParts:
     def labels(self, rows: Int64, depth: int) -> list[str]:
         """Return the parts of several nodes' names likewise."""
         codes = self._of[rows]
-        start, end = self._part(codes, depth)
+        start, end = self._find_parts(codes, depth)
         whole = start >= end
         start = np.where(whole, self._offsets[codes], start)
         end = np.where(whole, self._offsets[codes + 1], end)
@@ -88,7 +88,7 @@ class NameParts:
     def share_with_parts(self) -> float:
         """Return the share of nodes with names of at least two parts; of many nodes a sample is checked."""
         rows = np.arange(0, len(self._of), max(1, len(self._of) // _SAMPLE))
-        start, end = self._part(self._of[rows], 1)
+        start, end = self._find_parts(self._of[rows], 1)
         return float((start < end).mean()) if len(rows) else 0.0
 
     def matching(self, pattern: str) -> Bool:
@@ -105,10 +105,10 @@ class NameParts:
             return np.full(len(self._of), False)
         if ignore_case and text.isascii():
             # Three times as fast as comparing letter by letter whatever its case.
-            return self._fits(pc.match_substring(self._small_letters(), pattern=text.lower()))
+            return self._fits(pc.match_substring(self._lower_letters(), pattern=text.lower()))
         return self._fits(pc.match_substring(self._pool, pattern=text, ignore_case=ignore_case))
 
-    def _small_letters(self) -> pa.Array:
+    def _lower_letters(self) -> pa.Array:
         """Return the names with A to Z in lower case."""
         if self._small is None:
             # Bytes below "A" come out above all letters: they wrap around.
@@ -126,7 +126,7 @@ class NameParts:
         fits: Bool = from_arrow(mask).astype(np.bool_, copy=False)[self._of]
         return fits
 
-    def _first_of(self, characters: bytes) -> Int64:
+    def _find_separators(self, characters: bytes) -> Int64:
         """Return the position of the first separator in each text, not at its start; its end where there is none."""
         begin, ends = self._begins, self._offsets[1:]
         if not characters:
@@ -136,7 +136,7 @@ class NameParts:
         first = np.where(place < len(stops), stops[np.minimum(place, len(stops) - 1)], ends)
         return np.where(first == begin, ends, np.minimum(first, ends))
 
-    def _part(self, codes: Int64, depth: int) -> tuple[Int64, Int64]:
+    def _find_parts(self, codes: Int64, depth: int) -> tuple[Int64, Int64]:
         """Return where the parts at a depth begin and end in the texts; empty ranges for names without it."""
         ends, last, cuts = self._ends[codes], self._last[codes], self._cuts
         cut = self._first[codes] + depth
@@ -151,7 +151,7 @@ class NameParts:
         return start, end - doubled
 
 
-def _names(graph: Graph) -> tuple[pa.Array, Int64]:
+def _collect_names(graph: Graph) -> tuple[pa.Array, Int64]:
     """Return the distinct names of nodes as bytes, also invalid UTF-8, and (N,) each node's name."""
     strings = graph.strings
     buffers = [None, pa.py_buffer(strings.offsets), pa.py_buffer(strings.data)]
@@ -178,7 +178,7 @@ def _begin_with(data: UInt8, offsets: Int64, prefix: bytes) -> Bool:
     return begins
 
 
-def _those_in(text: bytes, characters: bytes) -> bytes:
+def _select_characters(text: bytes, characters: bytes) -> bytes:
     """Return those of some characters that a text holds."""
     return bytes(character for character in characters if character in text)
 

@@ -47,7 +47,7 @@ class Adjacency:
         edges: Sorted by `after`, then `before`.
         up: (N+1,) node i waits for edges.before[up[i]:up[i+1]].
         down: (N+1,) node i is waited for by edges.after[by_before[down[i]:down[i+1]]].
-        by_before: (E,) places in `edges`, sorted by `before`.
+        by_before: (E,) places in `collect_edges`, sorted by `before`.
     """
 
     edges: Edges
@@ -62,14 +62,14 @@ class Adjacency:
         """Return the distinct rows one dependency away from any of `rows`."""
         parts = []
         if direction != "down":
-            parts.append(self.edges.before[ranges(self.up, rows)])
+            parts.append(self.edges.before[concatenate_ranges(self.up, rows)])
         if direction != "up":
-            parts.append(self.edges.after[self.by_before[ranges(self.down, rows)]])
+            parts.append(self.edges.after[self.by_before[concatenate_ranges(self.down, rows)]])
         return find_distinct(np.concatenate(parts)).astype(np.int64)
 
     def within(self, rows: Int64) -> Edges:
         """Return the dependencies between `rows`."""
-        return _between(self, rows)
+        return _select_between(self, rows)
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,7 +92,7 @@ class Part:
         return len(self.rows) + len(self.edges)
 
 
-def edges(graph: Graph, kinds: tuple[Kind, ...] = BOTH) -> Edges:
+def collect_edges(graph: Graph, kinds: tuple[Kind, ...] = BOTH) -> Edges:
     """Return the dependencies of a graph as written, without dangling ones."""
     before, after, is_data = [np.empty(0, np.int32)], [np.empty(0, np.int32)], [np.empty(0, np.bool_)]
     for kind in kinds:
@@ -104,9 +104,9 @@ def edges(graph: Graph, kinds: tuple[Kind, ...] = BOTH) -> Edges:
     return Edges(np.concatenate(before), np.concatenate(after), np.concatenate(is_data))
 
 
-def adjacency(graph: Graph, kinds: tuple[Kind, ...] = BOTH) -> Adjacency:
+def build_adjacency(graph: Graph, kinds: tuple[Kind, ...] = BOTH) -> Adjacency:
     """Return the distinct dependencies of a graph, indexed both ways; computed once per graph."""
-    unsorted = edges(graph, kinds)
+    unsorted = collect_edges(graph, kinds)
     # One sorted number per dependency: three times faster than sorting by three columns, and shifts are faster than divisions.
     bits = len(graph).bit_length()
     number = ((unsorted.after.astype(np.int64) << bits | unsorted.before) << 1) | unsorted.is_data
@@ -117,13 +117,13 @@ def adjacency(graph: Graph, kinds: tuple[Kind, ...] = BOTH) -> Adjacency:
     after = (number >> (bits + 1)).astype(np.int32)
     return Adjacency(
         Edges(before, after, (number & 1).astype(np.bool_)),
-        _offsets(after, len(graph)),
-        _offsets(before, len(graph)),
+        _compute_offsets(after, len(graph)),
+        _compute_offsets(before, len(graph)),
         np.argsort(before, kind="stable"),
     )
 
 
-def successors(graph: Graph, row: int) -> list[tuple[int, bool]]:
+def list_successors(graph: Graph, row: int) -> list[tuple[int, bool]]:
     """Return the rows that wait for `row`, each with whether it waits for data."""
     pairs = []
     for kind in BOTH:
@@ -134,19 +134,19 @@ def successors(graph: Graph, row: int) -> list[tuple[int, bool]]:
     return pairs
 
 
-def predecessors(graph: Graph, row: int) -> list[tuple[int, bool]]:
+def list_predecessors(graph: Graph, row: int) -> list[tuple[int, bool]]:
     """Return the rows that `row` waits for, each with whether for data; dangling ones are negative."""
     return [(int(before), True) for before in graph.data.of(row)] + [
         (int(before), False) for before in graph.ctrl.of(row)
     ]
 
 
-def whole(near: Adjacency) -> Part:
+def build_whole(near: Adjacency) -> Part:
     """Return the whole graph as a part."""
     return Part(np.arange(len(near)), near.edges)
 
 
-def neighbourhood(
+def find_neighbourhood(
     near: Adjacency, row: int, depth: int, *, direction: Direction = "both", most: int = MOST_ELEMENTS
 ) -> Part:
     """Return the nodes within `depth` dependencies of `row`, nearest first, as many as fit with edges.
@@ -169,11 +169,11 @@ def neighbourhood(
         seen[ring] = True
         rings.append(ring)
     reached = np.concatenate(rings)
-    rows = np.sort(reached[: _fitting(near, reached, most)])
-    return Part(rows, _between(near, rows), len(reached) - len(rows))
+    rows = np.sort(reached[: _count_fitting(near, reached, most)])
+    return Part(rows, _select_between(near, rows), len(reached) - len(rows))
 
 
-def _fitting(near: Adjacency, reached: Int64, most: int) -> int:
+def _count_fitting(near: Adjacency, reached: Int64, most: int) -> int:
     """Return how many of `reached`, in order, have at most `most` nodes and edges."""
     inside = np.full(len(near), False)
     size = 0
@@ -188,23 +188,23 @@ def _fitting(near: Adjacency, reached: Int64, most: int) -> int:
     return min(len(reached), most)
 
 
-def _between(near: Adjacency, rows: Int64) -> Edges:
+def _select_between(near: Adjacency, rows: Int64) -> Edges:
     """Return the dependencies between `rows`."""
-    entries = ranges(near.up, rows)
+    entries = concatenate_ranges(near.up, rows)
     inside = np.full(len(near), False)
     inside[rows] = True
     entries = entries[inside[near.edges.before[entries]]]
     return Edges(near.edges.before[entries], near.edges.after[entries], near.edges.is_data[entries])
 
 
-def _offsets(rows: Int32, count: int) -> Int64:
+def _compute_offsets(rows: Int32, count: int) -> Int64:
     """Return (count+1,) where each row's entries begin in sorted `rows`."""
     offsets = np.zeros(count + 1, np.int64)
     np.cumsum(np.bincount(rows, minlength=count), out=offsets[1:])
     return offsets
 
 
-def ranges(offsets: Int64, rows: Int64) -> Int64:
+def concatenate_ranges(offsets: Int64, rows: Int64) -> Int64:
     """Return the concatenated index ranges offsets[r]:offsets[r+1] of every row r."""
     starts, lengths = offsets[rows], offsets[rows + 1] - offsets[rows]
     ends = np.cumsum(lengths)

@@ -9,15 +9,15 @@ import numpy as np
 import pyarrow as pa
 
 from studio.analysis.graph.nameparts import NameParts
-from studio.analysis.job.kinds import counted_types
+from studio.analysis.job.kinds import infer_counted_types
 from studio.arrow import from_arrow, to_arrow
 from studio.errors import TraceError
-from studio.trace import Bool, Graph, Int64, communicates, group_slots, int_column
+from studio.trace import Bool, Graph, Int64, communicates, group_slots, read_int_column
 
 HELP = "A part of the name or an id; /…/ is a regular expression; type:all-reduce, group:tp0, id:118 look in one place."
 
 
-def found_rows(
+def find_rows(
     graph: Graph,
     parts: NameParts,
     kinds: Kinds,
@@ -41,17 +41,19 @@ def found_rows(
     key, _, value = text.partition(":")
     wanted = value.strip().lower()
     if wanted and key == "id":
-        return np.flatnonzero(_ids(graph, wanted))
+        return np.flatnonzero(_match_ids(graph, wanted))
     if wanted and key == "type":
-        return np.flatnonzero(_of_kind(kinds, wanted, kind_of))
+        return np.flatnonzero(_match_kinds(kinds, wanted, kind_of))
     if wanted and key == "group":
-        return np.flatnonzero(_groups(graph, wanted, groups))
+        return np.flatnonzero(_match_groups(graph, wanted, groups))
     if len(text) > 2 and text[0] == text[-1] == "/":
-        return np.flatnonzero(_matching(parts, text[1:-1]))
-    return np.flatnonzero(parts.containing(text) | _ids(graph, text) | _of_kind(kinds, text.lower(), kind_of))
+        return np.flatnonzero(_match_names(parts, text[1:-1]))
+    return np.flatnonzero(
+        parts.containing(text) | _match_ids(graph, text) | _match_kinds(kinds, text.lower(), kind_of)
+    )
 
 
-def _matching(parts: NameParts, pattern: str) -> Bool:
+def _match_names(parts: NameParts, pattern: str) -> Bool:
     try:
         return parts.matching(f"(?i){pattern}")
     except pa.ArrowInvalid as error:
@@ -62,7 +64,7 @@ def _matching(parts: NameParts, pattern: str) -> Bool:
         ) from error
 
 
-def _ids(graph: Graph, text: str) -> Bool:
+def _match_ids(graph: Graph, text: str) -> Bool:
     if not (text.isascii() and text.isdigit() and int(text) < 2**64):
         return np.zeros(len(graph), np.bool_)
     return np.asarray(graph.id == np.uint64(int(text)), np.bool_)
@@ -83,18 +85,18 @@ class Kinds:
     of: Int64
 
 
-def kinds_of(graph: Graph) -> Kinds:
+def number_kinds(graph: Graph) -> Kinds:
     """Return the kinds of a graph's nodes."""
     collective = np.full(len(graph), -1, np.int64)
     is_communication = communicates(graph)
-    rows, values = int_column(graph, "comm_type", among=np.flatnonzero(is_communication))
+    rows, values = read_int_column(graph, "comm_type", among=np.flatnonzero(is_communication))
     collective[rows] = values
-    coded = to_arrow((counted_types(graph).astype(np.int64) << 32) + collective + 1).dictionary_encode()
+    coded = to_arrow((infer_counted_types(graph).astype(np.int64) << 32) + collective + 1).dictionary_encode()
     codes, of = coded.dictionary.to_pylist(), from_arrow(coded.indices)
     return Kinds(tuple((code >> 32, (code & 0xFFFFFFFF) - 1) for code in codes), of.astype(np.int64))
 
 
-def _of_kind(kinds: Kinds, wanted: str, kind_of: Callable[[int, int], str]) -> Bool:
+def _match_kinds(kinds: Kinds, wanted: str, kind_of: Callable[[int, int], str]) -> Bool:
     """Return (N,) whether the kind's name contains a text."""
     # The drawing says all-reduce, PyTorch and other searches all_reduce.
     names = [kind_of(*kind).replace("_", "-") for kind in kinds.distinct]
@@ -103,7 +105,7 @@ def _of_kind(kinds: Kinds, wanted: str, kind_of: Callable[[int, int], str]) -> B
     return fits_kind
 
 
-def _groups(graph: Graph, wanted: str, groups: Sequence[str]) -> Bool:
+def _match_groups(graph: Graph, wanted: str, groups: Sequence[str]) -> Bool:
     fits = [slot for slot, name in enumerate(groups) if wanted in name.lower()]
     in_group: Bool = np.isin(group_slots(graph), fits)
     return in_group

@@ -9,7 +9,7 @@ import numpy as np
 from studio.trace import Int64
 
 
-def first_alike(*columns: Any, count: Int64 | None = None) -> tuple[Int64, Int64]:
+def find_first_alike(*columns: Any, count: Int64 | None = None) -> tuple[Int64, Int64]:
     """Return the first row of each kind, rising, and how many rows are of it.
 
     Args:
@@ -17,7 +17,7 @@ def first_alike(*columns: Any, count: Int64 | None = None) -> tuple[Int64, Int64
         count: (N,) how many rows each stands for; None where each is one.
 
     Example:
-        >>> first, count = first_alike(np.array([5, 7, 5, 5]), np.array([1, 1, 1, 2]))
+        >>> first, count = find_first_alike(np.array([5, 7, 5, 5]), np.array([1, 1, 1, 2]))
         >>> first.tolist(), count.tolist()
         ([0, 1, 3], [2, 1, 1])
     """

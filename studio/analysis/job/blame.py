@@ -14,11 +14,11 @@ import numpy as np
 
 from studio.analysis.job.kinds import COMMUNICATION, COMPUTE, COPY, CPU, MEMORY
 from studio.analysis.job.ledger import EXPOSED, PARTS, Ledger
-from studio.analysis.job.windows import whole
+from studio.analysis.job.windows import build_whole_windows
 from studio.distinct import find_distinct
-from studio.notebook import one_line
+from studio.notebook import format_record
 from studio.timeline import NodeTimes
-from studio.trace import NONE, Bool, Int64, Trace, assumed_arrivals
+from studio.trace import NONE, Bool, Int64, Trace, are_assumed_arrivals
 from studio.units import format_ns
 
 _STALL, _HOST = PARTS.index("stall"), PARTS.index("host")
@@ -68,7 +68,7 @@ class Blame:
     busy_row: Int64
     longest_ns: Int64
 
-    __repr__ = one_line
+    __repr__ = format_record
 
     def __len__(self) -> int:
         return len(self.waiter)
@@ -95,7 +95,7 @@ class Blame:
         return total
 
 
-def blame(
+def compute_blame(
     trace: Trace,
     times: NodeTimes,
     account: Ledger,
@@ -111,10 +111,12 @@ def blame(
         windows: (K, 2) what is looked at of each rank, in ns after the beginning of the run; None is all of it.
         wanted: Whether waits at a node of a rank count, given the place of the rank and (W,) nodes; None counts all.
     """
-    waits = _waits(trace, account, whole(account) if windows is None else windows, wanted)
+    waits = _collect_waits(
+        trace, account, build_whole_windows(account) if windows is None else windows, wanted
+    )
     rank, other, row, late_row, start, end = waits
-    doing, unknown = _doing(account, rank, other, start, end)
-    late = np.minimum(_arriving(trace, times, account, waits), doing[:, _HOST])
+    doing, unknown = _sum_doings(account, rank, other, start, end)
+    late = np.minimum(_sum_arriving(trace, times, account, waits), doing[:, _HOST])
     pair = rank * (len(account) + 1) + other + 1
     distinct, of = np.unique(pair, return_inverse=True)
     ns = np.zeros(len(distinct), np.int64)
@@ -133,7 +135,7 @@ def blame(
     order = np.lexsort((distinct, -ns))
     assert (parts.sum(axis=1) == ns).all(), "what the other did fills the wait"
     chosen = longest[order]
-    busy = _busy_rows(trace, times, account, waits[:, chosen], doing[chosen])
+    busy = _find_busy_rows(trace, times, account, waits[:, chosen], doing[chosen])
     waiter, culprit = np.divmod(distinct[order], len(account) + 1)
     return Blame(
         waiter,
@@ -149,7 +151,7 @@ def blame(
     )
 
 
-def _waits(trace: Trace, account: Ledger, windows: Int64, wanted: Wanted | None) -> Int64:
+def _collect_waits(trace: Trace, account: Ledger, windows: Int64, wanted: Wanted | None) -> Int64:
     """Return the waits of all ranks: (6, W) rank, rank waited for, rows of both, start and end; ranks as in the ledger."""
     stretches, line_of = account.stretches, np.full(len(trace.ranks) + 1, NONE, np.int64)
     line_of[account.places] = np.arange(len(account))
@@ -176,7 +178,7 @@ def _waits(trace: Trace, account: Ledger, windows: Int64, wanted: Wanted | None)
     return np.concatenate(tables, axis=1)
 
 
-def _doing(account: Ledger, rank: Int64, other: Int64, start: Int64, end: Int64) -> tuple[Int64, Int64]:
+def _sum_doings(account: Ledger, rank: Int64, other: Int64, start: Int64, end: Int64) -> tuple[Int64, Int64]:
     """Return (W, parts) how the blamed ranks spent the time while others waited, and (W,) what of it lies before their recordings.
 
     Unknown time counts as stall.
@@ -184,7 +186,7 @@ def _doing(account: Ledger, rank: Int64, other: Int64, start: Int64, end: Int64)
     doing = np.zeros((len(rank), len(PARTS)), np.int64)
     known = np.flatnonzero(other != NONE)
     course = account.course[other[known]]
-    moved = _clock_lead(account, rank[known], other[known])
+    moved = _compute_clock_lead(account, rank[known], other[known])
     doing[known] = account.stretches.until(course, end[known] + moved, len(PARTS))
     doing[known] -= account.stretches.until(course, start[known] + moved, len(PARTS))
     doing[:, _STALL] += end - start - doing.sum(axis=1)
@@ -195,36 +197,38 @@ def _doing(account: Ledger, rank: Int64, other: Int64, start: Int64, end: Int64)
     return doing, before
 
 
-def _arriving(trace: Trace, times: NodeTimes, account: Ledger, waits: Int64) -> Int64:
+def _sum_arriving(trace: Trace, times: NodeTimes, account: Ledger, waits: Int64) -> Int64:
     """Return (W,) for how long assumed arrivals of the other rank were under way in each wait."""
     rank, other, _, _, start, end = waits
     arriving = np.zeros(len(rank), np.int64)
-    chosen = [assumed_arrivals(graph) for graph in trace.graphs]
+    chosen = [are_assumed_arrivals(graph) for graph in trace.graphs]
     if not any(of_graph.any() for of_graph in chosen):
         return arriving
     for culprit in find_distinct(other[other != NONE]).tolist():
         place = int(account.places[culprit])
         rows = int(times.first[place]) + np.flatnonzero(chosen[trace.ranks[place].graph])
-        since, until = _apart(times, rows)
+        since, until = _separate_spans(times, rows)
         if not len(since):
             continue
         entries = np.flatnonzero(other == culprit)
-        moved = _clock_lead(account, rank[entries], other[entries]) + account.origin_ns
+        moved = _compute_clock_lead(account, rank[entries], other[entries]) + account.origin_ns
         total = np.append(0, np.cumsum(until - since))
 
-        def covered(moment: Int64, since: Int64 = since, until: Int64 = until, total: Int64 = total) -> Int64:
+        def sum_covered(
+            moment: Int64, since: Int64 = since, until: Int64 = until, total: Int64 = total
+        ) -> Int64:
             at = np.searchsorted(since, moment, side="right") - 1
             inside = np.minimum(moment, until[np.maximum(at, 0)]) - since[np.maximum(at, 0)]
             return np.where(at < 0, 0, total[np.maximum(at, 0)] + inside)
 
-        arriving[entries] = covered(end[entries] + moved) - covered(start[entries] + moved)
+        arriving[entries] = sum_covered(end[entries] + moved) - sum_covered(start[entries] + moved)
     return arriving
 
 
-def assumed_ns(trace: Trace, times: NodeTimes, account: Ledger) -> Int64:
+def sum_assumed_ns(trace: Trace, times: NodeTimes, account: Ledger) -> Int64:
     """Return (K,) how much of each rank's host time is an assumed arrival, which nobody recorded."""
     assumed = np.zeros(len(account), np.int64)
-    chosen = [assumed_arrivals(graph) for graph in trace.graphs]
+    chosen = [are_assumed_arrivals(graph) for graph in trace.graphs]
     if not any(of_graph.any() for of_graph in chosen):
         return assumed
     known: dict[tuple[int, int], int] = {}
@@ -234,7 +238,7 @@ def assumed_ns(trace: Trace, times: NodeTimes, account: Ledger) -> Int64:
         key = course, trace.ranks[place].graph
         if key not in known:
             rows = int(times.first[place]) + np.flatnonzero(chosen[key[1]])
-            since, until = _apart(times, rows)
+            since, until = _separate_spans(times, rows)
             line = np.full(len(since), course, np.int64)
             spent = account.stretches.until(line, until - account.origin_ns, len(PARTS))
             spent -= account.stretches.until(line, since - account.origin_ns, len(PARTS))
@@ -243,8 +247,8 @@ def assumed_ns(trace: Trace, times: NodeTimes, account: Ledger) -> Int64:
     return assumed
 
 
-def assumed_host_words(account: Ledger, arriving_ns: Int64) -> str:
-    """Say how much of the host's time nobody recorded, "" where all was; `arriving_ns` is that of `assumed_ns`."""
+def describe_assumed_host(account: Ledger, arriving_ns: Int64) -> str:
+    """Say how much of the host's time nobody recorded, "" where all was; `arriving_ns` is that of `sum_assumed_ns`."""
     if not arriving_ns.any():
         return ""
     host = account.totals().of("host")
@@ -254,7 +258,7 @@ def assumed_host_words(account: Ledger, arriving_ns: Int64) -> str:
     )
 
 
-def _apart(times: NodeTimes, rows: Int64) -> tuple[Int64, Int64]:
+def _separate_spans(times: NodeTimes, rows: Int64) -> tuple[Int64, Int64]:
     """Return from when until when nodes were under way, each from where those before it had ended, in order of their starts."""
     rows = rows[times.start_ns[rows] >= 0]
     rows = rows[np.argsort(times.start_ns[rows], kind="stable")]
@@ -262,13 +266,13 @@ def _apart(times: NodeTimes, rows: Int64) -> tuple[Int64, Int64]:
     return np.maximum(times.start_ns[rows], np.append(0, until)[:-1]), until
 
 
-def _clock_lead(account: Ledger, rank: Int64, other: Int64) -> Int64:
+def _compute_clock_lead(account: Ledger, rank: Int64, other: Int64) -> Int64:
     """Return (W,) how far the clock of the other rank is ahead of this one's."""
     ahead = account.arrivals.ahead_ns[account.places]
     return np.asarray(ahead[other] - ahead[rank])
 
 
-def _busy_rows(trace: Trace, times: NodeTimes, account: Ledger, waits: Int64, doing: Int64) -> Int64:
+def _find_busy_rows(trace: Trace, times: NodeTimes, account: Ledger, waits: Int64, doing: Int64) -> Int64:
     """Return for each wait the node that the other rank was at for most of it, -1 for none."""
     rank, other, _, late_row, start, end = waits
     busy = np.full(len(rank), NONE, np.int64)
@@ -278,7 +282,7 @@ def _busy_rows(trace: Trace, times: NodeTimes, account: Ledger, waits: Int64, do
     sizes = max(len(graph) for graph in trace.graphs)
     named = max(_MOST_LOOKED_AT // max(sizes, 1), _LEAST_NAMED)
     known = np.flatnonzero(other != NONE)[:named]
-    moved = _clock_lead(account, rank[known], other[known]) + account.origin_ns
+    moved = _compute_clock_lead(account, rank[known], other[known]) + account.origin_ns
     most = doing[known].argmax(axis=1).tolist()
     for at, shift, part in zip(known.tolist(), moved.tolist(), most, strict=True):
         place = int(account.places[other[at]])

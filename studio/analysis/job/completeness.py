@@ -7,8 +7,17 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
-from studio.analysis.job.spans import spans_of
-from studio.trace import GROUP_KEYS, NONE, PEER_KEYS, CommGroup, Rank, Trace, assumed_from, assumed_stage
+from studio.analysis.job.spans import find_spans
+from studio.trace import (
+    GROUP_KEYS,
+    NONE,
+    PEER_KEYS,
+    CommGroup,
+    Rank,
+    Trace,
+    describe_assumed_stage,
+    get_assumed_source,
+)
 from studio.units import format_count
 
 MOST_RANKS = 1 << 20
@@ -55,7 +64,7 @@ class Completeness:
             >>> Completeness((0, 3), 8, 8).missing_words()
             'ranks 1–2, 4–7'
         """
-        return range_words(list(self.missing()))
+        return format_ranges(list(self.missing()))
 
     def known_words(self) -> str:
         """Name the known ranks.
@@ -64,7 +73,7 @@ class Completeness:
             >>> Completeness((0, 1, 3), 8, 8).known_words()
             'ranks 0–1, 3'
         """
-        return range_words(ranges_of(self.known))
+        return format_ranges(group_ranges(self.known))
 
     def sentence(self) -> str:
         """Say what is missing in one sentence; empty where every rank is known."""
@@ -83,11 +92,11 @@ class Completeness:
         )
 
 
-def ranges_of(numbers: Sequence[int]) -> list[range]:
+def group_ranges(numbers: Sequence[int]) -> list[range]:
     """Return runs of consecutive numbers.
 
     Example:
-        >>> ranges_of([0, 1, 2, 7])
+        >>> group_ranges([0, 1, 2, 7])
         [range(0, 3), range(7, 8)]
     """
     runs: list[range] = []
@@ -99,11 +108,11 @@ def ranges_of(numbers: Sequence[int]) -> list[range]:
     return runs
 
 
-def range_words(runs: Sequence[range]) -> str:
+def format_ranges(runs: Sequence[range]) -> str:
     """Format ranges of ranks, the first few one by one.
 
     Example:
-        >>> range_words([range(3, 4)]), range_words([range(0, 2), range(5, 1 << 40)])
+        >>> format_ranges([range(3, 4)]), format_ranges([range(0, 2), range(5, 1 << 40)])
         ('rank 3', 'ranks 0–1, 5–1099511627775')
     """
     texts = [str(run.start) if len(run) == 1 else f"{run.start}–{run.stop - 1}" for run in runs[:_RUNS_NAMED]]
@@ -111,23 +120,23 @@ def range_words(runs: Sequence[range]) -> str:
     return f"rank{'s' if sum(map(len, runs)) > 1 else ''} {', '.join(texts)}{more}"
 
 
-def completeness(trace: Trace) -> Completeness:
+def infer_completeness(trace: Trace) -> Completeness:
     """Return which ranks of a job are known, and how many there are as far as files, comm groups and messages tell."""
     known = tuple(sorted({rank.number for rank in trace.ranks}))
     largest = max(known, default=-1)
-    declared = max((told_world(rank) for rank in trace.ranks), default=NONE)
+    declared = max((read_world_size(rank) for rank in trace.ranks), default=NONE)
     if not largest < declared <= max(MOST_RANKS, 2 * len(known)):
         declared = NONE
-    world = _with_groups(trace, max(declared, largest + 1, len(known)))
+    world = _extend_by_groups(trace, max(declared, largest + 1, len(known)))
     is_open = any(item.name == "world_size_unknown" for rank in trace.ranks for item in rank.metadata)
-    others = declared <= 0 and bool(_named(trace) - set(known))
+    others = declared <= 0 and bool(_collect_named(trace) - set(known))
     if declared <= 0 and (others or len(known) < world):
-        size = size_by_groups((group for group in trace.groups if not group.inferred), known)
+        size = infer_size_by_groups((group for group in trace.groups if not group.inferred), known)
         world, is_open = max(world, size), is_open or (others and size < world)
     return Completeness(known, world, declared, is_open)
 
 
-def size_by_groups(groups: Iterable[CommGroup], known: Sequence[int]) -> int:
+def infer_size_by_groups(groups: Iterable[CommGroup], known: Sequence[int]) -> int:
     """Return how many ranks a job has by its listed groups: as many as they and its known ranks number without a gap, else 0.
 
     Groups of one rank may number some of the others only, by chance without a gap: ranks 0 and 1, and 0 and 2, are no job of 3.
@@ -143,10 +152,10 @@ def size_by_groups(groups: Iterable[CommGroup], known: Sequence[int]) -> int:
 
 def _divides(members: Sequence[int], world: int) -> bool:
     """Whether a mesh of a number of ranks can have the dimensions along which the members of a group differ."""
-    return all(world % (stride * size) == 0 for stride, size in spans_of(members) or ())
+    return all(world % (stride * size) == 0 for stride, size in find_spans(members) or ())
 
 
-def _named(trace: Trace) -> set[int]:
+def _collect_named(trace: Trace) -> set[int]:
     """Return the ranks that the known ones communicate with: members of groups that fit a mesh, and peers of messages."""
     listed = {group.name: group for group in trace.groups if not group.inferred}
     filled = [rank for rank in trace.ranks if rank.slots]
@@ -162,12 +171,12 @@ def _named(trace: Trace) -> set[int]:
             elif key in PEER_KEYS and isinstance(value, int) and 0 <= value < MOST_RANKS:
                 named.add(value)
     for name in used & listed.keys():
-        if spans_of(listed[name].ranks) is not None:
+        if find_spans(listed[name].ranks) is not None:
             named.update(listed[name].ranks)
     return named
 
 
-def _with_groups(trace: Trace, world: int) -> int:
+def _extend_by_groups(trace: Trace, world: int) -> int:
     """Return the world size, larger where comm groups that are used name every rank up to another one.
 
     A group that names a rank far beyond all others tells nothing of those between.
@@ -181,18 +190,18 @@ def _with_groups(trace: Trace, world: int) -> int:
     return len(named) if every and world < len(named) <= MOST_RANKS else world
 
 
-def assumed_words(trace: Trace) -> str:
+def describe_assumed(trace: Trace) -> str:
     """Say how many ranks are assumed, and from which: "7 of 8 ranks assumed equal to rank 0"; "" where none is."""
-    sources = Counter(source for rank in trace.ranks if (source := assumed_from(rank)) is not None)
+    sources = Counter(source for rank in trace.ranks if (source := get_assumed_source(rank)) is not None)
     if not sources:
         return ""
     named = Completeness(tuple(sorted(sources)), 0, 0).known_words()
-    built = sum(bool(assumed_stage(rank)) for rank in trace.ranks)
+    built = sum(bool(describe_assumed_stage(rank)) for rank in trace.ranks)
     stages = f", {built:,} of them in pipeline stages that were never recorded" if built else ""
     return f"{sources.total():,} of {len(trace.ranks):,} ranks assumed equal to {named}{stages}"
 
 
-def told_world(rank: Rank) -> int:
+def read_world_size(rank: Rank) -> int:
     """Return the world size that a rank's files give, -1 where they give none."""
     return rank.metadata_number("world_size")
 

@@ -8,20 +8,20 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
-from studio.analysis.collectives.groups import CommNodes, comm_nodes
-from studio.analysis.job.kinds import counted_type_name, counted_types
+from studio.analysis.collectives.groups import CommNodes, collect_comm_nodes
+from studio.analysis.job.kinds import infer_counted_types, label_counted_type
 from studio.trace import (
     NONE,
     Graph,
     NodeType,
     Rank,
     Trace,
-    collective_name,
-    dense_column,
-    dependency_ids,
-    int_column,
     is_flagged,
-    node_attributes,
+    label_collective,
+    list_dependency_ids,
+    list_node_attributes,
+    read_dense_column,
+    read_int_column,
 )
 
 if TYPE_CHECKING:
@@ -63,11 +63,11 @@ def to_pandas(trace: Trace, rank: int | Rank | None = None) -> pd.DataFrame:
         tables = []
         for entry in trace.ranks:
             if entry.graph not in of_graph:
-                of_graph[entry.graph] = to_pandas(trace, entry), comm_nodes(trace.graphs[entry.graph])
+                of_graph[entry.graph] = to_pandas(trace, entry), collect_comm_nodes(trace.graphs[entry.graph])
                 tables.append(of_graph[entry.graph][0])
                 continue
             known, named = of_graph[entry.graph]
-            tables.append(known.assign(group=_group_names(entry, len(known), named)))
+            tables.append(known.assign(group=_list_group_names(entry, len(known), named)))
         numbers = np.repeat([entry.number for entry in trace.ranks], [len(entry) for entry in tables])
         whole = pd.concat(tables, ignore_index=True) if tables else pd.DataFrame()
         whole["type"] = whole["type"].astype("category")
@@ -75,7 +75,7 @@ def to_pandas(trace: Trace, rank: int | Rank | None = None) -> pd.DataFrame:
         return whole
     owner = trace.known_rank(rank)
     graph = trace.graph_of(owner)
-    names, communication = list(graph.strings), comm_nodes(graph)
+    names, communication = list(graph.strings), collect_comm_nodes(graph)
     collective = np.full(len(graph), None, object)
     for row, kind, number in zip(
         communication.rows.tolist(),
@@ -84,30 +84,30 @@ def to_pandas(trace: Trace, rank: int | Rank | None = None) -> pd.DataFrame:
         strict=True,
     ):
         if kind == NodeType.COMM_COLL and number != NONE:
-            collective[row] = collective_name(number)
-    group = _group_names(owner, len(graph), communication)
+            collective[row] = label_collective(number)
+    group = _list_group_names(owner, len(graph), communication)
     streams = np.zeros(len(graph), np.bool_)
-    streams[int_column(graph, "stream")[0]] = True
+    streams[read_int_column(graph, "stream")[0]] = True
     return pd.DataFrame(
         {
             "id": graph.id,
             "name": [names[code] for code in graph.name.tolist()],
-            "type": pd.Categorical(_type_names(graph)),
+            "type": pd.Categorical(_list_type_names(graph)),
             "start_ns": pd.Series(graph.start_ns, dtype="Int64").mask(graph.start_ns < 0),
             "duration_ns": graph.duration_ns,
-            "operations": dense_column(graph, "num_ops", 0),
+            "operations": read_dense_column(graph, "num_ops", 0),
             "collective": collective,
             "group": group,
-            "bytes": dense_column(graph, "comm_size", 0),
+            "bytes": read_dense_column(graph, "comm_size", 0),
             "is_cpu_op": is_flagged(graph, "is_cpu_op"),
-            "stream": pd.Series(dense_column(graph, "stream", NONE), dtype="Int64").mask(~streams),
-            "ctrl_deps": _ids(graph, "ctrl"),
-            "data_deps": _ids(graph, "data"),
+            "stream": pd.Series(read_dense_column(graph, "stream", NONE), dtype="Int64").mask(~streams),
+            "ctrl_deps": _list_dependency_ids(graph, "ctrl"),
+            "data_deps": _list_dependency_ids(graph, "data"),
         }
     )
 
 
-def _group_names(rank: Rank, count: int, communication: CommNodes) -> NDArray[np.object_]:
+def _list_group_names(rank: Rank, count: int, communication: CommNodes) -> NDArray[np.object_]:
     """Return (N,) the comm group of each node of a rank, None where it names none."""
     group = np.full(count, None, object)
     for row, slot in zip(communication.rows.tolist(), communication.group_slot.tolist(), strict=True):
@@ -170,11 +170,11 @@ def to_networkx(trace: Trace, rank: int | Rank) -> nx.MultiDiGraph[int]:
 
     owner = trace.known_rank(rank)
     graph = trace.graph_of(owner)
-    types = _type_names(graph).tolist()
+    types = _list_type_names(graph).tolist()
     result: nx.MultiDiGraph[int] = nx.MultiDiGraph(rank=rank)
     for row in range(len(graph)):
         attributes = {
-            attribute.name: attribute.value for attribute in node_attributes(graph, row, owner.slots)
+            attribute.name: attribute.value for attribute in list_node_attributes(graph, row, owner.slots)
         }
         result.add_node(
             row,
@@ -194,13 +194,13 @@ def to_networkx(trace: Trace, rank: int | Rank) -> nx.MultiDiGraph[int]:
     return result
 
 
-def _type_names(graph: Graph) -> NDArray[np.object_]:
+def _list_type_names(graph: Graph) -> NDArray[np.object_]:
     """Return (N,) the types that nodes are counted by, in words."""
-    numbers, which = np.unique(counted_types(graph), return_inverse=True)
-    return np.array([counted_type_name(number) for number in numbers.tolist()], object)[which]
+    numbers, which = np.unique(infer_counted_types(graph), return_inverse=True)
+    return np.array([label_counted_type(number) for number in numbers.tolist()], object)[which]
 
 
-def _ids(graph: Graph, kind: str) -> list[list[int]]:
+def _list_dependency_ids(graph: Graph, kind: str) -> list[list[int]]:
     deps = getattr(graph, kind)
-    ids, offsets = dependency_ids(graph, deps).tolist(), deps.offsets.tolist()
+    ids, offsets = list_dependency_ids(graph, deps).tolist(), deps.offsets.tolist()
     return [ids[low:high] for low, high in pairwise(offsets)]

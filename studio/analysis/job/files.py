@@ -35,7 +35,7 @@ class JobFileList:
     left_out: tuple[LeftOutFile, ...]
 
 
-def files_of(trace: Trace) -> JobFileList:
+def list_job_files(trace: Trace) -> JobFileList:
     """Return which files a job was read from and which were left out."""
     used = tuple(UsedFile(rank.file, rank.number) for rank in trace.ranks if rank.file)
     left_out = tuple(

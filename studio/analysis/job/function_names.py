@@ -29,7 +29,7 @@ _COMPARED, _MOST_PARTS = 2048, 4
 
 
 @lru_cache(maxsize=65_536)
-def short_function_name(name: str) -> str:
+def shorten_function_name(name: str) -> str:
     """Return a C++ signature without return type, namespaces and parameters, with the operation its template names.
 
     Names that are no signature come back as they are. Two signatures can have one short name: it is for reading, the
@@ -39,27 +39,27 @@ def short_function_name(name: str) -> str:
         name: As recorded, untrusted text.
 
     Example:
-        >>> short_function_name("void at::native::vectorized_elementwise_kernel<4, at::native::CUDAFunctor_add<float>>(int)")
+        >>> shorten_function_name("void at::native::vectorized_elementwise_kernel<4, at::native::CUDAFunctor_add<float>>(int)")
         'vectorized_elementwise_kernel · CUDAFunctor_add'
-        >>> short_function_name("Memcpy DtoD (Device -> Device)")
+        >>> shorten_function_name("Memcpy DtoD (Device -> Device)")
         'Memcpy DtoD (Device -> Device)'
     """
     if "(" not in name:
         return name
     plain = _NAMELESS.sub("", _SUFFIX.sub("", name.strip()))
-    spans = _outer_brackets(plain) if plain.endswith(")") else []
+    spans = _find_outer_brackets(plain) if plain.endswith(")") else []
     if not spans or ": " in plain:
         return name
     *inner, (begin, end) = spans
     if end < len(plain) or not begin or plain[begin - 1] == " " or not _TYPED.search(plain[begin:]):
         return name
     template = plain[slice(*inner[-1])] if inner and inner[-1][1] == begin else ""
-    space, _, base = _without(plain[:begin], inner).split(" ")[-1].rpartition("::")
+    space, _, base = _remove_spans(plain[:begin], inner).split(" ")[-1].rpartition("::")
     if base in _GENERAL and space:
         base = f"{space.rpartition('::')[2]}::{base}"
     if not base.replace("::", "_").isidentifier():
         return name
-    operation = _operation(template)
+    operation = _find_operation(template)
     return f"{base} · {operation}" if operation and operation != base else base
 
 
@@ -76,7 +76,7 @@ def cut_middle(text: str, width: int) -> str:
     return f"{text[: width - 2 - tail]}…{text[len(text) - tail :]}"
 
 
-def distinct_names(names: Sequence[str], width: int) -> list[str]:
+def shorten_distinctly(names: Sequence[str], width: int) -> list[str]:
     """Return the short names of compiled functions, of fewer than `width` letters, with the parts that tell equal ones apart.
 
     Args:
@@ -85,38 +85,38 @@ def distinct_names(names: Sequence[str], width: int) -> list[str]:
 
     Example:
         >>> start, end = "Cijk_Alik_Bljk_BBS_BH_Bias_HA_S_SAV", "NTn1_VSn1_WSGRB0_WS64_WG32_8_1"
-        >>> distinct_names([f"{start}_MT256x128x64_{end}", f"{start}_MT64x64x64_{end}"], 50)
+        >>> shorten_distinctly([f"{start}_MT256x128x64_{end}", f"{start}_MT64x64x64_{end}"], 50)
         ['Cijk_Alik_Bljk_BBS_BH…MT256x128x64…_WS64_WG32_8_1', 'Cijk_Alik_Bljk_BBS_BH_B…MT64x64x64…_WS64_WG32_8_1']
-        >>> distinct_names(["void k<float, 2>(int)", "void k<int, 2>(int)", "void f<int>(int)"], 40)
+        >>> shorten_distinctly(["void k<float, 2>(int)", "void k<int, 2>(int)", "void f<int>(int)"], 40)
         ['k · float', 'k · int', 'f']
     """
-    shown = [cut_middle(short_function_name(name), width) for name in names]
+    shown = [cut_middle(shorten_function_name(name), width) for name in names]
     alike: dict[str, dict[str, list[int]]] = {}
     for place, name in enumerate(names):
         alike.setdefault(shown[place], {}).setdefault(name, []).append(place)
     for places in alike.values():
         if len(places) > 1:
-            for text, same in zip(_told_apart([*places], width), places.values(), strict=True):
+            for text, same in zip(_tell_apart([*places], width), places.values(), strict=True):
                 for place in same:
                     shown[place] = text
     return shown
 
 
-def _told_apart(names: list[str], width: int) -> list[str]:
+def _tell_apart(names: list[str], width: int) -> list[str]:
     """Return texts for different names whose short names look the same; numbered where no few parts tell them apart."""
-    short = [short_function_name(name) for name in names]
+    short = [shorten_function_name(name) for name in names]
     whole = short if len({*short}) == len(short) else names
-    parts = [_differences(text, whole[0] if place else whole[1]) for place, text in enumerate(whole)]
-    show = _with_part_inside if whole is short else _with_part_behind
+    parts = [_find_differences(text, whole[0] if place else whole[1]) for place, text in enumerate(whole)]
+    show = _insert_part if whole is short else _append_part
     for count in range(1, _MOST_PARTS + 1):
         labels = [cut_middle("…".join(some[:count]), width // 2) for some in parts]
         texts = [show(text, label, width) for text, label in zip(short, labels, strict=True)]
         if len({*texts}) == len(texts):
             return texts
-    return [_with_part_behind(text, f"no. {number}", width) for number, text in enumerate(short, 1)]
+    return [_append_part(text, f"no. {number}", width) for number, text in enumerate(short, 1)]
 
 
-def _differences(text: str, other: str) -> list[str]:
+def _find_differences(text: str, other: str) -> list[str]:
     """Return the parts of a text that another has not, those with letters first, for they say more than numbers."""
     words, others = (_WORD.findall(side[:_COMPARED]) for side in (text, other))
     changes = SequenceMatcher(None, words, others, autojunk=False).get_opcodes()
@@ -132,7 +132,7 @@ def _differences(text: str, other: str) -> list[str]:
     return [*dict.fromkeys((*telling, *numbers))]
 
 
-def _with_part_inside(text: str, part: str, width: int) -> str:
+def _insert_part(text: str, part: str, width: int) -> str:
     """Cut a text in the middle, with a part of it between the ends that are left."""
     if not part:
         return cut_middle(text, width)
@@ -141,12 +141,12 @@ def _with_part_inside(text: str, part: str, width: int) -> str:
     return f"{head}…{part}…{tail}"
 
 
-def _with_part_behind(text: str, part: str, width: int) -> str:
+def _append_part(text: str, part: str, width: int) -> str:
     """Put what a short name leaves out behind it."""
     return f"{cut_middle(text, width - len(part) - 3)} · {part}" if part else cut_middle(text, width)
 
 
-def _outer_brackets(text: str) -> list[tuple[int, int]]:
+def _find_outer_brackets(text: str) -> list[tuple[int, int]]:
     """Return begin and end of the brackets that are in no other; none where they do not match."""
     spans: list[tuple[int, int]] = []
     open_at: list[tuple[str, int]] = []
@@ -172,13 +172,13 @@ def _close(open_at: list[tuple[str, int]], spans: list[tuple[int, int]], place: 
         spans.append((begin, place + 1))
 
 
-def _without(text: str, spans: list[tuple[int, int]]) -> str:
+def _remove_spans(text: str, spans: list[tuple[int, int]]) -> str:
     for begin, end in reversed(spans):
         text = text[:begin] + text[end:]
     return text.strip()
 
 
-def _operation(template: str) -> str:
+def _find_operation(template: str) -> str:
     """Return the operation that template arguments name: the function around a lambda, or a functor; "" without."""
     around = [word for word in _LAMBDA.findall(template) if word not in _LAUNCHERS]
     functors = [word for word in _FUNCTOR.findall(template) if word not in _WRAPPERS]

@@ -9,8 +9,8 @@ import numpy as np
 
 from studio.analysis.job.blame import Wanted
 from studio.analysis.job.ledger import EXPOSED, PARTS, Ledger, Part
-from studio.analysis.job.windows import whole
-from studio.notebook import one_line
+from studio.analysis.job.windows import build_whole_windows
+from studio.notebook import format_record
 from studio.trace import (
     NONE,
     WORLD,
@@ -20,10 +20,10 @@ from studio.trace import (
     Int64,
     NodeType,
     Trace,
-    collective_name,
-    dense_column,
     group_slots,
-    world_names,
+    label_collective,
+    list_world_names,
+    read_dense_column,
 )
 
 COLUMNS: tuple[Part, ...] = ("bubble", *EXPOSED)
@@ -51,7 +51,7 @@ class GroupTimes:
     type: tuple[str, ...]
     ns: Int64
 
-    __repr__ = one_line
+    __repr__ = format_record
 
     def __len__(self) -> int:
         return len(self.rank)
@@ -63,7 +63,7 @@ class GroupTimes:
         return GroupTimes(self.rank[at], (group,) * len(at), types, self.ns[at])
 
 
-def group_times(
+def sum_group_times(
     trace: Trace, account: Ledger, windows: Int64 | None = None, groups: Sequence[CommGroup] | None = None
 ) -> GroupTimes:
     """Return whose communication each rank's exposed time and bubbles are; they add up to those of the ledger.
@@ -74,9 +74,11 @@ def group_times(
         windows: (K, 2) what is looked at of each rank, in ns after the beginning of the run; None is all of it.
         groups: Comm groups in place of the trace's.
     """
-    shown = whole(account) if windows is None else windows
-    world = world_names(trace.groups if groups is None else groups, [rank.number for rank in trace.ranks])
-    codes = {index: _codes(trace.graphs[index]) for index in {rank.graph for rank in trace.ranks}}
+    shown = build_whole_windows(account) if windows is None else windows
+    world = list_world_names(
+        trace.groups if groups is None else groups, [rank.number for rank in trace.ranks]
+    )
+    codes = {index: _number_groups(trace.graphs[index]) for index in {rank.graph for rank in trace.ranks}}
     stretches, rows = account.stretches, []
     exposed = np.flatnonzero((_COLUMN[stretches.kind] != NONE) & (account.owner != NONE))
     bounds = np.searchsorted(exposed, stretches.bounds)
@@ -95,7 +97,7 @@ def group_times(
         for at in np.lexsort((used, -total)).tolist():
             slot, kind = divmod(int(used[at]), 1 << 32)
             name = WORLD if slot == 0 else str(trace.ranks[place].slots[slot - 1])
-            kind_name = _TYPES.get(kind) or collective_name(kind - 1)
+            kind_name = _TYPES.get(kind) or label_collective(kind - 1)
             rows.append((rank, WORLD if name in world else name, kind_name, table[at]))
     return GroupTimes(
         np.array([row[0] for row in rows], np.int64),
@@ -105,23 +107,25 @@ def group_times(
     )
 
 
-def in_group(trace: Trace, name: str, groups: Sequence[CommGroup] | None = None) -> Wanted:
+def build_group_filter(trace: Trace, name: str, groups: Sequence[CommGroup] | None = None) -> Wanted:
     """Return what tells whether nodes of a rank name a comm group; "" is the group of all ranks."""
-    world = world_names(trace.groups if groups is None else groups, [rank.number for rank in trace.ranks])
+    world = list_world_names(
+        trace.groups if groups is None else groups, [rank.number for rank in trace.ranks]
+    )
     slots = {index: group_slots(trace.graphs[index]) for index in {rank.graph for rank in trace.ranks}}
 
-    def wanted(place: int, rows: Int64) -> Bool:
+    def is_wanted(place: int, rows: Int64) -> Bool:
         rank = trace.ranks[place]
         names = [WORLD, *map(str, rank.slots)]
         fits = np.array([(WORLD if own_name in world else own_name) == name for own_name in names], np.bool_)
         return np.asarray(fits[slots[rank.graph][rows] + 1])
 
-    return wanted
+    return is_wanted
 
 
-def _codes(graph: Graph) -> Int64:
+def _number_groups(graph: Graph) -> Int64:
     """Return (N,) group slot and type of each node as one number, both one higher than they are written."""
-    kind = dense_column(graph, "comm_type", NONE) + 1
+    kind = read_dense_column(graph, "comm_type", NONE) + 1
     kind[graph.type == NodeType.COMM_SEND] = _SEND
     kind[graph.type == NodeType.COMM_RECV] = _RECEIVE
     return np.asarray(((group_slots(graph) + 1) << 32) + np.clip(kind, 0, (1 << 31) - 1), np.int64)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from studio.distinct import find_distinct
-from studio.trace import Bool, CollectiveType, Graph, Int64, decode_value, int_column
+from studio.trace import Bool, CollectiveType, Graph, Int64, decode_value, read_int_column
 
 INFERRED = "comm_inferred"
 """The attribute in which linking says so, by facts: `group`, `size`, `end`."""
@@ -29,9 +29,9 @@ def lack_size(graph: Graph, rows: Int64) -> Bool:
     """
     among = find_distinct(rows)
     lacking, _ = graph.rows_with(INFERRED, among)
-    sized, size = int_column(graph, "comm_size", among=among)
+    sized, size = read_int_column(graph, "comm_size", among=among)
     lacking = np.intersect1d(lacking, sized[size == 0])
-    typed, kind = int_column(graph, "comm_type", among=among)
+    typed, kind = read_int_column(graph, "comm_type", among=among)
     lacking = np.setdiff1d(lacking, typed[kind == CollectiveType.BARRIER])
     for key in ("bytes_in", "bytes_out"):
         lacking = np.setdiff1d(lacking, graph.rows_with(key, among)[0])

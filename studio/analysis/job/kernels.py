@@ -12,10 +12,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from studio.analysis.job.kinds import COMMUNICATION, COMPUTE, COPY, MEMORY, work_kinds
-from studio.notebook import one_line
+from studio.analysis.job.kinds import COMMUNICATION, COMPUTE, COPY, MEMORY, infer_work_kinds
+from studio.notebook import format_record
 from studio.timeline import NodeTimes
-from studio.trace import NONE, STEP, Bool, Float64, Graph, Int64, NodeType, Strings, Trace, dense_column
+from studio.trace import NONE, STEP, Bool, Float64, Graph, Int64, NodeType, Strings, Trace, read_dense_column
 from studio.units import format_counted
 
 KIND_WORDS = {COMPUTE: "compute", COMMUNICATION: "communication", COPY: "copy", MEMORY: "memory"}
@@ -53,7 +53,7 @@ class Kernel:
     sized_ns: int
     longest: tuple[int, int]
 
-    __repr__ = one_line
+    __repr__ = format_record
 
     @property
     def mean_ns(self) -> float:
@@ -67,7 +67,7 @@ class Kernel:
         return self.bytes / self.sized_ns if moves and self.bytes and self.sized_ns else None
 
 
-def kernels(trace: Trace, times: NodeTimes) -> list[Kernel]:
+def list_kernels(trace: Trace, times: NodeTimes) -> list[Kernel]:
     """Return what ran by name, the longest in total first.
 
     Args:
@@ -78,7 +78,7 @@ def kernels(trace: Trace, times: NodeTimes) -> list[Kernel]:
     parts: list[tuple[Int64, ...]] = []
     known: dict[tuple[int, int], int] = {}
     families: dict[bytes, str] = {}
-    kinds = work_kinds(trace)
+    kinds = infer_work_kinds(trace)
     for place, first in enumerate(times.first.tolist()):
         graph = trace.ranks[place].graph
         if first == NONE:
@@ -87,36 +87,38 @@ def kernels(trace: Trace, times: NodeTimes) -> list[Kernel]:
             parts[known[graph, first]][5][0] += 1
             continue
         known[graph, first] = len(parts)
-        parts.append(_part(trace.graphs[graph], kinds[graph], times, (place, first), names, families))
-    return _summed(parts, list(names), [rank.number for rank in trace.ranks])
+        parts.append(
+            _collect_of_rank(trace.graphs[graph], kinds[graph], times, (place, first), names, families)
+        )
+    return _sum_kernels(parts, list(names), [rank.number for rank in trace.ranks])
 
 
 def describe_receives(trace: Trace) -> str:
-    """Say how many posted receives `kernels` leaves out, and why; empty where there are none."""
-    counts = [int(posted_receives(graph).sum()) for graph in trace.graphs]
+    """Say how many posted receives `list_kernels` leaves out, and why; empty where there are none."""
+    counts = [int(are_posted_receives(graph).sum()) for graph in trace.graphs]
     count = sum(counts[rank.graph] for rank in trace.ranks)
     if not count:
         return ""
     return f"{format_counted(count, 'posted receive')} left out: they wait for messages, each of which counts with its send."
 
 
-def posted_receives(graph: Graph) -> Bool:
+def are_posted_receives(graph: Graph) -> Bool:
     """Return (N,) which nodes are receives that no stream of a device carries out."""
-    posted: Bool = (graph.type == NodeType.COMM_RECV) & (dense_column(graph, "stream", NONE) < 0)
+    posted: Bool = (graph.type == NodeType.COMM_RECV) & (read_dense_column(graph, "stream", NONE) < 0)
     return posted
 
 
-def family(name: str) -> str:
+def mask_numbers(name: str) -> str:
     """Return a name with * for numbers that only count steps, layers and the like.
 
     Example:
-        >>> family("step0.mb1.layer12.fc1"), family("nvjet_tst_64x64_bz")
+        >>> mask_numbers("step0.mb1.layer12.fc1"), mask_numbers("nvjet_tst_64x64_bz")
         ('step*.mb*.layer*.fc1', 'nvjet_tst_64x64_bz')
     """
     return _COUNTED.sub(r"\1*", name)
 
 
-def _families(strings: Strings, codes: Int64, known: dict[bytes, str]) -> tuple[list[str], Int64]:
+def _mask_names(strings: Strings, codes: Int64, known: dict[bytes, str]) -> tuple[list[str], Int64]:
     """Return the families of names, each once, and (C,) which is whose.
 
     Jobs have a million names that differ in numbers alone. With one digit in place of each number few are left, and where
@@ -146,14 +148,14 @@ def _families(strings: Strings, codes: Int64, known: dict[bytes, str]) -> tuple[
         if at is None:
             name = known.get(alike)
             if name is None:
-                name = known[alike] = family(alike.decode("utf-8", "replace"))
+                name = known[alike] = mask_numbers(alike.decode("utf-8", "replace"))
             at = NONE if _DIGIT.search(name) else number.setdefault(name, len(number))
             of_alike[alike] = at
-        of.append(number.setdefault(family(strings[code]), len(number)) if at == NONE else at)
+        of.append(number.setdefault(mask_numbers(strings[code]), len(number)) if at == NONE else at)
     return list(number), np.array(of, np.int64)
 
 
-def _part(
+def _collect_of_rank(
     graph: Graph,
     kinds: Int64,
     times: NodeTimes,
@@ -165,9 +167,9 @@ def _part(
     place, first = where
     start, end = (column[first : first + len(graph)] for column in (times.start_ns, times.end_ns))
     ran = np.isin(kinds, list(KIND_WORDS)) & (start >= 0) & (end >= start)
-    rows = np.flatnonzero(ran & ~posted_receives(graph))
+    rows = np.flatnonzero(ran & ~are_posted_receives(graph))
     code, inverse = np.unique(graph.name[rows].astype(np.int64) * 8 + kinds[rows], return_inverse=True)
-    family_names, of = _families(graph.strings, code // 8, families)
+    family_names, of = _mask_names(graph.strings, code // 8, families)
     # Annotations of steps run nothing.
     is_step = np.array([name.startswith(STEP) for name in family_names], np.bool_)[of]
     rows, inverse = rows[~is_step[inverse]], inverse[~is_step[inverse]]
@@ -178,18 +180,20 @@ def _part(
             what = (family_names[int(pairs[pair]) // 8], int(pairs[pair]) % 8)
             number[pair] = names.setdefault(what, len(names))
     numbers = number[which]
-    size = np.maximum(dense_column(graph, "tensor_size", 0)[rows], 0)
+    size = np.maximum(read_dense_column(graph, "tensor_size", 0)[rows], 0)
     many = np.ones(1, np.int64)
     key = numbers[inverse] if len(rows) else np.zeros(0, np.int64)
     # A kernel that overlaps the next of its stream lasted longer than until that began.
     lasted = (end - start)[rows]
-    whole = dense_column(graph, "inclusive_ns", NONE)[rows]
-    longer = (dense_column(graph, "stream", NONE)[rows] >= 0) & (lasted == graph.duration_ns[rows])
+    whole = read_dense_column(graph, "inclusive_ns", NONE)[rows]
+    longer = (read_dense_column(graph, "stream", NONE)[rows] >= 0) & (lasted == graph.duration_ns[rows])
     lasted = np.where(longer, np.maximum(whole, lasted), lasted)
     return key, rows, lasted, size, np.full(len(rows), place), many
 
 
-def _summed(parts: list[tuple[Int64, ...]], names: list[tuple[str, int]], numbers: list[int]) -> list[Kernel]:
+def _sum_kernels(
+    parts: list[tuple[Int64, ...]], names: list[tuple[str, int]], numbers: list[int]
+) -> list[Kernel]:
     if not names:
         return []
     weight = np.concatenate([np.full(len(part[0]), part[5][0]) for part in parts])
@@ -216,7 +220,7 @@ def _summed(parts: list[tuple[Int64, ...]], names: list[tuple[str, int]], number
                 int(total[index]),
                 float(share[index]),
                 int(lasted[low]),
-                _median(lasted[low:high], weight[low:high]),
+                _compute_median(lasted[low:high], weight[low:high]),
                 int(lasted[high - 1]),
                 int(moved[index]),
                 int(sized[index]),
@@ -226,7 +230,7 @@ def _summed(parts: list[tuple[Int64, ...]], names: list[tuple[str, int]], number
     return summed
 
 
-def _median(ordered: Int64, weight: Int64) -> int:
+def _compute_median(ordered: Int64, weight: Int64) -> int:
     """Return the median of values in order that count as often as their weights say, of an even number the mean of both in the middle."""
     reached = np.cumsum(weight)
     # Counted from 0, the middle ones are the same where the number is odd.

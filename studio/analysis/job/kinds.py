@@ -15,7 +15,7 @@ from studio.kernel_names import (
     MARKS,
     REDUCE_SCATTER,
     UNNAMED,
-    any_of,
+    join_expressions,
 )
 from studio.trace import (
     ARRIVAL,
@@ -29,14 +29,14 @@ from studio.trace import (
     Int64,
     NodeType,
     Trace,
-    assumed_arrivals,
+    are_assumed_arrivals,
+    are_copies,
+    are_idle,
     communicates,
-    copies,
     decode_value,
-    idles,
-    int_column,
-    shown_type,
-    shown_types,
+    get_shown_type,
+    get_shown_types,
+    read_int_column,
     type_name,
 )
 
@@ -60,7 +60,8 @@ _TYPES_APART = {
 }
 
 _LIBRARY_KERNEL = re.compile(
-    any_of(LIBRARIES, UNNAMED, ALL_REDUCE, ALL_GATHER, REDUCE_SCATTER, ALL_TO_ALL).encode(), re.IGNORECASE
+    join_expressions(LIBRARIES, UNNAMED, ALL_REDUCE, ALL_GATHER, REDUCE_SCATTER, ALL_TO_ALL).encode(),
+    re.IGNORECASE,
 )
 """Kernels that communicate. Of those that were launched before a recording began nothing else is known."""
 _PERMUTE = re.compile(rb"collective-permute")
@@ -77,40 +78,40 @@ _LIBRARY_CALL = re.compile(
 """How names of calls of communication libraries begin: a processor that is inside of one waits or hands over."""
 
 
-def node_kinds(graph: Graph) -> Int64:
+def infer_node_kinds(graph: Graph) -> Int64:
     """Return (N,) the kind of work of each node of a graph."""
     kinds = np.full(len(graph), NOTHING, np.int64)
     kinds[graph.type == NodeType.COMP] = COMPUTE
-    kinds[copies(graph)] = COPY
-    kinds[idles(graph)] = NOTHING
+    kinds[are_copies(graph)] = COPY
+    kinds[are_idle(graph)] = NOTHING
     kinds[communicates(graph) | is_library_kernel(graph)] = COMMUNICATION
     kinds[(graph.type == NodeType.MEM_LOAD) | (graph.type == NodeType.MEM_STORE)] = MEMORY
-    rows, values = int_column(graph, "is_cpu_op")
+    rows, values = read_int_column(graph, "is_cpu_op")
     kinds[rows[values != 0]] = CPU
     return kinds
 
 
-def counted_types(graph: Graph) -> Int32:
+def infer_counted_types(graph: Graph) -> Int32:
     """Return (N,) the types of nodes as they are shown, but types of their own for what is written as compute and is not.
 
     That are gaps and kernels of communication libraries: added up as compute they would contradict every account of where the time
-    went. `counted_type_name` names the types.
+    went. `label_counted_type` names the types.
     """
-    types, gaps = shown_types(graph), graph.rows_with("gap")[0]
+    types, gaps = get_shown_types(graph), graph.rows_with("gap")[0]
     gaps, kernels = gaps[graph.type[gaps] == NodeType.COMP], is_library_kernel(graph)
     if not len(gaps) and not kernels.any():
         return types
     types = types.copy()
     types[kernels] = LIBRARY_KERNEL_TYPE
     types[gaps] = HOST_GAP_TYPE
-    types[idles(graph)] = DEVICE_GAP_TYPE
-    types[assumed_arrivals(graph)] = ASSUMED_ARRIVAL_TYPE
+    types[are_idle(graph)] = DEVICE_GAP_TYPE
+    types[are_assumed_arrivals(graph)] = ASSUMED_ARRIVAL_TYPE
     return types
 
 
-def counted_type(graph: Graph, row: int) -> int:
-    """Return the type of one node, as `counted_types` has it."""
-    shown = shown_type(graph, row)
+def infer_counted_type(graph: Graph, row: int) -> int:
+    """Return the type of one node, as `infer_counted_types` has it."""
+    shown = get_shown_type(graph, row)
     if graph.type[row] != NodeType.COMP:
         return shown
     marks = {}
@@ -128,25 +129,25 @@ def counted_type(graph: Graph, row: int) -> int:
     return LIBRARY_KERNEL_TYPE if is_library or _PERMUTE.match(name) else shown
 
 
-def counted_type_name(number: int) -> str:
-    """Return the name of a type of `counted_types`."""
+def label_counted_type(number: int) -> str:
+    """Return the name of a type of `infer_counted_types`."""
     return _TYPES_APART.get(number) or type_name(number)
 
 
-def work_kinds(trace: Trace) -> list[Int64]:
+def infer_work_kinds(trace: Trace) -> list[Int64]:
     """Return for each graph (N,) the kind of work of each node as accounts of time have it.
 
-    As `node_kinds`, but time for which a stream waited to be given work is the host's; what it had been given long before, the
+    As `infer_node_kinds`, but time for which a stream waited to be given work is the host's; what it had been given long before, the
     host did not hold up, and of a host that was not recorded nobody knows. And where no node of the job computes on an accelerator, the processor is what it runs on:
     operators are compute, collectives communication, and the time between operators stays the host's, as does that of calls of
     communication libraries.
     """
-    by_graph = [node_kinds(graph) for graph in trace.graphs]
+    by_graph = [infer_node_kinds(graph) for graph in trace.graphs]
     on_processor = _use_no_accelerator(by_graph)
     for graph, kinds in zip(trace.graphs, by_graph, strict=True):
         if not lacks_host(graph):
-            kinds[idles(graph)] = CPU
-            kinds[idles(graph, (STALLED,))] = NOTHING
+            kinds[are_idle(graph)] = CPU
+            kinds[are_idle(graph, (STALLED,))] = NOTHING
         if on_processor:
             working = kinds == CPU
             working[graph.rows_with("gap")[0]] = False
@@ -157,15 +158,15 @@ def work_kinds(trace: Trace) -> list[Int64]:
 
 def lacks_host(graph: Graph) -> bool:
     """Whether a graph has time for which streams stood idle, but no operator of the host and no launch: these were not recorded."""
-    if not idles(graph).any() or len(graph.rows_with(LAUNCH_NS)[0]):
+    if not are_idle(graph).any() or len(graph.rows_with(LAUNCH_NS)[0]):
         return False
-    _, values = int_column(graph, "is_cpu_op")
+    _, values = read_int_column(graph, "is_cpu_op")
     return not values.any()
 
 
 def runs_on_processor(trace: Trace) -> bool:
     """Return whether no node of a job computes on an accelerator: then the processor is what it runs on."""
-    return _use_no_accelerator(node_kinds(graph) for graph in trace.graphs)
+    return _use_no_accelerator(infer_node_kinds(graph) for graph in trace.graphs)
 
 
 def _use_no_accelerator(kinds: Iterable[Int64]) -> bool:
@@ -177,28 +178,28 @@ def computes_on_processor(graph: Graph) -> Bool:
 
     Neither the time between operators does, nor calls of communication libraries, nor what XLA's runtime does around its operations.
     """
-    working = (graph.type == NodeType.COMP) & ~_named(graph, _LIBRARY_CALL.match)
+    working = (graph.type == NodeType.COMP) & ~_match_names(graph, _LIBRARY_CALL.match)
     working[graph.rows_with("gap")[0]] = False
     if len(graph.strings.holding(_XLA_MARKS)):
-        working &= _named(graph, _XLA_OPERATION.fullmatch)
+        working &= _match_names(graph, _XLA_OPERATION.fullmatch)
     return np.asarray(working)
 
 
 def is_library_kernel(graph: Graph) -> Bool:
     """Return (N,) which compute nodes are kernels that communicate, by their names; not what is marked as work of the processor."""
-    is_kernel = _named(graph, _LIBRARY_KERNEL.search, _MARKS)
+    is_kernel = _match_names(graph, _LIBRARY_KERNEL.search, _MARKS)
     if is_kernel.any():
-        rows, values = int_column(graph, "is_cpu_op")
+        rows, values = read_int_column(graph, "is_cpu_op")
         is_kernel[rows[values != 0]] = False
     return is_kernel | _permutes(graph)
 
 
 def _permutes(graph: Graph) -> Bool:
     """Return (N,) which compute nodes are XLA's collective-permutes."""
-    return _named(graph, _PERMUTE.match, _PERMUTE_MARKS)
+    return _match_names(graph, _PERMUTE.match, _PERMUTE_MARKS)
 
 
-def _named(graph: Graph, matches: Callable[[bytes], object], marks: tuple[bytes, ...] = ()) -> Bool:
+def _match_names(graph: Graph, matches: Callable[[bytes], object], marks: tuple[bytes, ...] = ()) -> Bool:
     """Return (N,) which compute nodes have a name that matches.
 
     Args:

@@ -17,10 +17,10 @@ import numpy as np
 from studio.analysis.collectives.arrivals import Joined
 from studio.analysis.collectives.times import CollectiveTimes
 from studio.analysis.job.blame import KINDS_OF
-from studio.analysis.job.function_names import short_function_name
+from studio.analysis.job.function_names import shorten_function_name
 from studio.analysis.job.ledger import PARTS, Ledger
 from studio.distinct import find_distinct
-from studio.notebook import one_line
+from studio.notebook import format_record
 from studio.timeline import NodeTimes
 from studio.trace import NONE, Float64, Graph, Int64, Trace, UInt8
 from studio.units import format_counted, format_ns
@@ -60,7 +60,7 @@ class Longer:
     ns: int
     others_ns: int
 
-    __repr__ = one_line
+    __repr__ = format_record
 
     @property
     def more_ns(self) -> int:
@@ -104,14 +104,14 @@ class Late:
     late_ns: int
     longer: tuple[Longer, ...]
 
-    __repr__ = one_line
+    __repr__ = format_record
 
     def cause(self) -> str:
         """Say what lasted longer, the most that matters first; "" where that was not looked at, or nothing stands out."""
-        return cause_words(self.longer)
+        return describe_causes(self.longer)
 
 
-def cause_words(longer: Iterable[Longer]) -> str:
+def describe_causes(longer: Iterable[Longer]) -> str:
     """Return what lasted longer, in words."""
     return ", ".join(each.words() for each in list(longer)[:_LISTED])
 
@@ -126,7 +126,7 @@ def count_last_ranks(collectives: CollectiveTimes) -> int:
     return len(find_distinct(collectives.last_rank[collectives.skew_ns > 0]))
 
 
-def late_words(late: Late, collectives: int) -> str:
+def describe_late_rank(late: Late, collectives: int) -> str:
     """Say of a rank how often it came last, how long others waited, and what it did meanwhile.
 
     Args:
@@ -170,7 +170,7 @@ class Lateness:
             row: Its node.
         """
         difference = self.compared(place, row)
-        return None if difference is None else _added_up([difference])
+        return None if difference is None else _add_up([difference])
 
     def compared(self, place: int, row: int) -> dict[tuple[str, str], Float64] | None:
         """Return how long each part and name lasted on a member and on the others in the mean, as in `at`."""
@@ -193,7 +193,7 @@ class Lateness:
         most = min(max(_MOST_NODES // max(len(self.trace.graph_of(self.trace.ranks[place])), 1), 2), _OTHERS)
         if len(others) > most:
             others = others[np.linspace(0, len(others) - 1, most).astype(np.int64)]
-        since = self._since(group, int(start[present].min()))
+        since = self._find_since(group, int(start[present].min()))
         if since is None:
             return None
         times: dict[tuple[str, str], Float64] = {}
@@ -201,14 +201,14 @@ class Lateness:
         for side, lines in enumerate((own, others)):
             for line in lines.tolist():
                 share = 1.0 if side == 0 else float(weight[line]) / total
-                spent = self._spent(int(group.member[line]), since, int(start[line]))
+                spent = self._sum_spent(int(group.member[line]), since, int(start[line]))
                 if spent is None:
                     return None
                 for key, ns in spent.items():
                     times.setdefault(key, np.zeros(2))[side] += share * ns
         return times
 
-    def _since(self, group: Joined, first_ns: int) -> int | None:
+    def _find_since(self, group: Joined, first_ns: int) -> int | None:
         """Return the last moment before a collective at which all its members had met, on aligned clocks; else when all were recorded."""
         account = self.account
         members = group.places[group.line != NONE]
@@ -229,7 +229,7 @@ class Lateness:
         begun = account.origin_ns + account.before_ns[index] - account.arrivals.ahead_ns[members]
         return min(int(begun.max()), first_ns)
 
-    def _spent(self, place: int, since_ns: int, until_ns: int) -> dict[tuple[str, str], int] | None:
+    def _sum_spent(self, place: int, since_ns: int, until_ns: int) -> dict[tuple[str, str], int] | None:
         """Return how long a rank was at what, by part and name, between two moments on aligned clocks; None where too many nodes ran there."""
         account, index = self.account, self.trace.ranks[place].graph
         graph = self.trace.graphs[index]
@@ -250,7 +250,7 @@ class Lateness:
         part = np.full(len(edges) - 1, PARTS.index("stall"))
         within = np.searchsorted(opens, edges[:-1] - account.origin_ns, side="right") - 1
         part[within >= 0] = kinds[within[within >= 0]]
-        holder = self._holders(rows, account.kinds[index][rows], (start[rows], end[rows]), edges, part)
+        holder = self._find_holders(rows, account.kinds[index][rows], (start[rows], end[rows]), edges, part)
         begun = int(account.before_ns[known]) + account.origin_ns
         spent: dict[tuple[str, str], int] = {}
         for left, right, code, row in zip(
@@ -258,11 +258,11 @@ class Lateness:
         ):
             name = PARTS[code]
             name = "before" if right <= begun and name == "stall" else _SAID.get(name, name)
-            key = name, "" if row == NONE else self._name(index, graph, row)
+            key = name, "" if row == NONE else self._label_node(index, graph, row)
             spent[key] = spent.get(key, 0) + right - left
         return spent
 
-    def _holders(
+    def _find_holders(
         self, rows: Int64, kinds: UInt8, spans: tuple[Int64, Int64], edges: Int64, part: Int64
     ) -> Int64:
         """Return for each piece between edges the innermost node that its part consists of, -1 for none; nodes come by their starts."""
@@ -278,15 +278,15 @@ class Lateness:
             holder = np.where(part == code, layer, holder)
         return holder
 
-    def _name(self, index: int, graph: Graph, row: int) -> str:
+    def _label_node(self, index: int, graph: Graph, row: int) -> str:
         """Return what nodes like one are called: names that hardly repeat are numbered, so that their numbers tell no type."""
         if index not in self._numbered:
             self._numbered[index] = 2 * len(find_distinct(graph.name)) > len(graph)
-        name = short_function_name(graph.strings[int(graph.name[row])])
+        name = shorten_function_name(graph.strings[int(graph.name[row])])
         return _DIGITS.sub("*", name) if self._numbered[index] else name
 
 
-def _added_up(compared: Iterable[dict[tuple[str, str], Float64]]) -> tuple[int, tuple[Longer, ...]]:
+def _add_up(compared: Iterable[dict[tuple[str, str], Float64]]) -> tuple[int, tuple[Longer, ...]]:
     total: dict[tuple[str, str], Float64] = {}
     for spent in compared:
         for key, ns in spent.items():
@@ -299,7 +299,7 @@ def _added_up(compared: Iterable[dict[tuple[str, str], Float64]]) -> tuple[int, 
     return round(late), tuple(sorted(longer, key=lambda each: (-each.more_ns, each.name)))
 
 
-def late_ranks(
+def find_late_ranks(
     lateness: Lateness, collectives: CollectiveTimes, chosen: Int64 | None = None, most: int | None = None
 ) -> list[Late]:
     """Return the ranks that came last to collectives, those first for which first members waited longest.
@@ -326,7 +326,7 @@ def late_ranks(
             for item in own[:_LOOKED_AT].tolist()
         ]
         seen = [item for item in looked if item is not None]
-        late_ns, longer = _added_up(seen)
+        late_ns, longer = _add_up(seen)
         late.append(
             Late(
                 number,

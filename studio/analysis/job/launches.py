@@ -17,8 +17,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from studio.analysis.job.kernels import family
-from studio.notebook import one_line
+from studio.analysis.job.kernels import mask_numbers
+from studio.notebook import format_record
 from studio.trace import (
     LAUNCH_CALL_NS,
     LAUNCH_NS,
@@ -28,8 +28,8 @@ from studio.trace import (
     Graph,
     Int64,
     Trace,
-    dense_column,
-    int_column,
+    read_dense_column,
+    read_int_column,
 )
 
 PIECES = 240
@@ -57,7 +57,7 @@ class Delays:
     late: int
     short: int
 
-    __repr__ = one_line
+    __repr__ = format_record
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,7 +91,7 @@ class Queue:
     length: Float64
     recorded_ns: int = 0
 
-    __repr__ = one_line
+    __repr__ = format_record
 
     @property
     def window_ns(self) -> int:
@@ -117,7 +117,7 @@ class Launches:
     by_name: dict[str, Delays]
     queues: tuple[Queue, ...]
 
-    __repr__ = one_line
+    __repr__ = format_record
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,7 +137,7 @@ class _Calls:
     operations: Int64
 
 
-def launches(trace: Trace) -> Launches | None:
+def find_launches(trace: Trace) -> Launches | None:
     """Return the launches that a recording holds; None where it holds none.
 
     Args:
@@ -155,9 +155,9 @@ def launches(trace: Trace) -> Launches | None:
         rows = _find_launched(graph)
         unknown += weight * (len(graph.rows_with("device_kind")[0]) - len(rows))
         if len(rows):
-            calls = _calls(graph, rows)
-            parts.append((calls, weight, _families(graph, calls.name, codes)))
-            queues += _queues(graph, rows, first[index])
+            calls = _collect_calls(graph, rows)
+            parts.append((calls, weight, _number_families(graph, calls.name, codes)))
+            queues += _build_queues(graph, rows, first[index])
     if not parts:
         return None
     weight_of = np.concatenate([np.full(len(calls.name), weight) for calls, weight, _ in parts])
@@ -169,24 +169,24 @@ def launches(trace: Trace) -> Launches | None:
     order = np.argsort(name, kind="stable")
     bounds = np.searchsorted(name[order], np.arange(len(codes) + 1)).tolist()
     by_name = {
-        word: _delays([column[order[low:high]] for column in columns], weight_of[order[low:high]])
+        word: _compute_delays([column[order[low:high]] for column in columns], weight_of[order[low:high]])
         for word, low, high in zip(codes, bounds, bounds[1:], strict=False)
     }
-    call_ns = _quantile(columns[1], weight_of, 0.5)
-    return Launches(_delays(columns, weight_of), call_ns, unknown, by_name, tuple(queues))
+    call_ns = _compute_quantile(columns[1], weight_of, 0.5)
+    return Launches(_compute_delays(columns, weight_of), call_ns, unknown, by_name, tuple(queues))
 
 
 def _find_launched(graph: Graph) -> Int64:
     """Return the operations of a device whose launch and begin were recorded."""
-    rows, _ = int_column(graph, LAUNCH_NS)
+    rows, _ = read_int_column(graph, LAUNCH_NS)
     return rows[graph.start_ns[rows] >= 0].astype(np.int64)
 
 
-def _calls(graph: Graph, rows: Int64) -> _Calls:
-    began, took = _call_times(graph, rows)
+def _collect_calls(graph: Graph, rows: Int64) -> _Calls:
+    began, took = _compute_call_times(graph, rows)
     start, duration = graph.start_ns[rows], graph.duration_ns[rows]
     # Operations of one call have its number; of those without a number each is of its own.
-    number = dense_column(graph, "correlation", NONE)[rows]
+    number = read_dense_column(graph, "correlation", NONE)[rows]
     number = np.where(number >= 0, number, number.max(initial=0) + 1 + np.arange(len(rows)))
     order = np.lexsort((start, number))
     begins = np.flatnonzero(np.append(True, np.diff(number[order]) != 0))
@@ -200,38 +200,41 @@ def _calls(graph: Graph, rows: Int64) -> _Calls:
     )
 
 
-def _call_times(graph: Graph, rows: Int64) -> tuple[Int64, Int64]:
+def _compute_call_times(graph: Graph, rows: Int64) -> tuple[Int64, Int64]:
     """Return when the calls that launched operations began, and how long they took."""
-    before, took = dense_column(graph, LAUNCH_NS, 0)[rows], dense_column(graph, LAUNCH_CALL_NS, 0)[rows]
+    before, took = (
+        read_dense_column(graph, LAUNCH_NS, 0)[rows],
+        read_dense_column(graph, LAUNCH_CALL_NS, 0)[rows],
+    )
     return graph.start_ns[rows] - before, np.maximum(took, 0)
 
 
-def _families(graph: Graph, names: Int64, codes: dict[str, int]) -> Int64:
+def _number_families(graph: Graph, names: Int64, codes: dict[str, int]) -> Int64:
     """Return the numbers (C,) of names without numbers of steps and layers; new ones are added to `codes`."""
     distinct, inverse = np.unique(names, return_inverse=True)
-    words = [family(graph.strings[code]) for code in distinct.tolist()]
+    words = [mask_numbers(graph.strings[code]) for code in distinct.tolist()]
     return np.array([codes.setdefault(word, len(codes)) for word in words], np.int64)[inverse]
 
 
-def _delays(columns: Sequence[Int64], weight: Int64) -> Delays:
+def _compute_delays(columns: Sequence[Int64], weight: Int64) -> Delays:
     delay, call, work, operations = columns
     return Delays(
         int(weight.sum()),
         int((operations * weight).sum()),
         int(delay.min()),
-        _quantile(delay, weight, 0.5),
-        _quantile(delay, weight, 0.99),
+        _compute_quantile(delay, weight, 0.5),
+        _compute_quantile(delay, weight, 0.99),
         int(delay.max()),
         int(weight[delay > work].sum()),
         int(weight[call > work].sum()),
     )
 
 
-def _quantile(values: Int64, weight: Int64, share: float) -> int:
+def _compute_quantile(values: Int64, weight: Int64, share: float) -> int:
     """Return the smallest value that at least this share of the weight does not exceed.
 
     Example:
-        >>> _quantile(np.array([5, 1, 3]), np.array([1, 1, 2]), 0.5)
+        >>> _compute_quantile(np.array([5, 1, 3]), np.array([1, 1, 2]), 0.5)
         3
     """
     if (weight == weight[0]).all():
@@ -246,9 +249,9 @@ def _quantile(values: Int64, weight: Int64, share: float) -> int:
 # Queues
 
 
-def _queues(graph: Graph, rows: Int64, rank: int) -> list[Queue]:
+def _build_queues(graph: Graph, rows: Int64, rank: int) -> list[Queue]:
     """Return the queues of a rank's streams."""
-    began, _ = _call_times(graph, rows)
+    began, _ = _compute_call_times(graph, rows)
     start = graph.start_ns[rows]
     end = start + graph.duration_ns[rows]
     # A clock that is a little off may say that work began before its launch.
@@ -257,18 +260,20 @@ def _queues(graph: Graph, rows: Int64, rank: int) -> list[Queue]:
     timed = graph.start_ns >= 0
     ends = graph.start_ns[timed] + np.maximum(graph.duration_ns[timed], 0)
     recorded = int(ends.max()) - int(graph.start_ns[timed].min())
-    devices, device = np.unique(dense_column(graph, "device", NONE)[rows], return_inverse=True)
-    streams, stream = np.unique(dense_column(graph, "stream", NONE)[rows], return_inverse=True)
+    devices, device = np.unique(read_dense_column(graph, "device", NONE)[rows], return_inverse=True)
+    streams, stream = np.unique(read_dense_column(graph, "stream", NONE)[rows], return_inverse=True)
     of = device * len(streams) + stream
     queues = []
     for code in np.flatnonzero(np.bincount(of)).tolist():
         in_queue = of == code
         whose = rank, int(devices[code // len(streams)]), int(streams[code % len(streams)])
-        queues.append(_queue(whose, window, recorded, (began[in_queue], start[in_queue], end[in_queue])))
+        queues.append(
+            _build_queue(whose, window, recorded, (began[in_queue], start[in_queue], end[in_queue]))
+        )
     return sorted(queues, key=lambda queue: -queue.mean)
 
 
-def _queue(
+def _build_queue(
     whose: tuple[int, int, int],
     window: tuple[int, int],
     recorded_ns: int,

@@ -23,7 +23,7 @@ class Unevenness:
     ratio: float
 
 
-def unevenness(values: Float64, ranks: Sequence[int], size: int, stride: int) -> Unevenness | None:
+def find_unevenness(values: Float64, ranks: Sequence[int], size: int, stride: int) -> Unevenness | None:
     """Return the place along a dimension whose ranks have most, None where there is nothing to compare.
 
     A place along a dimension holds the ranks that differ in the other dimensions only; it counts with their mean.
@@ -35,7 +35,7 @@ def unevenness(values: Float64, ranks: Sequence[int], size: int, stride: int) ->
         stride: Distance of neighbours along it, in rank numbers.
 
     Example:
-        >>> unevenness(np.array([3.0, 1.0, 3.0, 1.0]), [0, 1, 2, 3], size=2, stride=1)
+        >>> find_unevenness(np.array([3.0, 1.0, 3.0, 1.0]), [0, 1, 2, 3], size=2, stride=1)
         Unevenness(place=0, ratio=1.5)
     """
     place: Int64 = np.array(ranks, np.int64) // stride % size

@@ -31,12 +31,12 @@ from typing import Literal, get_args
 
 import numpy as np
 
-from studio.analysis.collectives.arrivals import Arrivals, Matched, arrivals, without_joining
-from studio.analysis.job.kinds import COMMUNICATION, COMPUTE, COPY, CPU, MEMORY, work_kinds
+from studio.analysis.collectives.arrivals import Arrivals, Matched, find_arrivals, without_joining
+from studio.analysis.job.kinds import COMMUNICATION, COMPUTE, COPY, CPU, MEMORY, infer_work_kinds
 from studio.analysis.job.stretches import Marked, Stretches, join_stretches
 from studio.distinct import find_distinct
-from studio.notebook import one_line, table
-from studio.timeline import NodeTimes, Timeline, node_times
+from studio.notebook import build_html_table, format_record
+from studio.timeline import NodeTimes, Timeline, collect_node_times
 from studio.trace import NONE, Bool, CommGroup, Float64, Int64, NodeType, Trace, UInt8
 from studio.units import format_ns
 
@@ -100,7 +100,7 @@ class Ledger:
             rank; -1 where that is unknown or nobody else takes part.
         arrivals: Who began each collective and message last.
         origin_ns: When the run began, on the clock of its nodes.
-        kinds: For each graph of the job (N,) the kinds of work of its nodes, as `work_kinds` tells them.
+        kinds: For each graph of the job (N,) the kinds of work of its nodes, as `infer_work_kinds` tells them.
         unseen: As the stretches: whether it is waiting before a collective was noted, with nothing under way.
     """
 
@@ -118,7 +118,7 @@ class Ledger:
     kinds: tuple[UInt8, ...] = ()
     unseen: Bool = field(default_factory=lambda: np.zeros(0, np.bool_))
 
-    __repr__ = one_line
+    __repr__ = format_record
 
     def __len__(self) -> int:
         return len(self.numbers)
@@ -132,7 +132,7 @@ class Ledger:
             *(map(format_ns, column.tolist()) for column in (self.finish_ns, *ns[:, used].T)),
             strict=True,
         )
-        return table(
+        return build_html_table(
             "Where the time of each rank goes", ["rank", "finish", *(PARTS[code] for code in used)], rows
         )
 
@@ -222,7 +222,7 @@ class PartTimes:
     after_finish_ns: Int64
     is_recording: bool = False
 
-    __repr__ = one_line
+    __repr__ = format_record
 
     def of(self, *parts: Part) -> Int64:
         """Return (K,) the time in some parts."""
@@ -273,7 +273,7 @@ class PartTimes:
         return by_name
 
 
-def ledger(  # noqa: PLR0913 - what a run is, and the two things that are known of some runs only
+def build_ledger(  # noqa: PLR0913 - what a run is, and the two things that are known of some runs only
     trace: Trace,
     times: NodeTimes,
     finish_ns: Int64,
@@ -302,17 +302,17 @@ def ledger(  # noqa: PLR0913 - what a run is, and the two things that are known 
     # Ranks that share their times were simulated as one.
     _, index, course = np.unique(times.first[known], return_index=True, return_inverse=True)
     chosen = known[index]
-    joined = arrivals(trace, times, groups, is_recording=is_recording, matched=matched)
+    joined = find_arrivals(trace, times, groups, is_recording=is_recording, matched=matched)
     early = np.full((2, len(times.start_ns)), NONE, np.int64)
     if not joins:
         joined = without_joining(joined)
     elif is_recording:
-        joined, early = _ready_last(times, joined)
+        joined, early = _find_ready_last(times, joined)
     begun_ns = joined.begun_ns
     if delays is not None:
         begun_ns = np.where(delays.waiting_ns > 0, times.start_ns + delays.waiting_ns, NONE)
-    kinds = tuple(kind.astype(np.uint8) for kind in work_kinds(trace))
-    stretches, owner, unseen = _courses(
+    kinds = tuple(kind.astype(np.uint8) for kind in infer_work_kinds(trace))
+    stretches, owner, unseen = _compute_courses(
         trace, times, chosen, finish_ns[chosen], (kinds, begun_ns, delays, origin_ns, is_recording), early
     )
     numbers = [trace.ranks[place].number for place in known.tolist()]
@@ -333,19 +333,19 @@ def ledger(  # noqa: PLR0913 - what a run is, and the two things that are known 
     )
 
 
-def recorded_ledger(trace: Trace, timeline: Timeline, origin_ns: int) -> Ledger:
+def build_recorded_ledger(trace: Trace, timeline: Timeline, origin_ns: int) -> Ledger:
     """Return where each nanosecond went of a recording, given as a timeline that begins at `origin_ns`."""
-    times = node_times(trace, timeline)
+    times = collect_node_times(trace, timeline)
     finish = np.full(len(trace.ranks), NONE, np.int64)
     spans = times.spans(trace, np.flatnonzero(times.first != NONE))
     np.maximum.at(finish, spans.rank, spans.end_ns - origin_ns)
-    return ledger(trace, times, finish, origin_ns=origin_ns, is_recording=True)
+    return build_ledger(trace, times, finish, origin_ns=origin_ns, is_recording=True)
 
 
 _How = tuple[tuple[UInt8, ...], Int64, Delays | None, int, bool]
 
 
-def _ready_last(times: NodeTimes, joined: Arrivals) -> tuple[Arrivals, Int64]:
+def _find_ready_last(times: NodeTimes, joined: Arrivals) -> tuple[Arrivals, Int64]:
     """Return arrivals of a recording, and (2, T) from when until when ranks waited before collectives recorded to begin together.
 
     Some recorders note collectives only from the moment all members are there. The member that was ready last, all that it had begun
@@ -368,7 +368,7 @@ def _ready_last(times: NodeTimes, joined: Arrivals) -> tuple[Arrivals, Int64]:
         ready = np.full(entry.shape, np.iinfo(np.int64).min)
         for line, first in enumerate(times.first[group.member].tolist()):
             entries = entry[line][is_present[line]]
-            ready[line][is_present[line]] = _ready_ns(times, first, entries, ends) - ahead[line]
+            ready[line][is_present[line]] = _compute_ready_ns(times, first, entries, ends) - ahead[line]
         last = group.last.copy()
         # Of several that were ready at the same moment nothing tells for which the others waited.
         alone = (ready == ready.max(axis=0)).sum(axis=0) == 1
@@ -380,7 +380,9 @@ def _ready_last(times: NodeTimes, joined: Arrivals) -> tuple[Arrivals, Int64]:
     return replace(joined, groups=tuple(groups)), waited
 
 
-def _ready_ns(times: NodeTimes, first: int, entry: Int64, ends: dict[int, tuple[Int64, Int64]]) -> Int64:
+def _compute_ready_ns(
+    times: NodeTimes, first: int, entry: Int64, ends: dict[int, tuple[Int64, Int64]]
+) -> Int64:
     """Return when all that a rank had begun before some of its nodes had ended; their own start where that is nothing, or later."""
     if first not in ends:
         after = times.first[times.first > first].min(initial=len(times.start_ns))
@@ -393,7 +395,7 @@ def _ready_ns(times: NodeTimes, first: int, entry: Int64, ends: dict[int, tuple[
     return np.where(before < 0, start, np.minimum(ended[np.maximum(before, 0)], start))
 
 
-def _early(line: Int64, since: Int64, until: Int64, entry: Int64) -> Marked:
+def _find_early(line: Int64, since: Int64, until: Int64, entry: Int64) -> Marked:
     """Return the time of each line for which ranks waited before collectives that are recorded to begin together."""
     order = np.lexsort((since, line))
     line, since, until, entry = (column[order] for column in (line, since, until, entry))
@@ -403,7 +405,7 @@ def _early(line: Int64, since: Int64, until: Int64, entry: Int64) -> Marked:
     return Marked(line[lasts], begin[lasts], until[lasts], named[lasts])
 
 
-def _courses(
+def _compute_courses(
     trace: Trace, times: NodeTimes, chosen: Int64, finish: Int64, how: _How, early: Int64
 ) -> tuple[Stretches, Int64, Bool]:
     """Return what each of the chosen ranks did when, the communication whose time each stretch is, and where none was noted yet."""
@@ -411,12 +413,12 @@ def _courses(
     line_of = np.full(len(trace.ranks), NONE, np.int64)
     line_of[chosen] = np.arange(len(chosen))
     spans = times.spans(trace, chosen)
-    kind, messages = _kinds(trace, kinds, spans.rank, spans.row)
+    kind, messages = _read_kinds(trace, kinds, spans.rank, spans.row)
     line, start, end = line_of[spans.rank], spans.start_ns - origin, spans.end_ns - origin
     # What a finish leaves out is not the rank's time.
     start, end = (np.clip(column, 0, finish[line]) for column in (start, end))
 
-    def picked(*kinds: int) -> Marked:
+    def select_spans(*kinds: int) -> Marked:
         selected = np.isin(kind, kinds) & (end > start)
         return Marked(line[selected], start[selected], end[selected], np.zeros(int(selected.sum()), np.int64))
 
@@ -426,14 +428,14 @@ def _courses(
     talk = _Talk(line[talks], start[talks], end[talks], last, messages[talks])
     noted = talk
     if is_recording and (talk.is_message == _RECEIVES).any():
-        noted = replace(talk, start=_waited_from(talk, line, start, end))
+        noted = replace(talk, start=_compute_wait_starts(talk, line, start, end))
     posted = _find_posted(noted, entry)
     begins = np.where(talk.is_message != 0, np.clip(talk.begun, talk.start, talk.end), talk.start)
-    pieces = _pieces(replace(talk, start=begins), entry, delays, is_recording)
+    pieces = _split_communication(replace(talk, start=begins), entry, delays, is_recording)
     before = np.flatnonzero(early[1][entry] != NONE)
     since, until = np.maximum(early[:, entry[before]] - origin, 0)
-    came = _early(talk.line[before], since, until, entry[before])
-    work, copying, hosted = picked(COMPUTE), picked(COPY, MEMORY), picked(CPU)
+    came = _find_early(talk.line[before], since, until, entry[before])
+    work, copying, hosted = select_spans(COMPUTE), select_spans(COPY, MEMORY), select_spans(CPU)
     cut = join_stretches((work, copying, pieces, posted, came, hosted), finish, _decide)
     # Marks of communication say whose time it is: its part, and times the number of parts one more than the entry.
     owner, part = np.divmod(cut.kind, len(PARTS))
@@ -458,7 +460,7 @@ def _decide(inside: tuple[Int64, ...]) -> Int64:
     return np.asarray(np.where(busy & (moving >= 0), _CODE["overlapped"], part), np.int64)
 
 
-def _kinds(trace: Trace, kinds: tuple[UInt8, ...], rank: Int64, row: Int64) -> tuple[Int64, Int64]:
+def _read_kinds(trace: Trace, kinds: tuple[UInt8, ...], rank: Int64, row: Int64) -> tuple[Int64, Int64]:
     """Return (S,) the kind of work of each span, and whether it is half of a message: 0, `_SENDS` or `_RECEIVES`."""
     graph_of = np.array([owner.graph for owner in trace.ranks], np.int64)[rank]
     size = np.array([len(graph) for graph in trace.graphs], np.int64)
@@ -488,7 +490,7 @@ class _Talk:
     is_message: Int64
 
 
-def _waited_from(talk: _Talk, line: Int64, start: Int64, end: Int64) -> Int64:
+def _compute_wait_starts(talk: _Talk, line: Int64, start: Int64, end: Int64) -> Int64:
     """Return the starts of communication, those of receives that begin with their messages moved to when all before had ended.
 
     Args:
@@ -522,7 +524,7 @@ def _find_posted(talk: _Talk, entry: Int64) -> Marked:
     return Marked(line[lasts], begin[lasts], end[lasts], named[lasts])
 
 
-def _pieces(talk: _Talk, entry: Int64, delays: Delays | None, is_recording: bool) -> Marked:
+def _split_communication(talk: _Talk, entry: Int64, delays: Delays | None, is_recording: bool) -> Marked:
     """Return the time of each line in which communication was under way, each piece with its part.
 
     A moment is that of the earliest issued of what is under way; so a span has what lies after the ends of all before it. What a

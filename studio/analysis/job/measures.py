@@ -8,7 +8,7 @@ from typing import Final
 
 from studio.analysis.job.ledger import AFTER_FINISH, MADE_OF, PARTS, Ledger, PartTimes
 from studio.analysis.job.step_spans import StepSpans
-from studio.notebook import one_line
+from studio.notebook import format_record
 from studio.trace import Float64
 
 EDITION: Final = 1
@@ -38,7 +38,7 @@ class Measures:
     imbalance: float | None = None
     edition: int = EDITION
 
-    __repr__ = one_line
+    __repr__ = format_record
 
     @property
     def exposed(self) -> float | None:

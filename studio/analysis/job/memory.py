@@ -19,9 +19,9 @@ from dataclasses import dataclass
 import numpy as np
 
 from studio.distinct import find_distinct
-from studio.notebook import one_line
+from studio.notebook import format_record
 from studio.timeline import NodeTimes
-from studio.trace import NONE, Bool, Graph, Int32, Int64, Trace, dense_column, is_generated
+from studio.trace import NONE, Bool, Graph, Int32, Int64, Trace, is_generated, read_dense_column
 
 HOST_MEMORY = -1
 """The device number of the processor's memory."""
@@ -83,10 +83,10 @@ class MemoryUse:
     noted: bool
     counted: bool = False
 
-    __repr__ = one_line
+    __repr__ = format_record
 
 
-def memory_use(trace: Trace, times: NodeTimes, *, estimated: bool = True) -> list[MemoryUse]:
+def compute_memory_use(trace: Trace, times: NodeTimes, *, estimated: bool = True) -> list[MemoryUse]:
     """Return the memory of each device of each rank, by rank and device; nothing where a trace tells nothing.
 
     Args:
@@ -103,28 +103,30 @@ def memory_use(trace: Trace, times: NodeTimes, *, estimated: bool = True) -> lis
         if (rank.graph, first) not in known:
             graph = trace.graphs[rank.graph]
             start, end = (column[first : first + len(graph)] for column in (times.start_ns, times.end_ns))
-            noted = _noted(graph, start)
-            known[rank.graph, first] = noted or (_of_tensors(graph, start, end) if estimated else [])
+            noted = _read_noted(graph, start)
+            known[rank.graph, first] = noted or (
+                _estimate_from_tensors(graph, start, end) if estimated else []
+            )
         counted = is_generated(rank)
         uses += [
-            _of_rank(use, rank.number, counted=counted and use.noted) for use in known[rank.graph, first]
+            _assign_rank(use, rank.number, counted=counted and use.noted) for use in known[rank.graph, first]
         ]
     return uses
 
 
-def gpu_peak(uses: Sequence[MemoryUse]) -> MemoryUse | None:
+def find_gpu_peak(uses: Sequence[MemoryUse]) -> MemoryUse | None:
     """Return the use of the device memory with the highest peak, None where no device's memory is known."""
     return max(
         (use for use in uses if use.device != HOST_MEMORY), key=lambda use: use.peak_bytes, default=None
     )
 
 
-def how_known(use: MemoryUse) -> str:
+def label_origin(use: MemoryUse) -> str:
     """Say where a figure of memory is from: `noted`, `counted` or `estimated`."""
     return "noted" if use.noted else "counted" if use.counted else "estimated"
 
 
-def _of_rank(use: MemoryUse, rank: int, *, counted: bool) -> MemoryUse:
+def _assign_rank(use: MemoryUse, rank: int, *, counted: bool) -> MemoryUse:
     return MemoryUse(
         rank, use.device, use.time_ns, use.bytes, use.before_bytes, use.peak_bytes, use.peak_ns,
         use.reserved_bytes, use.holders, use.noted and not counted, counted,
@@ -135,7 +137,7 @@ def _of_rank(use: MemoryUse, rank: int, *, counted: bool) -> MemoryUse:
 # Allocations that a profiler noted
 
 
-def _noted(graph: Graph, start_ns: Int64) -> list[MemoryUse]:
+def _read_noted(graph: Graph, start_ns: Int64) -> list[MemoryUse]:
     columns: dict[str, Int64] = {}
     row = np.zeros(0, np.int64)
     for key in _KEYS:
@@ -149,7 +151,9 @@ def _noted(graph: Graph, start_ns: Int64) -> list[MemoryUse]:
     uses = []
     for device in find_distinct(columns["device"]).tolist():
         here = order[columns["device"][order] == device]
-        uses.append(_level(graph, device, row[here], time[here], {k: c[here] for k, c in columns.items()}))
+        uses.append(
+            _compute_noted_use(graph, device, row[here], time[here], {k: c[here] for k, c in columns.items()})
+        )
     return uses
 
 
@@ -162,7 +166,9 @@ def _list_items(graph: Graph, key: str) -> tuple[Int64, Int64]:
     return np.repeat(rows, length).astype(np.int64), graph.attrs.items[places]
 
 
-def _level(graph: Graph, device: int, row: Int64, time: Int64, columns: dict[str, Int64]) -> MemoryUse:
+def _compute_noted_use(
+    graph: Graph, device: int, row: Int64, time: Int64, columns: dict[str, Int64]
+) -> MemoryUse:
     size, total = columns["bytes"], columns["total"]
     # The total after an event, without the changes up to it, is what was there before; the least that is never negative.
     changed = np.cumsum(size)
@@ -172,7 +178,7 @@ def _level(graph: Graph, device: int, row: Int64, time: Int64, columns: dict[str
     level = changed + before
     peak = int(np.argmax(level))
     at_start = before >= int(level[peak])
-    live = {} if at_start else _live(row[: peak + 1], size[: peak + 1], columns["address"][: peak + 1])
+    live = {} if at_start else _find_live(row[: peak + 1], size[: peak + 1], columns["address"][: peak + 1])
     last = np.append(np.flatnonzero(np.diff(time)), len(time) - 1)
     peak_bytes = before if at_start else int(level[peak])
     return MemoryUse(
@@ -184,12 +190,12 @@ def _level(graph: Graph, device: int, row: Int64, time: Int64, columns: dict[str
         peak_bytes,
         0 if at_start else int(time[peak]),
         int(columns["reserved"].max(initial=NONE)) if device != HOST_MEMORY else NONE,
-        _holders(graph, list(live.values()), peak_bytes),
+        _list_holders(graph, list(live.values()), peak_bytes),
         True,
     )
 
 
-def _live(row: Int64, size: Int64, address: Int64) -> dict[int, tuple[int, int]]:
+def _find_live(row: Int64, size: Int64, address: Int64) -> dict[int, tuple[int, int]]:
     """Return row and bytes of what was allocated and not freed, by address."""
     live: dict[int, tuple[int, int]] = {}
     for at, node, count in zip(address.tolist(), row.tolist(), size.tolist(), strict=True):
@@ -200,7 +206,7 @@ def _live(row: Int64, size: Int64, address: Int64) -> dict[int, tuple[int, int]]
     return live
 
 
-def _holders(graph: Graph, live: Sequence[tuple[int, int]], peak: int) -> tuple[Holder, ...]:
+def _list_holders(graph: Graph, live: Sequence[tuple[int, int]], peak: int) -> tuple[Holder, ...]:
     by_name: dict[str, list[int]] = {}
     for row, count in live:
         entry = by_name.setdefault(graph.strings[int(graph.name[row])], [0, 0])
@@ -213,7 +219,7 @@ def _holders(graph: Graph, live: Sequence[tuple[int, int]], peak: int) -> tuple[
     return tuple(sorted(holders, key=lambda holder: -holder.bytes))
 
 
-def holder_words(use: MemoryUse, holder: Holder) -> str:
+def describe_holder(use: MemoryUse, holder: Holder) -> str:
     """Name who holds memory: an operator, or what was there before all of them."""
     if not holder.was_there:
         return holder.name
@@ -224,21 +230,23 @@ def holder_words(use: MemoryUse, holder: Holder) -> str:
 # Storages of tensors
 
 
-def _of_tensors(graph: Graph, start_ns: Int64, end_ns: Int64) -> list[MemoryUse]:
+def _estimate_from_tensors(graph: Graph, start_ns: Int64, end_ns: Int64) -> list[MemoryUse]:
     if not len(graph.io):
         return []
-    taken, given = _storages(graph, graph.io[:, 0]), _storages(graph, graph.io[:, 3])
+    taken, given = _parse_storages(graph, graph.io[:, 0]), _parse_storages(graph, graph.io[:, 3])
     row, storage, size, device = (np.concatenate(pair) for pair in zip(taken, given, strict=True))
     out: Bool = np.arange(len(row)) >= len(taken[0])
     kept = (start_ns[row] >= 0) & (end_ns[row] >= 0) & (size > 0)
     row, storage, size, device = (column[kept] for column in (row, storage, size, device))
     out = out[kept]
     # With the operators it calls: what an operator gives out is there for certain when it returns, what it takes all along.
-    whole = np.maximum(end_ns, start_ns + dense_column(graph, "inclusive_ns", 0))[row]
+    whole = np.maximum(end_ns, start_ns + read_dense_column(graph, "inclusive_ns", 0))[row]
     uses = _Uses(
         row, storage, size, np.where(out, whole, start_ns[row]), whole, _begins(graph, row, storage, out)
     )
-    return [_lives(graph, number, uses.of(device == number)) for number in find_distinct(device).tolist()]
+    return [
+        _estimate_use(graph, number, uses.of(device == number)) for number in find_distinct(device).tolist()
+    ]
 
 
 @dataclass(frozen=True, slots=True)
@@ -264,11 +272,11 @@ def _begins(graph: Graph, row: Int64, storage: Int64, out: Bool) -> Bool:
     takes = np.zeros(int(use.max()) + 1, np.bool_)
     takes[use[~out]] = True
     # Kernels repeat the tensors of their operator: they use them, and give out none.
-    begins: Bool = out & ~takes[use] & (dense_column(graph, "is_cpu_op", 1)[row] != 0)
+    begins: Bool = out & ~takes[use] & (read_dense_column(graph, "is_cpu_op", 1)[row] != 0)
     return begins
 
 
-def _storages(graph: Graph, codes: Int32) -> tuple[Int64, Int64, Int64, Int64]:
+def _parse_storages(graph: Graph, codes: Int32) -> tuple[Int64, Int64, Int64, Int64]:
     """Return row, storage, bytes and device of each tensor in a column of texts."""
     used, back = np.unique(codes, return_inverse=True)
     parsed = [_parse(graph.strings[code]) if code >= 0 else [] for code in used.tolist()]
@@ -300,7 +308,7 @@ def _parse(text: str) -> list[tuple[int, int, int]]:
     return tensors
 
 
-def _lives(graph: Graph, device: int, uses: _Uses) -> MemoryUse:
+def _estimate_use(graph: Graph, device: int, uses: _Uses) -> MemoryUse:
     uses = uses.of(np.lexsort((uses.row, uses.start, uses.storage)))
     first = np.flatnonzero(np.append(True, np.diff(uses.storage) != 0) | uses.begins)
     start, end = uses.start[first], np.maximum.reduceat(uses.end, first)
@@ -318,5 +326,5 @@ def _lives(graph: Graph, device: int, uses: _Uses) -> MemoryUse:
     held = list(zip(uses.row[live].tolist(), size.tolist(), strict=True))
     return MemoryUse(
         NONE, device, times, level, 0, int(level[peak]), when, NONE,
-        _holders(graph, held, int(level[peak])), False,
+        _list_holders(graph, held, int(level[peak])), False,
     )  # fmt: skip

@@ -9,7 +9,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from studio.arrow import from_arrow, optional_texts, to_arrow
+from studio.arrow import convert_optional_texts, from_arrow, to_arrow
 from studio.trace import NONE, Graph, Int32, Int64, Strings, UInt8, UInt64
 
 _LONGEST_WORDED = 64
@@ -43,18 +43,18 @@ class JobNames:
         """Return the names of all graphs."""
         with self._lock:
             if self._pool is None:
-                self._pool = _names(self._graphs)
+                self._pool = _build_names(self._graphs)
             return self._pool
 
     def keys(self) -> Int64:
         """Return (M,) numbers that sort like the pool's names."""
         with self._lock:
             if self._keys is None:
-                self._keys = text_keys(self.pool().lower)
+                self._keys = compute_text_keys(self.pool().lower)
             return self._keys
 
 
-def _names(graphs: tuple[Graph, ...]) -> Names:
+def _build_names(graphs: tuple[Graph, ...]) -> Names:
     chunks, index, before = [], [], 0
     for graph in graphs:
         used = np.zeros(len(graph.strings), bool)
@@ -63,13 +63,13 @@ def _names(graphs: tuple[Graph, ...]) -> Names:
         where = np.zeros(len(used), np.int32)
         where[codes] = np.arange(before, before + len(codes), dtype=np.int32)
         index.append(where[graph.name])
-        chunks.append(lower_case(_texts(graph.strings, codes)))
+        chunks.append(lower_case(_list_texts(graph.strings, codes)))
         before += len(codes)
     lower = pa.concat_arrays(chunks) if chunks else lower_case([])
     return Names(lower, index)
 
 
-def _texts(pool: Strings, codes: Int64) -> pa.Array | list[str]:
+def _list_texts(pool: Strings, codes: Int64) -> pa.Array | list[str]:
     """Return texts of a pool without making Python objects, unless one is not UTF-8."""
     buffers = [None, pa.py_buffer(pool.offsets), pa.py_buffer(pool.data)]
     some = pa.Array.from_buffers(pa.large_binary(), len(pool), buffers).take(to_arrow(codes))
@@ -83,11 +83,11 @@ def lower_case(texts: pa.Array | list[str]) -> pa.LargeStringArray:
     """Return texts in lower case."""
     if isinstance(texts, list):
         # Half a surrogate pair can come from an address, and no text that Arrow holds.
-        texts = optional_texts(texts).cast(pa.large_string())
+        texts = convert_optional_texts(texts).cast(pa.large_string())
     return pc.utf8_lower(texts)
 
 
-def text_keys(lower: pa.LargeStringArray) -> Int64:
+def compute_text_keys(lower: pa.LargeStringArray) -> Int64:
     """Return (M,) numbers that sort like the texts, equal for equal texts, -1 for the empty text."""
     offsets = np.frombuffer(lower.buffers()[1], np.int64)[lower.offset : lower.offset + len(lower) + 1]
     lengths = np.diff(offsets)
@@ -105,7 +105,9 @@ def text_keys(lower: pa.LargeStringArray) -> Int64:
         np.argsort(lengths.astype(np.uint16), kind="stable"),
         np.zeros(max(len(lower) - 1, 0), bool),
     )
-    words = [_word(data, offsets[:-1], lengths, start) for start in range(0, int(lengths.max(initial=0)), 8)]
+    words = [
+        _read_words(data, offsets[:-1], lengths, start) for start in range(0, int(lengths.max(initial=0)), 8)
+    ]
     for word in reversed(words):
         order = order[np.argsort(word[order], kind="stable")]
     for column in (lengths, *words):
@@ -116,7 +118,7 @@ def text_keys(lower: pa.LargeStringArray) -> Int64:
     return keys
 
 
-def _word(data: UInt8, starts: Int64, lengths: Int64, offset: int) -> UInt64:
+def _read_words(data: UInt8, starts: Int64, lengths: Int64, offset: int) -> UInt64:
     """Return eight bytes of each text from byte `offset` as a number that sorts alike; missing bytes are 0."""
     remaining = np.clip(lengths - offset, 0, 8)
     some = np.flatnonzero(remaining)
@@ -127,7 +129,7 @@ def _word(data: UInt8, starts: Int64, lengths: Int64, offset: int) -> UInt64:
     return word
 
 
-def order_of(texts: set[str]) -> dict[str, int]:
-    """Return numbers that sort like texts, from `text_keys`."""
+def index_text_keys(texts: set[str]) -> dict[str, int]:
+    """Return numbers that sort like texts, from `compute_text_keys`."""
     listed = sorted(texts)
-    return dict(zip(listed, text_keys(lower_case(listed)).tolist(), strict=True))
+    return dict(zip(listed, compute_text_keys(lower_case(listed)).tolist(), strict=True))

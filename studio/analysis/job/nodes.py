@@ -19,9 +19,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from studio.analysis.collectives.groups import comm_nodes
-from studio.analysis.job.kinds import counted_type_name, counted_types
-from studio.analysis.job.names import JobNames, lower_case, order_of
+from studio.analysis.collectives.groups import collect_comm_nodes
+from studio.analysis.job.kinds import infer_counted_types, label_counted_type
+from studio.analysis.job.names import JobNames, index_text_keys, lower_case
 from studio.analysis.job.number_filter import Quantity, Wanted, parse_filter
 from studio.arrow import from_arrow
 from studio.errors import TraceError
@@ -36,8 +36,8 @@ from studio.trace import (
     Rank,
     Trace,
     UInt64,
-    collective_name,
-    dense_column,
+    label_collective,
+    read_dense_column,
 )
 
 TEXT_COLUMNS = ("name", "type", "collective", "group")
@@ -95,7 +95,7 @@ class Node:
     """One node of the list.
 
     Attributes:
-        ref: How addresses name it, see `node_ref`.
+        ref: How addresses name it, see `format_node_ref`.
         rank: Number of its rank.
         id: Id written in the file.
         name, type: As the file and the schema name them.
@@ -186,7 +186,7 @@ class _Job:
         columns = self._columns.get(index)
         if columns is None:
             with self._lock:
-                columns = self._columns.setdefault(index, _columns(self._graphs[index], self.origin_ns))
+                columns = self._columns.setdefault(index, _build_columns(self._graphs[index], self.origin_ns))
         return columns
 
 
@@ -244,7 +244,10 @@ class NodeIndex:
             else:
                 places = self._filter(query)
             self._lists[query] = places
-            while len(self._lists) > 1 and sum(_size(kept) for kept in self._lists.values()) > _KEPT_BYTES:
+            while (
+                len(self._lists) > 1
+                and sum(_count_bytes(kept) for kept in self._lists.values()) > _KEPT_BYTES
+            ):
                 self._lists.popitem(last=False)
             return places
 
@@ -267,14 +270,14 @@ class NodeIndex:
         collective, slot = int(columns.collective[row]), int(columns.group_slot[row])
         before = 0 if columns.again is None else int(columns.again[row])
         recorded = int(columns.start_ns[row]), int(columns.end_ns[row]), int(columns.duration_ns[row])
-        start, end, duration = recorded if self._run is None else _in_run(self._run, index, row)
+        start, end, duration = recorded if self._run is None else _get_run_times(self._run, index, row)
         return Node(
             ref=f"{graph.id[row]}.{before}" if before else str(graph.id[row]),
             rank=rank.number,
             id=int(graph.id[row]),
             name=graph.strings[int(graph.name[row])],
-            type=counted_type_name(int(columns.type[row])),
-            collective=_collective_text(collective),
+            type=label_counted_type(int(columns.type[row])),
+            collective=_label_collective(collective),
             group=str(rank.slots[slot]) if slot != NONE else "",
             bytes=int(columns.bytes[row]),
             operations=int(columns.operations[row]),
@@ -328,63 +331,66 @@ class NodeIndex:
             if re.fullmatch("[0-9]{1,20}", query.search):
                 matches = matches | self._fits(Condition("id", "equals", query.search))
             keep = matches if keep is None else keep & matches
-        return None if keep is None else _compact(np.flatnonzero(keep), len(self))
+        return None if keep is None else _narrow_indices(np.flatnonzero(keep), len(self))
 
     def _sort(self, chosen: Int64 | None, order: tuple[tuple[str, bool], ...]) -> Int64:
-        places = _compact(np.arange(len(self)), len(self)) if chosen is None else chosen
+        places = _narrow_indices(np.arange(len(self)), len(self)) if chosen is None else chosen
         for column, falling in reversed(order):
-            keys = self._keys(column)
+            keys = self._compute_keys(column)
             # A stable sort of turned keys keeps equal nodes in their order also when it falls.
-            turned = _sortable(keys[places], falling=falling)
-            places = places[_order(turned)]
+            turned = _narrow_keys(keys[places], falling=falling)
+            places = places[_sort_keys(turned)]
         return places
 
     def _fits(self, condition: Condition) -> Bool:
         """Return for every node whether a condition holds."""
         if condition.column in TEXT_COLUMNS:
-            return self._text_fits(condition)
+            return self._match_text(condition)
         if condition.column not in NUMBER_COLUMNS:
-            raise _no_column(condition.column)
+            raise _build_column_error(condition.column)
         if condition.column == "rank":
             numbers = np.array([rank.number for rank in self.trace.ranks], np.int64)
-            return np.repeat(_number_fits(numbers, condition), np.diff(self._offsets))
+            return np.repeat(_match_numbers(numbers, condition), np.diff(self._offsets))
         if self._run is not None and condition.column in TIME_COLUMNS:
-            return _number_fits(self._run_column(self._run, condition.column), condition)
+            return _match_numbers(self._compute_run_column(self._run, condition.column), condition)
         by_graph = [
-            _number_fits(self._numbers(i, condition.column), condition) for i in range(len(self.trace.graphs))
+            _match_numbers(self._get_numbers(i, condition.column), condition)
+            for i in range(len(self.trace.graphs))
         ]
-        return self._spread(by_graph)
+        return self._spread_over_ranks(by_graph)
 
-    def _text_fits(self, condition: Condition) -> Bool:
+    def _match_text(self, condition: Condition) -> Bool:
         if condition.column == "name":
             names = self.job.names.pool()
-            fits = _texts_fit(names.lower, condition)
-            return self._spread([fits[index] for index in names.index])
+            fits = _match_texts(names.lower, condition)
+            return self._spread_over_ranks([fits[index] for index in names.index])
         if condition.column == "group":
             parts = []
             for rank in self.trace.ranks:
-                fits = _texts_fit(lower_case([*map(str, rank.slots), ""]), condition)
+                fits = _match_texts(lower_case([*map(str, rank.slots), ""]), condition)
                 parts.append(fits[self.job.columns_of(rank.graph).group_slot])
             return np.concatenate(parts) if parts else np.zeros(0, bool)
         by_graph = []
         for index in range(len(self.trace.graphs)):
-            numbers, inverse = _distinct(self._numbers(index, condition.column))
-            fits = _texts_fit(lower_case([_NAMES[condition.column](number) for number in numbers]), condition)
+            numbers, inverse = _find_distinct(self._get_numbers(index, condition.column))
+            fits = _match_texts(
+                lower_case([_NAMES[condition.column](number) for number in numbers]), condition
+            )
             by_graph.append(fits[inverse])
-        return self._spread(by_graph)
+        return self._spread_over_ranks(by_graph)
 
-    def _keys(self, column: str) -> NDArray[Any]:
+    def _compute_keys(self, column: str) -> NDArray[Any]:
         """Return for every node a number that sorts like the column; -1 where it has no value."""
         if column not in COLUMNS:
-            raise _no_column(column)
+            raise _build_column_error(column)
         if column == "rank":
             return np.repeat(
                 np.array([rank.number for rank in self.trace.ranks], np.int64), np.diff(self._offsets)
             )
         if self._run is not None and column in TIME_COLUMNS:
-            return self._run_column(self._run, column)
+            return self._compute_run_column(self._run, column)
         if column == "group":
-            order = order_of({str(value) for rank in self.trace.ranks for value in rank.slots})
+            order = index_text_keys({str(value) for rank in self.trace.ranks for value in rank.slots})
             by_slot = [
                 np.array([*(order[str(value)] for value in rank.slots), NONE]) for rank in self.trace.ranks
             ]
@@ -395,28 +401,28 @@ class NodeIndex:
             return np.concatenate(parts) if parts else np.zeros(0, np.int64)
         if column == "name":
             names, keys = self.job.names.pool(), self.job.names.keys()
-            return self._spread([keys[index] for index in names.index])
-        by_graph = [self._numbers(index, column) for index in range(len(self.trace.graphs))]
+            return self._spread_over_ranks([keys[index] for index in names.index])
+        by_graph = [self._get_numbers(index, column) for index in range(len(self.trace.graphs))]
         if column in TEXT_COLUMNS:
-            used = {number for numbers in by_graph for number in _distinct(numbers)[0]}
-            order = order_of({_NAMES[column](number) for number in used})
+            used = {number for numbers in by_graph for number in _find_distinct(numbers)[0]}
+            order = index_text_keys({_NAMES[column](number) for number in used})
             by_graph = [
                 _renumber(numbers, lambda number: order[_NAMES[column](number)]) for numbers in by_graph
             ]
-        return self._spread(by_graph)
+        return self._spread_over_ranks(by_graph)
 
-    def _numbers(self, index: int, column: str) -> NDArray[Any]:
+    def _get_numbers(self, index: int, column: str) -> NDArray[Any]:
         if column == "id":
             stored: NDArray[Any] = self.trace.graphs[index].id
             return stored
         values: Int64 = getattr(self.job.columns_of(index), _RECORDED.get(column, column))
         return values
 
-    def _spread(self, by_graph: list[NDArray[Any]]) -> NDArray[Any]:
+    def _spread_over_ranks(self, by_graph: list[NDArray[Any]]) -> NDArray[Any]:
         parts = [by_graph[rank.graph] for rank in self.trace.ranks]
         return np.concatenate(parts) if parts else np.zeros(0, np.int64)
 
-    def _run_column(self, run: NodeTimes, column: str) -> Int64:
+    def _compute_run_column(self, run: NodeTimes, column: str) -> Int64:
         """Return start, end or duration of every node in a run; -1 where it did not run."""
         start, end = run.of_nodes(self.trace)
         if column != "duration_ns":
@@ -426,7 +432,7 @@ class NodeIndex:
         return self._durations
 
 
-def _in_run(times: NodeTimes, index: int, row: int) -> tuple[int, int, int]:
+def _get_run_times(times: NodeTimes, index: int, row: int) -> tuple[int, int, int]:
     """Return start, end and duration of a node in a run, -1 where it did not run."""
     first = int(times.first[index])
     if first < 0:
@@ -435,26 +441,28 @@ def _in_run(times: NodeTimes, index: int, row: int) -> tuple[int, int, int]:
     return start, end, end - start if start >= 0 and end >= 0 else NONE
 
 
-def _columns(graph: Graph, origin_ns: int) -> _Columns:
-    nodes = comm_nodes(graph)
+def _build_columns(graph: Graph, origin_ns: int) -> _Columns:
+    nodes = collect_comm_nodes(graph)
     group_slot = np.full(len(graph), NONE, np.int64)
     group_slot[nodes.rows] = nodes.group_slot
     start_ns = np.where(graph.start_ns >= 0, graph.start_ns - origin_ns, NONE)
     return _Columns(
-        type=counted_types(graph),
-        collective=np.where(graph.type == NodeType.COMM_COLL, dense_column(graph, "comm_type", NONE), NONE),
-        bytes=dense_column(graph, "comm_size", NONE),
-        operations=dense_column(graph, "num_ops", NONE),
+        type=infer_counted_types(graph),
+        collective=np.where(
+            graph.type == NodeType.COMM_COLL, read_dense_column(graph, "comm_type", NONE), NONE
+        ),
+        bytes=read_dense_column(graph, "comm_size", NONE),
+        operations=read_dense_column(graph, "num_ops", NONE),
         start_ns=start_ns,
         end_ns=np.where((start_ns >= 0) & (graph.duration_ns != 0), start_ns + graph.duration_ns, NONE),
         duration_ns=np.where(graph.duration_ns == 0, NONE, graph.duration_ns),
         waits_for=np.diff(graph.ctrl.offsets) + np.diff(graph.data.offsets),
         group_slot=group_slot,
-        again=_again(graph.id),
+        again=_count_earlier(graph.id),
     )
 
 
-def _again(ids: UInt64) -> Int64 | None:
+def _count_earlier(ids: UInt64) -> Int64 | None:
     """Return how many earlier nodes have the same id, None where all ids differ."""
     if bool((ids[1:] > ids[:-1]).all()):
         return None
@@ -468,20 +476,20 @@ def _again(ids: UInt64) -> Int64 | None:
     return again
 
 
-def _collective_text(number: int) -> str:
-    return "" if number == NONE else collective_name(number)
+def _label_collective(number: int) -> str:
+    return "" if number == NONE else label_collective(number)
 
 
-_NAMES: dict[str, Callable[[int], str]] = {"type": counted_type_name, "collective": _collective_text}
+_NAMES: dict[str, Callable[[int], str]] = {"type": label_counted_type, "collective": _label_collective}
 
 
 def _renumber(numbers: NDArray[Any], number_of: Callable[[int], int]) -> Int64:
-    values, inverse = _distinct(numbers)
+    values, inverse = _find_distinct(numbers)
     renumbered: Int64 = np.array([number_of(value) for value in values], np.int64)[inverse]
     return renumbered
 
 
-def _distinct(numbers: NDArray[Any]) -> tuple[list[int], NDArray[Any]]:
+def _find_distinct(numbers: NDArray[Any]) -> tuple[list[int], NDArray[Any]]:
     """Return the distinct numbers, sorted, and the index of each; without sorting where they lie close."""
     low, high = int(numbers.min(initial=0)), int(numbers.max(initial=0))
     if high - low >= _RADIX:
@@ -492,7 +500,7 @@ def _distinct(numbers: NDArray[Any]) -> tuple[list[int], NDArray[Any]]:
     return (np.flatnonzero(is_used) + low).tolist(), (np.cumsum(is_used) - 1)[numbers - low]
 
 
-def _sortable(keys: NDArray[Any], *, falling: bool) -> NDArray[Any]:
+def _narrow_keys(keys: NDArray[Any], *, falling: bool) -> NDArray[Any]:
     """Return keys that sort as asked, missing ones (-1) last, in the narrowest type for their range."""
     if keys.dtype == np.uint64:
         return np.iinfo(np.uint64).max - keys if falling else keys
@@ -509,7 +517,7 @@ def _sortable(keys: NDArray[Any], *, falling: bool) -> NDArray[Any]:
     return np.where(missing, last, turned)
 
 
-def _order(keys: NDArray[Any]) -> Int64:
+def _sort_keys(keys: NDArray[Any]) -> Int64:
     """Return the stable order of keys."""
     if keys.dtype != np.int64 or len(keys) < 2:
         return np.argsort(keys, kind="stable")
@@ -525,16 +533,16 @@ def _order(keys: NDArray[Any]) -> Int64:
     return order[np.argsort((words >> 16).astype(np.uint16)[order], kind="stable")]
 
 
-def _compact(places: Int64, total: int) -> Int64:
+def _narrow_indices(places: Int64, total: int) -> Int64:
     """Return indices as 32-bit numbers where they fit."""
     return places.astype(np.int32) if total < 2**31 else places
 
 
-def _size(places: Int64 | None) -> int:
+def _count_bytes(places: Int64 | None) -> int:
     return 0 if places is None else places.nbytes
 
 
-def _texts_fit(lower: pa.LargeStringArray, condition: Condition) -> Bool:
+def _match_texts(lower: pa.LargeStringArray, condition: Condition) -> Bool:
     value, empty = lower_case([condition.value, ""])
     text = value.as_py()
     tests: dict[str, Callable[[], pa.BooleanArray]] = {
@@ -554,13 +562,13 @@ def _texts_fit(lower: pa.LargeStringArray, condition: Condition) -> Bool:
     return from_arrow(tests[condition.operator]()).astype(np.bool_, copy=False)
 
 
-def _number_fits(column: Int64 | UInt64, condition: Condition) -> Bool:
+def _match_numbers(column: Int64 | UInt64, condition: Condition) -> Bool:
     has_value = np.ones(len(column), bool) if column.dtype == np.uint64 else column != NONE
     if condition.operator in ("blank", "notBlank"):
         return ~has_value if condition.operator == "blank" else has_value
     if condition.operator == "matches":
         return has_value & _is_in_range(column, condition)
-    value = _number(condition.value)
+    value = _parse_number(condition.value)
     tests: dict[str, Callable[[], Bool]] = {
         "equals": lambda: column == value,
         "notEqual": lambda: column != value,
@@ -568,7 +576,7 @@ def _number_fits(column: Int64 | UInt64, condition: Condition) -> Bool:
         "lessThanOrEqual": lambda: column <= value,
         "greaterThan": lambda: column > value,
         "greaterThanOrEqual": lambda: column >= value,
-        "inRange": lambda: (column >= value) & (column <= _number(condition.to)),
+        "inRange": lambda: (column >= value) & (column <= _parse_number(condition.to)),
     }
     if condition.operator not in tests:
         raise TraceError(
@@ -589,7 +597,7 @@ def _is_in_range(column: Int64 | UInt64, condition: Condition) -> Bool:
     return ~inside if asked.outside else inside
 
 
-def _number(text: str) -> int | float:
+def _parse_number(text: str) -> int | float:
     try:
         return int(text) if re.fullmatch("[+-]?[0-9]{1,40}", text.strip()) else float(text)
     except ValueError:
@@ -598,11 +606,11 @@ def _number(text: str) -> int | float:
         ) from None
 
 
-def _no_column(name: str) -> TraceError:
+def _build_column_error(name: str) -> TraceError:
     return TraceError(f"There is no column {name[:40]!r}.", hint=f"Columns: {', '.join(COLUMNS)}.")
 
 
-def node_ref(graph: Graph, row: int) -> str:
+def format_node_ref(graph: Graph, row: int) -> str:
     """Return the address of a node: its id, with a count if other nodes have the same id.
 
     Example: "118", or "118.1" for the second node with id 118.

@@ -56,13 +56,13 @@ def parse_filter(text: str, quantity: Quantity) -> Wanted:
     """
     text = text.strip()
     if len(text) > _LONGEST:
-        raise _unclear(text, quantity)
+        raise _build_filter_error(text, quantity)
     ends = _RANGE.split(text)
     if len(ends) == 2:
-        low, high = _amount(ends[0], quantity), _amount(ends[1], quantity)
-        return Wanted(_ceil(low.value - low.slack), _floor(high.value + high.slack))
+        low, high = _parse_amount(ends[0], quantity), _parse_amount(ends[1], quantity)
+        return Wanted(_round_up(low.value - low.slack), _round_down(high.value + high.slack))
     sign = next((sign for sign in _SIGNS if text.startswith(sign)), "")
-    amount = _amount(text[len(sign) :], quantity)
+    amount = _parse_amount(text[len(sign) :], quantity)
     return _compare(sign, amount)
 
 
@@ -80,36 +80,36 @@ _LEAST, _MOST = -(1 << 63), (1 << 64) - 1
 def _compare(sign: str, amount: _Amount) -> Wanted:
     value, slack = amount.value, amount.slack
     if sign == "<":
-        return Wanted(_LEAST, _floor(value, open_end=True))
+        return Wanted(_LEAST, _round_down(value, open_end=True))
     if sign == ">":
-        return Wanted(-_floor(-value, open_end=True), _MOST)
+        return Wanted(-_round_down(-value, open_end=True), _MOST)
     if sign == "<=":
-        return Wanted(_LEAST, _floor(value))
+        return Wanted(_LEAST, _round_down(value))
     if sign == ">=":
-        return Wanted(_ceil(value), _MOST)
-    return Wanted(_ceil(value - slack), _floor(value + slack), sign == "!=")
+        return Wanted(_round_up(value), _MOST)
+    return Wanted(_round_up(value - slack), _round_down(value + slack), sign == "!=")
 
 
-def _amount(text: str, quantity: Quantity) -> _Amount:
+def _parse_amount(text: str, quantity: Quantity) -> _Amount:
     match = _AMOUNT.fullmatch(text.strip())
     if match is None:
-        raise _unclear(text, quantity)
-    number, scale = Fraction(match["number"].replace(",", "")), _scale(match["unit"], quantity)
+        raise _build_filter_error(text, quantity)
+    number, scale = Fraction(match["number"].replace(",", "")), _find_scale(match["unit"], quantity)
     if scale is None or abs(number * scale) > _MOST:
-        raise _unclear(text, quantity)
+        raise _build_filter_error(text, quantity)
     slack = Fraction(0)
     if match["unit"] and scale > 1 and number:
-        slack = min(_last_digit(match["number"]), _third_digit(number)) * scale / 2
+        slack = min(_compute_last_digit(match["number"]), _compute_third_digit(number)) * scale / 2
     return _Amount(number * scale, slack)
 
 
-def _last_digit(number: str) -> Fraction:
+def _compute_last_digit(number: str) -> Fraction:
     """Return the value of one unit in the last written digit."""
     mantissa, _, exponent = number.lower().partition("e")
     return Fraction(10) ** (int(exponent or 0) - len(mantissa.partition(".")[2]))
 
 
-def _third_digit(number: Fraction) -> Fraction:
+def _compute_third_digit(number: Fraction) -> Fraction:
     """Return the value of one unit in the third digit, the last one displayed."""
     exponent, size = 0, abs(number)
     while size >= 10:
@@ -119,7 +119,7 @@ def _third_digit(number: Fraction) -> Fraction:
     return Fraction(10) ** (exponent - _DIGITS_SHOWN + 1)
 
 
-def _scale(unit: str, quantity: Quantity) -> Fraction | None:
+def _find_scale(unit: str, quantity: Quantity) -> Fraction | None:
     """Return the factor of a unit, None where it is unknown."""
     if not unit:
         return Fraction(1)
@@ -134,15 +134,15 @@ def _scale(unit: str, quantity: Quantity) -> Fraction | None:
         return None
 
 
-def _ceil(value: Fraction) -> int:
+def _round_up(value: Fraction) -> int:
     return -(-value.numerator // value.denominator)
 
 
-def _floor(value: Fraction, *, open_end: bool = False) -> int:
+def _round_down(value: Fraction, *, open_end: bool = False) -> int:
     """Return the largest whole number up to `value`, excluded where the end is open."""
-    return _ceil(value) - 1 if open_end else value.numerator // value.denominator
+    return _round_up(value) - 1 if open_end else value.numerator // value.denominator
 
 
-def _unclear(text: str, quantity: Quantity) -> TraceError:
+def _build_filter_error(text: str, quantity: Quantity) -> TraceError:
     shown = text if len(text) <= _LONGEST else f"{text[:_LONGEST]}…"
     return TraceError(f"The filter {shown!r} is not understood.", hint=f"Write {_EXAMPLES[quantity]}.")

@@ -27,7 +27,7 @@ class Occupancy:
     ranks: int
 
 
-def occupancy(account: Ledger, bins: int) -> Occupancy:
+def compute_occupancy(account: Ledger, bins: int) -> Occupancy:
     """Return the share of ranks in each part, in `bins` equal parts of the run."""
     edges = np.linspace(0, account.makespan_ns, bins + 1)
     return Occupancy(edges, account.shares(edges), len(account))

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from studio.analysis.job.completeness import range_words, ranges_of
+from studio.analysis.job.completeness import format_ranges, group_ranges
 from studio.analysis.job.ledger import Ledger
 from studio.trace import Float64, Int64
 from studio.units import format_count, format_counted, format_ns
@@ -45,23 +45,23 @@ class RankRow:
         """
         if self.is_mean:
             return f"mean of {format_count(len(self.ranks))} others"
-        return ranks_label(self.ranks)
+        return label_ranks(self.ranks)
 
 
-def ranks_label(ranks: tuple[int, ...]) -> str:
+def label_ranks(ranks: tuple[int, ...]) -> str:
     """Return what equal ranks are called together, in few words.
 
     Example:
-        >>> ranks_label((5,)), ranks_label((0, 1, 2, 7)), ranks_label((0, 2, 4, 6, 8))
+        >>> label_ranks((5,)), label_ranks((0, 1, 2, 7)), label_ranks((0, 2, 4, 6, 8))
         ('rank 5', 'ranks 0–2, 7', '5 ranks like 0')
     """
-    ranges = ranges_of(ranks)
+    ranges = group_ranges(ranks)
     if len(ranges) <= _RANGES_NAMED:
-        return range_words(ranges)
+        return format_ranges(ranges)
     return f"{format_count(len(ranks))} ranks like {ranks[0]}"
 
 
-def waiting_ns(account: Ledger) -> Int64:
+def sum_waiting_ns(account: Ledger) -> Int64:
     """Return (K,) how long each rank did nothing but wait for others: waiting, bubble and stall.
 
     In recordings whose collectives begin when their last member comes, the others wait in stalls. A rank that has finished
@@ -70,7 +70,7 @@ def waiting_ns(account: Ledger) -> Int64:
     return account.totals().of("waiting", "bubble", "stall") - account.before_ns
 
 
-def unrecorded_words(account: Ledger, before_ns: Int64) -> str:
+def describe_unrecorded(account: Ledger, before_ns: Int64) -> str:
     """Say what of stalls lies before recordings began, the most first; "" where that is hardly anything.
 
     Args:
@@ -91,7 +91,7 @@ def unrecorded_words(account: Ledger, before_ns: Int64) -> str:
     )
 
 
-def rank_rows(account: Ledger, most: int, waited_for_ns: Int64 | None = None) -> list[RankRow]:
+def build_rank_rows(account: Ledger, most: int, waited_for_ns: Int64 | None = None) -> list[RankRow]:
     """Return the ranks in at most `most` rows, those first that others wait for.
 
     By how long others wait for them, where that is known (K,), then by how little they wait themselves, and by how late they finish. Ranks with equal
@@ -99,20 +99,20 @@ def rank_rows(account: Ledger, most: int, waited_for_ns: Int64 | None = None) ->
     the middle holds the mean of all others.
     """
     parts = account.totals()
-    waits = waiting_ns(account)
+    waits = sum_waiting_ns(account)
     blamed = np.zeros(len(waits), np.int64) if waited_for_ns is None else waited_for_ns
     keys = np.column_stack((-blamed, waits, parts.after_finish_ns, parts.ns))
     _, first, inverse = np.unique(keys, axis=0, return_index=True, return_inverse=True)
     numbers = np.array(account.numbers, np.int64)
     rows = [
-        _row(account, numbers, parts.ns, np.flatnonzero(inverse == index))
+        _build_row(account, numbers, parts.ns, np.flatnonzero(inverse == index))
         for index in _find_kept(len(first), most)
     ]
     if len(first) > most:
         ends = _find_kept(len(first), most)
         others = np.flatnonzero(~np.isin(inverse, ends))
         middle = (most - 1) // 2 + (most - 1) % 2
-        rows.insert(middle, _row(account, numbers, parts.ns, others, is_mean=True))
+        rows.insert(middle, _build_row(account, numbers, parts.ns, others, is_mean=True))
     return rows
 
 
@@ -124,7 +124,9 @@ def _find_kept(count: int, most: int) -> list[int]:
     return [*range(most - 1 - last), *range(count - last, count)]
 
 
-def _row(account: Ledger, numbers: Int64, ns: Int64, places: Int64, *, is_mean: bool = False) -> RankRow:
+def _build_row(
+    account: Ledger, numbers: Int64, ns: Int64, places: Int64, *, is_mean: bool = False
+) -> RankRow:
     return RankRow(
         tuple(numbers[places].tolist()),
         ns[places].mean(axis=0),

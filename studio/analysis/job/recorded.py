@@ -8,9 +8,9 @@ from dataclasses import dataclass
 import numpy as np
 
 from studio.analysis.collectives.matching import GroupMatching
-from studio.analysis.job.steps import graph_steps
+from studio.analysis.job.steps import find_graph_steps
 from studio.distinct import find_distinct
-from studio.notebook import one_line
+from studio.notebook import format_record
 from studio.trace import NONE, TIMES_NOTICED, Graph, Trace
 
 Runs = tuple[tuple[int, ...], ...]
@@ -24,7 +24,7 @@ _LEAST_EARLY = 0.1
 """Share of the longest recording by which one has to end before the others; ranks that wait for each other end less apart."""
 
 
-def recorded_windows(trace: Trace) -> dict[int, tuple[int, int]]:
+def find_recorded_windows(trace: Trace) -> dict[int, tuple[int, int]]:
     """Return when the first node of each rank began and the last ended, in nanoseconds by the job's clock, of ranks with times.
 
     Times that a watchdog noticed tell when it looked: they are none.
@@ -35,14 +35,14 @@ def recorded_windows(trace: Trace) -> dict[int, tuple[int, int]]:
         if rank.metadata_value(TIMES_NOTICED) is not None:
             continue
         if rank.graph not in of_graph:
-            of_graph[rank.graph] = _window(trace.graph_of(rank))
+            of_graph[rank.graph] = _find_window(trace.graph_of(rank))
         window = of_graph[rank.graph]
         if window is not None:
             windows[rank.number] = window
     return windows
 
 
-def _window(graph: Graph) -> tuple[int, int] | None:
+def _find_window(graph: Graph) -> tuple[int, int] | None:
     timed = graph.start_ns >= 0
     if not timed.any():
         return None
@@ -57,7 +57,7 @@ def find_runs(trace: Trace, windows: Windows) -> Mapping[str, Runs]:
 
     Args:
         trace: The recording.
-        windows: When the ranks were recorded, see `recorded_windows`.
+        windows: When the ranks were recorded, see `find_recorded_windows`.
     """
     machines: dict[str, list[tuple[int, int, int]]] = {}
     for rank in trace.ranks:
@@ -95,7 +95,7 @@ class EarlyEnd:
     among: int
     steps: tuple[int, ...]
 
-    __repr__ = one_line
+    __repr__ = format_record
 
 
 def find_early_ends(trace: Trace, windows: Windows, groups: Sequence[GroupMatching]) -> tuple[EarlyEnd, ...]:
@@ -103,7 +103,7 @@ def find_early_ends(trace: Trace, windows: Windows, groups: Sequence[GroupMatchi
 
     Args:
         trace: The recording, of one run.
-        windows: When the ranks were recorded, see `recorded_windows`.
+        windows: When the ranks were recorded, see `find_recorded_windows`.
         groups: Its matched collectives.
     """
     if len(windows) < 2:
@@ -119,11 +119,11 @@ def find_early_ends(trace: Trace, windows: Windows, groups: Sequence[GroupMatchi
     early = [number for number in early if windows[number][1] > first]
     if not early:
         return ()
-    steps = _steps_by_rank(trace, windows)
+    steps = _collect_steps(trace, windows)
     of_all = frozenset.intersection(*(steps[number] for number in whole))
     early_ends = []
     for number in early:
-        lacking, among = _lacking_collectives(trace, groups, number, whole)
+        lacking, among = _count_lacking(trace, groups, number, whole)
         # Ranks that have no step in common number them differently, or do not name them.
         no_step = of_all - steps[number] if lacking or of_all & steps[number] else frozenset()
         if lacking or no_step:
@@ -131,7 +131,7 @@ def find_early_ends(trace: Trace, windows: Windows, groups: Sequence[GroupMatchi
     return tuple(early_ends)
 
 
-def _steps_by_rank(trace: Trace, windows: Mapping[int, object]) -> dict[int, frozenset[int]]:
+def _collect_steps(trace: Trace, windows: Mapping[int, object]) -> dict[int, frozenset[int]]:
     """Return the training steps of which ranks have a node with a time."""
     of_graph: dict[int, frozenset[int]] = {}
     steps_of = {}
@@ -139,13 +139,13 @@ def _steps_by_rank(trace: Trace, windows: Mapping[int, object]) -> dict[int, fro
         if rank.number in windows:
             if rank.graph not in of_graph:
                 graph = trace.graph_of(rank)
-                steps = find_distinct(graph_steps(graph)[graph.start_ns >= 0])
+                steps = find_distinct(find_graph_steps(graph)[graph.start_ns >= 0])
                 of_graph[rank.graph] = frozenset(steps.tolist()) - {NONE}
             steps_of[rank.number] = of_graph[rank.graph]
     return steps_of
 
 
-def _lacking_collectives(
+def _count_lacking(
     trace: Trace, groups: Sequence[GroupMatching], number: int, whole: frozenset[int]
 ) -> tuple[int, int]:
     """Return how many recorded collectives a rank lacks that all of `whole` in their groups have, and how many these have."""

@@ -12,7 +12,7 @@ from weakref import ref
 
 import numpy as np
 
-from studio.trace import Graph, Trace, UInt64, arrays, columns_beside_ids
+from studio.trace import Graph, Trace, UInt64, iterate_arrays, list_other_columns
 
 _MOST_COMPARED = 16
 """Graphs that look the same with which another one is compared."""
@@ -30,11 +30,11 @@ def share_graphs(trace: Trace) -> Trace:
         return trace
     address = id(trace)
     if address not in _known:
-        _known[address] = ref(trace, lambda _: _known.pop(address, None)), _shared(trace)
+        _known[address] = ref(trace, lambda _: _known.pop(address, None)), _share_graphs(trace)
     return _known[address][1] or trace
 
 
-def _shared(trace: Trace) -> Trace | None:
+def _share_graphs(trace: Trace) -> Trace | None:
     # By the first rank of each, so that the first of graphs that are alike is that of the first rank.
     used = list(dict.fromkeys(rank.graph for rank in trace.ranks))
     first = find_first_beside_ids([trace.graphs[index] for index in used])
@@ -57,8 +57,8 @@ def find_first_beside_ids(graphs: Sequence[Graph]) -> list[int]:
     # All graphs stay, so that no two arrays have the same address.
     shared: dict[tuple[int, ...], list[int]] = {}
     for place, graph in enumerate(graphs):
-        same = shared.setdefault(tuple(map(id, columns_beside_ids(graph))), [])
-        others = same or seen.setdefault(_look_of(graph), [])
+        same = shared.setdefault(tuple(map(id, list_other_columns(graph))), [])
+        others = same or seen.setdefault(_summarize_graph(graph), [])
         alike = (other for other in others if _is_alike(graph, graphs[other], compare=others is not same))
         first.append(next(alike, place))
         if others is not same:
@@ -69,7 +69,7 @@ def find_first_beside_ids(graphs: Sequence[Graph]) -> list[int]:
     return first
 
 
-def _look_of(graph: Graph) -> Hashable:
+def _summarize_graph(graph: Graph) -> Hashable:
     """Return what graphs with equal columns have in common and few others, quickly."""
     sums = (int(column.sum()) for column in (graph.start_ns, graph.duration_ns, graph.type))
     return len(graph), len(graph.ctrl.rows), len(graph.data.rows), len(graph.attrs.key), *sums
@@ -78,7 +78,7 @@ def _look_of(graph: Graph) -> Hashable:
 def _is_alike(graph: Graph, other: Graph, *, compare: bool) -> bool:
     """Whether two graphs differ in ids alone, in the same order; `compare` where they may differ in more."""
     if compare:
-        columns = zip(arrays(graph), arrays(other), strict=True)
+        columns = zip(iterate_arrays(graph), iterate_arrays(other), strict=True)
         if not all(name == "id" or a is b or np.array_equal(a, b) for (name, a), (_, b) in columns):
             return False
     return _have_same_order(graph.id, other.id)

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 
-def spans_of(members: Sequence[int]) -> tuple[tuple[int, int], ...] | None:
+def find_spans(members: Sequence[int]) -> tuple[tuple[int, int], ...] | None:
     """Return (stride, size) of the dimensions along which members differ, the innermost first; None where they fit no mesh.
 
     Example:
-        >>> spans_of([0, 4, 8, 12]), spans_of([2, 3, 10, 11]), spans_of([0, 1, 3])
+        >>> find_spans([0, 4, 8, 12]), find_spans([2, 3, 10, 11]), find_spans([0, 1, 3])
         (((4, 4),), ((1, 2), (8, 2)), None)
     """
     ranks = sorted(members)

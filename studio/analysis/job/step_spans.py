@@ -6,10 +6,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from studio.analysis.job.steps import graph_steps
-from studio.notebook import one_line
+from studio.analysis.job.steps import find_graph_steps
+from studio.notebook import format_record
 from studio.timeline import NodeTimes
-from studio.trace import NONE, STEP, Bool, Graph, Int64, Trace, dense_column, idles
+from studio.trace import NONE, STEP, Bool, Graph, Int64, Trace, are_idle, read_dense_column
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,7 +30,7 @@ class StepSpans:
     ranks: Int64
     ns: Int64
 
-    __repr__ = one_line
+    __repr__ = format_record
 
     @property
     def typical_ns(self) -> int:
@@ -40,14 +40,14 @@ class StepSpans:
     @property
     def spread_of_steps(self) -> float:
         """Longest less shortest step, each the median of its ranks, as a share of the typical one."""
-        return self._spread(self.ns.T)
+        return self._compute_spread(self.ns.T)
 
     @property
     def spread_of_ranks(self) -> float:
         """Longest less shortest step of a rank, each rank the median of its steps, as a share of the typical one."""
-        return self._spread(self.ns)
+        return self._compute_spread(self.ns)
 
-    def _spread(self, lines: Int64) -> float:
+    def _compute_spread(self, lines: Int64) -> float:
         medians = [float(np.median(line[line >= 0])) for line in lines if (line >= 0).any()]
         return (max(medians) - min(medians)) / max(self.typical_ns, 1)
 
@@ -55,7 +55,7 @@ class StepSpans:
 def step_spans(trace: Trace, times: NodeTimes) -> StepSpans | None:
     """Return how long each step of each rank took, None where no node tells its step.
 
-    Steps are those that `graph_steps` finds: by names such as `step0.layer3.fc1`, or PyTorch's annotation `ProfilerStep#7`.
+    Steps are those that `find_graph_steps` finds: by names such as `step0.layer3.fc1`, or PyTorch's annotation `ProfilerStep#7`.
 
     Args:
         trace: The job.
@@ -68,11 +68,11 @@ def step_spans(trace: Trace, times: NodeTimes) -> StepSpans | None:
         if first == NONE:
             continue
         if rank.graph not in steps_of:
-            steps_of[rank.graph] = _steps(trace.graphs[rank.graph])
+            steps_of[rank.graph] = _find_steps(trace.graphs[rank.graph])
         # Ranks that were simulated as one share their times.
         key = rank.graph, first
         if key not in lengths:
-            lengths[key] = _lengths(steps_of[rank.graph], times, first)
+            lengths[key] = _compute_lengths(steps_of[rank.graph], times, first)
         if lengths[key]:
             by_rank[rank.number] = lengths[key]
     if not by_rank:
@@ -99,18 +99,18 @@ class _Steps:
     works: Bool
 
 
-def _steps(graph: Graph) -> _Steps:
+def _find_steps(graph: Graph) -> _Steps:
     """Return the steps of nodes. A device runs behind the host: its step is what the host launched in it, whenever that ran."""
     marks = np.array([name.startswith(STEP) for name in graph.strings], np.bool_)
-    steps = np.where(marks[graph.name], NONE, graph_steps(graph))
-    on_device = dense_column(graph, "stream", NONE) >= 0
-    launched = np.where(on_device, _of_launch(graph, steps, on_device), NONE)
+    steps = np.where(marks[graph.name], NONE, find_graph_steps(graph))
+    on_device = read_dense_column(graph, "stream", NONE) >= 0
+    launched = np.where(on_device, _find_launch_steps(graph, steps, on_device), NONE)
     if not (launched != NONE).any():
         return _Steps(steps, steps, np.zeros(len(graph), np.bool_))
-    return _Steps(launched, np.where(on_device, NONE, steps), on_device & ~idles(graph))
+    return _Steps(launched, np.where(on_device, NONE, steps), on_device & ~are_idle(graph))
 
 
-def _of_launch(graph: Graph, steps: Int64, on_device: Bool) -> Int64:
+def _find_launch_steps(graph: Graph, steps: Int64, on_device: Bool) -> Int64:
     """Return (N,) the step of the operator of the host that launched each device operation, -1 where that is not known."""
     waits = graph.ctrl
     node = np.repeat(np.arange(len(graph)), np.diff(waits.offsets))
@@ -124,7 +124,7 @@ def _of_launch(graph: Graph, steps: Int64, on_device: Bool) -> Int64:
     return launched
 
 
-def _lengths(steps: _Steps, times: NodeTimes, first: int) -> dict[int, int]:
+def _compute_lengths(steps: _Steps, times: NodeTimes, first: int) -> dict[int, int]:
     step = steps.measured
     start, end = (column[first : first + len(step)] for column in (times.start_ns, times.end_ns))
     rows = np.flatnonzero((step != NONE) & (start >= 0))

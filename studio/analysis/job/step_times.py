@@ -7,9 +7,9 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from studio.analysis.job.inferred_facts import is_inferred
-from studio.analysis.job.steps import enclosing_steps
+from studio.analysis.job.steps import find_enclosing_steps
 from studio.timeline import NodeTimes
-from studio.trace import NONE, STEP, Bool, Graph, Int64, NodeType, Trace, dense_column
+from studio.trace import NONE, STEP, Bool, Graph, Int64, NodeType, Trace, read_dense_column
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,28 +52,28 @@ def step_times(trace: Trace, times: NodeTimes) -> list[StepTime]:
         rows = np.flatnonzero(graph.start_ns >= 0)
         if not len(rows) or times.first[index] == NONE:
             continue
-        names, begins = _steps(graph, rows)
+        names, begins = _find_steps(graph, rows)
         step = np.searchsorted(begins, graph.start_ns[rows], side="right") - 1
-        whole = dense_column(graph, "inclusive_ns", NONE)[rows]
+        whole = read_dense_column(graph, "inclusive_ns", NONE)[rows]
         length = np.where(whole < 0, graph.duration_ns[rows], whole)
-        counted = np.isin(rows, _marks(graph, rows), invert=True)
-        last = _last(graph, rows, len(names), counted)
+        counted = np.isin(rows, _find_marks(graph, rows), invert=True)
+        last = _select_last(graph, rows, len(names), counted)
         place = times.first[index] + rows
         began, ended = times.start_ns[place], times.end_ns[place]
         # What was still under way when the recording ended went on at once; how long it took is not known.
-        late = _still_under_way(graph, rows, ended - began > length)
+        late = _find_unfinished(graph, rows, ended - began > length)
         both = (
             (graph.start_ns[rows], graph.start_ns[rows] + length),
             (began, np.where(late, began + length, ended)),
         )
-        lengths = [_lengths(step, start, end, len(names), counted, last) for start, end in both]
+        lengths = [_compute_lengths(step, start, end, len(names), counted, last) for start, end in both]
         left = [int(end[counted].max(initial=0) - end[last].max(initial=0)) for _, end in both]
         steps += [StepTime(rank.number, name, *ns) for name, *ns in zip(names, *lengths, strict=True)]
         steps[-1] = replace(steps[-1], left_ns=(left[0], left[1]))
     return steps
 
 
-def _still_under_way(graph: Graph, rows: Int64, longer: Bool) -> Bool:
+def _find_unfinished(graph: Graph, rows: Int64, longer: Bool) -> Bool:
     """Return which rows (S,), of those that took longer, communicate and have no recorded end."""
     late = np.zeros(len(rows), np.bool_)
     talks = np.isin(graph.type[rows], (NodeType.COMM_COLL, NodeType.COMM_SEND, NodeType.COMM_RECV))
@@ -82,16 +82,16 @@ def _still_under_way(graph: Graph, rows: Int64, longer: Bool) -> Bool:
     return late
 
 
-def _marks(graph: Graph, rows: Int64) -> Int64:
+def _find_marks(graph: Graph, rows: Int64) -> Int64:
     """Return the rows that mark steps, by start."""
     named = np.array([name.startswith(STEP) for name in graph.strings], np.bool_)
     marks = rows[named[graph.name[rows]]]
     return marks[np.argsort(graph.start_ns[marks], kind="stable")]
 
 
-def _steps(graph: Graph, rows: Int64) -> tuple[list[str], Int64]:
+def _find_steps(graph: Graph, rows: Int64) -> tuple[list[str], Int64]:
     """Return names and starts of steps; what comes before the first belongs to it."""
-    marks = _marks(graph, rows)
+    marks = _find_marks(graph, rows)
     if not len(marks):
         return [""], np.array([graph.start_ns[rows].min()], np.int64)
     begins = graph.start_ns[marks].copy()
@@ -99,18 +99,20 @@ def _steps(graph: Graph, rows: Int64) -> tuple[list[str], Int64]:
     return [graph.strings[int(code)] for code in graph.name[marks]], begins
 
 
-def _last(graph: Graph, rows: Int64, count: int, counted: Bool) -> Bool:
+def _select_last(graph: Graph, rows: Int64, count: int, counted: Bool) -> Bool:
     """Return which rows (S,) tell when the last of several steps ends: all that counts, or what its mark encloses of the host.
 
     A device may run several steps behind: what it still has to do then is not the last step's alone.
     """
-    on_host = dense_column(graph, "stream", NONE)[rows] < 0
-    steps = enclosing_steps(graph, rows)
+    on_host = read_dense_column(graph, "stream", NONE)[rows] < 0
+    steps = find_enclosing_steps(graph, rows)
     inside = counted & on_host & (steps == steps.max()) & (steps != NONE)
     return inside if count > 1 and inside.any() and not on_host.all() else counted
 
 
-def _lengths(step: Int64, start: Int64, end: Int64, count: int, counted: Bool, last: Bool) -> list[int]:
+def _compute_lengths(
+    step: Int64, start: Int64, end: Int64, count: int, counted: Bool, last: Bool
+) -> list[int]:
     """Return the duration of each step: to the first node of the next, of the last to the end of the nodes `last`."""
     first = np.full(count + 1, np.iinfo(np.int64).max)
     np.minimum.at(first, step[counted], start[counted])

@@ -11,13 +11,13 @@ import re
 import numpy as np
 
 from studio.distinct import find_distinct
-from studio.trace import NONE, STEP, Graph, Int64, dense_column
+from studio.trace import NONE, STEP, Graph, Int64, read_dense_column
 
 _NAMED = re.compile(r"(?:^|[^A-Za-z])(?:step|iteration|iter)[ _#.\-]?(\d{1,9})(?![A-Za-z0-9])", re.IGNORECASE)
 _ENCLOSING = re.compile((STEP + r" ?#(\d{1,9})").encode())
 
 
-def graph_steps(graph: Graph) -> Int64:
+def find_graph_steps(graph: Graph) -> Int64:
     """Return (N,) the training step of each node, -1 where unknown.
 
     Example:
@@ -27,14 +27,14 @@ def graph_steps(graph: Graph) -> Int64:
     used, inverse = np.unique(graph.name, return_inverse=True)
     by_name = np.array([step_of_name(graph.strings[code]) for code in used.tolist()], np.int64)
     named = by_name[inverse] if len(used) else np.zeros(0, np.int64)
-    return np.where(named != NONE, named, enclosing_steps(graph, np.arange(len(graph))))
+    return np.where(named != NONE, named, find_enclosing_steps(graph, np.arange(len(graph))))
 
 
-def enclosing_steps(graph: Graph, rows: Int64) -> Int64:
+def find_enclosing_steps(graph: Graph, rows: Int64) -> Int64:
     """Return (M,) the step whose annotation encloses a node's start, -1 where none does."""
     steps = np.full(len(rows), NONE, np.int64)
     start = graph.start_ns[rows]
-    for number, begin, end in _annotations(graph):
+    for number, begin, end in _list_annotations(graph):
         steps[(start >= begin) & (start < end) & (steps == NONE)] = number
     return steps
 
@@ -45,7 +45,7 @@ def step_of_name(name: str) -> int:
     return int(match[1]) if match else NONE
 
 
-def _annotations(graph: Graph) -> list[tuple[int, int, int]]:
+def _list_annotations(graph: Graph) -> list[tuple[int, int, int]]:
     """Return number, start and end of steps annotated by PyTorch."""
     if _ENCLOSING.search(graph.strings.data.tobytes()) is None:
         return []
@@ -55,7 +55,7 @@ def _annotations(graph: Graph) -> list[tuple[int, int, int]]:
     }
     rows = np.flatnonzero(np.isin(graph.name, list(numbers)))
     # An annotation takes no time of its own; how long it lasts stands beside.
-    lasts = np.maximum(dense_column(graph, "inclusive_ns", 0)[rows], graph.duration_ns[rows])
+    lasts = np.maximum(read_dense_column(graph, "inclusive_ns", 0)[rows], graph.duration_ns[rows])
     return [
         (int(numbers[code][1]), begin, begin + length)
         for code, begin, length in zip(

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from studio.distinct import find_distinct
-from studio.notebook import one_line
+from studio.notebook import format_record
 from studio.trace import NONE, Bool, Float64, Int64, UInt8
 
 _MOST_NS = 1 << 62
@@ -31,7 +31,7 @@ class Marked:
     end: Int64
     mark: Int64
 
-    __repr__ = one_line
+    __repr__ = format_record
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,7 +51,7 @@ class Stretches:
     end: Int64
     kind: Int64 | UInt8
 
-    __repr__ = one_line
+    __repr__ = format_record
 
     def __len__(self) -> int:
         return len(self.bounds) - 1
@@ -118,12 +118,12 @@ class Stretches:
         for kind in range(kinds):
             is_kind = self.kind == kind
             for times, sign in ((self.start[is_kind], 1), (self.end[is_kind], -1)):
-                until[kind] += sign * _ramps(times, heavy[is_kind], edges)
+                until[kind] += sign * _compute_ramps(times, heavy[is_kind], edges)
         shares: Float64 = np.diff(until, axis=1) / np.where(width > 0, width, 1) / max(float(weight.sum()), 1)
         return np.clip(shares, 0, 1)
 
 
-def _ramps(times: Int64, weight: Float64, edges: Float64) -> Float64:
+def _compute_ramps(times: Int64, weight: Float64, edges: Float64) -> Float64:
     """Return for each edge the weighted time since those of the times that lie before it."""
     order = np.argsort(times, kind="stable")
     before = np.searchsorted(times[order], edges)
@@ -146,10 +146,10 @@ def join_stretches(
     lines = len(finish)
     apart = int(finish.max(initial=0)) + 1
     if lines > 1 and apart * lines > _MOST_NS:
-        return _together(_one_by_one(layers, finish, decide))
+        return _merge_parts(_join_each_line(layers, finish, decide))
     # Each line's times are moved beyond those of the line before, so that all are cut at once.
     shift = np.arange(lines) * apart
-    unions = [_union(layer, shift) for layer in layers]
+    unions = [_merge_intervals(layer, shift) for layer in layers]
     cuts = np.concatenate([shift, shift + finish, *(side for union in unions for side in union[:2])])
     # Sorting runs that are sorted takes a tenth of the time of `np.unique`.
     cuts.sort(kind="stable")
@@ -158,7 +158,7 @@ def join_stretches(
     inside = cuts - line * apart < finish[line] if lines else cuts[:0] > 0
     following = np.append(cuts[1:], 0)[inside]
     cuts, line = cuts[inside], line[inside]
-    kind = decide(tuple(_marks_at(union, cuts) for union in unions))
+    kind = decide(tuple(_find_marks(union, cuts) for union in unions))
     opens = np.append(True, (kind[1:] != kind[:-1]) | (line[1:] != line[:-1]))[: len(kind)]
     closes = np.append(opens[1:], True)[: len(kind)]
     begin, end, line = cuts[opens] - shift[line[opens]], following[closes] - shift[line[opens]], line[opens]
@@ -166,25 +166,25 @@ def join_stretches(
     return Stretches(bounds.astype(np.int64), begin, end, kind[opens])
 
 
-def _one_by_one(
+def _join_each_line(
     layers: tuple[Marked, ...], finish: Int64, decide: Callable[[tuple[Int64, ...]], Int64]
 ) -> Iterator[Stretches]:
     """Yield each line for itself: together their times would leave the range of integers."""
     for line in range(len(finish)):
         masks = [layer.line == line for layer in layers]
         yield join_stretches(
-            tuple(_only(layer, chosen) for layer, chosen in zip(layers, masks, strict=True)),
+            tuple(_select_marks(layer, chosen) for layer, chosen in zip(layers, masks, strict=True)),
             finish[line : line + 1],
             decide,
         )
 
 
-def _only(layer: Marked, chosen: Bool) -> Marked:
+def _select_marks(layer: Marked, chosen: Bool) -> Marked:
     line = np.zeros(int(chosen.sum()), np.int64)
     return Marked(line, layer.start[chosen], layer.end[chosen], layer.mark[chosen])
 
 
-def _together(parts: Iterator[Stretches]) -> Stretches:
+def _merge_parts(parts: Iterator[Stretches]) -> Stretches:
     pieces = list(parts)
     bounds = np.cumsum([0, *(len(part.start) for part in pieces)])
     start, end = np.concatenate([(part.start, part.end) for part in pieces], axis=1)
@@ -194,7 +194,7 @@ def _together(parts: Iterator[Stretches]) -> Stretches:
 _Union = tuple[Int64, Int64, Int64]
 
 
-def _union(layer: Marked, shift: Int64) -> _Union:
+def _merge_intervals(layer: Marked, shift: Int64) -> _Union:
     """Return start, end and mark of the disjoint intervals that a layer covers, by start, moved by line."""
     moved = shift[layer.line]
     start, end, mark = layer.start + moved, layer.end + moved, layer.mark
@@ -207,7 +207,7 @@ def _union(layer: Marked, shift: Int64) -> _Union:
     return start[opens], end[np.append(opens[1:], True)], mark[opens]
 
 
-def _marks_at(union: _Union, moments: Int64) -> Int64:
+def _find_marks(union: _Union, moments: Int64) -> Int64:
     start, end, mark = union
     place = np.searchsorted(start, moments, side="right") - 1
     if not len(start):

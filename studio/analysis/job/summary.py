@@ -7,28 +7,28 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from studio.analysis.collectives.groups import comm_nodes
+from studio.analysis.collectives.groups import collect_comm_nodes
 from studio.analysis.job.kinds import (
     ASSUMED_ARRIVAL,
     DEVICE_GAP,
     HOST_GAP,
     LIBRARY_KERNEL,
-    counted_type_name,
-    counted_types,
+    infer_counted_types,
     is_library_kernel,
+    label_counted_type,
 )
 from studio.analysis.job.renumbered import share_graphs
 from studio.distinct import find_distinct
-from studio.notebook import one_line
+from studio.notebook import format_record
 from studio.trace import (
     NONE,
     Graph,
     Int64,
     NodeType,
     Trace,
-    assumed_arrivals,
-    collective_name,
-    int_column,
+    are_assumed_arrivals,
+    label_collective,
+    read_int_column,
     type_name,
 )
 
@@ -63,7 +63,7 @@ class Share:
     duration_most_ns: int = 0
     duration_most_rank: int = NONE
 
-    __repr__ = one_line
+    __repr__ = format_record
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,7 +98,7 @@ class Summary:
     duration_ns: int
     schema: tuple[str, ...]
 
-    __repr__ = one_line
+    __repr__ = format_record
 
 
 Sums = tuple[int, int, int]
@@ -134,13 +134,13 @@ def count_graph(graph: Graph) -> GraphFigures:
         nodes=len(graph),
         control_dependencies=len(graph.ctrl.rows),
         data_dependencies=len(graph.data.rows),
-        operations=int(int_column(graph, "num_ops")[1].sum()),
+        operations=int(read_int_column(graph, "num_ops")[1].sum()),
         timed_nodes=int(timed.sum()),
         duration_ns=int(graph.duration_ns.sum()),
         start_ns=int(graph.start_ns[timed].min(initial=2**63 - 1)),
         end_ns=int((graph.start_ns + graph.duration_ns)[timed].max(initial=NONE)),
-        types=_by_type(graph),
-        collectives=_by_collective(graph),
+        types=_sum_by_type(graph),
+        collectives=_sum_by_collective(graph),
     )
 
 
@@ -156,24 +156,24 @@ def summarise(trace: Trace, figures: Sequence[GraphFigures] | None = None) -> Su
     uses = np.bincount([rank.graph for rank in trace.ranks], minlength=len(trace.graphs)).tolist()
     counted = figures or [count_graph(graph) for graph in trace.graphs]
 
-    def over_ranks(what: Callable[[GraphFigures], int]) -> int:
+    def sum_over_ranks(what: Callable[[GraphFigures], int]) -> int:
         return sum(what(own) * count for own, count in zip(counted, uses, strict=True))
 
     return Summary(
         ranks=len(trace.ranks),
         graphs=distinct,
-        nodes=over_ranks(lambda own: own.nodes),
-        control_dependencies=over_ranks(lambda own: own.control_dependencies),
-        data_dependencies=over_ranks(lambda own: own.data_dependencies),
-        types=_shares(trace, [own.types for own in counted], by_bytes=False),
-        collectives=_shares(trace, [own.collectives for own in counted], by_bytes=True),
-        operations=over_ranks(lambda own: own.operations),
+        nodes=sum_over_ranks(lambda own: own.nodes),
+        control_dependencies=sum_over_ranks(lambda own: own.control_dependencies),
+        data_dependencies=sum_over_ranks(lambda own: own.data_dependencies),
+        types=_compute_shares(trace, [own.types for own in counted], by_bytes=False),
+        collectives=_compute_shares(trace, [own.collectives for own in counted], by_bytes=True),
+        operations=sum_over_ranks(lambda own: own.operations),
         start_ns=min((own.start_ns for own in counted), default=NONE)
         if any(own.timed_nodes for own in counted)
         else NONE,
         end_ns=max((own.end_ns for own in counted), default=NONE),
-        timed_nodes=over_ranks(lambda own: own.timed_nodes),
-        duration_ns=over_ranks(lambda own: own.duration_ns),
+        timed_nodes=sum_over_ranks(lambda own: own.timed_nodes),
+        duration_ns=sum_over_ranks(lambda own: own.duration_ns),
         schema=tuple(sorted({rank.version for rank in trace.ranks if rank.version})),
     )
 
@@ -185,12 +185,12 @@ def counts_too_much_as_compute(summary: Summary, trace: Trace) -> bool:
         len(graph.rows_with("gap")[0]) for graph in trace.graphs
     ):
         return True
-    if ASSUMED_ARRIVAL not in names and any(assumed_arrivals(graph).any() for graph in trace.graphs):
+    if ASSUMED_ARRIVAL not in names and any(are_assumed_arrivals(graph).any() for graph in trace.graphs):
         return True
     return LIBRARY_KERNEL not in names and any(is_library_kernel(graph).any() for graph in trace.graphs)
 
 
-def _shares(trace: Trace, tables: Sequence[dict[str, Sums]], *, by_bytes: bool) -> tuple[Share, ...]:
+def _compute_shares(trace: Trace, tables: Sequence[dict[str, Sums]], *, by_bytes: bool) -> tuple[Share, ...]:
     """Return the kinds in tables of each graph, summed over ranks.
 
     Types are ordered by nodes, collectives by bytes, then nodes: by what tells most of each.
@@ -200,35 +200,35 @@ def _shares(trace: Trace, tables: Sequence[dict[str, Sums]], *, by_bytes: bool) 
     shares = []
     for name in sorted({name for table in tables for name in table}):
         sums = np.array([table.get(name, (0, 0, 0)) for table in tables], np.int64)[graph_of_rank]
-        shares.append(_share(name, sums, numbers))
+        shares.append(_build_share(name, sums, numbers))
     return tuple(
         sorted(shares, key=lambda share: (-share.bytes if by_bytes else 0, -share.nodes, share.name))
     )
 
 
-def _by_type(graph: Graph) -> dict[str, Sums]:
+def _sum_by_type(graph: Graph) -> dict[str, Sums]:
     size = np.zeros(len(graph), np.int64)
-    nodes = comm_nodes(graph)
+    nodes = collect_comm_nodes(graph)
     size[nodes.rows] = nodes.bytes
     by_type = {}
-    types = counted_types(graph)
+    types = infer_counted_types(graph)
     for number in find_distinct(types).tolist():
         chosen = types == number
         sums = int(chosen.sum()), int(size[chosen].sum()), int(graph.duration_ns[chosen].sum())
-        by_type[counted_type_name(number)] = sums
+        by_type[label_counted_type(number)] = sums
     return by_type
 
 
-def _by_collective(graph: Graph) -> dict[str, Sums]:
+def _sum_by_collective(graph: Graph) -> dict[str, Sums]:
     """Return collectives by type; sends and receives under the name of their node type."""
-    nodes = comm_nodes(graph)
+    nodes = collect_comm_nodes(graph)
     duration_ns = graph.duration_ns[nodes.rows]
     labels = np.where(nodes.type == NodeType.COMM_COLL, nodes.collective, -10 - nodes.type.astype(np.int64))
     by_label = {}
     for label in find_distinct(labels).tolist():
         chosen = labels == label
         sums = int(chosen.sum()), int(nodes.bytes[chosen].sum()), int(duration_ns[chosen].sum())
-        by_label[_label(label)] = sums
+        by_label[_label_kind(label)] = sums
     return by_label
 
 
@@ -238,20 +238,20 @@ def count_unsized(trace: Trace) -> dict[str, int]:
     uses = np.bincount([rank.graph for rank in trace.ranks], minlength=len(trace.graphs)).tolist()
     counts: dict[str, int] = {}
     for graph, count in zip(trace.graphs, uses, strict=True):
-        nodes = comm_nodes(graph)
+        nodes = collect_comm_nodes(graph)
         labels = np.where(
             nodes.type == NodeType.COMM_COLL, nodes.collective, -10 - nodes.type.astype(np.int64)
         )
         for label, rows in zip(*np.unique(labels[~nodes.sized], return_counts=True), strict=True):
-            name = _label(int(label))
+            name = _label_kind(int(label))
             counts[name] = counts.get(name, 0) + int(rows) * count
     return counts
 
 
-def _label(label: int) -> str:
+def _label_kind(label: int) -> str:
     if label <= -10:
         return type_name(-10 - label).removeprefix("COMM_")
-    return "UNNAMED COLLECTIVE" if label == NONE else collective_name(label)
+    return "UNNAMED COLLECTIVE" if label == NONE else label_collective(label)
 
 
 def rank_with_most(of_rank: Int64, ranks: Sequence[int]) -> int:
@@ -261,7 +261,7 @@ def rank_with_most(of_rank: Int64, ranks: Sequence[int]) -> int:
     return ranks[indices[0]] if most and len(indices) == 1 else NONE
 
 
-def _share(name: str, sums: Int64, ranks: Sequence[int]) -> Share:
+def _build_share(name: str, sums: Int64, ranks: Sequence[int]) -> Share:
     """Return the share of one kind, from its (R, 3) sums per rank."""
     counts, sizes, times = sums.T
     return Share(

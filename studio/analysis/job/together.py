@@ -7,7 +7,7 @@ from studio.trace import NONE
 from studio.units import format_count, format_ns
 
 
-def ready_words(account: Ledger) -> str:
+def describe_ready_waits(account: Ledger) -> str:
     """Say that starts tell no waiting, and how it is told instead; "" where no rank waited before a collective was noted.
 
     Some recorders note a collective only once all its members are there, so that figures by their starts (waiting, skew) are 0.

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from studio.analysis.job.kinds import counted_type_name, counted_types
+from studio.analysis.job.kinds import infer_counted_types, label_counted_type
 from studio.analysis.job.summary import rank_with_most
 from studio.distinct import find_distinct
 from studio.timeline import NodeTimes
@@ -30,7 +30,7 @@ class TypeTime:
 
 def type_times(trace: Trace, times: NodeTimes) -> dict[str, TypeTime]:
     """Return the total durations of each node type of a trace; gaps have types of their own."""
-    types = [counted_types(graph) for graph in trace.graphs]
+    types = [infer_counted_types(graph) for graph in trace.graphs]
     kinds = sorted({kind for of_graph in types for kind in find_distinct(of_graph).tolist()})
     sums = np.zeros((len(trace.ranks), len(kinds)), np.int64)
     known: dict[tuple[int, int], list[int]] = {}  # ranks that one was simulated for share its times
@@ -39,20 +39,25 @@ def type_times(trace: Trace, times: NodeTimes) -> dict[str, TypeTime]:
             continue
         if (rank.graph, first) not in known:
             own_types = types[rank.graph]
-            known[rank.graph, first] = _sums(own_types, _durations(times, first, len(own_types)), kinds)
+            known[rank.graph, first] = _sum_by_kind(
+                own_types, _compute_durations(times, first, len(own_types)), kinds
+            )
         sums[index] = known[rank.graph, first]
     numbers = [rank.number for rank in trace.ranks]
-    return {counted_type_name(kind): _time(sums[:, column], numbers) for column, kind in enumerate(kinds)}
+    return {
+        label_counted_type(kind): _build_type_time(sums[:, column], numbers)
+        for column, kind in enumerate(kinds)
+    }
 
 
-def _durations(times: NodeTimes, first: int, count: int) -> Int64:
+def _compute_durations(times: NodeTimes, first: int, count: int) -> Int64:
     start, end = times.start_ns[first : first + count], times.end_ns[first : first + count]
     return np.where((start < 0) | (end < 0), 0, end - start)
 
 
-def _sums(types: Int32, lasted: Int64, kinds: Sequence[int]) -> list[int]:
+def _sum_by_kind(types: Int32, lasted: Int64, kinds: Sequence[int]) -> list[int]:
     return [int(lasted[types == kind].sum()) for kind in kinds]
 
 
-def _time(of_rank: Int64, numbers: Sequence[int]) -> TypeTime:
+def _build_type_time(of_rank: Int64, numbers: Sequence[int]) -> TypeTime:
     return TypeTime(int(of_rank.sum()), int(of_rank.max()), rank_with_most(of_rank, numbers))

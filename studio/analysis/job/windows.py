@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from studio.analysis.job.ledger import Ledger
-from studio.analysis.job.steps import graph_steps
+from studio.analysis.job.steps import find_graph_steps
 from studio.columns import join_columns
 from studio.distinct import find_distinct
 from studio.errors import ConfigError
@@ -13,12 +13,12 @@ from studio.timeline import NodeTimes
 from studio.trace import NONE, Int64, Trace
 
 
-def whole(account: Ledger) -> Int64:
+def build_whole_windows(account: Ledger) -> Int64:
     """Return (K, 2) from the beginning of the run to the finish of the last rank."""
     return np.tile(np.array([0, account.makespan_ns], np.int64), (len(account), 1))
 
 
-def between(account: Ledger, start_ns: int, end_ns: int) -> Int64:
+def build_windows_between(account: Ledger, start_ns: int, end_ns: int) -> Int64:
     """Return (K, 2) the same stretch of time for each rank."""
     return np.tile(np.array([start_ns, max(end_ns, start_ns)], np.int64), (len(account), 1))
 
@@ -26,12 +26,12 @@ def between(account: Ledger, start_ns: int, end_ns: int) -> Int64:
 def step_numbers(trace: Trace) -> list[int]:
     """Return the numbers of the training steps that names and annotations tell, rising."""
     used = sorted({rank.graph for rank in trace.ranks})
-    steps = join_columns(graph_steps(trace.graphs[index]) for index in used)
+    steps = join_columns(find_graph_steps(trace.graphs[index]) for index in used)
     numbers: list[int] = find_distinct(steps[steps != NONE]).tolist()
     return numbers
 
 
-def of_step(trace: Trace, times: NodeTimes, account: Ledger, step: int) -> Int64:
+def build_step_windows(trace: Trace, times: NodeTimes, account: Ledger, step: int) -> Int64:
     """Return (K, 2) when each rank was in a training step: from its first node to that of a later step, or its finish.
 
     Ranks that do not have the step have an empty stretch.
@@ -45,7 +45,7 @@ def of_step(trace: Trace, times: NodeTimes, account: Ledger, step: int) -> Int64
     Raises:
         ConfigError: No rank has such a step.
     """
-    steps = {index: graph_steps(trace.graphs[index]) for index in {rank.graph for rank in trace.ranks}}
+    steps = {index: find_graph_steps(trace.graphs[index]) for index in {rank.graph for rank in trace.ranks}}
     window = np.zeros((len(account), 2), np.int64)
     known: dict[int, tuple[int, int]] = {}
     for line, place in enumerate(account.places.tolist()):

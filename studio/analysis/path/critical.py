@@ -17,11 +17,21 @@ import numpy as np
 
 from studio.analysis.job.kinds import COMMUNICATION, COMPUTE, COPY, CPU, MEMORY, NOTHING
 from studio.analysis.job.ledger import PARTS, Ledger
-from studio.analysis.path.gates import Gates, Order, gates, order_of
+from studio.analysis.path.gates import Gates, Order, find_gates, order_of
 from studio.columns import group_places
-from studio.notebook import one_line, table
+from studio.notebook import build_html_table, format_record
 from studio.timeline import NodeTimes
-from studio.trace import NONE, Bool, Int64, NodeType, Trace, UInt8, assumed_arrivals, device_waits, idles
+from studio.trace import (
+    NONE,
+    Bool,
+    Int64,
+    NodeType,
+    Trace,
+    UInt8,
+    are_assumed_arrivals,
+    are_device_waits,
+    are_idle,
+)
 from studio.units import format_ns
 
 Cause = Literal[
@@ -66,7 +76,7 @@ class CriticalPath:
     cause: UInt8
     shift_ns: Int64
 
-    __repr__ = one_line
+    __repr__ = format_record
 
     def __len__(self) -> int:
         return len(self.rank)
@@ -74,7 +84,7 @@ class CriticalPath:
     def _repr_html_(self) -> str:
         """Return its time by cause."""
         rows = [(cause, format_ns(ns)) for cause, ns in self.by_cause().items()]
-        return table(f"Critical path of {format_ns(self.length_ns)}", ["cause", "time"], rows)
+        return build_html_table(f"Critical path of {format_ns(self.length_ns)}", ["cause", "time"], rows)
 
     @property
     def length_ns(self) -> int:
@@ -100,7 +110,7 @@ class CriticalPath:
         return np.array(list(dict.fromkeys(rows.tolist())), np.int64)
 
 
-def shifts(times: NodeTimes, account: Ledger, sizes: Mapping[int, int]) -> Int64:
+def compute_shifts(times: NodeTimes, account: Ledger, sizes: Mapping[int, int]) -> Int64:
     """Return (R,) what the clock of each rank says at 0 of the aligned time, counted as its ledger counts.
 
     Args:
@@ -127,7 +137,7 @@ class Courses:
         """Take what a run is."""
         self.trace, self.times, self.account = trace, times, account
         sizes = {place: len(trace.graph_of(trace.ranks[place])) for place in account.places.tolist()}
-        self.shift_ns = shifts(times, account, sizes)
+        self.shift_ns = compute_shifts(times, account, sizes)
         self._orders: dict[int, Order] = {}
         self._gates: dict[int, Gates] = {}
 
@@ -158,7 +168,7 @@ class Courses:
         if key not in self._gates:
             graph = self.trace.graph_of(self.trace.ranks[place])
             recorded = self.account.is_recording
-            self._gates[key] = gates(graph, self.order(place), *self.spans(place), is_recording=recorded)
+            self._gates[key] = find_gates(graph, self.order(place), *self.spans(place), is_recording=recorded)
         return self._gates[key]
 
     def partners(self, place: int) -> tuple[Int64, Int64]:
@@ -185,7 +195,7 @@ class _Line:
     receives: set[int]
 
 
-def critical_path(trace: Trace, times: NodeTimes, account: Ledger) -> CriticalPath:
+def find_critical_path(trace: Trace, times: NodeTimes, account: Ledger) -> CriticalPath:
     """Return the critical path through all ranks, of a recording or a simulation.
 
     Args:
@@ -217,7 +227,7 @@ class _Walk:
         # After the last node of the rank nothing is known to have run.
         self._places, self._counts = [place], [1]
         self._rows, self._tops, self._bottoms = [NONE], [finish], [finish]
-        line = self._line(place)
+        line = self._get_line(place)
         start, end = courses.spans(place)
         last = np.flatnonzero(end == end.max())
         self.place, self.row = place, int(last[start[last].argmax()])
@@ -235,7 +245,7 @@ class _Walk:
 
     def _go_along(self) -> None:
         """Follow gates within a rank, up to the next node that others take part in."""
-        line, now, row = self._line(self.place), self.now, self.row
+        line, now, row = self._get_line(self.place), self.now, self.row
         start, end, gate, meets = line.start, line.end, line.gate, line.meets
         rows, tops, bottoms = self._rows, self._tops, self._bottoms
         before = len(rows)
@@ -254,25 +264,25 @@ class _Walk:
 
     def _cross(self) -> None:
         """Go from a node of several ranks to what it waited for, on its own rank or on the last to arrive."""
-        line, row = self._line(self.place), self.row
+        line, row = self._get_line(self.place), self.row
         if self._joins(line, row):
             begun, place, partner_row = line.meeting[row]
             self._visit(begun)
             self.place, self.row = place, partner_row
-            line, row = self._line(self.place), self.row
+            line, row = self._get_line(self.place), self.row
         self._visit(min(line.start[row], self.now))
-        ended = _ready(line, row, self.now)
+        ended = _find_ready_time(line, row, self.now)
         begun = line.meeting[row][0] if row in line.meeting else NONE
         if ended < self.now and begun == line.start[row] == self.now:
             # It began with others: the one that was ready last is the one they waited for.
             for other, its in self.courses.account.arrivals.together(self.place, row):
-                near = self._line(other)
-                if near.start[its] == self.now and _ready(near, its, self.now) > ended:
-                    ended = _ready(near, its, self.now)
+                near = self._get_line(other)
+                if near.start[its] == self.now and _find_ready_time(near, its, self.now) > ended:
+                    ended = _find_ready_time(near, its, self.now)
                     self.place, self.row = other, its
             if (self.place, self.row) != (self._places[-1], self._rows[-1]):
                 self._visit(self.now)
-        self.row = self._line(self.place).gate[self.row]
+        self.row = self._get_line(self.place).gate[self.row]
         self.now = ended
 
     def _visit(self, bottom: int) -> None:
@@ -299,19 +309,19 @@ class _Walk:
         self._crossed.add((self.place, row))
         return new
 
-    def _line(self, place: int) -> _Line:
+    def _get_line(self, place: int) -> _Line:
         if place not in self._lines:
-            self._lines[place] = _line(self.courses, place)
+            self._lines[place] = _build_line(self.courses, place)
         return self._lines[place]
 
 
-def _ready(line: _Line, row: int, now: int) -> int:
+def _find_ready_time(line: _Line, row: int, now: int) -> int:
     """Return when what a node waited for had ended, a moment at the latest; 0 where it waited for nothing."""
     gate = line.gate[row]
     return min(line.end[gate], now) if gate != NONE else 0
 
 
-def _line(courses: Courses, place: int) -> _Line:
+def _build_line(courses: Courses, place: int) -> _Line:
     start, end = courses.spans(place)
     is_timed, zero = start >= 0, courses.zero(place)
     meets = courses.account.arrivals.meets(place, len(start))
@@ -353,9 +363,9 @@ def _explain_visits(courses: Courses, visits: Int64) -> CriticalPath:
         talks = of == COMMUNICATION
         # Kernels of communication libraries of which nothing else is known are nodes of another type.
         is_message = np.isin(graph.type[row[own_visits]], (NodeType.COMM_SEND, NodeType.COMM_RECV))
-        cause[own_visits[device_waits(graph)[row[own_visits]]]] = _CODE["sync"]
-        cause[own_visits[assumed_arrivals(graph)[row[own_visits]]]] = _CODE["assumed"]
-        stalled[own_visits] = idles(graph)[row[own_visits]] & (of == NOTHING)
+        cause[own_visits[are_device_waits(graph)[row[own_visits]]]] = _CODE["sync"]
+        cause[own_visits[are_assumed_arrivals(graph)[row[own_visits]]]] = _CODE["assumed"]
+        stalled[own_visits] = are_idle(graph)[row[own_visits]] & (of == NOTHING)
         cause[own_visits[talks]] = np.where(is_message[talks], _CODE["message"], _CODE["collective"])
         begun = courses.account.arrivals.begun_ns[first + row[own_visits]] - courses.zero(place)
         cause[own_visits[talks & (begun >= top[own_visits])]] = _CODE["waiting"]
@@ -368,7 +378,7 @@ def _explain_visits(courses: Courses, visits: Int64) -> CriticalPath:
     before = np.stack([column[gap] for column in (rank, row, reached, bottom)])
     within = np.stack([column[held] for column in (rank, row, bottom, top)])
     gaps = np.concatenate([before, within], axis=1)
-    every = np.concatenate([spent, _cut(courses, gaps, np.append(given[gap], given[held]))], axis=1)
+    every = np.concatenate([spent, _cut_gaps(courses, gaps, np.append(given[gap], given[held]))], axis=1)
     every = every[:, np.argsort(every[2], kind="stable")]
     joined = _merge(every)
     _check(joined)
@@ -376,7 +386,7 @@ def _explain_visits(courses: Courses, visits: Int64) -> CriticalPath:
     return CriticalPath(rank, row, start, end, cause.astype(np.uint8), courses.shift_ns)
 
 
-def _cut(courses: Courses, gaps: Int64, given: Bool) -> Int64:
+def _cut_gaps(courses: Courses, gaps: Int64, given: Bool) -> Int64:
     """Return (5, P) gaps cut where what their rank did changes: rank, row, start, end, cause.
 
     Args:

@@ -6,11 +6,11 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from studio.analysis.graph.digraph import topological_order
-from studio.analysis.graph.levels import thread_lanes
-from studio.analysis.graph.neighbours import Edges, edges
+from studio.analysis.graph.digraph import order_topologically
+from studio.analysis.graph.levels import find_thread_lanes
+from studio.analysis.graph.neighbours import Edges, collect_edges
 from studio.distinct import find_distinct
-from studio.notebook import one_line
+from studio.notebook import format_record
 from studio.trace import NONE, Graph, Int64, NodeType, group_slots, is_flagged
 
 _COMPUTE, _CPU, _MEMORY, _TALK = range(4)
@@ -48,23 +48,23 @@ class Gates:
     ready_ns: Int64
     gate: Int64
 
-    __repr__ = one_line
+    __repr__ = format_record
 
 
 def order_of(graph: Graph) -> Order:
     """Return the dependencies of a graph with an order of its nodes."""
-    pairs, count = edges(graph), len(graph)
+    pairs, count = collect_edges(graph), len(graph)
     place = np.arange(count)
     if not bool((pairs.before <= pairs.after).all()):
         other = pairs.before != pairs.after
-        order = topological_order(count, pairs.before[other], pairs.after[other])
+        order = order_topologically(count, pairs.before[other], pairs.after[other])
         if len(order) == count:
             place = np.empty(count, np.int64)
             place[order] = np.arange(count)
     return Order(pairs, place)
 
 
-def gates(graph: Graph, order: Order, start_ns: Int64, end_ns: Int64, *, is_recording: bool) -> Gates:
+def find_gates(graph: Graph, order: Order, start_ns: Int64, end_ns: Int64, *, is_recording: bool) -> Gates:
     """Return what the nodes of a rank waited for.
 
     A dependency on a node that began no earlier is none. One on a node that still ran is met when the other began.
@@ -77,8 +77,8 @@ def gates(graph: Graph, order: Order, start_ns: Int64, end_ns: Int64, *, is_reco
         is_recording: Whether lanes are threads and streams, else resources of a simulated rank.
     """
     before, after = [order.edges.before.astype(np.int64)], [order.edges.after.astype(np.int64)]
-    lane = thread_lanes(graph)[0] if is_recording else _resources(graph, start_ns, end_ns)
-    for part, pair in zip((before, after), _previous(start_ns, end_ns, lane), strict=True):
+    lane = find_thread_lanes(graph)[0] if is_recording else _assign_resources(graph, start_ns, end_ns)
+    for part, pair in zip((before, after), _find_previous(start_ns, end_ns, lane), strict=True):
         part.append(pair)
     this, other = np.concatenate(before), np.concatenate(after)
     begin, until = start_ns[this], start_ns[other]
@@ -94,7 +94,7 @@ def gates(graph: Graph, order: Order, start_ns: Int64, end_ns: Int64, *, is_reco
     return Gates(this, other, ready, gate)
 
 
-def _resources(graph: Graph, start_ns: Int64, end_ns: Int64) -> Int64:
+def _assign_resources(graph: Graph, start_ns: Int64, end_ns: Int64) -> Int64:
     """Return (N,) what a simulated node occupies: the NPU, its CPU, its memory, or its network; receives nothing.
 
     Where communication of a rank was under way at the same time, each comm group has a queue of its own.
@@ -111,7 +111,7 @@ def _resources(graph: Graph, start_ns: Int64, end_ns: Int64) -> Int64:
     return lane
 
 
-def _previous(start_ns: Int64, end_ns: Int64, lane: Int64) -> tuple[Int64, Int64]:
+def _find_previous(start_ns: Int64, end_ns: Int64, lane: Int64) -> tuple[Int64, Int64]:
     """Return nodes, and for each the last to end before it in its lane, where there is one."""
     rows = np.flatnonzero((lane >= 0) & (start_ns >= 0))
     if not len(rows):

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from studio.analysis.path.critical import CriticalPath
-from studio.notebook import one_line
+from studio.notebook import format_record
 from studio.trace import NONE, Int64
 
 
@@ -29,7 +29,7 @@ class Crossing:
     other_row: int
     at_ns: int
 
-    __repr__ = one_line
+    __repr__ = format_record
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,7 +50,7 @@ class RankPath:
     crossings: tuple[Crossing, ...]
     places: tuple[int, ...]
 
-    __repr__ = one_line
+    __repr__ = format_record
 
 
 def rank_path(path: CriticalPath, place: int) -> RankPath:

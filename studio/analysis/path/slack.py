@@ -22,7 +22,7 @@ NEAR = 0.01
 _PASSES = 8
 
 
-def slack(trace: Trace, times: NodeTimes, account: Ledger) -> Int64:
+def compute_slack(trace: Trace, times: NodeTimes, account: Ledger) -> Int64:
     """Return (T,) the slack of each node in ns, by the times' entries; -1 where a node has none.
 
     Args:
@@ -34,7 +34,7 @@ def slack(trace: Trace, times: NodeTimes, account: Ledger) -> Int64:
     start, end, place = _align_entries(courses)
     finish = int((account.finish_ns - courses.shift_ns[account.places]).max(initial=0))
     meeting = _Meetings(courses, start, end)
-    before, after, gap = _pairs(courses, start, end, meeting)
+    before, after, gap = _list_pairs(courses, start, end, meeting)
     count = len(start) + meeting.count
     initial = np.full(count, np.iinfo(np.int64).max // 4)
     timed = start >= 0
@@ -112,7 +112,7 @@ class _Meetings:
         self.begun = np.append(self.begun, 0)
 
 
-def _pairs(courses: Courses, start: Int64, end: Int64, meeting: _Meetings) -> tuple[Int64, Int64, Int64]:
+def _list_pairs(courses: Courses, start: Int64, end: Int64, meeting: _Meetings) -> tuple[Int64, Int64, Int64]:
     """Return what waited for what, and how much later the first could have ended before that counts; meetings follow entries."""
     before, after, gap = [], [], []
     for first, rank in courses.distinct():

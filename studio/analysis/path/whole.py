@@ -8,9 +8,9 @@ import numpy as np
 
 from studio.analysis.compare.sides import Side
 from studio.analysis.job.ledger import Ledger
-from studio.analysis.path.critical import CAUSES, CriticalPath, critical_path
-from studio.analysis.path.words import Share, path_sentence, path_shares
-from studio.notebook import line, table
+from studio.analysis.path.critical import CAUSES, CriticalPath, find_critical_path
+from studio.analysis.path.words import Share, compute_path_shares, describe_path
+from studio.notebook import build_html_table, format_parts
 from studio.trace import NONE, Int64, Trace
 from studio.units import format_counted, format_ns
 
@@ -41,7 +41,7 @@ class WholePath:
     def __repr__(self) -> str:
         """Return it in a line."""
         count = format_counted(len(self.path), "segment")
-        return line("WholePath", [format_ns(self.path.length_ns), count, path_sentence(self.shares)])
+        return format_parts("WholePath", [format_ns(self.path.length_ns), count, describe_path(self.shares)])
 
     def _repr_html_(self) -> str:
         """Return its shares as a table."""
@@ -49,7 +49,7 @@ class WholePath:
             (share.what, share.cause, format_ns(share.ns), f"{100 * share.share:.1f} %", len(share.ranks))
             for share in self.shares
         ]
-        return table(repr(self), ("on the path", "cause", "time", "share", "ranks"), rows)
+        return build_html_table(repr(self), ("on the path", "cause", "time", "share", "ranks"), rows)
 
     def why(self, trace: Trace, place: int, row: int) -> str:
         """Return why a node is on the path, in words; "" where it is not.
@@ -79,7 +79,7 @@ class WholePath:
         return np.stack([chosen, self.path.row[chosen]])
 
 
-def whole_path(side: Side, account: Ledger) -> WholePath:
+def build_whole_path(side: Side, account: Ledger) -> WholePath:
     """Return the critical path of a run with its shares."""
-    path = critical_path(side.trace, side.times, account)
-    return WholePath(path, tuple(path_shares(side.trace, side.times, account, path, side.groups)))
+    path = find_critical_path(side.trace, side.times, account)
+    return WholePath(path, tuple(compute_path_shares(side.trace, side.times, account, path, side.groups)))

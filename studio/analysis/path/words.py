@@ -12,7 +12,7 @@ from studio.analysis.job.ledger import Ledger
 from studio.analysis.path.critical import CAUSES, Cause, CriticalPath
 from studio.columns import group_places
 from studio.distinct import find_distinct
-from studio.notebook import one_line
+from studio.notebook import format_record
 from studio.timeline import NodeTimes
 from studio.trace import (
     NONE,
@@ -22,10 +22,10 @@ from studio.trace import (
     NodeType,
     Rank,
     Trace,
-    collective_name,
-    dense_column,
     group_slots,
-    world_names,
+    label_collective,
+    list_world_names,
+    read_dense_column,
 )
 from studio.units import format_percent
 
@@ -66,10 +66,10 @@ class Share:
     share: float
     ranks: tuple[int, ...]
 
-    __repr__ = one_line
+    __repr__ = format_record
 
 
-def path_shares(
+def compute_path_shares(
     trace: Trace,
     times: NodeTimes,
     account: Ledger,
@@ -88,12 +88,14 @@ def path_shares(
         path: Its critical path.
         groups: Comm groups in place of the trace's.
     """
-    stage = pipeline_stages(times, account.arrivals, len(trace.ranks))
-    world = world_names(trace.groups if groups is None else groups, [rank.number for rank in trace.ranks])
+    stage = infer_pipeline_stages(times, account.arrivals, len(trace.ranks))
+    world = list_world_names(
+        trace.groups if groups is None else groups, [rank.number for rank in trace.ranks]
+    )
     by_words: dict[tuple[Cause, str], list[Int64]] = {}
     alone: dict[Cause, dict[int, list[Int64]]] = {}
     for place, own_segments in group_places(path.rank):
-        names = _what(trace, account, path, own_segments, world)
+        names = _describe_communication(trace, account, path, own_segments, world)
         for code in find_distinct(path.cause[own_segments]).tolist():
             cause, of = CAUSES[code], own_segments[path.cause[own_segments] == code]
             if cause in ("collective", "message", "waiting"):
@@ -108,7 +110,7 @@ def path_shares(
             else:
                 alone.setdefault(cause, {}).setdefault(place, []).append(of)
     for cause, of_ranks in alone.items():
-        by_words |= _by_rank(trace, path, cause, of_ranks)
+        by_words |= _group_by_rank(trace, path, cause, of_ranks)
     shares = []
     for (cause, words), parts in by_words.items():
         segments = np.concatenate(parts)
@@ -118,7 +120,7 @@ def path_shares(
     return sorted(shares, key=lambda share: (-share.ns, share.what))
 
 
-def _by_rank(
+def _group_by_rank(
     trace: Trace, path: CriticalPath, cause: Cause, of_ranks: Mapping[int, list[Int64]]
 ) -> dict[tuple[Cause, str], list[Int64]]:
     """Return segments of a cause by rank; of many ranks those that have much of the path, and the others together."""
@@ -139,7 +141,7 @@ def _by_rank(
     return by_words
 
 
-def path_sentence(shares: Sequence[Share]) -> str:
+def describe_path(shares: Sequence[Share]) -> str:
     """Return the largest shares in a sentence: `61 % compute of stage 2, 22 % ALL_REDUCE tp0, 9 % waiting for rank 5`.
 
     Time before a rank's recording began is told last, as it is no cause of which anything is known.
@@ -158,7 +160,7 @@ def path_sentence(shares: Sequence[Share]) -> str:
     return sentence
 
 
-def _first_sends(times: NodeTimes, arrivals: Arrivals) -> tuple[Int64, Int64, Int64]:
+def _find_first_sends(times: NodeTimes, arrivals: Arrivals) -> tuple[Int64, Int64, Int64]:
     """Return who sent to whom, as places of ranks, and when the first message between them began."""
     nothing = np.zeros(0, np.int64)
     ran = arrivals.ran
@@ -182,13 +184,13 @@ def _first_sends(times: NodeTimes, arrivals: Arrivals) -> tuple[Int64, Int64, In
     return source, target, begun[ran.which[timed_channels]]
 
 
-def pipeline_stages(times: NodeTimes, arrivals: Arrivals, ranks: int) -> Int64:
+def infer_pipeline_stages(times: NodeTimes, arrivals: Arrivals, ranks: int) -> Int64:
     """Return (R,) the pipeline stage of each rank, from 0; -1 where messages tell none.
 
     The first message between two ranks goes from a stage to the next.
     """
     stage = np.full(ranks, NONE, np.int64)
-    source, target, start = _first_sends(times, arrivals)
+    source, target, start = _find_first_sends(times, arrivals)
     if not len(source):
         return stage
     pair = np.minimum(source, target) * ranks + np.maximum(source, target)
@@ -206,7 +208,7 @@ def pipeline_stages(times: NodeTimes, arrivals: Arrivals, ranks: int) -> Int64:
     return np.full(ranks, NONE, np.int64)
 
 
-def _what(
+def _describe_communication(
     trace: Trace, account: Ledger, path: CriticalPath, segments: Int64, world: frozenset[str]
 ) -> dict[int, str]:
     """Return words for the communication of a rank on the path, by node; its segments are given."""
@@ -220,7 +222,7 @@ def _what(
     if not len(rows):
         return {}
     partner, _ = account.arrivals.partners(place, len(graph))
-    kinds, slots = dense_column(graph, "comm_type", NONE)[rows], group_slots(graph)[rows]
+    kinds, slots = read_dense_column(graph, "comm_type", NONE)[rows], group_slots(graph)[rows]
     messages = np.isin(graph.type[rows], (NodeType.COMM_SEND, NodeType.COMM_RECV))
     late = np.isin(rows, path.row[segments[waits]])
     words = dict.fromkeys(rows[messages].tolist(), "messages")
@@ -232,13 +234,13 @@ def _what(
     for row, kind, slot in zip(*(column[rest].tolist() for column in (rows, kinds, slots)), strict=True):
         key = (kind, slot)
         if key not in named:
-            named[key] = _collective_words(rank, *key, world)
+            named[key] = _describe_collective(rank, *key, world)
         words[row] = named[key]
     return words
 
 
-def _collective_words(rank: Rank, kind: int, slot: int, world: frozenset[str]) -> str:
+def _describe_collective(rank: Rank, kind: int, slot: int, world: frozenset[str]) -> str:
     if kind == NONE and slot == NONE:
-        return collective_name(kind)
+        return label_collective(kind)
     name = WORLD if slot == NONE else str(rank.slots[slot])
-    return f"{collective_name(kind)} {'of all ranks' if name in world else name}".rstrip()
+    return f"{label_collective(kind)} {'of all ranks' if name in world else name}".rstrip()

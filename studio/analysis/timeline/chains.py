@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from studio.analysis.graph.neighbours import Direction, neighbourhood
+from studio.analysis.graph.neighbours import Direction, find_neighbourhood
 from studio.analysis.timeline.gantt import Bar, Gantt
 
 LINKS_AT_MOST = 3000
@@ -35,7 +35,7 @@ def chain_of(gantt: Gantt, bar: Bar) -> Chain:
     more = False
     sides: tuple[Direction, ...] = ("up", "down")
     for side in sides:
-        part = neighbourhood(near, bar.node, LINKS_AT_MOST, direction=side, most=LINKS_AT_MOST)
+        part = find_neighbourhood(near, bar.node, LINKS_AT_MOST, direction=side, most=LINKS_AT_MOST)
         more = more or part.left_out > 0 or len(part.rows) > LINKS_AT_MOST
         for row in part.rows.tolist():
             next_bar = gantt.bar(bar.rank, row)

@@ -66,7 +66,7 @@ class Steps:
         edges = start_ns + width_ns * np.arange(count + 1)
         if not len(self._time):
             return np.zeros(count), np.zeros(count)
-        mean = np.diff(self._until(edges)) / width_ns
+        mean = np.diff(self._sum_until(edges)) / width_ns
         steps = np.searchsorted(self._time, edges, side="right") - 1
         peak = np.where(steps[:-1] < 0, 0, self._level[steps[:-1]])
         inside = np.flatnonzero(steps[1:] > steps[:-1])
@@ -83,7 +83,7 @@ class Steps:
 
     def extent(self, start_ns: int, end_ns: int) -> Extent:
         """Return mean, peak, and the time of the first peak between `start_ns` and `end_ns`."""
-        time, level = self._within(start_ns, end_ns)
+        time, level = self._select_steps(start_ns, end_ns)
         peak = int(np.argmax(level))
         after = np.flatnonzero(level[peak:] != level[peak])
         until = int(time[peak + after[0]]) if len(after) else end_ns
@@ -92,7 +92,7 @@ class Steps:
 
     def changes(self, start_ns: int, end_ns: int) -> Iterator[tuple[int, int, float]]:
         """Yield (from, until, value) between `start_ns` and `end_ns`, without gaps."""
-        time, level = self._within(start_ns, end_ns)
+        time, level = self._select_steps(start_ns, end_ns)
         # What comes as something else goes changes nothing.
         kept = np.flatnonzero(np.append(True, level[1:] != level[:-1]))
         for low in range(0, len(kept), _PIECE):
@@ -101,14 +101,14 @@ class Steps:
             begin = time[part].tolist()
             yield from zip(begin, [*begin[1:], after], level[part].tolist(), strict=True)
 
-    def _within(self, start_ns: int, end_ns: int) -> tuple[Int64, Float64]:
+    def _select_steps(self, start_ns: int, end_ns: int) -> tuple[Int64, Float64]:
         """Return the times of steps from `start_ns` to `end_ns`, the first at the start, and their values."""
         low = int(np.searchsorted(self._time, start_ns, side="right"))
         high = max(low, int(np.searchsorted(self._time, end_ns)))
         first = self._level[low - 1] if low else 0.0
         return np.append(start_ns, self._time[low:high]), np.append(first, self._level[low:high])
 
-    def _until(self, edges: Int64) -> Float64:
+    def _sum_until(self, edges: Int64) -> Float64:
         steps = np.searchsorted(self._time, edges, side="right") - 1
         total = self._before[steps] + self._level[steps] * (edges - self._time[steps])
         return np.where(steps < 0, 0, total)
@@ -131,7 +131,7 @@ class Series:
     steps: Steps
 
 
-def in_flight(gantt: Gantt) -> tuple[Series, ...]:
+def count_in_flight(gantt: Gantt) -> tuple[Series, ...]:
     """Return how many nodes and bytes all ranks have in flight; no bytes where no size is recorded."""
     copies = np.bincount(gantt.rows.track, minlength=len(gantt.coverage))
     weight = np.repeat(copies, np.diff(gantt.coverage.bounds)).astype(np.float64)
@@ -157,7 +157,7 @@ def in_flight(gantt: Gantt) -> tuple[Series, ...]:
     )  # fmt: skip
 
 
-def memory_held(uses: Sequence[MemoryUse], end_ns: int, origin_ns: int = 0) -> tuple[Series, ...]:
+def sum_memory_held(uses: Sequence[MemoryUse], end_ns: int, origin_ns: int = 0) -> tuple[Series, ...]:
     """Return how much memory all ranks hold: that of their devices, else that of their processors; nothing where unknown.
 
     Args:

@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from studio.analysis.job.kinds import computes_on_processor, is_library_kernel, runs_on_processor
 from studio.distinct import find_distinct
 from studio.timeline import LaneKind, Timeline
-from studio.trace import Bool, Int64, NodeType, Trace, UInt8, copies, idles
+from studio.trace import Bool, Int64, NodeType, Trace, UInt8, are_copies, are_idle
 
 Float64 = NDArray[np.float64]
 
@@ -55,7 +55,7 @@ _OF_TYPE = {
 _HOST_LANES: tuple[LaneKind, ...] = ("cpu", "thread")
 
 
-def categories(timeline: Timeline, trace: Trace) -> UInt8:
+def classify_spans(timeline: Timeline, trace: Trace) -> UInt8:
     """Return (S,) the `Category` of each span: that of its node's shown type, `HOST` for all in a CPU lane.
 
     Where a job runs on its processor, what its operators take in such lanes is compute.
@@ -67,8 +67,8 @@ def categories(timeline: Timeline, trace: Trace) -> UInt8:
     numbers = {rank.number: rank.graph for rank in trace.ranks}
     kinds = [table[np.clip(graph.type, 0, 255)] for graph in trace.graphs]
     for graph, of_graph in zip(trace.graphs, kinds, strict=True):
-        of_graph[copies(graph)] = Category.COPY
-        of_graph[idles(graph)] = Category.GAP
+        of_graph[are_copies(graph)] = Category.COPY
+        of_graph[are_idle(graph)] = Category.GAP
         of_graph[is_library_kernel(graph)] = Category.COLLECTIVE
     on_host = [np.full(len(graph), Category.HOST, np.uint8) for graph in trace.graphs]
     if runs_on_processor(trace):
@@ -135,7 +135,7 @@ class Coverage:
     """
 
     def __init__(self, timeline: Timeline, category: UInt8, waits: Callable[[], Int64] | None = None) -> None:
-        level = _levels(timeline)
+        level = _assign_tracks(timeline)
         key = timeline.lane * TRACKS_AT_MOST + level
         self._find_waits = waits
         self._order: Int64 | None = None
@@ -179,7 +179,7 @@ class Coverage:
     def bins(self, track: int, start_ns: int, width_ns: int, count: int) -> Bins:
         """Return how busy a track is in `count` bins of `width_ns` from `start_ns` on."""
         edges = start_ns + width_ns * np.arange(count + 1)
-        strips = self._strips_of(track)
+        strips = self._get_strips(track)
         fractions = [np.diff(strip.covered(edges)) / width_ns for _, strip in strips]
         starts = self.start_ns[self.bounds[track] : self.bounds[track + 1]]
         begun = np.diff(np.searchsorted(starts, edges))
@@ -199,7 +199,7 @@ class Coverage:
         under = (start <= time_ns) & (time_ns < end)
         return int(spans[np.argmax(np.where(under, np.iinfo(np.int64).max, end - start))])
 
-    def _strips_of(self, track: int) -> list[tuple[int, _Strip]]:
+    def _get_strips(self, track: int) -> list[tuple[int, _Strip]]:
         known = self._strips.get(track)
         if known is None:
             part = slice(int(self.bounds[track]), int(self.bounds[track + 1]))
@@ -247,7 +247,7 @@ def _strip(start: Int64, end: Int64) -> _Strip:
     return _Strip(start, end, np.cumsum(length) - length)
 
 
-def _levels(timeline: Timeline) -> Int64:
+def _assign_tracks(timeline: Timeline) -> Int64:
     """Return (S,) the track of its lane for each span: the lowest that is free when it starts."""
     level = np.zeros(len(timeline), np.int64)
     alone = _stands_alone(timeline)

@@ -41,19 +41,19 @@ class Ghost(Gantt):
         parts = [np.zeros((4, 0), np.int64)]
         bounds = np.zeros(len(self.rows) + 1, np.int64)
         for row, number in enumerate(self.rows.rank.tolist()):
-            spans = _elsewhere(gantt, row, int(times.first[place[number]]), times)
+            spans = _list_other_spans(gantt, row, int(times.first[place[number]]), times)
             parts.append(spans)
             bounds[row + 1] = bounds[row] + spans.shape[1]
         every = np.concatenate(parts, axis=1)
         ranks = np.array([place[number] for number in self.rows.rank.tolist()], np.int64)
         of = np.repeat(ranks, np.diff(bounds))
-        waits = None if account is None else lambda: _waits(account(), of, every)
+        waits = None if account is None else lambda: _compute_waits(account(), of, every)
         self.coverage = GivenTracks(bounds, every, waits)
         self.span_ns = max(int(self.coverage.end_ns.max(initial=origin_ns)) - origin_ns, 1)
         self._index()
 
 
-def _waits(account: Ledger, rank: Int64, spans: Int64) -> Int64:
+def _compute_waits(account: Ledger, rank: Int64, spans: Int64) -> Int64:
     """Return (S,) how long each span waited from its start for others to begin."""
     node, start, end, _ = spans
     begun = account.begun_ns[account.first[rank] + node]
@@ -61,7 +61,7 @@ def _waits(account: Ledger, rank: Int64, spans: Int64) -> Int64:
     return waits
 
 
-def _elsewhere(gantt: Gantt, row: int, first: int, times: NodeTimes) -> Int64:
+def _list_other_spans(gantt: Gantt, row: int, first: int, times: NodeTimes) -> Int64:
     """Return (4, S) node, start, end and category of a row's spans by the other run's times, sorted by start."""
     here = gantt.row_places(row)
     node = gantt.coverage.row[here]
@@ -96,7 +96,7 @@ class Differences:
         return len(self.rank)
 
 
-def differences(gantt: Gantt, other: Gantt, window: tuple[int, int]) -> Differences:
+def find_differences(gantt: Gantt, other: Gantt, window: tuple[int, int]) -> Differences:
     """Compare the nodes that overlap a window with the same nodes in another run.
 
     Args:

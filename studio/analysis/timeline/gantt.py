@@ -16,14 +16,14 @@ import numpy as np
 
 from studio.analysis.collectives.matching import GroupMatching, match_by_name
 from studio.analysis.collectives.messages import Messages, match_messages
-from studio.analysis.graph.neighbours import Adjacency, adjacency, predecessors, successors
-from studio.analysis.job.ledger import Ledger, recorded_ledger
-from studio.analysis.timeline.coverage import TRACKS_AT_MOST, Category, Coverage, Float64, categories
+from studio.analysis.graph.neighbours import Adjacency, build_adjacency, list_predecessors, list_successors
+from studio.analysis.job.ledger import Ledger, build_recorded_ledger
+from studio.analysis.timeline.coverage import TRACKS_AT_MOST, Category, Coverage, Float64, classify_spans
 from studio.analysis.timeline.host_waits import with_host_waits
 from studio.columns import join_columns
 from studio.errors import TraceError
 from studio.timeline import LANE_KINDS, Lane, LaneKind, Timeline
-from studio.trace import NONE, Int32, Int64, Rank, Trace, UInt8, dense_column, group_slots
+from studio.trace import NONE, Int32, Int64, Rank, Trace, UInt8, group_slots, read_dense_column
 
 TILE_BINS = 1024
 BARS_AT_MOST = 256
@@ -150,10 +150,12 @@ class Gantt:
         """
         self.trace = trace
         self.origin_ns = origin_ns
-        self._find_account = account or (lambda: recorded_ledger(trace, timeline, origin_ns))
+        self._find_account = account or (lambda: build_recorded_ledger(trace, timeline, origin_ns))
         shown, host_waits = with_host_waits(trace, timeline)
         self.coverage = Coverage(
-            shown, categories(shown, trace), lambda: _waits(trace, shown, self.account) + host_waits
+            shown,
+            classify_spans(shown, trace),
+            lambda: _compute_waits(trace, shown, self.account) + host_waits,
         )
         self.span_ns = max(int(timeline.end_ns.max(initial=origin_ns)) - origin_ns, 1)
         self._lanes = timeline.lanes
@@ -162,7 +164,7 @@ class Gantt:
         self._source = dict(zip(numbers, stands_for or numbers, strict=True))
         self.rows = self._make_rows()
         self._index()
-        self.finish_ns = self._finishes()
+        self.finish_ns = self._compute_finishes()
 
     def _index(self) -> None:
         """Prepare lookups of ranks, rows and nodes."""
@@ -185,24 +187,24 @@ class Gantt:
         for track, lane in enumerate(self.coverage.lane.tolist()):
             tracks.setdefault(self._lanes[lane].rank, []).append(track)
         for rank_tracks in tracks.values():
-            rank_tracks.sort(key=lambda track: _place(self._lanes[self.coverage.lane[track]]))
+            rank_tracks.sort(key=lambda track: _build_sort_key(self._lanes[self.coverage.lane[track]]))
         table: list[tuple[int, int, int, int, int]] = []
         names: dict[str, int] = {}
         slots: dict[int, int] = {}
         for rank in self.trace.ranks:
             for track in tracks.get(self._source[rank.number], ()):
                 lane = self._lanes[self.coverage.lane[track]]
-                name = names.setdefault(self._lane_name(rank, lane, track, slots), len(names))
+                name = names.setdefault(self._name_lane(rank, lane, track, slots), len(names))
                 level = int(self.coverage.level[track])
                 table.append((rank.number, track, LANE_KINDS.index(lane.kind), level, name))
         columns = np.array(table, np.int64).reshape(-1, 5).T
         kind, level8, name32 = columns[2].astype(np.uint8), columns[3].astype(np.uint8), columns[4]
         return Rows(columns[0], columns[1], kind, level8, name32.astype(np.int32), tuple(names))
 
-    def _lane_name(self, rank: Rank, lane: Lane, track: int, slots: dict[int, int]) -> str:
+    def _name_lane(self, rank: Rank, lane: Lane, track: int, slots: dict[int, int]) -> str:
         """Return the name of a lane on a rank, with the rank's own comm group."""
         if lane.kind == "communication" and not lane.name:
-            return self._groupless(int(self.coverage.lane[track]))
+            return self._describe_groupless(int(self.coverage.lane[track]))
         if lane.rank == rank.number or lane.kind != "communication":
             return lane.name
         if track not in slots:
@@ -210,7 +212,7 @@ class Gantt:
             slots[track] = int(group_slots(self.trace.graph_of(rank))[node])
         return lane.name if slots[track] == NONE else str(rank.slots[slots[track]])
 
-    def _groupless(self, lane: int) -> str:
+    def _describe_groupless(self, lane: int) -> str:
         """Describe communication that names no comm group."""
         first, last = np.searchsorted(self.coverage.lane, (lane, lane + 1))
         kinds = self.coverage.category[self.coverage.bounds[first] : self.coverage.bounds[last]]
@@ -220,7 +222,7 @@ class Gantt:
         )
         return ", ".join(words for words, is_present in parts if is_present)
 
-    def _finishes(self) -> Int64:
+    def _compute_finishes(self) -> Int64:
         finish = np.zeros(len(self.trace.ranks), np.int64)
         bounds = self.coverage.bounds
         last = np.maximum.reduceat(self.coverage.end_ns, bounds[:-1]) if len(self.coverage) else bounds[:0]
@@ -266,7 +268,7 @@ class Gantt:
             names,
         )
 
-    def _graph_index(self, row: int) -> int:
+    def _get_graph_index(self, row: int) -> int:
         return self._numbers[int(self.rows.rank[row])].graph
 
     def _names(self, rows: Sequence[int], bars: Int32, node: Int64) -> tuple[Int32, tuple[str, ...]]:
@@ -275,7 +277,7 @@ class Gantt:
         key = np.zeros(len(node), np.int64)
         for number, row in enumerate(rows):
             part = slice(int(bars[number]), int(bars[number + 1]))
-            index = self._graph_index(row)
+            index = self._get_graph_index(row)
             key[part] = graphs[index].name[node[part]] + np.int64(index << 32)
         codes, where = np.unique(key, return_inverse=True)
         names = tuple(graphs[code >> 32].strings[code & 0xFFFFFFFF] for code in codes.tolist())
@@ -285,14 +287,14 @@ class Gantt:
         sizes = np.zeros(len(node))
         for index, row in enumerate(rows):
             part = slice(int(bars[index]), int(bars[index + 1]))
-            sizes[part] = self.sizes_of(self._graph_index(row))[node[part]]
+            sizes[part] = self.sizes_of(self._get_graph_index(row))[node[part]]
         return sizes
 
     def sizes_of(self, graph: int) -> Int64:
         """Return (N,) the payload of each node of a graph, 0 where it has none."""
         with self._lock:
             if graph not in self._sizes:
-                self._sizes[graph] = dense_column(self.trace.graphs[graph], "comm_size", 0)
+                self._sizes[graph] = read_dense_column(self.trace.graphs[graph], "comm_size", 0)
             return self._sizes[graph]
 
     # -----------------------------------------------------------------------------------------------
@@ -316,7 +318,7 @@ class Gantt:
 
     def bar_of(self, rank: Rank, place: int) -> Bar:
         """Return the bar of a span of the coverage, on a given rank."""
-        return self._bar(int(self.rows_at(rank, np.array([place]))[0]), place)
+        return self._build_bar(int(self.rows_at(rank, np.array([place]))[0]), place)
 
     def rows_at(self, rank: Rank, places: Int64) -> Int64:
         """Return the rows of coverage spans, on a given rank."""
@@ -346,7 +348,7 @@ class Gantt:
         """Return the dependencies of a rank's graph, indexed both ways."""
         with self._lock:
             if rank.graph not in self._adjacencies:
-                self._adjacencies[rank.graph] = adjacency(self.trace.graphs[rank.graph])
+                self._adjacencies[rank.graph] = build_adjacency(self.trace.graphs[rank.graph])
             return self._adjacencies[rank.graph]
 
     @cached_property
@@ -373,41 +375,41 @@ class Gantt:
     def bar_at(self, row: int, time_ns: int, within_ns: int) -> Bar | None:
         """Return the bar of a row at a time or near it, None where there is none."""
         place = self.coverage.at(int(self.rows.track[row]), time_ns + self.origin_ns, within_ns)
-        return None if place < 0 else self._bar(row, place)
+        return None if place < 0 else self._build_bar(row, place)
 
     def beside(self, bar: Bar) -> tuple[Bar | None, Bar | None]:
         """Return the previous and the next bar in a bar's lane, by start."""
-        lane_rows = self._lane_rows(bar.row)
+        lane_rows = self._list_lane_rows(bar.row)
         places = np.concatenate([self.row_places(row) for row in lane_rows])
         starts, row = self.coverage.start_ns[places], self.coverage.row[places]
         order = np.lexsort((row, starts))
         place = int(np.flatnonzero(row[order] == bar.node)[0])
         owner = np.repeat(lane_rows, [len(self.row_places(row)) for row in lane_rows])[order]
 
-        def there(index: int) -> Bar | None:
+        def get_bar(index: int) -> Bar | None:
             inside = 0 <= index < len(order)
-            return self._bar(int(owner[index]), int(places[order[index]])) if inside else None
+            return self._build_bar(int(owner[index]), int(places[order[index]])) if inside else None
 
-        return there(place - 1), there(place + 1)
+        return get_bar(place - 1), get_bar(place + 1)
 
     def depends(self, bar: Bar) -> tuple[list[tuple[Bar, bool]], list[tuple[Bar, bool]]]:
         """Return the bars a bar waits for and those waiting for it, each with whether by data."""
         graph = self.trace.graph_of(bar.rank)
 
-        def drawn(rows: list[tuple[int, bool]]) -> list[tuple[Bar, bool]]:
+        def list_bars(rows: list[tuple[int, bool]]) -> list[tuple[Bar, bool]]:
             pairs = [
                 (self.bar(bar.rank, row), data) for row, data in rows[:_DEPENDENCIES_AT_MOST] if row >= 0
             ]
             return [(bar, data) for bar, data in pairs if bar is not None]
 
-        return drawn(predecessors(graph, bar.node)), drawn(successors(graph, bar.node))
+        return list_bars(list_predecessors(graph, bar.node)), list_bars(list_successors(graph, bar.node))
 
     def window(self, row: int, start_ns: int, end_ns: int) -> list[Bar]:
         """Return the bars of a row that overlap a window."""
         places = self.coverage.spans(
             int(self.rows.track[row]), start_ns + self.origin_ns, end_ns + self.origin_ns
         )
-        return [self._bar(row, place) for place in places.tolist()]
+        return [self._build_bar(row, place) for place in places.tolist()]
 
     def bytes_of(self, bar: Bar) -> int:
         """Return the payload of a communication node, 0 for others."""
@@ -418,7 +420,7 @@ class Gantt:
         track = int(self.rows.track[row])
         return np.arange(int(self.coverage.bounds[track]), int(self.coverage.bounds[track + 1]))
 
-    def _lane_rows(self, row: int) -> list[int]:
+    def _list_lane_rows(self, row: int) -> list[int]:
         first = row - int(self.rows.level[row])
         near = slice(first, first + TRACKS_AT_MOST)
         lanes, lane = self.coverage.lane[self.rows.track[near]], self.coverage.lane[self.rows.track[row]]
@@ -426,7 +428,7 @@ class Gantt:
         rows: list[int] = (first + np.flatnonzero(same)).tolist()
         return rows
 
-    def _bar(self, row: int, place: int) -> Bar:
+    def _build_bar(self, row: int, place: int) -> Bar:
         return Bar(
             self._numbers[int(self.rows.rank[row])],
             int(self.coverage.row[place]),
@@ -437,7 +439,7 @@ class Gantt:
         )
 
 
-def _waits(trace: Trace, timeline: Timeline, account: Ledger) -> Int64:
+def _compute_waits(trace: Trace, timeline: Timeline, account: Ledger) -> Int64:
     """Return (S,) how long each span waited from its start for others to begin."""
     place = {rank.number: index for index, rank in enumerate(trace.ranks)}
     rank_of = np.array([place[lane.rank] for lane in timeline.lanes], np.int64)
@@ -446,7 +448,7 @@ def _waits(trace: Trace, timeline: Timeline, account: Ledger) -> Int64:
     return waits
 
 
-def _place(lane: Lane) -> tuple[int, tuple[int, str]]:
+def _build_sort_key(lane: Lane) -> tuple[int, tuple[int, str]]:
     """Return the sort key of a lane within its rank: numbers in names by value, so all ranks sort alike."""
     first = lane.name.split(" ")[0] if lane.kind == "stream" else lane.name
     number = int(first) if first.isascii() and first.isdigit() and len(first) < 20 else -1

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from studio.analysis.job.kinds import counted_type_name, counted_types
+from studio.analysis.job.kinds import infer_counted_types, label_counted_type
 from studio.analysis.timeline.gantt import Gantt
 from studio.distinct import find_distinct
 from studio.errors import TraceError
@@ -19,8 +19,8 @@ from studio.trace import (
     Graph,
     Int64,
     Rank,
-    collective_name,
-    int_column,
+    label_collective,
+    read_int_column,
 )
 
 HITS_AT_MOST = 50_000
@@ -62,10 +62,10 @@ def find_hits(gantt: Gantt, text: str) -> Hits:
     text = text.strip()
     kind, _, wanted = text.partition(":")
     if kind == "group":
-        parts = [_of_group(gantt, rank, wanted.strip()) for rank in gantt.trace.ranks]
+        parts = [_find_group_rows(gantt, rank, wanted.strip()) for rank in gantt.trace.ranks]
     else:
-        fits = {index: _fitting(graph, text) for index, graph in enumerate(gantt.trace.graphs)}
-        parts = [_of_rows(gantt, rank, fits[rank.graph]) for rank in gantt.trace.ranks]
+        fits = {index: _match_nodes(graph, text) for index, graph in enumerate(gantt.trace.graphs)}
+        parts = [_find_rows(gantt, rank, fits[rank.graph]) for rank in gantt.trace.ranks]
     row, place = np.concatenate([np.zeros((2, 0), np.int64), *parts], axis=1)
     start = gantt.coverage.start_ns[place] - gantt.origin_ns
     order = np.lexsort((row, start))[:HITS_AT_MOST]
@@ -74,14 +74,14 @@ def find_hits(gantt: Gantt, text: str) -> Hits:
     return Hits(row, gantt.coverage.row[place], start, end, sum(part.shape[1] for part in parts))
 
 
-def _of_rows(gantt: Gantt, rank: Rank, fits: Int64) -> Int64:
+def _find_rows(gantt: Gantt, rank: Rank, fits: Int64) -> Int64:
     """Return (2, H) the rows and indices of a rank's matching nodes that have times."""
     place = gantt.places(rank)[fits].astype(np.int64)
     place = place[place != NONE]
     return np.stack([gantt.rows_at(rank, place), place])
 
 
-def _of_group(gantt: Gantt, rank: Rank, name: str) -> Int64:
+def _find_group_rows(gantt: Gantt, rank: Rank, name: str) -> Int64:
     parts = [np.zeros((2, 0), np.int64)]
     for row in gantt.rows_of(rank):
         if gantt.rows.kind[row] == _COMMUNICATION and gantt.rows.names[int(gantt.rows.name[row])] == name:
@@ -90,17 +90,17 @@ def _of_group(gantt: Gantt, rank: Rank, name: str) -> Int64:
     return np.concatenate(parts, axis=1)
 
 
-def _fitting(graph: Graph, text: str) -> Int64:
+def _match_nodes(graph: Graph, text: str) -> Int64:
     """Return the rows of matching nodes."""
     kind, _, wanted = text.partition(":")
     wanted = wanted.strip()
     if kind == "id":
-        return np.flatnonzero(graph.id == np.uint64(_id(wanted)))
+        return np.flatnonzero(graph.id == np.uint64(_parse_id(wanted)))
     if kind == "type":
-        return np.flatnonzero(_types(graph, wanted.lower()))
+        return np.flatnonzero(_match_types(graph, wanted.lower()))
     used, code = np.unique(graph.name, return_inverse=True)
     if len(text) > 2 and text[0] == text[-1] == "/":
-        pattern = _pattern(text[1:-1])
+        pattern = _compile_pattern(text[1:-1])
         fits = [bool(pattern.search(graph.strings[code])) for code in used.tolist()]
     else:
         lower = text.lower()
@@ -108,23 +108,23 @@ def _fitting(graph: Graph, text: str) -> Int64:
     return np.flatnonzero(np.array(fits, bool)[code]) if len(used) else np.zeros(0, np.int64)
 
 
-def _types(graph: Graph, wanted: str) -> Bool:
-    types = counted_types(graph)
+def _match_types(graph: Graph, wanted: str) -> Bool:
+    types = infer_counted_types(graph)
     codes = find_distinct(types).tolist()
-    fits: Bool = np.isin(types, [code for code in codes if wanted in counted_type_name(code).lower()])
-    rows, values = int_column(graph, "comm_type")
-    kinds = [kind.value for kind in CollectiveType if wanted in collective_name(kind.value).lower()]
+    fits: Bool = np.isin(types, [code for code in codes if wanted in label_counted_type(code).lower()])
+    rows, values = read_int_column(graph, "comm_type")
+    kinds = [kind.value for kind in CollectiveType if wanted in label_collective(kind.value).lower()]
     fits[rows[np.isin(values, kinds)]] = True
     return fits
 
 
-def _id(text: str) -> int:
+def _parse_id(text: str) -> int:
     if not (text.isascii() and text.isdigit() and int(text) < 1 << 64):
         raise TraceError(f"{text[:40]!r} is not a node id.", hint="Ids are whole numbers: id:118.")
     return int(text)
 
 
-def _pattern(text: str) -> re.Pattern[str]:
+def _compile_pattern(text: str) -> re.Pattern[str]:
     try:
         return re.compile(text, re.IGNORECASE)
     except re.error as error:

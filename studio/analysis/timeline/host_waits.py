@@ -11,8 +11,8 @@ from itertools import pairwise
 
 import numpy as np
 
-from studio.timeline import Timeline, node_times
-from studio.trace import Graph, Int64, Trace, device_waits, is_flagged
+from studio.timeline import Timeline, collect_node_times
+from studio.trace import Graph, Int64, Trace, are_device_waits, is_flagged
 
 
 def with_host_waits(trace: Trace, timeline: Timeline) -> tuple[Timeline, Int64]:
@@ -22,18 +22,18 @@ def with_host_waits(trace: Trace, timeline: Timeline) -> tuple[Timeline, Int64]:
         trace: The job.
         timeline: When its nodes ran.
     """
-    marked = [device_waits(graph) for graph in trace.graphs]
+    marked = [are_device_waits(graph) for graph in trace.graphs]
     waits = np.zeros(len(timeline), np.int64)
     if not any(marks.any() for marks in marked):
         return timeline, waits
-    times = node_times(trace, timeline)
+    times = collect_node_times(trace, timeline)
     place = {rank.number: index for index, rank in enumerate(trace.ranks)}
     parents: dict[int, dict[int, Int64]] = {}
-    for lane, (low, high) in enumerate(_parts(timeline)):
+    for lane, (low, high) in enumerate(_split_lanes(timeline)):
         at = place[timeline.lanes[lane].rank]
         graph = trace.ranks[at].graph
         if graph not in parents:
-            parents[graph] = _host_parents(trace.graphs[graph], np.flatnonzero(marked[graph]))
+            parents[graph] = _find_host_parents(trace.graphs[graph], np.flatnonzero(marked[graph]))
         first = int(times.first[at])
         for span in (low + np.flatnonzero(marked[graph][timeline.row[low:high]])).tolist():
             before = times.end_ns[first + parents[graph][int(timeline.row[span])]]
@@ -54,13 +54,13 @@ def with_host_waits(trace: Trace, timeline: Timeline) -> tuple[Timeline, Int64]:
     return moved, waits[order]
 
 
-def _parts(timeline: Timeline) -> list[tuple[int, int]]:
+def _split_lanes(timeline: Timeline) -> list[tuple[int, int]]:
     """Return where the spans of each lane begin and end."""
     bounds = np.searchsorted(timeline.lane, np.arange(len(timeline.lanes) + 1)).tolist()
     return list(pairwise(bounds))
 
 
-def _host_parents(graph: Graph, rows: Int64) -> dict[int, Int64]:
+def _find_host_parents(graph: Graph, rows: Int64) -> dict[int, Int64]:
     """Return the nodes of the host that some nodes wait for."""
     on_host = is_flagged(graph, "is_cpu_op")
     parents = {}

@@ -28,17 +28,17 @@ class Peers:
     members: int
 
 
-def peers_of(gantt: Gantt, bar: Bar) -> Peers | None:
+def find_peers(gantt: Gantt, bar: Bar) -> Peers | None:
     """Return the participants of a bar's event; None for a node that runs on its own."""
     kind = int(gantt.trace.graph_of(bar.rank).type[bar.node])
     if kind == NodeType.COMM_COLL:
-        return _collective(gantt, bar)
+        return _find_collective_peers(gantt, bar)
     if kind in (NodeType.COMM_SEND, NodeType.COMM_RECV):
-        return _message(gantt, bar)
+        return _find_message_peers(gantt, bar)
     return None
 
 
-def _collective(gantt: Gantt, bar: Bar) -> Peers | None:
+def _find_collective_peers(gantt: Gantt, bar: Bar) -> Peers | None:
     for matching in gantt.matchings:
         if bar.rank.number not in matching.members:
             continue
@@ -46,17 +46,17 @@ def _collective(gantt: Gantt, bar: Bar) -> Peers | None:
         sequence = matching.sequence_of[member]
         if sequence == NONE or bar.node not in matching.sequences[sequence].rows:
             continue
-        rows = members_in_order(gantt, matching)
+        rows = order_members(gantt, matching)
         position = int(np.flatnonzero(rows[member] == bar.node)[0])
         bars = [
-            _bar(gantt, rank, row)
+            _get_bar(gantt, rank, row)
             for rank, row in zip(matching.members, rows[:, position].tolist(), strict=True)
         ]
-        return _peers(bars, matching.name, position, len(matching.members))
+        return _build_peers(bars, matching.name, position, len(matching.members))
     return None
 
 
-def members_in_order(gantt: Gantt, matching: GroupMatching) -> Int64:
+def order_members(gantt: Gantt, matching: GroupMatching) -> Int64:
     """Return (M, C) the rows of each member's collectives, by number or else by start.
 
     A member of which times are missing keeps the order its dependencies give; `collective_times` has the same rule.
@@ -76,7 +76,7 @@ def members_in_order(gantt: Gantt, matching: GroupMatching) -> Int64:
     return rows
 
 
-def _message(gantt: Gantt, bar: Bar) -> Peers | None:
+def _find_message_peers(gantt: Gantt, bar: Bar) -> Peers | None:
     messages = gantt.messages
     rank_index = gantt.trace.ranks.index(bar.rank)
     halves = ((messages.send_rank, messages.send_row), (messages.receive_rank, messages.receive_row))
@@ -84,19 +84,19 @@ def _message(gantt: Gantt, bar: Bar) -> Peers | None:
         for pair in np.flatnonzero((rank == rank_index) & (row == bar.node)).tolist():
             ends = [(int(ranks[pair]), int(rows[pair])) for ranks, rows in halves]
             bars = [
-                _bar(gantt, gantt.trace.ranks[rank_of].number, two)
+                _get_bar(gantt, gantt.trace.ranks[rank_of].number, two)
                 for rank_of, two in ends
                 if rank_of != NONE
             ]
-            return _peers(bars, "", NONE, 2)
+            return _build_peers(bars, "", NONE, 2)
     return None
 
 
-def _bar(gantt: Gantt, number: int, row: int) -> Bar | None:
+def _get_bar(gantt: Gantt, number: int, row: int) -> Bar | None:
     return None if row == NONE else gantt.bar(gantt.rank(number), int(row))
 
 
-def _peers(members_found: list[Bar | None], group: str, position: int, members: int) -> Peers:
+def _build_peers(members_found: list[Bar | None], group: str, position: int, members: int) -> Peers:
     bars = sorted(
         (bar for bar in members_found if bar is not None), key=lambda bar: (bar.start_ns, bar.rank.number)
     )

@@ -22,7 +22,7 @@ from studio.analysis.timeline.slices import Slices, Thread
 from studio.distinct import find_distinct
 from studio.errors import StudioError
 from studio.timeline import LANE_KINDS
-from studio.trace import NONE, Graph, Int64, NodeType, Rank, collective_name, dense_column, type_name
+from studio.trace import NONE, Graph, Int64, NodeType, Rank, label_collective, read_dense_column, type_name
 
 INSTALL = "pip install 'chakra-studio[perfetto]'"
 _PROTOBUF_AT_LEAST = (6, 31, 1)
@@ -39,16 +39,16 @@ _FLOW_BYTES = 10
 _HALF_CHARACTER = re.compile("[\ud800-\udfff]")
 
 
-def perfetto_events(gantt: Gantt) -> Iterator[bytes]:
+def iterate_perfetto_events(gantt: Gantt) -> Iterator[bytes]:
     """Return the file in pieces; times are ns from the beginning.
 
     Raises:
         StudioError: The package that writes it cannot be used; nothing has been written by then.
     """
-    return _Writer(_messages(), Slices(gantt)).pieces()
+    return _Writer(_import_messages(), Slices(gantt)).pieces()
 
 
-def cannot_write() -> str:
+def explain_unwritable() -> str:
     """Return why the format cannot be written here, "" where it can. Imports nothing."""
     try:
         version("perfetto")
@@ -61,8 +61,8 @@ def cannot_write() -> str:
     return ""
 
 
-def _messages() -> ModuleType:
-    reason = cannot_write()
+def _import_messages() -> ModuleType:
+    reason = explain_unwritable()
     if reason:
         raise StudioError(reason, hint=f"{INSTALL}, or save a Chrome trace, which Perfetto opens too.")
     try:
@@ -105,11 +105,11 @@ class _Writer:
         self.first_thread = max(self.processes, default=0)
 
     def pieces(self) -> Iterator[bytes]:
-        meetings = self._meetings()
+        meetings = self._number_meetings()
         for place, rank in enumerate(self.slices.gantt.trace.ranks):
-            yield from self._rank(place, rank, meetings[place])
+            yield from self._iterate_rank(place, rank, meetings[place])
 
-    def _meetings(self) -> list[_Flows]:
+    def _number_meetings(self) -> list[_Flows]:
         """Number the flows between ranks; return them by place of the rank."""
         columns = [np.zeros((3, 0), np.int64)]
         for meeting, place, slice_at, received in self.slices.meeting_places():
@@ -121,7 +121,7 @@ class _Writer:
         bounds = np.searchsorted(table[0], np.arange(len(self.processes) + 1)).tolist()
         return [(table[1, begin:end], table[2, begin:end]) for begin, end in pairwise(bounds)]
 
-    def _rank(self, place: int, rank: Rank, flows: _Flows) -> Iterator[bytes]:
+    def _iterate_rank(self, place: int, rank: Rank, flows: _Flows) -> Iterator[bytes]:
         before, after, _ = self.slices.dependency_places(rank)
         apart = before != after
         ends = 2 * np.stack([before[apart], after[apart]], axis=1).reshape(-1)
@@ -135,7 +135,7 @@ class _Writer:
         threads = list(self.slices.threads(rank))
         first = self._describe(trace, place, rank, threads)
         yield trace.SerializeToString()
-        yield from self._slices(rank, threads, first, flows)
+        yield from self._iterate_slices(rank, threads, first, flows)
 
     def _open_sequence(self, trace: Any, graph: int) -> None:
         if graph in self.named:
@@ -167,13 +167,15 @@ class _Writer:
             track = trace.packet.add(trusted_packet_sequence_id=rank.graph + 1).track_descriptor
             track.uuid, track.parent_uuid, track.sibling_order_rank = self.tracks, process, thread.number
             track.thread.pid, track.thread.tid = number, self.first_thread + self.tracks
-            track.thread.thread_name = _text(thread.title)
+            track.thread.thread_name = _replace_surrogates(thread.title)
         return process
 
-    def _slices(self, rank: Rank, threads: list[Thread], first: int, flows: _Flows) -> Iterator[bytes]:
+    def _iterate_slices(
+        self, rank: Rank, threads: list[Thread], first: int, flows: _Flows
+    ) -> Iterator[bytes]:
         gantt = self.slices.gantt
         graph = gantt.trace.graph_of(rank)
-        places, track, kind = _in_order(gantt, threads, first)
+        places, track, kind = _order_slices(gantt, threads, first)
         node = gantt.coverage.row[places]
         keys, numbers = flows
         # Fixed in length, flows are cut out of one text.
@@ -181,20 +183,22 @@ class _Writer:
         joining["tag"], joining["number"] = _FLOW, numbers
         flow_texts = joining.tobytes()
         texts = self.texts.setdefault(rank.graph, {})
-        sequence = _SEQUENCE + _varint(rank.graph + 1) + _EVENT
-        tracks = {number: _TRACK + _varint(number) for number in find_distinct(track).tolist()}
+        sequence = _SEQUENCE + _encode_varint(rank.graph + 1) + _EVENT
+        tracks = {number: _TRACK + _encode_varint(number) for number in find_distinct(track).tolist()}
         over_text = self.messages.TrackEvent(type=self.end).SerializeToString()
-        flags = _FLAGS + _varint(self.interned)
+        flags = _FLAGS + _encode_varint(self.interned)
         columns_of = (
             kind,
             graph.name[node],
             graph.id[node],
             graph.type[node],
             gantt.sizes_of(rank.graph)[node],
-            np.where(graph.type == NodeType.COMM_COLL, dense_column(graph, "comm_type", NONE), NONE)[node],
-            dense_column(graph, "unfinished", 0)[node],
+            np.where(graph.type == NodeType.COMM_COLL, read_dense_column(graph, "comm_type", NONE), NONE)[
+                node
+            ],
+            read_dense_column(graph, "unfinished", 0)[node],
         )
-        time, which, ends = _moments(
+        time, which, ends = _order_moments(
             gantt.coverage.start_ns[places] - gantt.origin_ns, gantt.coverage.end_ns[places] - gantt.origin_ns
         )
         for piece in range(0, len(time), _EVENTS_AT_ONCE):
@@ -210,7 +214,7 @@ class _Writer:
             )
             packets: list[bytes] = []
             for when, over, where, since, until, *what in zip(
-                _varints(time[part]), *(column.tolist() for column in columns), strict=True
+                _encode_varints(time[part]), *(column.tolist() for column in columns), strict=True
             ):
                 body, new = over_text, b""
                 if not over:
@@ -222,8 +226,8 @@ class _Writer:
                     body = known
                 # In the order of the numbers of fields, as protobuf writes them.
                 event = body + tracks[where] + flow_texts[_FLOW_BYTES * since : _FLOW_BYTES * until]
-                packet = b"".join((_TIME, when, sequence, _varint(len(event)), event, new, flags))
-                packets += (_PACKET, _varint(len(packet)), packet)
+                packet = b"".join((_TIME, when, sequence, _encode_varint(len(event)), event, new, flags))
+                packets += (_PACKET, _encode_varint(len(packet)), packet)
             yield b"".join(packets)
 
     def _intern(self, sequence: int, graph: Graph, what: list[int]) -> bytes:
@@ -252,34 +256,34 @@ class _Writer:
         if size:
             annotate(name_iid=_BYTES, int_value=size)
         if collective != NONE:
-            annotate(name_iid=_COLLECTIVE, string_value=collective_name(collective))
+            annotate(name_iid=_COLLECTIVE, string_value=label_collective(collective))
         if unfinished:
             annotate(name_iid=_UNFINISHED, uint_value=1)
         text: bytes = event.SerializeToString()
         return text
 
 
-def _varint(number: int) -> bytes:
+def _encode_varint(number: int) -> bytes:
     r"""Return a number as protobuf writes it.
 
     Example:
-        >>> _varint(1), _varint(300)
+        >>> _encode_varint(1), _encode_varint(300)
         (b'\x01', b'\xac\x02')
     """
     if number < len(_SHORT):
         return _SHORT[number]
-    return bytes((number & 127 | 128,)) + _varint(number >> 7)
+    return bytes((number & 127 | 128,)) + _encode_varint(number >> 7)
 
 
 _SHORT = [bytes((number,)) for number in range(128)]
 _SHORT += [bytes((number & 127 | 128, number >> 7)) for number in range(128, 1 << 12)]
 
 
-def _varints(numbers: Int64) -> list[bytes]:
+def _encode_varints(numbers: Int64) -> list[bytes]:
     """Return many numbers, from 0 on, as protobuf writes them.
 
     Example:
-        >>> _varints(np.array([0, 1, 300, 1 << 40])) == [_varint(number) for number in (0, 1, 300, 1 << 40)]
+        >>> _encode_varints(np.array([0, 1, 300, 1 << 40])) == [_encode_varint(number) for number in (0, 1, 300, 1 << 40)]
         True
     """
     length = np.ones(len(numbers), np.int64)
@@ -293,7 +297,7 @@ def _varints(numbers: Int64) -> list[bytes]:
     return [text[at : at + size] for at, size in zip(begins, length.tolist(), strict=True)]
 
 
-def _in_order(gantt: Gantt, threads: list[Thread], first: int) -> tuple[Int64, Int64, Int64]:
+def _order_slices(gantt: Gantt, threads: list[Thread], first: int) -> tuple[Int64, Int64, Int64]:
     """Return the slices of a rank by start, end and node: index, track and category number."""
     if not threads:
         return (np.zeros(0, np.int64),) * 3
@@ -306,13 +310,13 @@ def _in_order(gantt: Gantt, threads: list[Thread], first: int) -> tuple[Int64, I
     return places[order], track[order], kind[order]
 
 
-def _moments(start: Int64, end: Int64) -> tuple[Int64, Int64, Int64]:
+def _order_moments(start: Int64, end: Int64) -> tuple[Int64, Int64, Int64]:
     """Return the starts and ends of slices by time: time, slice, whether it ends.
 
     At one time the earlier slice ends before the later one begins, as they may stand in one thread.
 
     Example:
-        >>> _moments(np.array([0, 5, 5]), np.array([5, 5, 9]))
+        >>> _order_moments(np.array([0, 5, 5]), np.array([5, 5, 9]))
         (array([0, 5, 5, 5, 5, 9]), array([0, 0, 1, 1, 2, 2]), array([0, 1, 0, 1, 0, 1]))
     """
     time = np.concatenate((start, end))
@@ -327,11 +331,11 @@ def _type_number(number: int) -> int:
     return 2 * number + 2 if number >= 0 else -2 * number - 1
 
 
-def _text(text: str) -> str:
+def _replace_surrogates(text: str) -> str:
     r"""Return a text that can be written as UTF-8; group names from JSON can hold unpaired surrogates.
 
     Example:
-        >>> _text("tp\udcff0") == "tp\ufffd0"
+        >>> _replace_surrogates("tp\udcff0") == "tp\ufffd0"
         True
     """
     return _HALF_CHARACTER.sub("\ufffd", text)

@@ -15,7 +15,7 @@ from typing import NamedTuple
 import numpy as np
 
 from studio.analysis.timeline.gantt import Gantt
-from studio.analysis.timeline.peers import members_in_order
+from studio.analysis.timeline.peers import order_members
 from studio.timeline import LANE_KINDS, LaneKind
 from studio.trace import NONE, Bool, Int32, Int64, Rank
 
@@ -71,12 +71,12 @@ class Slices:
         for row in self.gantt.rows_of(rank):
             kind = LANE_KINDS[int(rows.kind[row])]
             lane, level = f"{kind} {rows.names[int(rows.name[row])]}".strip(), int(rows.level[row])
-            for below, places in enumerate(self._apart(self.gantt.row_places(row))):
+            for below, places in enumerate(self._distribute_spans(self.gantt.row_places(row))):
                 number += 1
                 nth = level + below + 1
                 yield Thread(number, kind, lane if nth == 1 else f"{lane} · {nth}", places)
 
-    def _apart(self, places: Int64) -> list[Int64]:
+    def _distribute_spans(self, places: Int64) -> list[Int64]:
         """Distribute spans sorted by start over as few threads as possible without overlaps."""
         start, end = self.gantt.coverage.start_ns[places], self.gantt.coverage.end_ns[places]
         if not (start[1:] < end[:-1]).any():
@@ -135,19 +135,19 @@ class Slices:
         place_of = {rank.number: place for place, rank in enumerate(gantt.trace.ranks)}
         places = {}
 
-        def slices_of(place: int) -> Int64:
+        def get_slices(place: int) -> Int64:
             if place not in places:
                 places[place] = gantt.places(gantt.trace.ranks[place]).astype(np.int64)
             return places[place]
 
         for matching in gantt.matchings:
-            rows = members_in_order(gantt, matching)
+            rows = order_members(gantt, matching)
             ranks = np.array([place_of.get(number, NONE) for number in matching.members], np.int64)
             table = np.full(rows.shape, NONE, np.int64)
             for line, place, entries in zip(table, ranks.tolist(), rows, strict=True):
                 is_present = entries != NONE
                 if is_present.any():
-                    line[is_present] = slices_of(place)[entries[is_present]]
+                    line[is_present] = get_slices(place)[entries[is_present]]
             table = table[:, (table != NONE).sum(axis=0) > 1]
             meeting, member = np.nonzero(table.T != NONE)
             yield meeting, ranks[member], table[member, meeting], np.zeros(len(member), np.int64)
@@ -160,7 +160,7 @@ class Slices:
         named = ranks.reshape(-1)[order]
         for entries in np.split(order, np.flatnonzero(np.diff(named)) + 1):
             if len(entries):
-                own = slices_of(int(ranks.reshape(-1)[entries[0]]))
+                own = get_slices(int(ranks.reshape(-1)[entries[0]]))
                 table.reshape(-1)[entries] = own[rows.reshape(-1)[entries]]
         both = (table != NONE).all(axis=1)
         count = int(both.sum())
@@ -171,7 +171,7 @@ class Slices:
         """Yield the slices of every collective, by arrival, and of every message, its send first."""
         gantt = self.gantt
         for matching in gantt.matchings:
-            rows = members_in_order(gantt, matching)
+            rows = order_members(gantt, matching)
             table: list[list[End]] = [[] for _ in range(rows.shape[1])]
             for number, own_rows in zip(matching.members, rows, strict=True):
                 positions = np.flatnonzero(own_rows != NONE)

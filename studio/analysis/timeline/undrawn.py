@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from studio.analysis.job.kinds import counted_type_name, counted_types
+from studio.analysis.job.kinds import infer_counted_types, label_counted_type
 from studio.analysis.timeline.gantt import Gantt
 
 
@@ -32,14 +32,14 @@ class Undrawn:
         return sum(count for _, count in self.by_type)
 
 
-def undrawn(gantt: Gantt) -> Undrawn:
+def find_undrawn(gantt: Gantt) -> Undrawn:
     """Return the nodes of a job that have no span in a Gantt."""
     trace = gantt.trace
     nodes = sum(len(trace.graph_of(rank)) for rank in trace.ranks)
     if nodes == len(gantt):
         return Undrawn(nodes, (), ())
     left: Counter[int] = Counter()
-    types = [counted_types(graph) for graph in trace.graphs]
+    types = [infer_counted_types(graph) for graph in trace.graphs]
     for graph, uses in Counter(rank.graph for rank in trace.ranks).items():
         _count(left, types[graph], uses)
     rank_of = dict(zip(gantt.rows.track.tolist(), gantt.rows.rank.tolist(), strict=True))
@@ -47,7 +47,7 @@ def undrawn(gantt: Gantt) -> Undrawn:
         part = slice(*gantt.coverage.bounds[track : track + 2].tolist())
         graph_type = types[gantt.rank(rank_of[track]).graph]
         _count(left, graph_type[gantt.coverage.row[part]], -uses)
-    by_type = [(counted_type_name(code), count) for code, count in left.most_common() if count]
+    by_type = [(label_counted_type(code), count) for code, count in left.most_common() if count]
     drawn = set(gantt.rows.rank.tolist())
     return Undrawn(nodes, tuple(by_type), tuple(sorted({rank.number for rank in trace.ranks} - drawn)))
 

@@ -64,16 +64,16 @@ class Spread:
     most_rank: int
 
 
-def shares(gantt: Gantt, start_ns: int, end_ns: int, by: By) -> Iterator[Share]:
+def compute_shares(gantt: Gantt, start_ns: int, end_ns: int, by: By) -> Iterator[Share]:
     """Yield where each rank's time in the window went, rank by rank, the largest first.
 
     By category there is the idle time of each rank, too: the sum of the parts bubble, host and stall, and what it waited before a
     collective that its recording notes only once all members are there.
     """
     if by == "part":
-        yield from _part_shares(gantt, start_ns, end_ns)
+        yield from _compute_part_shares(gantt, start_ns, end_ns)
         return
-    idle = dict(_idle(gantt, start_ns, end_ns)) if by == "category" else {}
+    idle = dict(_iterate_idle(gantt, start_ns, end_ns)) if by == "category" else {}
     known: dict[object, list[tuple[str, int, int]]] = {}
     for rank in gantt.trace.ranks:
         rows = gantt.rows_of(rank)
@@ -82,14 +82,14 @@ def shares(gantt: Gantt, start_ns: int, end_ns: int, by: By) -> Iterator[Share]:
         if by == "group":
             key = (*key, *gantt.rows.name[rows.start : rows.stop].tolist())
         if key not in known:
-            known[key] = _of_rank(gantt, rank, start_ns, end_ns, by)
+            known[key] = _sum_by_heading(gantt, rank, start_ns, end_ns, by)
         for what, nodes, time in known[key]:
             yield Share(rank.number, what, nodes, time)
         if rank.number in idle:
             yield Share(rank.number, IDLE, 0, idle[rank.number])
 
 
-def _part_shares(gantt: Gantt, start_ns: int, end_ns: int) -> Iterator[Share]:
+def _compute_part_shares(gantt: Gantt, start_ns: int, end_ns: int) -> Iterator[Share]:
     """Yield the parts of each rank's time in the window; a rank without times was at no time under way."""
     times = gantt.account.totals(start_ns, end_ns)
     names = [*PARTS, AFTER_FINISH]
@@ -102,15 +102,15 @@ def _part_shares(gantt: Gantt, start_ns: int, end_ns: int) -> Iterator[Share]:
                 yield Share(rank.number, name, 0, time)
 
 
-def _idle(gantt: Gantt, start_ns: int, end_ns: int) -> Iterator[tuple[int, int]]:
+def _iterate_idle(gantt: Gantt, start_ns: int, end_ns: int) -> Iterator[tuple[int, int]]:
     """Yield each rank that has times and how long it was idle in a window."""
-    idle = _idle_ns(gantt, start_ns, end_ns).tolist()
+    idle = _compute_idle_ns(gantt, start_ns, end_ns).tolist()
     for rank, line in zip(gantt.trace.ranks, gantt.lines().tolist(), strict=True):
         if line != NONE:
             yield rank.number, idle[line]
 
 
-def spreads(shares_found: Iterator[Share]) -> list[Spread]:
+def compute_spreads(shares_found: Iterator[Share]) -> list[Spread]:
     """Return the shares of all ranks together, the largest first."""
     parts: dict[str, list[Share]] = {}
     for share in shares_found:
@@ -128,16 +128,18 @@ def spreads(shares_found: Iterator[Share]) -> list[Spread]:
     return sorted(spreads, key=lambda spread: (-spread.total_ns, spread.what))
 
 
-def _of_rank(gantt: Gantt, rank: Rank, start_ns: int, end_ns: int, by: By) -> list[tuple[str, int, int]]:
-    places, row = _places(gantt, rank, start_ns, end_ns)
+def _sum_by_heading(
+    gantt: Gantt, rank: Rank, start_ns: int, end_ns: int, by: By
+) -> list[tuple[str, int, int]]:
+    places, row = _find_spans(gantt, rank, start_ns, end_ns)
     low, high = start_ns + gantt.origin_ns, end_ns + gantt.origin_ns
     start = np.clip(gantt.coverage.start_ns[places], low, high) - low
     end = np.clip(gantt.coverage.end_ns[places], low, high) - low
-    code, names = _codes(gantt, rank, (places, row), by)
+    code, names = _assign_headings(gantt, rank, (places, row), by)
     headings = []
     if len(places):
         nodes = np.bincount(code, minlength=len(names))
-        time = _covered_by_code(code, start, end, len(names))
+        time = _compute_covered_time(code, start, end, len(names))
         headings = [
             (name, int(nodes[index]), int(time[index])) for index, name in enumerate(names) if nodes[index]
         ]
@@ -145,19 +147,19 @@ def _of_rank(gantt: Gantt, rank: Rank, start_ns: int, end_ns: int, by: By) -> li
     return headings
 
 
-def idle_times(gantt: Gantt) -> Int64:
+def compute_idle_times(gantt: Gantt) -> Int64:
     """Return (number of ranks,) how long each rank of the trace was idle; 0 for ranks without times."""
-    idle: Int64 = np.append(_idle_ns(gantt), 0)[gantt.lines()]
+    idle: Int64 = np.append(_compute_idle_ns(gantt), 0)[gantt.lines()]
     return idle
 
 
-def _idle_ns(gantt: Gantt, start_ns: int = 0, end_ns: int | None = None) -> Int64:
+def _compute_idle_ns(gantt: Gantt, start_ns: int = 0, end_ns: int | None = None) -> Int64:
     totals = gantt.account.totals(start_ns, end_ns)
     idle: Int64 = totals.idle_ns + gantt.account.unseen_ns(start_ns, end_ns)
     return idle
 
 
-def _places(gantt: Gantt, rank: Rank, start_ns: int, end_ns: int) -> tuple[Int64, Int64]:
+def _find_spans(gantt: Gantt, rank: Rank, start_ns: int, end_ns: int) -> tuple[Int64, Int64]:
     """Return the spans of a rank in the window, and their rows."""
     places, rows = [np.zeros(0, np.int64)], [np.zeros(0, np.int64)]
     for row in gantt.rows_of(rank):
@@ -168,7 +170,7 @@ def _places(gantt: Gantt, rank: Rank, start_ns: int, end_ns: int) -> tuple[Int64
     return np.concatenate(places), np.concatenate(rows)
 
 
-def _codes(gantt: Gantt, rank: Rank, where: tuple[Int64, Int64], by: By) -> tuple[Int64, list[str]]:
+def _assign_headings(gantt: Gantt, rank: Rank, where: tuple[Int64, Int64], by: By) -> tuple[Int64, list[str]]:
     """Return the heading of each span as an index, and the headings."""
     places, row = where
     if by == "name":
@@ -185,7 +187,7 @@ def _codes(gantt: Gantt, rank: Rank, where: tuple[Int64, Int64], by: By) -> tupl
     return code, [names[text_code] or "(no name)" for text_code in used.tolist()]
 
 
-def _covered_by_code(code: Int64, start: Int64, end: Int64, count: int) -> Int64:
+def _compute_covered_time(code: Int64, start: Int64, end: Int64, count: int) -> Int64:
     """Return (count,) the time covered by the spans of each code."""
     order = np.lexsort((start, code))
     code, start, end = code[order], start[order], end[order]

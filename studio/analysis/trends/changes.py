@@ -11,7 +11,7 @@ from typing import Final, Literal
 from studio.analysis.job.ledger import AFTER_FINISH, PARTS
 from studio.analysis.job.measures import Measures
 from studio.analysis.job.part_words import NAMES
-from studio.notebook import one_line
+from studio.notebook import format_record
 from studio.units import format_ns
 
 Key = Literal["step", "exposed", "imbalance"]
@@ -46,7 +46,7 @@ class Change:
     new: float
     parts: tuple[str, ...] = ()
 
-    __repr__ = one_line
+    __repr__ = format_record
 
     @property
     def is_worse(self) -> bool:
@@ -63,7 +63,7 @@ class Change:
         verb = "rose" if self.is_worse else "fell"
         between = f" from {was} to {now}" if was and now else ""
         ending = f": {', '.join(self.parts)} of a step." if self.parts else "."
-        return f"{_TITLES[self.key]} {verb} {_amount(self.key, self.old, self.new)}{between}{ending}"
+        return f"{_TITLES[self.key]} {verb} {_format_amount(self.key, self.old, self.new)}{between}{ending}"
 
 
 _TITLES: Final[Mapping[Key, str]] = {
@@ -73,7 +73,7 @@ _TITLES: Final[Mapping[Key, str]] = {
 }
 
 
-def _amount(key: Key, old: float, new: float) -> str:
+def _format_amount(key: Key, old: float, new: float) -> str:
     if key == "step":
         return f"{100 * abs(new - old) / max(old, 1):.1f} %"
     if key == "exposed":
@@ -81,23 +81,23 @@ def _amount(key: Key, old: float, new: float) -> str:
     return f"by {abs(new - old):.2f}"
 
 
-def value_of(measures: Measures, key: Key) -> float | None:
+def get_measure(measures: Measures, key: Key) -> float | None:
     """Return one measure of a run; None where it has none."""
     if key == "step":
         return None if measures.pace_ns is None else float(measures.pace_ns)
     return measures.exposed if key == "exposed" else measures.imbalance
 
 
-def difference(before: Measures, after: Measures) -> str:
+def describe_difference(before: Measures, after: Measures) -> str:
     """Say how a job differs from the one before it, in a few words.
 
     Example:
-        >>> difference(Measures(8, 100, 50, 2, {"exposed": 0.2}, 1.0), Measures(8, 110, 55, 2, {"exposed": 0.25}, 1.0))
+        >>> describe_difference(Measures(8, 100, 50, 2, {"exposed": 0.2}, 1.0), Measures(8, 110, 55, 2, {"exposed": 0.25}, 1.0))
         'step +10.0 %, exposed +5.0 points, imbalance +0.00'
     """
     parts = [] if before.ranks == after.ranks else [f"ranks {before.ranks:,} → {after.ranks:,}"]
     for key in KEYS:
-        old, new = value_of(before, key), value_of(after, key)
+        old, new = get_measure(before, key), get_measure(after, key)
         if old is None or new is None:
             continue
         if key == "step":
@@ -127,11 +127,11 @@ def find_changes(series: Sequence[Measures | None]) -> list[Change]:
     for key in KEYS:
         window: list[float] = []
         last = -1
-        noise = _usual_difference(
-            [value for entry in series if entry and (value := value_of(entry, key)) is not None]
+        noise = _compute_usual_difference(
+            [value for entry in series if entry and (value := get_measure(entry, key)) is not None]
         )
         for at, measures in enumerate(series):
-            new = None if measures is None else value_of(measures, key)
+            new = None if measures is None else get_measure(measures, key)
             if measures is None or new is None:
                 continue
             earlier = series[last] if last >= 0 else None
@@ -143,14 +143,16 @@ def find_changes(series: Sequence[Measures | None]) -> list[Change]:
                 # A step and a finish do not compare.
                 window = []
             if window and _differs(key, window, new, noise):
-                parts = _parts(earlier, measures) if key == "step" and earlier is not None else ()
+                parts = (
+                    _list_changed_parts(earlier, measures) if key == "step" and earlier is not None else ()
+                )
                 changes.append(Change(key, at, last, window[-1], new, parts))
                 window = []
             window, last = [*window[1 - _WINDOW :], new], at
     return sorted(changes, key=lambda change: (change.at, KEYS.index(change.key)))
 
 
-def _usual_difference(values: Sequence[float]) -> float:
+def _compute_usual_difference(values: Sequence[float]) -> float:
     """Return the median difference of neighbouring values; 0 for too few values."""
     differences = [abs(after - before) for before, after in pairwise(values)]
     return statistics.median(differences) if len(differences) >= _ENOUGH else 0.0
@@ -162,7 +164,7 @@ def _differs(key: Key, window: Sequence[float], new: float, noise: float) -> boo
     return abs(new - usual) > max(least, _NOISES * noise) and abs(new - window[-1]) > least
 
 
-def _parts(before: Measures, after: Measures) -> tuple[str, ...]:
+def _list_changed_parts(before: Measures, after: Measures) -> tuple[str, ...]:
     """Return the parts of the mean rank's time that explain most of a change of the step."""
     old_ns, new_ns = before.pace_ns or 0, after.pace_ns or 0
     changed = []

@@ -18,22 +18,22 @@ UNNAMED = "dates and numbers alone"
 """What the series of jobs is called whose names are nothing but dates and numbers."""
 
 
-def series_of(name: str) -> str:
+def name_series(name: str) -> str:
     """Return the name of the series that a job belongs to: its own without dates, times and the number at its end.
 
     A number within a word stays: it tells models and sizes apart.
 
     Example:
-        >>> [series_of(name) for name in ("llama-8b-2026-11-20T0300", "llama-8b_20261121", "gpt3 run12", "gpt3-7", "2026-11-20/moe")]
+        >>> [name_series(name) for name in ("llama-8b-2026-11-20T0300", "llama-8b_20261121", "gpt3 run12", "gpt3-7", "2026-11-20/moe")]
         ['llama-8b', 'llama-8b', 'gpt3', 'gpt3', 'moe']
-        >>> series_of("resnet_50_4r"), series_of("2026-11-20")
+        >>> name_series("resnet_50_4r"), name_series("2026-11-20")
         ('resnet_50_4r', 'dates and numbers alone')
     """
-    parts = [_without_number(part) for part in name.split("/")]
+    parts = [_strip_number(part) for part in name.split("/")]
     return "/".join(part for part in parts if part) or UNNAMED
 
 
-def _without_number(word: str) -> str:
+def _strip_number(word: str) -> str:
     word = _COUNTED.sub("", _MOMENT.sub("", word)).strip(_EDGES)
     while (shorter := _LAST.sub("", word).strip(_EDGES)) != word:
         word = shorter

@@ -18,12 +18,12 @@ from studio.calibration.reading.given import (
     COLLECTIVES,
     Given,
     Tables,
-    collective_named,
+    infer_shape,
+    match_collective,
     note_grouped_launches,
-    shape_of,
-    shown,
+    quote_text,
 )
-from studio.calibration.reading.lines import Line, printed_lines
+from studio.calibration.reading.lines import Line, iterate_printed_lines
 from studio.calibration.tables import MeasuredTable
 from studio.errors import TraceFormatError
 from studio.units import format_counted
@@ -54,7 +54,7 @@ _BY_COLUMNS = {
 
 def is_benchmark(text: str) -> bool:
     """Whether a text holds the header of a table of nccl-tests or rccl-tests."""
-    return any(_HEADER.match(line.text) for line in printed_lines(text))
+    return any(_HEADER.match(line.text) for line in iterate_printed_lines(text))
 
 
 @dataclass(slots=True)
@@ -100,12 +100,12 @@ def read_benchmarks(name: str, text: str, given: Given) -> Tables:
     skipped: dict[str, list[int]] = defaultdict(list)
     notes: list[str] = []
     tables: list[MeasuredTable] = []
-    for section in _sections(name, text, skipped):
+    for section in _iterate_sections(name, text, skipped):
         if section.rows:
-            table, table_notes = _table(name, section, given)
+            table, table_notes = _build_table(name, section, given)
             tables.append(table)
             notes += table_notes
-    notes = [_left_out(name, why, lines) for why, lines in skipped.items()] + notes
+    notes = [_describe_left_out(name, why, lines) for why, lines in skipped.items()] + notes
     if not tables:
         raise TraceFormatError(
             f"{name}: the header of a table, and no row of it; expected lines of size, count, type, …, time, algbw, busbw",
@@ -114,11 +114,11 @@ def read_benchmarks(name: str, text: str, given: Given) -> Tables:
     return Tables(tuple(tables), tuple(dict.fromkeys(notes)))
 
 
-def _left_out(name: str, why: str, lines: Sequence[int]) -> str:
+def _describe_left_out(name: str, why: str, lines: Sequence[int]) -> str:
     """Say how many lines were left out for one reason, and where the first is.
 
     Example:
-        >>> _left_out("a.log", "rows that break off", [7]), _left_out("a.log", "rows of size 0", [7, 9])
+        >>> _describe_left_out("a.log", "rows that break off", [7]), _describe_left_out("a.log", "rows of size 0", [7, 9])
         ('a.log: line 7 left out: rows that break off.', 'a.log: 2 lines left out, the first is 7: rows of size 0.')
     """
     if len(lines) == 1:
@@ -126,11 +126,11 @@ def _left_out(name: str, why: str, lines: Sequence[int]) -> str:
     return f"{name}: {len(lines)} lines left out, the first is {lines[0]}: {why}."
 
 
-def _sections(name: str, text: str, skipped: dict[str, list[int]]) -> Iterator[_Section]:
+def _iterate_sections(name: str, text: str, skipped: dict[str, list[int]]) -> Iterator[_Section]:
     """Yield each table of a log, with what stood before it."""
     open_sections: dict[str, _Section] = {}
     done: list[tuple[int, _Section]] = []
-    for line in printed_lines(text):
+    for line in iterate_printed_lines(text):
         section = open_sections.get(line.process)
         if section is None or (section.rows and _begins_anew(line.text)):
             # The list of devices and the line of threads stand once, even where one program prints several tables.
@@ -164,11 +164,11 @@ def _take(name: str, line: Line, section: _Section, skipped: dict[str, list[int]
             section.devices = {}
         section.devices[int(device["rank"])] = (device["group"] or "0", device["host"], device["gpu"])
     elif _HEADER.match(text):
-        section.header, section.columns = line, _columns(f"{name}: line {line.number}", text)
+        section.header, section.columns = line, _parse_columns(f"{name}: line {line.number}", text)
     elif section.header is not None and _ROW.match(text.lstrip()):
         _take_row(name, line, section, skipped)
     elif (named := _NAMES_TEST.search(text)) and not section.rows:
-        section.test = collective_named(named[1]) or section.test
+        section.test = match_collective(named[1]) or section.test
     elif threads := _THREADS.match(text):
         section.gpus_per_thread = max(int(threads["gpus"]), 1)
     elif version := _VERSION.search(text):
@@ -177,7 +177,7 @@ def _take(name: str, line: Line, section: _Section, skipped: dict[str, list[int]
         section.devices = {}
 
 
-def _columns(place: str, text: str) -> tuple[str, ...]:
+def _parse_columns(place: str, text: str) -> tuple[str, ...]:
     columns = tuple(text.lstrip("# ").split())
     missing = [column for column in _NEEDED if column not in columns]
     if missing:
@@ -195,24 +195,24 @@ def _take_row(name: str, line: Line, section: _Section, skipped: dict[str, list[
         return
     at = dict(reversed(list(zip(section.columns, cells, strict=False))))
     place = f"{name}: line {line.number}"
-    size, time_us = _number(place, "size", at["size"]), _number(place, "time", at["time"])
+    size, time_us = _parse_number(place, "size", at["size"]), _parse_number(place, "time", at["time"])
     if size == 0:
         skipped["rows of size 0, in which nothing is sent"].append(line.number)
         return
     if time_us <= 0:
         raise TraceFormatError(
-            f"{place}: time {shown(at['time'])}; allowed: a number of microseconds above 0"
+            f"{place}: time {quote_text(at['time'])}; allowed: a number of microseconds above 0"
         )
     row = _Row(
         line.number,
         int(size),
-        int(_number(place, "count", at["count"])),
+        int(_parse_number(place, "count", at["count"])),
         at.get("type", ""),
         at.get("redop", ""),
         at.get("root", ""),
         time_us,
-        _number(place, "algbw", at["algbw"]),
-        _number(place, "busbw", at["busbw"]),
+        _parse_number(place, "algbw", at["algbw"]),
+        _parse_number(place, "busbw", at["busbw"]),
         _is_wrong(at.get("#wrong", at.get("error", "0"))),
     )
     # Times are printed with four digits and rates with two decimals; what is further off is of another row or column.
@@ -222,13 +222,13 @@ def _take_row(name: str, line: Line, section: _Section, skipped: dict[str, list[
     section.rows.append(row)
 
 
-def _number(place: str, column: str, text: str) -> float:
+def _parse_number(place: str, column: str, text: str) -> float:
     try:
         value = float(text)
     except ValueError:
         value = float("nan")
     if not 0 <= value < float("inf"):
-        raise TraceFormatError(f"{place}: {column} {shown(text)}; allowed: a number, not negative")
+        raise TraceFormatError(f"{place}: {column} {quote_text(text)}; allowed: a number, not negative")
     return value
 
 
@@ -240,26 +240,26 @@ def _is_wrong(text: str) -> bool:
         return False
 
 
-def _table(name: str, section: _Section, given: Given) -> tuple[MeasuredTable, list[str]]:
+def _build_table(name: str, section: _Section, given: Given) -> tuple[MeasuredTable, list[str]]:
     assert section.header is not None
     place = f"{name}: line {section.header.number}"
     notes = []
-    collective = section.test or _by_columns(section.rows) or _by_name(name) or given.collective
+    collective = section.test or _infer_by_columns(section.rows) or _infer_by_name(name) or given.collective
     if not collective:
         raise TraceFormatError(
             f"{place}: the text does not say which collective was measured; allowed: {', '.join(COLLECTIVES)}",
             hint="Give --collective, such as --collective all_gather.",
         )
-    ranks = ranks_told(
+    ranks = infer_ranks(
         collective,
         [row.algorithm_rate for row in section.rows],
         [row.bus_rate for row in section.rows],
     )
     if section.devices:
-        (per_node, nodes), device_notes = _shape_of_devices(place, section)
+        (per_node, nodes), device_notes = _infer_device_shape(place, section)
         notes += device_notes
     else:
-        per_node, nodes = shape_of(place, given, ranks)
+        per_node, nodes = infer_shape(place, given, ranks)
     wrong = [row.line for row in section.rows if row.wrong]
     if wrong:
         notes.append(
@@ -267,7 +267,7 @@ def _table(name: str, section: _Section, given: Given) -> tuple[MeasuredTable, l
         )
     gpu = next((gpu for _, _, gpu in section.devices.values()), "")
     table = MeasuredTable(
-        table_id=f"{_stem(name)}_n{nodes}_g{per_node}_{collective}",
+        table_id=f"{_build_stem(name)}_n{nodes}_g{per_node}_{collective}",
         source=f"{name}, line {section.header.number}",
         hardware=gpu,
         gpus_per_node=per_node,
@@ -285,7 +285,7 @@ def _table(name: str, section: _Section, given: Given) -> tuple[MeasuredTable, l
     return table, notes + note_grouped_launches(place, [table])
 
 
-def _shape_of_devices(place: str, section: _Section) -> tuple[tuple[int, int], list[str]]:
+def _infer_device_shape(place: str, section: _Section) -> tuple[tuple[int, int], list[str]]:
     """Return GPUs per node and nodes from the list of devices."""
     notes = []
     groups = Counter(group for group, _, _ in section.devices.values())
@@ -312,11 +312,11 @@ def _shape_of_devices(place: str, section: _Section) -> tuple[tuple[int, int], l
     return (next(iter(hosts.values())), len(hosts)), notes
 
 
-def ranks_told(collective: str, algorithm_rate: Sequence[float], bus_rate: Sequence[float]) -> int | None:
+def infer_ranks(collective: str, algorithm_rate: Sequence[float], bus_rate: Sequence[float]) -> int | None:
     """Return the number of ranks that follows from bus bandwidth over algorithm bandwidth; None where none does.
 
     Example:
-        >>> ranks_told("all_reduce", [200.0], [375.0]), ranks_told("broadcast", [10.0], [10.0])
+        >>> infer_ranks("all_reduce", [200.0], [375.0]), infer_ranks("broadcast", [10.0], [10.0])
         (16, None)
     """
     doubled = {"all_reduce": 2.0, "all_gather": 1.0, "reduce_scatter": 1.0, "all_to_all": 1.0}.get(collective)
@@ -333,7 +333,7 @@ def ranks_told(collective: str, algorithm_rate: Sequence[float], bus_rate: Seque
     return nearest if nearest > 1 and most - least < 1 and least - 0.5 < nearest < most + 0.5 else None
 
 
-def _by_columns(rows: Sequence[_Row]) -> str:
+def _infer_by_columns(rows: Sequence[_Row]) -> str:
     """Return the collective that operation, root and count tell; "" where they fit several."""
     row = rows[-1]
     element = _ELEMENT_BYTES.get(row.dtype, 0)
@@ -344,7 +344,7 @@ def _by_columns(rows: Sequence[_Row]) -> str:
     return _BY_COLUMNS.get((reduces, rooted, row.count * element == row.size), "")
 
 
-def _by_name(name: str) -> str:
+def _infer_by_name(name: str) -> str:
     """Return the collective that a file's name holds, as of a log that was cut; "" where it holds none or several."""
     letters = "".join(letter for letter in name.lower() if letter.isalpha())
     spelled = {kind.replace("_", ""): kind for kind in COLLECTIVES}
@@ -356,6 +356,6 @@ def _by_name(name: str) -> str:
     return held.pop() if len(held) == 1 else ""
 
 
-def _stem(name: str) -> str:
+def _build_stem(name: str) -> str:
     last = name.rsplit("/", 1)[-1]
     return re.sub(r"[^\w.-]+", "_", last.rsplit(".", 1)[0] if "." in last else last) or "table"

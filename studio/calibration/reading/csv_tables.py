@@ -14,17 +14,17 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from studio.calibration.reading.benchmarks import ranks_told
+from studio.calibration.reading.benchmarks import infer_ranks
 from studio.calibration.reading.given import (
     COLLECTIVES,
     Given,
     Tables,
-    collective_named,
+    infer_shape,
+    match_collective,
     note_grouped_launches,
-    shape_of,
-    shown,
+    quote_text,
 )
-from studio.calibration.tables import MeasuredTable, known_gpus_per_thread, machine_of
+from studio.calibration.tables import MeasuredTable, get_gpus_per_thread, parse_machine
 from studio.errors import TraceFormatError
 
 _SIZE = re.compile(r"(?:message|msg|buffer)?(?:size|bytes)(bytes|b|kib|kb|mib|mb|gib|gb)?")
@@ -80,7 +80,7 @@ class _Row:
 
 def is_csv(text: str) -> bool:
     """Whether the first line of a text names columns for sizes and times."""
-    return _columns(_cells(text.split("\n", 1)[0])) is not None
+    return _match_columns(_split_cells(text.split("\n", 1)[0])) is not None
 
 
 def read_csv_tables(name: str, text: str, given: Given) -> Tables:
@@ -94,11 +94,11 @@ def read_csv_tables(name: str, text: str, given: Given) -> Tables:
     Raises:
         TraceFormatError: A value is none, or the file does not say what was measured, and neither does the user.
     """
-    columns = _columns(_cells(text.split("\n", 1)[0]))
+    columns = _match_columns(_split_cells(text.split("\n", 1)[0]))
     assert columns is not None
     empty = 0
     rows: dict[tuple[str, ...], list[_Row]] = {}
-    for row in _rows(name, text, columns):
+    for row in _iterate_rows(name, text, columns):
         if row.size == 0:
             empty += 1
         else:
@@ -110,7 +110,7 @@ def read_csv_tables(name: str, text: str, given: Given) -> Tables:
             f"{name}: names of columns, and no row; expected one row a size",
             hint="Add a row for each size, or leave the file out.",
         )
-    tables = _name_tables([_table(name, group, given) for group in rows.values()], name)
+    tables = _name_tables([_build_table(name, group, given) for group in rows.values()], name)
     notes = []
     if empty:
         notes.append(f"{name}: {empty} lines left out: rows of size 0, in which nothing is sent.")
@@ -118,15 +118,15 @@ def read_csv_tables(name: str, text: str, given: Given) -> Tables:
     return Tables(tuple(tables), tuple(notes))
 
 
-def _cells(line: str) -> list[str]:
-    return next(csv.reader([line.lstrip("\ufeff")], delimiter=_delimiter(line)), [])
+def _split_cells(line: str) -> list[str]:
+    return next(csv.reader([line.lstrip("\ufeff")], delimiter=_choose_delimiter(line)), [])
 
 
-def _delimiter(line: str) -> str:
+def _choose_delimiter(line: str) -> str:
     return max((",", ";", "\t"), key=line.count)
 
 
-def _columns(names: Sequence[str]) -> _Columns | None:
+def _match_columns(names: Sequence[str]) -> _Columns | None:
     """Return the meaning of each column; None where sizes or times are missing."""
     at: dict[str, int] = {}
     units = {"size": 1.0, "time": 1.0}
@@ -142,8 +142,8 @@ def _columns(names: Sequence[str]) -> _Columns | None:
     return _Columns(at, units["size"], units["time"], len(names)) if {"size", "time"} <= set(at) else None
 
 
-def _rows(name: str, text: str, columns: _Columns) -> Iterator[_Row]:
-    reader = csv.reader(text.splitlines(keepends=True), delimiter=_delimiter(text.split("\n", 1)[0]))
+def _iterate_rows(name: str, text: str, columns: _Columns) -> Iterator[_Row]:
+    reader = csv.reader(text.splitlines(keepends=True), delimiter=_choose_delimiter(text.split("\n", 1)[0]))
     next(reader)
     while True:
         line = reader.line_num + 1
@@ -156,62 +156,62 @@ def _rows(name: str, text: str, columns: _Columns) -> Iterator[_Row]:
         if cells is None:
             return
         if any(cell.strip() for cell in cells):
-            yield _row(f"{name}: line {line}", line, cells, columns)
+            yield _parse_row(f"{name}: line {line}", line, cells, columns)
 
 
-def _row(place: str, line: int, cells: Sequence[str], columns: _Columns) -> _Row:
+def _parse_row(place: str, line: int, cells: Sequence[str], columns: _Columns) -> _Row:
     if len(cells) != columns.count:
         raise TraceFormatError(
             f"{place}: {len(cells)} values; allowed: {columns.count}, as the first line has names"
         )
     stated = {key: cells[columns.at[key]].strip() for key in _SAYS_TABLE if key in columns.at}
-    size = _number(place, "size", cells[columns.at["size"]]) * columns.bytes_each
-    time_us = _number(place, "time", cells[columns.at["time"]]) * columns.us_each
+    size = _parse_number(place, "size", cells[columns.at["size"]]) * columns.bytes_each
+    time_us = _parse_number(place, "time", cells[columns.at["time"]]) * columns.us_each
     if time_us <= 0:
-        time_text = shown(cells[columns.at["time"]])
+        time_text = quote_text(cells[columns.at["time"]])
         raise TraceFormatError(f"{place}: time {time_text}; allowed: a number above 0")
     rates = (
-        _number(place, key, cells[columns.at[key]] or "0") if key in columns.at else 0.0
+        _parse_number(place, key, cells[columns.at[key]] or "0") if key in columns.at else 0.0
         for key in ("algbw", "busbw")
     )
     return _Row(line, stated, size, time_us, *rates)
 
 
-def _number(place: str, column: str, text: str) -> float:
+def _parse_number(place: str, column: str, text: str) -> float:
     try:
         value = float(text.replace("_", "x"))
     except ValueError:
         value = float("nan")
     if not 0 <= value < float("inf"):
-        raise TraceFormatError(f"{place}: {column} {shown(text)}; allowed: a number, not negative")
+        raise TraceFormatError(f"{place}: {column} {quote_text(text)}; allowed: a number, not negative")
     return value
 
 
-def _table(name: str, rows: Sequence[_Row], given: Given) -> MeasuredTable:
+def _build_table(name: str, rows: Sequence[_Row], given: Given) -> MeasuredTable:
     first = rows[0]
     place = f"{name}: line {first.line}"
     for row in rows:
         for key, value in row.said.items():
             if value != first.said[key]:
                 raise TraceFormatError(
-                    f"{name}: line {row.line}: {key} {shown(value)} in table {shown(first.said['table_id'])}; "
-                    f"allowed: {shown(first.said[key])}, as in line {first.line}",
+                    f"{name}: line {row.line}: {key} {quote_text(value)} in table {quote_text(first.said['table_id'])}; "
+                    f"allowed: {quote_text(first.said[key])}, as in line {first.line}",
                     hint="All rows of a table are of one machine, collective and element type.",
                 )
     stated = first.said
     named = stated.get("collective", "")
-    collective = collective_named(named) if named else given.collective
+    collective = match_collective(named) if named else given.collective
     if not collective:
         raise TraceFormatError(
-            f"{place}: collective {shown(named)}; allowed: {', '.join(COLLECTIVES)}",
+            f"{place}: collective {quote_text(named)}; allowed: {', '.join(COLLECTIVES)}",
             hint="" if named else "Give --collective, such as --collective all_reduce.",
         )
-    per_node, nodes = _shape(place, rows, collective, given)
+    per_node, nodes = _infer_shape(place, rows, collective, given)
     table_id = stated.get("table_id", "")
     hardware = stated.get("hardware", "")
     rate = stated.get("nominal_gbytes_per_s", "")
     source = stated.get("source") or name
-    per_thread = _count(place, stated, "gpus_per_thread") or known_gpus_per_thread(source, per_node)
+    per_thread = _parse_count(place, stated, "gpus_per_thread") or get_gpus_per_thread(source, per_node)
     if per_thread > per_node:
         raise TraceFormatError(
             f"{place}: gpus_per_thread {per_thread}; allowed: 1 to {per_node}, as a node has GPUs"
@@ -223,40 +223,40 @@ def _table(name: str, rows: Sequence[_Row], given: Given) -> MeasuredTable:
         gpus_per_node=per_node,
         nodes=nodes,
         interconnect=stated.get("interconnect", ""),
-        nominal_gbytes_per_s=_number(place, "nominal_gbytes_per_s", rate) if rate else float("nan"),
+        nominal_gbytes_per_s=_parse_number(place, "nominal_gbytes_per_s", rate) if rate else float("nan"),
         library_version=stated.get("library_version", ""),
         collective=collective,
         dtype=stated.get("dtype", ""),
         size_bytes=np.array([row.size for row in rows]),
         time_us=np.array([row.time_us for row in rows]),
-        machine=stated.get("machine") or (machine_of(table_id) if table_id else hardware),
+        machine=stated.get("machine") or (parse_machine(table_id) if table_id else hardware),
         gpus_per_thread=per_thread,
     )
 
 
-def _shape(place: str, rows: Sequence[_Row], collective: str, given: Given) -> tuple[int, int]:
+def _infer_shape(place: str, rows: Sequence[_Row], collective: str, given: Given) -> tuple[int, int]:
     """Return GPUs per node and nodes, from columns, else from the user with the ranks that the bandwidths tell."""
     stated = rows[0].said
-    per_node, nodes, ranks = (_count(place, stated, key) for key in ("gpus_per_node", "nodes", "ranks"))
+    per_node, nodes, ranks = (_parse_count(place, stated, key) for key in ("gpus_per_node", "nodes", "ranks"))
     if per_node is not None and nodes is not None:
         return per_node, nodes
     if ranks is None:
         own = [row.algbw or row.size / row.time_us / 1e3 for row in rows]
-        ranks = ranks_told(collective, own, [row.busbw for row in rows])
+        ranks = infer_ranks(collective, own, [row.busbw for row in rows])
     given = replace(
         given,
         gpus_per_node=per_node or given.gpus_per_node,
         nodes=nodes or given.nodes,
     )
-    return shape_of(place, given, ranks)
+    return infer_shape(place, given, ranks)
 
 
-def _count(place: str, stated: Mapping[str, str], key: str) -> int | None:
+def _parse_count(place: str, stated: Mapping[str, str], key: str) -> int | None:
     text = stated.get(key, "")
     if not text:
         return None
     if not (text.isascii() and text.isdecimal() and 0 < int(text) < 2**24):
-        raise TraceFormatError(f"{place}: {key} {shown(text)}; allowed: a whole number from 1")
+        raise TraceFormatError(f"{place}: {key} {quote_text(text)}; allowed: a whole number from 1")
     return int(text)
 
 

@@ -19,7 +19,7 @@ from studio.calibration.tables import MeasuredTable
 from studio.errors import TraceFormatError
 from studio.et import Progress, discover, read_job
 from studio.et.job_files import recognise
-from studio.et.source import SourceFile, head, open_sources
+from studio.et.source import SourceFile, get_head, open_sources
 from studio.files import open_file
 from studio.units import format_counted
 
@@ -47,7 +47,7 @@ def read_tables(
     unknown: list[str] = []
     with open_sources(paths) as files:
         for file in files:
-            tables, known = _tables_of(file, facts)
+            tables, known = _read_tables(file, facts)
             if tables is not None:
                 parts.append(tables)
             elif known:
@@ -62,11 +62,11 @@ def read_tables(
                 for job in discover(recordings)
             ]
     if not parts:
-        raise TraceFormatError(f"{_first(unknown)}: no measured times.", hint=_EXPECTED)
+        raise TraceFormatError(f"{_format_first(unknown)}: no measured times.", hint=_EXPECTED)
     notes = [note for tables in parts for note in tables.notes]
     if unknown:
         notes.append(
-            f"{format_counted(len(unknown), 'file')} without measured times left out: {_first(unknown)}."
+            f"{format_counted(len(unknown), 'file')} without measured times left out: {_format_first(unknown)}."
         )
     return Tables(join_tables(parts).tables, tuple(notes))
 
@@ -82,32 +82,32 @@ def is_text(start: bytes) -> bool:
     return b"\0" not in start or start.startswith((b"\xff\xfe", b"\xfe\xff"))
 
 
-def _first(names: Sequence[str]) -> str:
+def _format_first(names: Sequence[str]) -> str:
     return ", ".join(names[:4]) + (", …" if len(names) > 4 else "")
 
 
-def _tables_of(file: SourceFile, given: Given) -> tuple[Tables | None, bool]:
+def _read_tables(file: SourceFile, given: Given) -> tuple[Tables | None, bool]:
     """Return the tables of a file, and whether it may be part of a recorded job instead."""
     if file.problem:
         raise TraceFormatError(f"{file.name}: {file.problem}.", hint="Copy the file again, or leave it out.")
-    reader = _reader(decode(head(file)))
+    reader = _choose_reader(decode(get_head(file)))
     # Long warnings of libraries may stand before a table.
-    if reader is None and recognise(head(file)) is not None:
+    if reader is None and recognise(get_head(file)) is not None:
         return None, True
-    if reader is None and not is_text(head(file)):
+    if reader is None and not is_text(get_head(file)):
         return None, False
-    text = decode(_content(file))
-    reader = reader or _reader(text)
+    text = decode(_read_content(file))
+    reader = reader or _choose_reader(text)
     return (None, False) if reader is None else (reader(file.name, text, given), False)
 
 
-def _reader(text: str) -> Callable[[str, str, Given], Tables] | None:
+def _choose_reader(text: str) -> Callable[[str, str, Given], Tables] | None:
     if is_benchmark(text):
         return read_benchmarks
     return read_csv_tables if is_csv(text) else None
 
 
-def _content(file: SourceFile) -> bytes:
+def _read_content(file: SourceFile) -> bytes:
     try:
         with open_file(file.path) as raw:
             packed = raw.peek(2)[:2] == b"\x1f\x8b"

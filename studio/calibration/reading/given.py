@@ -48,11 +48,11 @@ class Tables:
     notes: tuple[str, ...] = ()
 
 
-def collective_named(name: str) -> str:
+def match_collective(name: str) -> str:
     """Return the kind of a collective under any of its usual spellings; "" for an unknown one.
 
     Example:
-        >>> collective_named("AllReduce"), collective_named("alltoall"), collective_named("all-gather"), collective_named("x")
+        >>> match_collective("AllReduce"), match_collective("alltoall"), match_collective("all-gather"), match_collective("x")
         ('all_reduce', 'all_to_all', 'all_gather', '')
     """
     letters = "".join(letter for letter in name.lower() if letter.isalpha()).removesuffix("perf")
@@ -62,7 +62,7 @@ def collective_named(name: str) -> str:
     return spelled.get(letters, "")
 
 
-def shape_of(place: str, given: Given, ranks: int | None = None) -> tuple[int, int]:
+def infer_shape(place: str, given: Given, ranks: int | None = None) -> tuple[int, int]:
     """Return GPUs per node and the number of nodes of a table that lacks them, from the user's facts.
 
     Args:
@@ -119,6 +119,6 @@ def note_grouped_launches(place: str, tables: Sequence[MeasuredTable]) -> list[s
     return [f"{sentence}, those of a job with a process a GPU for one."]
 
 
-def shown(text: str, most: int = 60) -> str:
+def quote_text(text: str, most: int = 60) -> str:
     """Return a piece of a file as messages quote it."""
     return repr(text if len(text) <= most else f"{text[:most]}…")

@@ -36,11 +36,11 @@ class Line:
     text: str
 
 
-def printed_lines(text: str) -> Iterator[Line]:
+def iterate_printed_lines(text: str) -> Iterator[Line]:
     r"""Yield the lines of a log, each without the prefix of its launcher.
 
     Example:
-        >>> [(line.process, line.text) for line in printed_lines("0: # a\n[1,0]<stdout>:#  b\nplain")]
+        >>> [(line.process, line.text) for line in iterate_printed_lines("0: # a\n[1,0]<stdout>:#  b\nplain")]
         [('0:', '# a'), ('[1,0]<stdout>:', '#  b'), ('', 'plain')]
     """
     for number, raw in enumerate(text.split("\n"), start=1):

@@ -12,16 +12,16 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from studio.analysis.collectives.members import Members, collective_members
+from studio.analysis.collectives.members import Members, collect_members
 from studio.analysis.collectives.messages import match_messages
-from studio.analysis.collectives.times import whole_bytes
+from studio.analysis.collectives.times import compute_whole_bytes
 from studio.analysis.job.completeness import is_recording
 from studio.calibration.reading.given import COLLECTIVES, Given, Tables
 from studio.calibration.tables import MeasuredTable
 from studio.errors import TraceError
 from studio.et.inspector import MEMBERS, NODES
-from studio.timeline import NodeTimes, recorded_times
-from studio.trace import NONE, WORLD, CollectiveType, Trace, recorded_devices
+from studio.timeline import NodeTimes, read_recorded_times
+from studio.trace import NONE, WORLD, CollectiveType, Trace, list_recorded_devices
 
 _CHOICE = re.compile(
     r"_(?P<algorithm>RING|TREE|NVLS_?TREE|NVLS|COLLNET_?DIRECT|COLLNET_?CHAIN|PAT)_(?P<protocol>LL128|LL|SIMPLE)"
@@ -34,11 +34,11 @@ _Found = dict[_Key, dict[int, list[tuple[float, str]]]]
 """By table and size: the durations, each with what its kernel's name tells."""
 
 
-def kernel_choice(name: str) -> str:
+def parse_kernel_choice(name: str) -> str:
     """Return the algorithm and protocol in a kernel's name; "" where there are none.
 
     Example:
-        >>> kernel_choice("ncclDevKernel_AllGather_RING_LL(ncclDevKernelArgsStorage<4096ul>)")
+        >>> parse_kernel_choice("ncclDevKernel_AllGather_RING_LL(ncclDevKernelArgsStorage<4096ul>)")
         'ring LL'
     """
     match = _CHOICE.search(name)
@@ -64,9 +64,9 @@ def read_recorded(name: str, trace: Trace, given: Given) -> Tables:
         raise TraceError(
             f"{name}: a job without recorded times", hint="Its collectives have to have run: record it."
         )
-    per_node = _gpus_per_node(name, trace, given)
+    per_node = _infer_gpus_per_node(name, trace, given)
     skipped: Counter[str] = Counter()
-    times = recorded_times(trace)
+    times = read_recorded_times(trace)
     by_table: _Found = defaultdict(lambda: defaultdict(list))
     _add_collectives(trace, times, per_node, by_table, skipped)
     _add_messages(trace, times, per_node, by_table, skipped)
@@ -76,20 +76,20 @@ def read_recorded(name: str, trace: Trace, given: Given) -> Tables:
         raise TraceError(
             f"{name}: no collective of known size and duration.{why}", hint="Record kernels and groups."
         )
-    devices = recorded_devices(trace)
+    devices = list_recorded_devices(trace)
     hardware = devices[0] if devices else ""
-    tables = tuple(_table(name, hardware, key, sizes) for key, sizes in sorted(by_table.items()))
+    tables = tuple(_build_table(name, hardware, key, sizes) for key, sizes in sorted(by_table.items()))
     return Tables(tables, tuple(notes))
 
 
-def _gpus_per_node(name: str, trace: Trace, given: Given) -> int:
+def _infer_gpus_per_node(name: str, trace: Trace, given: Given) -> int:
     world = max((rank.number for rank in trace.ranks), default=0) + 1
     world = max([world, *(max(group.ranks, default=0) + 1 for group in trace.groups)])
     if given.gpus_per_node is not None:
         return given.gpus_per_node
     if given.nodes is not None and world % given.nodes == 0:
         return world // given.nodes
-    if recorded := _told_per_node(trace):
+    if recorded := _read_gpus_per_node(trace):
         return recorded
     raise TraceError(
         f"{name}: a recording does not tell which of its {world} ranks share a node",
@@ -97,7 +97,7 @@ def _gpus_per_node(name: str, trace: Trace, given: Given) -> int:
     )
 
 
-def _told_per_node(trace: Trace) -> int:
+def _read_gpus_per_node(trace: Trace) -> int:
     """Return the GPUs of a node where every rank's recorder tells alike, 0 where it does not."""
     facts = {
         tuple(item.value for item in rank.metadata if item.name in (MEMBERS, NODES)) for rank in trace.ranks
@@ -112,18 +112,18 @@ def _told_per_node(trace: Trace) -> int:
 def _add_collectives(
     trace: Trace, times: NodeTimes, per_node: int, by_table: _Found, skipped: Counter[str]
 ) -> None:
-    members = collective_members(trace, times)
+    members = collect_members(trace, times)
     if not len(members):
         return
     groups = {group.name: group.ranks for group in trace.groups}
     everyone = tuple(rank.number for rank in trace.ranks)
-    whole = whole_bytes(
-        members.type.astype(np.int64), _first_of(members, members.bytes), members.size.astype(np.int64)
+    whole = compute_whole_bytes(
+        members.type.astype(np.int64), _select_first(members, members.bytes), members.size.astype(np.int64)
     )
     for place in range(len(members)):
         name = members.groups[members.group[place]]
         ranks = groups.get(name, everyone if name == WORLD else ())
-        why = _why_not(members, place, len(ranks))
+        why = _explain_untimed(members, place, len(ranks))
         if why:
             skipped[why] += 1
             continue
@@ -134,16 +134,16 @@ def _add_collectives(
             ] += 1
         shortest = float((members.end_ns[span] - members.start_ns[span]).min())
         kind = CollectiveType(int(members.type[place])).name.lower()
-        shape = _shape(ranks, per_node)
-        choice = kernel_choice(members.titles[members.title[place]])
+        shape = _compute_shape(ranks, per_node)
+        choice = parse_kernel_choice(members.titles[members.title[place]])
         by_table[(kind, *shape)][int(whole[place])].append((shortest, choice))
 
 
-def _first_of(members: Members, column: np.ndarray) -> np.ndarray:
+def _select_first(members: Members, column: np.ndarray) -> np.ndarray:
     return column[members.offsets[:-1]]
 
 
-def _why_not(members: Members, place: int, ranks: int) -> str:
+def _explain_untimed(members: Members, place: int, ranks: int) -> str:
     """Return why a collective tells no time; "" where it does."""
     span = slice(members.offsets[place], members.offsets[place + 1])
     kind = int(members.type[place])
@@ -170,7 +170,7 @@ def _add_messages(
         skipped["messages left out: without a size or one of both halves"] += len(messages) - int(whole.sum())
     for place in np.flatnonzero(whole).tolist():
         durations = [
-            _duration(times, int(rank[place]), int(row[place]))
+            _compute_duration(times, int(rank[place]), int(row[place]))
             for rank, row in (
                 (messages.send_rank, messages.send_row),
                 (messages.receive_rank, messages.receive_row),
@@ -180,25 +180,25 @@ def _add_messages(
             skipped["messages left out: without recorded times"] += 1
             continue
         ends = (int(messages.source[place]), int(messages.target[place]))
-        by_table[("send_recv", *_shape(ends, per_node))][int(messages.bytes[place])].append(
+        by_table[("send_recv", *_compute_shape(ends, per_node))][int(messages.bytes[place])].append(
             (min(durations), "")
         )
 
 
-def _duration(times: NodeTimes, rank: int, row: int) -> float:
+def _compute_duration(times: NodeTimes, rank: int, row: int) -> float:
     first = int(times.first[rank])
     if first < 0 or times.start_ns[first + row] < 0:
         return -1.0
     return float(times.end_ns[first + row] - times.start_ns[first + row])
 
 
-def _shape(ranks: tuple[int, ...], per_node: int) -> tuple[int, int]:
+def _compute_shape(ranks: tuple[int, ...], per_node: int) -> tuple[int, int]:
     """Return members in the fullest node, and nodes."""
     nodes = Counter(rank // per_node for rank in ranks)
     return max(nodes.values()), len(nodes)
 
 
-def _table(
+def _build_table(
     name: str, hardware: str, key: _Key, sizes: Mapping[int, list[tuple[float, str]]]
 ) -> MeasuredTable:
     collective, per_node, nodes = key

@@ -26,19 +26,19 @@ from studio.commands.base.backends import (
     WHOLE_LOG,
     WORKLOAD,
     Backend,
-    arguments,
+    build_arguments,
 )
-from studio.commands.base.for_astra_sim import CODE, for_astra_sim
+from studio.commands.base.for_astra_sim import CODE, adapt_for_astra_sim
 from studio.doctor import edit
 from studio.errors import ConfigError, StudioError, TraceError
 from studio.et import Progress, write
 from studio.et.groups import write as groups_text
-from studio.et.write import written_together
+from studio.et.write import write_together
 from studio.sim import astra
 from studio.sim.check import check
 from studio.sim.config import Congestion, SystemConfig
 from studio.sim.models import with_model
-from studio.sim.parts import EXTENDED, NO_CUSTOM, CustomAlgorithms, Parts, interpret, is_extended, table_of
+from studio.sim.parts import EXTENDED, NO_CUSTOM, CustomAlgorithms, Parts, get_table, interpret, is_extended
 from studio.trace import (
     NONE,
     Finding,
@@ -49,8 +49,8 @@ from studio.trace import (
     Strings,
     Trace,
     ValueKind,
-    int_column,
     is_flagged,
+    read_int_column,
 )
 from studio.units import format_bytes, format_count, format_counted, format_ns
 
@@ -85,10 +85,10 @@ class Prepared:
     @property
     def options(self) -> tuple[str, ...]:
         """Options of the system on a command line."""
-        return tuple(f"--{key}={_plain(value)}" for key, value in self.parts.options.items())
+        return tuple(f"--{key}={_format_value(value)}" for key, value in self.parts.options.items())
 
 
-def _plain(value: object) -> str:
+def _format_value(value: object) -> str:
     return value if isinstance(value, str) else json.dumps(value)
 
 
@@ -114,14 +114,14 @@ def prepare(
         ConfigError: The system has what ASTRA-sim has not and cannot be converted.
         TraceError: ASTRA-sim would stop at the job; says at what.
     """
-    system, about_system = _plain_system(parts)
+    system, about_system = _adapt_system(parts)
     system = replace(system, congestion=congestion or system.congestion)
     given = trace
     if system.groups is not None:
         trace = replace(trace, groups=interpret(system, custom).config.groups or ())
         system = replace(system, groups=None)
     keeps = keep_durations or (
-        is_extended(parts) and table_of(parts, "extended").get("compute-times", "recorded") == "recorded"
+        is_extended(parts) and get_table(parts, "extended").get("compute-times", "recorded") == "recorded"
     )
     system, about_compute = _with_compute(trace, system, keep_durations=keeps)
     adapted, about_job = _adapt_job(trace, durations=not system.system.get("roofline-enabled"))
@@ -135,7 +135,7 @@ def prepare(
         *about_system,
         *about_job,
         *about_compute,
-        *_about_log(adapted),
+        *_check_log(adapted),
         *imported.findings,
         *check(adapted, imported.config),
     )
@@ -144,10 +144,10 @@ def prepare(
     return Prepared(adapted, system, custom, imported.config, findings, adapted is not given)
 
 
-def _about_log(trace: Trace) -> Iterator[Finding]:
+def _check_log(trace: Trace) -> Iterator[Finding]:
     """Say where the log of a run will be longer than what ASTRA-sim's logger keeps."""
     size = 0
-    for graph, uses in zip(trace.graphs, _uses(trace), strict=True):
+    for graph, uses in zip(trace.graphs, _count_uses(trace), strict=True):
         lengths = np.diff(graph.strings.offsets)[graph.name[graph.name >= 0]]
         size += 2 * uses * (len(graph) * _EVENT_BYTES + int(lengths.sum()))
     if size > LOG_KEEPS_BYTES:
@@ -185,12 +185,12 @@ def _refuse_dimensions(config: SystemConfig) -> None:
 # The system
 
 
-def _plain_system(parts: Parts) -> tuple[Parts, list[Finding]]:
+def _adapt_system(parts: Parts) -> tuple[Parts, list[Finding]]:
     """Return a system under ASTRA-sim's model, and what it lost."""
     findings = []
     plain = with_model(parts, "astra-sim")
     if is_extended(parts):
-        lost = [f"{EXTENDED}.{key}" for key in table_of(parts, "extended")]
+        lost = [f"{EXTENDED}.{key}" for key in get_table(parts, "extended")]
         lost += [key for key in parts.network if key not in plain.network]
         message = "For ASTRA-sim: the system is that of the model astra-sim, congestion-unaware"
         message += f"; it has no {', '.join(lost)}." if lost else "."
@@ -206,13 +206,13 @@ def _with_compute(trace: Trace, parts: Parts, *, keep_durations: bool) -> tuple[
     if not parts.system.get("roofline-enabled"):
         return parts, []
     lacking = lacking_timed = timed = untimed = 0
-    uses = _uses(trace)
+    uses = _count_uses(trace)
     for index, graph in enumerate(trace.graphs):
         compute = (graph.type == NodeType.COMP) & ~is_flagged(graph, "is_cpu_op")
         is_sized = np.ones(len(graph), np.bool_)
         for key in ("num_ops", "tensor_size"):
             has = np.zeros(len(graph), np.bool_)
-            has[int_column(graph, key)[0]] = True
+            has[read_int_column(graph, key)[0]] = True
             is_sized &= has
         has_time = graph.duration_ns > 0
         lacking += int((compute & ~is_sized).sum()) * uses[index]
@@ -249,7 +249,7 @@ def _with_compute(trace: Trace, parts: Parts, *, keep_durations: bool) -> tuple[
     return parts, [Finding("warning", CODE, message, hint)]
 
 
-def _uses(trace: Trace) -> list[int]:
+def _count_uses(trace: Trace) -> list[int]:
     counts: list[int] = np.bincount(
         [rank.graph for rank in trace.ranks], minlength=len(trace.graphs)
     ).tolist()
@@ -267,14 +267,14 @@ def _adapt_job(trace: Trace, *, durations: bool) -> tuple[Trace, list[Finding]]:
         trace: The job.
         durations: Whether compute on devices takes its durations, so that rounding them changes answers.
     """
-    uses = _uses(trace)
+    uses = _count_uses(trace)
     counts = {"names": 0, "tags": 0, "rounded": 0, "cpu": 0}
     drift_ns = 0
     new_graphs: dict[int, Graph] = {}
     for index, graph in enumerate(trace.graphs):
         changed, renamed = _with_group_names(graph)
         changed, tagged = _with_tags(changed)
-        changed, grown_ns = _in_micros(changed)
+        changed, grown_ns = _round_durations(changed)
         counts["names"] += renamed * uses[index]
         counts["tags"] += tagged * uses[index]
         on_cpu = (graph.type == NodeType.COMP) & is_flagged(graph, "is_cpu_op")
@@ -287,8 +287,8 @@ def _adapt_job(trace: Trace, *, durations: bool) -> tuple[Trace, list[Finding]]:
             new_graphs[index] = changed
     before = trace.findings
     adapted = edit.with_graphs(trace, new_graphs) if new_graphs else trace
-    done = for_astra_sim(_with_text_slots(adapted) if counts["names"] else adapted)
-    findings = [*_adaptions(counts, drift_ns), *done.findings[len(before) :]]
+    done = adapt_for_astra_sim(_with_text_slots(adapted) if counts["names"] else adapted)
+    findings = [*_list_adaptions(counts, drift_ns), *done.findings[len(before) :]]
     same = done.groups == trace.groups and all(
         old is new
         for old, new in zip((*trace.graphs, *trace.ranks), (*done.graphs, *done.ranks), strict=True)
@@ -296,7 +296,7 @@ def _adapt_job(trace: Trace, *, durations: bool) -> tuple[Trace, list[Finding]]:
     return trace if same else replace(done, findings=before), findings
 
 
-def _adaptions(counts: Mapping[str, int], drift_ns: int) -> Iterator[Finding]:
+def _list_adaptions(counts: Mapping[str, int], drift_ns: int) -> Iterator[Finding]:
     if counts["names"]:
         what = (
             f"{format_counted(counts['names'], 'node')} named their comm group by comm_group, now by pg_name"
@@ -344,26 +344,26 @@ def _with_group_names(graph: Graph) -> tuple[Graph, int]:
 def _with_text_slots(trace: Trace) -> Trace:
     """Return a trace whose ranks name comm groups by texts, as `pg_name` is one."""
 
-    def texts(rank: Rank) -> Rank:
+    def convert_slots(rank: Rank) -> Rank:
         graph = trace.graph_of(rank)
         code = graph.strings.find("pg_name")
         slots = zip(graph.slot_key.tolist(), rank.slots, strict=True)
         return replace(rank, slots=tuple(str(value) if key == code else value for key, value in slots))
 
-    return replace(trace, ranks=tuple(map(texts, trace.ranks)))
+    return replace(trace, ranks=tuple(map(convert_slots, trace.ranks)))
 
 
 def _with_tags(graph: Graph) -> tuple[Graph, int]:
     message = (graph.type == NodeType.COMM_SEND) | (graph.type == NodeType.COMM_RECV)
     has = np.zeros(len(graph), np.bool_)
-    has[int_column(graph, "comm_tag")[0]] = True
+    has[read_int_column(graph, "comm_tag")[0]] = True
     rows = np.flatnonzero(message & ~has)
     if not len(rows):
         return graph, 0
     return edit.with_numbers(graph, "comm_tag", rows, np.zeros(len(rows), np.int64)), len(rows)
 
 
-def _in_micros(graph: Graph) -> tuple[Graph, Int64]:
+def _round_durations(graph: Graph) -> tuple[Graph, Int64]:
     """Round durations to whole microseconds; returns by how much each (N,) grew."""
     duration = graph.duration_ns
     whole = np.where(duration > 0, (duration + 500) // 1000 * 1000, duration)
@@ -414,10 +414,10 @@ def write_folder(
     system = replace(prepared.parts, system=_complete(prepared))
     saved = astra.save(replace(system, groups=None), folder, prepared.custom)
     files += [saved.system, saved.network, *([saved.remote_memory] if saved.remote_memory else [])]
-    command = tuple(arguments(backend, prepared.options, groups=groups))
+    command = tuple(build_arguments(backend, prepared.options, groups=groups))
     texts = {
-        "run.sh": _script(backend, command),
-        "README.md": _readme(prepared, backend, command, title),
+        "run.sh": _build_script(backend, command),
+        "README.md": _build_readme(prepared, backend, command, title),
         LOGGING: _LOGGING,
     }
     if groups:
@@ -425,7 +425,7 @@ def write_folder(
     if backend.logical:
         dims = [str(dim.size) for dim in prepared.config.topology.dims]
         texts[LOGICAL] = json.dumps({"logical-dims": dims}) + "\n"
-    with written_together() as put:
+    with write_together() as put:
         for name, text in texts.items():
             put(folder / name, [text.encode(errors="replace")])
             files.append(folder / name)
@@ -467,7 +467,7 @@ level = "debug"
 """
 
 
-def _script(backend: Backend, command: Sequence[str]) -> str:
+def _build_script(backend: Backend, command: Sequence[str]) -> str:
     words = " \\\n    ".join(map(shlex.quote, command))
     needs = f"# It needs one thing more: {backend.needs}.\n" if backend.needs else ""
     return (
@@ -484,7 +484,7 @@ def _script(backend: Backend, command: Sequence[str]) -> str:
     )
 
 
-def _readme(prepared: Prepared, backend: Backend, command: Sequence[str], title: str) -> str:
+def _build_readme(prepared: Prepared, backend: Backend, command: Sequence[str], title: str) -> str:
     called = " ".join(title.split()) or "A job"
     lines = [
         f"# {called} for {_REFERENCE}",

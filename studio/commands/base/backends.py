@@ -72,29 +72,29 @@ BACKENDS = (
 BACKEND_NAMES = tuple(backend.name for backend in BACKENDS)
 
 
-def backend_named(name: str) -> Backend:
+def find_backend(name: str) -> Backend:
     """Return the backend of a name."""
     return next(backend for backend in BACKENDS if backend.name == name)
 
 
-def analytical(congestion: Congestion) -> Backend:
+def get_analytical_backend(congestion: Congestion) -> Backend:
     """Return the analytical backend with this network."""
     return next(backend for backend in BACKENDS if backend.congestion == congestion)
 
 
-def guessed_backend(program: Path) -> Backend | None:
+def guess_backend(program: Path) -> Backend | None:
     """Return the backend that the name of a program indicates; None where it indicates none.
 
     Example:
-        >>> [guessed_backend(Path(name)).name for name in ("bin/AstraSim_Analytical_Congestion_Aware", "AstraSim_HTSim")]
+        >>> [guess_backend(Path(name)).name for name in ("bin/AstraSim_Analytical_Congestion_Aware", "AstraSim_HTSim")]
         ['analytical-aware', 'htsim']
-        >>> guessed_backend(Path("/opt/ns-3/a.out"))
+        >>> guess_backend(Path("/opt/ns-3/a.out"))
     """
     name = program.name.lower()
     return next((backend for backend in BACKENDS if backend.marks.search(name)), None)
 
 
-def arguments(backend: Backend, options: tuple[str, ...], *, groups: bool) -> list[str]:
+def build_arguments(backend: Backend, options: tuple[str, ...], *, groups: bool) -> list[str]:
     """Return the command line of a program, without the program; paths are relative to the exported folder.
 
     Args:

@@ -14,14 +14,14 @@ from studio.analysis.job.measures import EDITION as MEASURES
 from studio.analysis.job.measures import Measures, measure
 from studio.analysis.job.step_spans import step_spans
 from studio.commands.base.options import suggest
-from studio.commands.base.terminal import align_columns, printable
+from studio.commands.base.terminal import align_columns, escape_controls
 from studio.comparing import Compared
-from studio.decoding import decoder
-from studio.doctor import examination
+from studio.decoding import build_decoder
+from studio.doctor import run_checks
 from studio.doctor.stored import EDITION as CHECKS
 from studio.errors import ConfigError
 from studio.files import read_file
-from studio.store.arrays import appearing
+from studio.store.arrays import write_atomically
 from studio.units import format_counted, format_ns
 
 _FORM: Final = 1
@@ -81,7 +81,7 @@ class Baseline:
     chakra_studio_baseline: int = 0
 
 
-_baseline = decoder(Baseline)
+_baseline = build_decoder(Baseline)
 
 
 @dataclass(frozen=True, slots=True)
@@ -159,14 +159,14 @@ def parse_allowed(given: Sequence[str]) -> dict[str, float]:
     return allowed
 
 
-def baseline_of(side: Compared) -> Baseline:
+def measure_baseline(side: Compared) -> Baseline:
     """Measure a run and have the Doctor look at its job."""
     run = side.side
     measures = measure(run.ledger(), step_spans(run.trace, run.times))
-    levels = examination(run.trace)
+    levels = run_checks(run.trace)
     known: dict[str, float | None] = {
         "step": measures.step_ns,
-        **_shares(measures),
+        **_collect_shares(measures),
         "errors": levels.count("error"),
         "warnings": levels.count("warning"),
     }
@@ -180,7 +180,7 @@ def baseline_of(side: Compared) -> Baseline:
     )
 
 
-def _shares(measures: Measures) -> dict[str, float | None]:
+def _collect_shares(measures: Measures) -> dict[str, float | None]:
     return {
         "finish": measures.finish_ns,
         "exposed": measures.exposed,
@@ -217,7 +217,7 @@ def read_baseline(path: Path) -> Baseline:
 def write_baseline(path: Path, run: Baseline) -> None:
     """Keep a run as a baseline; nothing half written is left where that fails."""
     text = msgspec.json.format(msgspec.json.encode(run), indent=2).decode()
-    with appearing(path, "--write-baseline") as stream:
+    with write_atomically(path, "--write-baseline") as stream:
         stream.write(f"{text}\n")
 
 
@@ -239,12 +239,14 @@ def hold(run: Baseline, against: Baseline, allowed: Mapping[str, float], path: P
             hint="Write the baseline again with --write-baseline.",
         )
     rows = tuple(
-        _row(key, run, against, allowed) for key in LIMITS if key in run.measures or key in against.measures
+        _compare_measure(key, run, against, allowed)
+        for key in LIMITS
+        if key in run.measures or key in against.measures
     )
     return Judged(run, against, rows, path)
 
 
-def _row(key: str, run: Baseline, against: Baseline, given: Mapping[str, float]) -> Row:
+def _compare_measure(key: str, run: Baseline, against: Baseline, given: Mapping[str, float]) -> Row:
     limit = LIMITS[key]
     before, now, allowed = against.measures.get(key), run.measures.get(key), given.get(key, limit.allowed)
     if limit.unit == "findings" and run.checks != against.checks:
@@ -264,7 +266,7 @@ def _row(key: str, run: Baseline, against: Baseline, given: Mapping[str, float])
     return Row(key, before, now, difference, allowed, state)
 
 
-def baseline_report(judged: Judged) -> dict[str, Any]:
+def build_baseline_report(judged: Judged) -> dict[str, Any]:
     """Return a run beside its baseline as plain data."""
     return {
         "name": judged.run.name,
@@ -289,21 +291,21 @@ def baseline_report(judged: Judged) -> dict[str, Any]:
     }
 
 
-def baseline_text(judged: Judged) -> str:
+def format_baseline(judged: Judged) -> str:
     """Format a run beside its baseline for a terminal."""
-    return "\n".join(printable(line) for line in _lines(judged))
+    return "\n".join(escape_controls(line) for line in _format_lines(judged))
 
 
-def _lines(judged: Judged) -> Iterator[str]:
+def _format_lines(judged: Judged) -> Iterator[str]:
     run = judged.run
     yield f"{run.name} ({run.source}), {format_counted(run.ranks, 'rank')}"
     if judged.against is not None:
         head = ("measure", "baseline", "now", "difference", "allowed", "")
-        cells = [head, *(_cells(row) for row in judged.rows)]
+        cells = [head, *(_format_cells(row) for row in judged.rows)]
         yield from (f"  {line}" for line in align_columns(cells, (24, 12, 12, 14, 14, 12)))
         worse = judged.worse
         words = [
-            f"{LIMITS[row.key].title} {'is not there any more' if row.difference is None else _signed(row)}"
+            f"{LIMITS[row.key].title} {'is not there any more' if row.difference is None else _format_difference(row)}"
             for row in worse
         ]
         yield (
@@ -313,26 +315,26 @@ def _lines(judged: Judged) -> Iterator[str]:
         )
     else:
         yield from (
-            f"  {LIMITS[key].title:24}{_value(key, value):>12}" for key, value in run.measures.items()
+            f"  {LIMITS[key].title:24}{_format_value(key, value):>12}" for key, value in run.measures.items()
         )
     if judged.written is not None:
         yield f"written: {judged.written}"
 
 
-def _cells(row: Row) -> tuple[str, ...]:
+def _format_cells(row: Row) -> tuple[str, ...]:
     limit = LIMITS[row.key]
     unit = {"%": " %", "points": " points", "ratio": "", "findings": ""}[limit.unit]
     return (
         limit.title,
-        _value(row.key, row.before),
-        _value(row.key, row.now),
-        "–" if row.difference is None else _signed(row),
+        _format_value(row.key, row.before),
+        _format_value(row.key, row.now),
+        "–" if row.difference is None else _format_difference(row),
         f"+{row.allowed:g}{unit}",
         row.state if row.state != "missing" else "gone",
     )
 
 
-def _signed(row: Row) -> str:
+def _format_difference(row: Row) -> str:
     assert row.difference is not None, "only what has one is written"
     unit = LIMITS[row.key].unit
     if unit == "findings":
@@ -340,7 +342,7 @@ def _signed(row: Row) -> str:
     return f"{row.difference:+.2f}{'' if unit == 'ratio' else f' {unit}'}"
 
 
-def _value(key: str, value: float | None) -> str:
+def _format_value(key: str, value: float | None) -> str:
     if value is None:
         return "–"
     unit = LIMITS[key].unit

@@ -29,11 +29,11 @@ def with_completions(command: click.Command) -> click.Command:
     if isinstance(completed, click.Group):
         completed.commands = {name: with_completions(part) for name, part in completed.commands.items()}
         return completed
-    completed.params = [_completing(param) for param in command.params]
+    completed.params = [_add_completion(param) for param in command.params]
     return completed
 
 
-def _completing(param: click.Parameter) -> click.Parameter:
+def _add_completion(param: click.Parameter) -> click.Parameter:
     if not isinstance(param.type, click.types.StringParamType | click.Path):
         return param
     completed = copy(param)
@@ -64,14 +64,14 @@ def _complete(param: click.Parameter, typed: str, *, is_path: bool) -> list[Comp
 
         items += [CompletionItem(name) for name in PRESETS if name.startswith(typed)]
     elif _STORED.search(metavar):
-        items += [CompletionItem(name) for name in _stored() if name.startswith(typed)]
+        items += [CompletionItem(name) for name in _list_stored() if name.startswith(typed)]
     # A shell that is told of files puts them in place of names.
     if not items and (is_path or _FILES.search(metavar)):
         items.append(CompletionItem(typed, type="file"))
     return items
 
 
-def _stored() -> list[str]:
+def _list_stored() -> list[str]:
     """Return the names of the jobs and runs of the user's workspace."""
     from studio.store.workspace import Workspace
 

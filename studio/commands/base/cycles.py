@@ -53,7 +53,7 @@ def to_ns(trace: Trace, frequency_hz: Fraction) -> tuple[Trace, int]:
     Raises:
         TraceError: A time is beyond 292 years.
     """
-    return _scaled(trace, _ONE_GHZ / frequency_hz)
+    return _scale_trace(trace, _ONE_GHZ / frequency_hz)
 
 
 def to_cycles(trace: Trace, frequency_hz: Fraction) -> tuple[Trace, int]:
@@ -62,10 +62,10 @@ def to_cycles(trace: Trace, frequency_hz: Fraction) -> tuple[Trace, int]:
     Raises:
         TraceError: A time has more cycles than 63 bits hold.
     """
-    return _scaled(trace, frequency_hz / _ONE_GHZ)
+    return _scale_trace(trace, frequency_hz / _ONE_GHZ)
 
 
-def _scaled(trace: Trace, factor: Fraction) -> tuple[Trace, int]:
+def _scale_trace(trace: Trace, factor: Fraction) -> tuple[Trace, int]:
     rounded = 0
     graphs = []
     for graph in trace.graphs:
@@ -73,25 +73,25 @@ def _scaled(trace: Trace, factor: Fraction) -> tuple[Trace, int]:
         begun = graph.start_ns[timed]
         start, end = graph.start_ns.copy(), graph.start_ns.copy()
         # Ends are rounded too, not lengths: what followed at once still does.
-        start[timed], off_start = _times(begun, factor)
-        end[timed], off_end = _times(begun + graph.duration_ns[timed], factor)
-        attrs, off_attrs = _attributes(graph, factor)
+        start[timed], off_start = _scale_times(begun, factor)
+        end[timed], off_end = _scale_times(begun + graph.duration_ns[timed], factor)
+        attrs, off_attrs = _scale_attributes(graph, factor)
         rounded += off_start + off_end + off_attrs
         graphs.append(replace(graph, start_ns=start, duration_ns=end - start, attrs=attrs))
     return replace(trace, graphs=tuple(graphs)), rounded
 
 
-def _attributes(graph: Graph, factor: Fraction) -> tuple[Any, int]:
+def _scale_attributes(graph: Graph, factor: Fraction) -> tuple[Any, int]:
     _, where = graph.rows_with(CALLBACK)
     where = where[graph.attrs.kind[where] == ValueKind.INT64]
     if not len(where):
         return graph.attrs, 0
     value = graph.attrs.value.copy()
-    value[where], off = _times(value[where], factor)
+    value[where], off = _scale_times(value[where], factor)
     return replace(graph.attrs, value=value), off
 
 
-def _times(times: Int64, factor: Fraction) -> tuple[Int64, int]:
+def _scale_times(times: Int64, factor: Fraction) -> tuple[Int64, int]:
     """Return times by a factor, halves rounded up, and how many were no whole numbers."""
     top, bottom = factor.numerator, factor.denominator
     most = int(times.max(initial=0)) * top

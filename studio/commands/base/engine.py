@@ -28,17 +28,17 @@ from studio.commands.base.backends import (
     LOGGING,
     WHOLE_LOG,
     Backend,
-    analytical,
-    arguments,
-    backend_named,
-    guessed_backend,
+    build_arguments,
+    find_backend,
+    get_analytical_backend,
+    guess_backend,
 )
-from studio.commands.base.terminal import printable
+from studio.commands.base.terminal import escape_controls
 from studio.errors import ConfigError, TraceError, TraceFormatError
 from studio.et import events
 from studio.et.events import Finish, finish_lines
 from studio.et.format import RankPart, Reading
-from studio.sim.agreement import rank_list
+from studio.sim.agreement import format_ranks
 from studio.sim.result import SimResult
 from studio.sim.traffic import DimensionTraffic, LinkTraffic
 from studio.trace import Graph, Int64
@@ -153,11 +153,11 @@ def choose_backend(engine: Engine, program: Path, prepared: Prepared) -> tuple[B
         ConfigError: It simulates another network than the system's.
     """
     if engine.backend is not None:
-        backend, by = backend_named(engine.backend), "given"
-    elif (guessed := guessed_backend(program)) is not None:
+        backend, by = find_backend(engine.backend), "given"
+    elif (guessed := guess_backend(program)) is not None:
         backend, by = guessed, "name"
     else:
-        backend, by = analytical(prepared.config.congestion), "network"
+        backend, by = get_analytical_backend(prepared.config.congestion), "network"
     if backend.congestion is not None and backend.congestion != prepared.config.congestion:
         raise ConfigError(
             f"--engine {engine.program}: is of the backend {backend.name}, and the network is congestion-"
@@ -187,8 +187,8 @@ def run_engine(
     """
     program = find_program(engine.program)
     backend, by = choose_backend(engine, program, prepared)
-    further = map(_absolute, engine.arguments)
-    command = [*arguments(backend, prepared.options, groups=bool(prepared.trace.groups)), *further]
+    further = map(_resolve_word, engine.arguments)
+    command = [*build_arguments(backend, prepared.options, groups=bool(prepared.trace.groups)), *further]
     with tempfile.TemporaryDirectory(prefix="chakra-studio-engine-") as name:
         folder = Path(name)
         write_folder(prepared, folder, backend)
@@ -196,14 +196,14 @@ def run_engine(
         begun = time.monotonic()
         _run(engine, [str(program), *command], folder, progress)
         spent_s = time.monotonic() - begun
-        log = b"\n".join(_read(path) for path in _logs(folder))
+        log = b"\n".join(_read(path) for path in _list_logs(folder))
         output = _read(folder / "stdout")
         return _read_back(
             engine, ours, log, output, (str(program), backend.name, by, tuple(command), spent_s)
         )
 
 
-def _absolute(word: str) -> str:
+def _resolve_word(word: str) -> str:
     """Return an argument with the absolute path of the file that it names, if it does: the program runs elsewhere."""
     key, equals, value = word.partition("=") if word.startswith("-") else ("", "", word)
     if not value or value == LOGGING or not Path(value).exists():
@@ -237,7 +237,7 @@ def _run(
         finally:
             _end(process)
     if process.returncode:
-        raise _failed(engine, process.returncode, folder)
+        raise _build_error(engine, process.returncode, folder)
 
 
 def _wait(
@@ -252,10 +252,10 @@ def _wait(
         passed = time.monotonic() - begun
         if passed > engine.timeout_s:
             raise TraceError(
-                f"--engine {engine.program}: was ended after {engine.timeout_s:g} s, its time limit.{_last_words(folder)}",
+                f"--engine {engine.program}: was ended after {engine.timeout_s:g} s, its time limit.{_read_last_words(folder)}",
                 hint="Raise --engine-timeout. ASTRA-sim waits for ever where ranks do not agree on their collectives: chakra-studio check finds that.",
             )
-        if _written(folder) > _MOST_BYTES:
+        if _count_written_bytes(folder) > _MOST_BYTES:
             raise TraceError(
                 f"--engine {engine.program}: was ended since it had written more than {format_bytes(_MOST_BYTES)}.",
                 hint="Is this ASTRA-sim's program?",
@@ -272,15 +272,15 @@ def _end(process: subprocess.Popen[bytes]) -> None:
     """End a process that still runs, and all that it started."""
     if process.poll() is not None:
         return
-    _signal(process, signal.SIGTERM)
+    _send_signal(process, signal.SIGTERM)
     with suppress(subprocess.TimeoutExpired):
         process.wait(_GRACE_S)
     # Its children may have stayed.
-    _signal(process, getattr(signal, "SIGKILL", signal.SIGTERM))
+    _send_signal(process, getattr(signal, "SIGKILL", signal.SIGTERM))
     process.wait()
 
 
-def _signal(process: subprocess.Popen[bytes], number: int) -> None:
+def _send_signal(process: subprocess.Popen[bytes], number: int) -> None:
     with suppress(ProcessLookupError):
         if hasattr(os, "killpg"):
             # The group has the number of its first process, which was given one of its own.
@@ -289,7 +289,7 @@ def _signal(process: subprocess.Popen[bytes], number: int) -> None:
             process.kill()
 
 
-def _failed(engine: Engine, status: int, folder: Path) -> TraceError:
+def _build_error(engine: Engine, status: int, folder: Path) -> TraceError:
     how = f"ended with exit status {status}"
     if status < 0:
         try:
@@ -297,33 +297,35 @@ def _failed(engine: Engine, status: int, folder: Path) -> TraceError:
         except ValueError:
             how = f"was ended by signal {-status}"
     return TraceError(
-        f"--engine {engine.program}: {how}.{_last_words(folder)}",
+        f"--engine {engine.program}: {how}.{_read_last_words(folder)}",
         hint="chakra-studio export astra-sim writes the folder that it was given, to run it by hand.",
     )
 
 
-def _last_words(folder: Path) -> str:
+def _read_last_words(folder: Path) -> str:
     """Return the last lines that a program wrote to stderr, else to stdout; "" where it wrote none."""
     for name in ("stderr", "stdout"):
         path = folder / name
         with path.open("rb") as stream:
             stream.seek(max(path.stat().st_size - (_LINES_SHOWN * _LINE_CUT), 0))
             text = stream.read().decode("utf-8", "replace")
-        lines = [printable(line[:_LINE_CUT]) for line in text.splitlines() if line.strip()][-_LINES_SHOWN:]
+        lines = [escape_controls(line[:_LINE_CUT]) for line in text.splitlines() if line.strip()][
+            -_LINES_SHOWN:
+        ]
         if lines:
             return f" Its last words on {name}:" + "".join(f"\n  {line}" for line in lines)
     return " It said nothing."
 
 
-def _written(folder: Path) -> int:
+def _count_written_bytes(folder: Path) -> int:
     return sum(
         path.stat().st_size
-        for path in (folder / "stdout", folder / "stderr", *_logs(folder))
+        for path in (folder / "stdout", folder / "stderr", *_list_logs(folder))
         if path.exists()
     )
 
 
-def _logs(folder: Path) -> list[Path]:
+def _list_logs(folder: Path) -> list[Path]:
     """Return the logs of a program, the oldest first: one with all events, or what its logger kept.
 
     The logger moves full files to log.1.log, log.2.log and so on.
@@ -354,24 +356,24 @@ def _read_back(
 ) -> EngineRun:
     lines = output + b"\n" + log
     finished = finish_lines(lines)
-    parts = _event_parts(log) or _event_parts(output)
+    parts = _read_events(log) or _read_events(output)
     if not finished and not parts:
         head = [line for line in output[: 1 << 16].decode("utf-8", "replace").splitlines() if line.strip()]
-        first = "".join(f"\n  {printable(line[:_LINE_CUT])}" for line in head[:_LINES_SHOWN])
+        first = "".join(f"\n  {escape_controls(line[:_LINE_CUT])}" for line in head[:_LINES_SHOWN])
         raise TraceError(
             f"--engine {engine.program}: ended, and no line says that a rank finished or a node ran."
             + (f" It printed:{first}" if first else " It printed nothing."),
             hint="ASTRA-sim prints sys[0] finished, N cycles for every rank that finishes.",
         )
     times = _Times(ours, parts)
-    finish = _finishes(ours, finished, times)
+    finish = _collect_finishes(ours, finished, times)
     result = times.result(finish)
     differing = times.differing()
     ours_ns = ours.finish_ns
     return EngineRun(*about, finish, ours_ns, times.known(), differing, times.unknown, result)
 
 
-def _event_parts(log: bytes) -> dict[int, Graph]:
+def _read_events(log: bytes) -> dict[int, Graph]:
     """Return the events of a log by rank; none where it has none."""
     if not log:
         return {}
@@ -384,7 +386,7 @@ def _event_parts(log: bytes) -> dict[int, Graph]:
     }
 
 
-def _finishes(ours: SimResult, finished: dict[int, Finish], times: _Times) -> Int64:
+def _collect_finishes(ours: SimResult, finished: dict[int, Finish], times: _Times) -> Int64:
     """Return when each rank finished: as it says itself, else when the last of its nodes ended, if all did."""
     finish = np.full(len(ours.trace.ranks), -1, np.int64)
     for place, rank in enumerate(ours.trace.ranks):
@@ -481,7 +483,7 @@ class _Times:
 # Words
 
 
-def engine_report(run: EngineRun, numbers: Sequence[int]) -> dict[str, Any]:
+def build_engine_report(run: EngineRun, numbers: Sequence[int]) -> dict[str, Any]:
     """Return an engine's run, beside ours, as plain data; `numbers` are those of the ranks."""
     rows = zip(numbers, run.finish_ns.tolist(), run.ours_ns.tolist(), strict=True)
     ours = int(run.ours_ns.max())
@@ -515,7 +517,7 @@ def engine_report(run: EngineRun, numbers: Sequence[int]) -> dict[str, Any]:
     }
 
 
-def engine_lines(run: EngineRun, numbers: Sequence[int]) -> Iterator[str]:
+def format_engine_lines(run: EngineRun, numbers: Sequence[int]) -> Iterator[str]:
     """Say what an engine made of the job, beside what came out here."""
     by = {"given": "as given", "name": "by its name", "network": "by the network, its name tells nothing"}[
         run.guessed
@@ -523,10 +525,10 @@ def engine_lines(run: EngineRun, numbers: Sequence[int]) -> Iterator[str]:
     yield f"  engine  {Path(run.program).name}, backend {run.backend} ({by}), ran {format_ns(run.spent_s * 1e9)}"
     ours = int(run.ours_ns.max())
     if run.unfinished:
-        stuck = rank_list([numbers[place] for place in run.unfinished])
+        stuck = format_ranks([numbers[place] for place in run.unfinished])
         yield f"    {len(run.unfinished):,} of {len(numbers):,} ranks never finished there: {stuck}"
     else:
-        yield f"    finish   {format_ns(run.makespan_ns)}  ({format_count(run.makespan_ns)} ns), {_difference(run.makespan_ns, ours)}"
+        yield f"    finish   {format_ns(run.makespan_ns)}  ({format_count(run.makespan_ns)} ns), {_format_difference(run.makespan_ns, ours)}"
     yield from _rank_lines(run, numbers)
     timed, nodes = run.timed
     if not timed:
@@ -553,10 +555,10 @@ def _rank_lines(run: EngineRun, numbers: Sequence[int]) -> Iterator[str]:
     yield f"    ranks    {format_count(len(places))} of {format_count(len(numbers))} finish at another time than here; the most:"
     for place in places[np.argsort(-np.abs(off[places]), kind="stable")][:_RANKS_SHOWN].tolist():
         theirs, own = int(run.finish_ns[place]), int(run.ours_ns[place])
-        yield f"      rank {numbers[place]}  {format_ns(theirs)} there, {format_ns(own)} here, {_difference(theirs, own)}"
+        yield f"      rank {numbers[place]}  {format_ns(theirs)} there, {format_ns(own)} here, {_format_difference(theirs, own)}"
 
 
-def _difference(theirs: int, own: int) -> str:
+def _format_difference(theirs: int, own: int) -> str:
     if theirs == own:
         return "the same as here"
     share = f" ({100 * (theirs - own) / own:+.2f} %)" if own else ""

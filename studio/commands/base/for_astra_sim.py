@@ -25,11 +25,11 @@ from studio.trace import (
     NodeType,
     Rank,
     Trace,
-    collective_name,
     communicates,
-    dense_column,
     is_flagged,
-    world_names,
+    label_collective,
+    list_world_names,
+    read_dense_column,
 )
 from studio.units import format_counted
 
@@ -44,19 +44,19 @@ _KNOWN = (
 )
 
 
-def for_reader(trace: Trace, reader: Reader | None) -> Trace:
+def adapt_for_reader(trace: Trace, reader: Reader | None) -> Trace:
     """Adapt a trace for the simulator named; unchanged if none is."""
-    return for_astra_sim(trace) if reader == "astra-sim" else trace
+    return adapt_for_astra_sim(trace) if reader == "astra-sim" else trace
 
 
-def for_astra_sim(trace: Trace) -> Trace:
+def adapt_for_astra_sim(trace: Trace) -> Trace:
     """Return a trace that ASTRA-sim reads; its findings list what was left out or changed."""
     uses = np.bincount([rank.graph for rank in trace.ranks], minlength=len(trace.graphs))
     counts: dict[str, int] = {}
     new_graphs: dict[int, Graph] = {}
     for index, graph in enumerate(trace.graphs):
         gone = np.zeros(len(graph), np.bool_)
-        for what, chosen in _refused_nodes(graph).items():
+        for what, chosen in _find_refused_nodes(graph).items():
             counts[what] = counts.get(what, 0) + int((chosen & ~gone).sum()) * int(uses[index])
             gone |= chosen
         on_cpu = np.flatnonzero(communicates(graph) & is_flagged(graph, "is_cpu_op") & ~gone)
@@ -75,13 +75,13 @@ def for_astra_sim(trace: Trace) -> Trace:
 _ON_CPU = "communication nodes no longer marked as CPU operations"
 
 
-def _refused_nodes(graph: Graph) -> dict[str, Bool]:
+def _find_refused_nodes(graph: Graph) -> dict[str, Bool]:
     """Return masks (N,) of the nodes that ASTRA-sim cannot run, by kind."""
-    kind, size = dense_column(graph, "comm_type", NONE), dense_column(graph, "comm_size", NONE)
+    kind, size = read_dense_column(graph, "comm_type", NONE), read_dense_column(graph, "comm_size", NONE)
     collective = graph.type == NodeType.COMM_COLL
     refused: dict[str, Bool] = {"METADATA nodes left out": np.asarray(graph.type == NodeType.METADATA)}
     for number in find_distinct(kind[collective & ~np.isin(kind, _KNOWN)]).tolist():
-        name = "collectives without type" if number == NONE else f"{collective_name(number)} collectives"
+        name = "collectives without type" if number == NONE else f"{label_collective(number)} collectives"
         refused[f"{name} left out"] = collective & (kind == number)
     empty = collective & (kind == CollectiveType.ALL_GATHER) & (size == 0)
     refused["all-gathers of 0 bytes left out"] = np.asarray(empty)
@@ -103,7 +103,7 @@ def _change_findings(changes: list[str]) -> list[Finding]:
 
 def _number_groups(trace: Trace) -> tuple[Trace, list[Finding]]:
     """Rename comm groups to numbers above 0, list all of them, and drop the group of all ranks."""
-    world = world_names(trace.groups, [rank.number for rank in trace.ranks])
+    world = list_world_names(trace.groups, [rank.number for rank in trace.ranks])
     own = [group for group in trace.groups if group.name not in world]
     taken = {int(group.name) for group in own if _is_number(group.name)}
     free = max(taken, default=0)
@@ -138,13 +138,13 @@ def _rename_groups(trace: Trace, rank: Rank, names: dict[str, str]) -> Rank:
     graph = trace.graph_of(rank)
     keys = [graph.strings[code] for code in graph.slot_key.tolist()]
     slots = tuple(
-        _as(value, names[str(value)]) if key in GROUP_KEYS and str(value) in names else value
+        _convert_name(value, names[str(value)]) if key in GROUP_KEYS and str(value) in names else value
         for key, value in zip(keys, rank.slots, strict=True)
     )
     return replace(rank, slots=slots)
 
 
-def _as(value: int | str, name: str) -> int | str:
+def _convert_name(value: int | str, name: str) -> int | str:
     """Convert a group's number to the type of its old name."""
     return name if isinstance(value, str) else int(name)
 

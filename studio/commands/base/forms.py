@@ -47,14 +47,14 @@ FORMS = (CHAKRA, CHROME, PERFETTO, LINES, LOG, GRAPHML, DOT, SVG, PDF, PNG, PAGE
 _SUFFIX = re.compile(r".\.[A-Za-z][A-Za-z0-9]{0,9}(\.gz)?")
 
 
-def form_of(path: Path, writer: Writer) -> Form | None:
+def find_form(path: Path, writer: Writer) -> Form | None:
     """Return the form that a name asks a command for; None for a folder, existing or without suffix.
 
     Raises:
         TraceError: The suffix is unknown, or another command writes that form.
 
     Example:
-        >>> form_of(Path("job.json"), "convert").what, form_of(Path("llama3.1-8b"), "convert")
+        >>> find_form(Path("job.json"), "convert").what, find_form(Path("llama3.1-8b"), "convert")
         ('a Chrome trace of all ranks', None)
     """
     if path.is_dir():
@@ -73,7 +73,7 @@ def form_of(path: Path, writer: Writer) -> Form | None:
         folder = " To write into a folder of this name, make it first." if writer == "convert" else ""
         raise TraceError(
             f"{path}: {match[0][1:]!r} names no form that {writer} writes; allowed: {_list_suffixes(writer)}.",
-            hint=f"{_elsewhere(writer)}{folder}",
+            hint=f"{_describe_other_writers(writer)}{folder}",
         )
     return None
 
@@ -84,7 +84,7 @@ def _list_suffixes(writer: Writer) -> str:
     return ", ".join(own) + (", or a folder, named without suffix" if writer == "convert" else "")
 
 
-def _elsewhere(writer: Writer) -> str:
+def _describe_other_writers(writer: Writer) -> str:
     """List what other commands write."""
     others: dict[str, list[str]] = {}
     for form in FORMS:

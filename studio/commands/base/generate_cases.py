@@ -15,10 +15,10 @@ from typing import Any
 import click
 
 from studio.commands.base.options import PathOption, json_option, quiet_option
-from studio.commands.base.output import progress_line, show
-from studio.commands.base.terminal import printable, written_line
+from studio.commands.base.output import build_progress_line, show
+from studio.commands.base.terminal import describe_written, escape_controls
 from studio.et import Progress
-from studio.generation.cases import Case, Sizes, cases, write_cases
+from studio.generation.cases import Case, Sizes, select_cases, write_cases
 
 _MOST_RANKS = 1 << 16
 _SIZE = click.IntRange(0, 2**50)
@@ -53,7 +53,7 @@ def run(request: Request, *, progress: Progress | None = None) -> Done:
     Raises:
         ConfigError: There is no case of a name.
     """
-    wanted = cases(request.names)
+    wanted = select_cases(request.names)
     if request.target is None:
         return Done(wanted, ())
     return Done(wanted, write_cases(wanted, request.target, request.sizes, progress=progress))
@@ -71,7 +71,7 @@ def text(done: Done) -> str:
     """Format the result for a terminal."""
     if done.files:
         count = f"{len(done.cases)} cases" if len(done.cases) > 1 else "1 case"
-        return printable(f"{count}, {written_line(done.files)}")
+        return escape_controls(f"{count}, {describe_written(done.files)}")
     width = max(len(case.name) for case in done.cases)
     return "\n".join(f"{case.name:<{width}}  {case.shows}" for case in done.cases)
 
@@ -127,6 +127,6 @@ def command(
     if (target is None) != listed:
         raise click.UsageError("Give -o DIR to write the cases, or --list to list them.")
     request = Request(target, names, Sizes(npus, runtime, tensor_size, comm_size))
-    done = run(request, progress=progress_line())
+    done = run(request, progress=build_progress_line())
     if as_json or not quiet:
         show(done, as_json, report, text)

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from studio.commands.base.prefix import find_by_prefix
-from studio.commands.base.simulation_request import SimulationRequest, job_size
+from studio.commands.base.simulation_request import SimulationRequest, infer_job_size
 from studio.errors import ConfigError, StudioError
 from studio.et import Progress, read
 from studio.trace import Trace
@@ -22,11 +22,11 @@ def read_job(request: SimulationRequest, progress: Progress | None = None) -> Tr
     Raises:
         StudioError: There is nothing of this name, or it cannot be read.
     """
-    files = _given_files(request)
+    files = _list_given_files(request)
     if files:
-        size = job_size(request)
+        size = infer_job_size(request)
         return read(files, ranks=request.ranks, progress=progress, npus=size.npus, passes=size.passes)
-    return open_workspace(request.workspace).load(_job(request))
+    return open_workspace(request.workspace).load(_find_job(request))
 
 
 def import_job(request: SimulationRequest, progress: Progress | None = None) -> str:
@@ -35,12 +35,12 @@ def import_job(request: SimulationRequest, progress: Progress | None = None) -> 
     Raises:
         StudioError: There is nothing of this name, or it cannot be read or stored.
     """
-    files = _given_files(request)
+    files = _list_given_files(request)
     if not files:
-        return _job(request)
+        return _find_job(request)
     from studio.jobs.importing import open_paths
 
-    size = job_size(request)
+    size = infer_job_size(request)
     jobs = open_paths(
         open_workspace(request.workspace), files, ranks=request.ranks, progress=progress, size=size
     )
@@ -60,7 +60,7 @@ _GRAPHS = ".et"
 
 def is_soon_read(request: SimulationRequest) -> bool:
     """Whether the workload is stored, may be a recording, or is soon read."""
-    given = map(Path, _given_files(request))
+    given = map(Path, _list_given_files(request))
     each = chain.from_iterable(path.rglob("*") if path.is_dir() else (path,) for path in given)
     number, size = 0, 0
     for path in each:
@@ -75,7 +75,7 @@ def is_soon_read(request: SimulationRequest) -> bool:
     return True
 
 
-def _given_files(request: SimulationRequest) -> list[Path | str]:
+def _list_given_files(request: SimulationRequest) -> list[Path | str]:
     """Return the files or folders that the workload names; empty if it may name a stored job."""
     names = list(request.workload)
     absent = [name for name in names if not Path(name).exists()]
@@ -93,10 +93,10 @@ def open_workspace(folder: Path | None) -> Workspace:
     """Return the workspace that holds stored jobs and runs: that of a folder, or the user's."""
     from studio.store.workspace import Workspace
 
-    return Workspace(workspace_folder(folder))
+    return Workspace(choose_workspace_folder(folder))
 
 
-def workspace_folder(given: Path | None) -> Path:
+def choose_workspace_folder(given: Path | None) -> Path:
     """Return the folder of the workspace: the given one, or the user's."""
     # Most simulations need no workspace; what it imports takes longer than they do.
     from studio.store.workspace import Workspace
@@ -104,11 +104,11 @@ def workspace_folder(given: Path | None) -> Path:
     return given or Workspace.default_root()
 
 
-def _job(request: SimulationRequest) -> str:
+def _find_job(request: SimulationRequest) -> str:
     """Find the stored job that the workload names."""
     [name] = request.workload
     nothing = f"WORKLOAD {name!r}: no file or folder, no files {name}.<rank>.et"
-    root = workspace_folder(request.workspace)
+    root = choose_workspace_folder(request.workspace)
     if not root.is_dir():
         raise ConfigError(f"{nothing}, and no workspace with jobs", hint="Name a folder of traces.")
     try:

@@ -5,21 +5,23 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import replace
 
-from studio.analysis.job.completeness import completeness, is_recording
-from studio.commands.base.simulation_request import SimulationRequest, npus_of
+from studio.analysis.job.completeness import infer_completeness, is_recording
+from studio.commands.base.simulation_request import SimulationRequest, infer_npus
 from studio.errors import ConfigError, TraceError
 from studio.sim import astra
 from studio.sim.check import REPLAY_KNOWN
 from studio.sim.config import Congestion
-from studio.sim.models import Model, model_of, with_model
+from studio.sim.models import Model, get_model, with_model
 from studio.sim.parts import Mode, Parts, interpret, with_mode, with_settings
 from studio.sim.presets import preset
-from studio.sim.replays import as_replay, idle_system
+from studio.sim.replays import as_replay, build_idle_system
 from studio.sim.systems import SYSTEMS
-from studio.trace import Finding, Trace, recorded_devices
+from studio.trace import Finding, Trace, list_recorded_devices
 
 
-def parts_for(request: SimulationRequest, instead: Parts | None = None, *, ranks: int | None = None) -> Parts:
+def combine_parts(
+    request: SimulationRequest, instead: Parts | None = None, *, ranks: int | None = None
+) -> Parts:
     """Combine the configuration: preset, then files, then `--set`.
 
     Args:
@@ -30,7 +32,7 @@ def parts_for(request: SimulationRequest, instead: Parts | None = None, *, ranks
     Raises:
         ConfigError: Neither preset nor files, an unknown preset or setting, or a file that cannot be read.
     """
-    base = _preset(request, ranks) if request.preset else instead
+    base = _build_preset(request, ranks) if request.preset else instead
     if base is None and not (request.system and request.network):
         lacking = [
             name for name, path in (("--system", request.system), ("--network", request.network)) if not path
@@ -45,7 +47,9 @@ def parts_for(request: SimulationRequest, instead: Parts | None = None, *, ranks
     congestion = request.congestion or parts.congestion
     parts = replace(parts, congestion=congestion, options={**parts.options, **request.options})
     parts = as_replay(parts) if request.replay else parts
-    parts = with_settings(parts, [*_compute_setting(request), *_gpu_settings(request), *request.settings])
+    parts = with_settings(
+        parts, [*_compute_setting(request), *_list_gpu_settings(request), *request.settings]
+    )
     parts = with_mode(parts, request.mode) if request.mode else parts
     _refuse_other_model(parts, request)
     return parts
@@ -57,10 +61,10 @@ def read_parts(parts: Parts, request: SimulationRequest) -> astra.Imported:
     Raises:
         ConfigError: A setting is missing or out of its limits.
     """
-    return interpret(parts, astra.custom_algorithms(parts.system, request.system))
+    return interpret(parts, astra.read_custom_algorithms(parts.system, request.system))
 
 
-def system_without_network(request: SimulationRequest, trace: Trace) -> Parts | None:
+def assume_system(request: SimulationRequest, trace: Trace) -> Parts | None:
     """Return the system of a job where none was given and no message needs one; None where one is given, or has to be.
 
     Raises:
@@ -68,12 +72,12 @@ def system_without_network(request: SimulationRequest, trace: Trace) -> Parts | 
     """
     if request.preset:
         return None
-    job = completeness(trace)
+    job = infer_completeness(trace)
     if request.replay:
-        return idle_system(job.world)
+        return build_idle_system(job.world)
     if not job.is_whole and is_recording(trace):
         raise TraceError(job.sentence(), hint=REPLAY_KNOWN)
-    return idle_system(1) if job.world == 1 else None
+    return build_idle_system(1) if job.world == 1 else None
 
 
 def with_recorded_system(
@@ -83,13 +87,13 @@ def with_recorded_system(
 
     The request stays as it is where the job needs no network, ranks are missing, or no system or several have the devices.
     """
-    job = completeness(trace)
+    job = infer_completeness(trace)
     if job.world < 2 or not job.is_whole:
         return request, ()
-    from studio.calibration.machines import system_for
+    from studio.calibration.machines import match_system
 
-    devices = recorded_devices(trace)
-    systems = {system.name for device in devices if (system := system_for(device)) is not None}
+    devices = list_recorded_devices(trace)
+    systems = {system.name for device in devices if (system := match_system(device)) is not None}
     if len(systems) != 1:
         return request, ()
     [name] = systems
@@ -98,7 +102,7 @@ def with_recorded_system(
     return replace(request, preset=name), (finding,)
 
 
-def under_model(parts: Parts | None, request: SimulationRequest) -> Parts | None:
+def apply_model(parts: Parts | None, request: SimulationRequest) -> Parts | None:
     """Return a system that no file describes under the model that counts without one, the full one."""
     if parts is None or request.replay or request.mode or request.congestion:
         return parts
@@ -114,9 +118,9 @@ def size_hint(name: str, npus: int) -> str:
     return f"Presets of this size: {', '.join(fitting)}."
 
 
-def _preset(request: SimulationRequest, ranks: int | None) -> Parts:
+def _build_preset(request: SimulationRequest, ranks: int | None) -> Parts:
     """Return the system of a preset: under the full model, or where files, mode or congestion are given that of ASTRA-sim."""
-    chosen = preset(request.preset or "", npus_of(request) or ranks)
+    chosen = preset(request.preset or "", infer_npus(request) or ranks)
     # A congestion that is set by key counts as one that is given.
     given = any(setting.partition("=")[0].strip() == "congestion" for setting in request.settings)
     if (
@@ -141,7 +145,7 @@ def _compute_setting(request: SimulationRequest) -> list[str]:
     return [setting, "roofline-enabled=1"] if request.compute_times == "roofline" else [setting]
 
 
-def _gpu_settings(request: SimulationRequest) -> list[str]:
+def _list_gpu_settings(request: SimulationRequest) -> list[str]:
     """Return the settings that recompute durations for another GPU, where an option asks for one."""
     given = {"recompute-for": request.gpu, "recorded-gpu": request.recorded_gpu}
     asked = {key: value for key, value in given.items() if value is not None}
@@ -184,7 +188,7 @@ def refuse_conflict(request: SimulationRequest) -> None:
 
 def _refuse_other_model(parts: Parts, request: SimulationRequest) -> None:
     """Raise a ConfigError where settings made another model than the one asked for."""
-    model = model_of(parts)
+    model = get_model(parts)
     if request.model and model != request.model and not request.replay:
         raise ConfigError(
             f"--set makes it the model {model}; allowed with --model {request.model}: settings of that model",

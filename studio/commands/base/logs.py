@@ -9,7 +9,7 @@ from io import TextIOWrapper
 from pathlib import Path
 from typing import Final
 
-from studio.commands.base.terminal import printable
+from studio.commands.base.terminal import escape_controls
 from studio.files import open_private
 
 _LARGEST_BYTES: Final = 1 << 20
@@ -45,7 +45,7 @@ class _Line(logging.Formatter):
             text += f" ({type(error).__name__}: {error}"[:_LONGEST_TEXT] + f"); details in {self._path}"
         elif len(text) > _LONGEST_TEXT:
             text = f"{text[:_LONGEST_TEXT]}…"
-        return f"{record.levelname.capitalize()}: {printable(' '.join(text.split()))}"
+        return f"{record.levelname.capitalize()}: {escape_controls(' '.join(text.split()))}"
 
 
 class _PrivateFile(logging.handlers.RotatingFileHandler):

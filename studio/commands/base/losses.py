@@ -12,12 +12,12 @@ STATUS = 4
 """What a command ends with that did what it was asked for, with less than its input once held."""
 
 
-def losses(findings: Iterable[Finding]) -> tuple[Finding, ...]:
+def select_losses(findings: Iterable[Finding]) -> tuple[Finding, ...]:
     """Return the distinct findings that mean lost nodes or values."""
     return tuple(dict.fromkeys(finding for finding in findings if finding.level == "error"))
 
 
-def lost_line(findings: Iterable[Finding], *, allowed: bool) -> str:
+def format_losses(findings: Iterable[Finding], *, allowed: bool) -> str:
     """Format one line about lost data: counts by kind, and the exit status.
 
     Args:
@@ -26,7 +26,7 @@ def lost_line(findings: Iterable[Finding], *, allowed: bool) -> str:
 
     Example:
         >>> one = Finding("error", "damaged-file", "a.et: the file ends inside a record")
-        >>> lost_line([one], allowed=True)
+        >>> format_losses([one], allowed=True)
         'Damaged input (damaged-file: 1): the result lacks what could not be read.'
     """
     codes = Counter(finding.code for finding in findings)

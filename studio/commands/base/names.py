@@ -7,8 +7,8 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import cache
 from pathlib import Path
 
-from studio.commands.base.prefix import find_by_prefix, no_such_job
-from studio.comparing import RECORDED, SIDES_AT_MOST, Compared, name_in_errors, recording
+from studio.commands.base.prefix import build_missing_job_error, find_by_prefix
+from studio.comparing import RECORDED, SIDES_AT_MOST, Compared, build_compared_recording, name_in_errors
 from studio.errors import ConfigError
 from studio.et import Progress, read
 from studio.session import Session
@@ -36,9 +36,9 @@ def find_job(workspace: Workspace, name: str) -> JobInfo:
     near = [word for word in words if name and name.lower() in word.lower()]
     near = near or difflib.get_close_matches(name[:200], words, n=3)
     if near:
-        hint = f"The nearest {'is' if len(near) == 1 else 'are'} {_first_names(near)}."
+        hint = f"The nearest {'is' if len(near) == 1 else 'are'} {_format_names(near)}."
     elif jobs:
-        hint = f"The jobs there are: {_first_names([job.id for job in jobs])}."
+        hint = f"The jobs there are: {_format_names([job.id for job in jobs])}."
     else:
         hint = "It has no jobs yet: `chakra-studio simulate WORKLOAD … --out NAME` keeps a run, and the job with it."
     raise ConfigError(
@@ -46,7 +46,7 @@ def find_job(workspace: Workspace, name: str) -> JobInfo:
     )
 
 
-def _first_names(names: Sequence[str]) -> str:
+def _format_names(names: Sequence[str]) -> str:
     return ", ".join(names[:_LISTED]) + (", …" if len(names) > _LISTED else "")
 
 
@@ -98,10 +98,10 @@ def _find_run(
     files: list[Path] = [Path(name)] if Path(name).exists() else find_by_prefix(name)
     if files:
         with name_in_errors(name):
-            return recording(read(files, ranks=ranks, progress=progress), name)
+            return build_compared_recording(read(files, ranks=ranks, progress=progress), name)
     session = open_session()
     if session is None:
-        raise no_such_job(name, "runs")
+        raise build_missing_job_error(name, "runs")
     return session.load_side(*find_stored_run(session.workspace, name))
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from studio.analysis.job.nodes import node_ref
+from studio.analysis.job.nodes import format_node_ref
 from studio.distinct import find_distinct
 from studio.trace import Trace
 
@@ -21,7 +21,7 @@ class NodeNames:
         graph = self._trace.graphs[index]
         if index not in self._repeats:
             self._repeats[index] = len(find_distinct(graph.id)) < len(graph)
-        return node_ref(graph, row) if self._repeats[index] else str(graph.id[row])
+        return format_node_ref(graph, row) if self._repeats[index] else str(graph.id[row])
 
     def name(self, place: int, row: int) -> str:
         """Return the name of a node; untrusted text."""

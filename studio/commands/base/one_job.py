@@ -10,7 +10,7 @@ from studio.commands.base.prefix import find_by_prefix
 from studio.errors import ConfigError, TraceError
 from studio.et import Progress, discover, read_job
 from studio.et.format import UNSAID, JobSize
-from studio.et.ranks import ranks_by_file
+from studio.et.ranks import index_ranks_by_file
 from studio.et.source import open_sources
 from studio.store.workspace import Workspace
 from studio.trace import Trace
@@ -44,7 +44,7 @@ def read_one_job(
         files_of_prefix = find_by_prefix(str(paths[0]))
         root = workspace or Workspace.default_root()
         if not files_of_prefix and root.is_dir():
-            return _stored_job(Workspace(root), str(paths[0]))
+            return _load_job(Workspace(root), str(paths[0]))
         paths = files_of_prefix or paths
     with open_sources(paths) as files:
         jobs = discover(files)
@@ -52,11 +52,11 @@ def read_one_job(
             names = ", ".join(job.name for job in jobs[:6])
             raise TraceError(f"{len(jobs)} jobs found, not one: {names}.", hint=f"{verb} them one by one.")
         return jobs[0].name, read_job(
-            jobs[0], ranks=ranks_by_file(files, numbers), progress=progress, size=size
+            jobs[0], ranks=index_ranks_by_file(files, numbers), progress=progress, size=size
         )
 
 
-def _stored_job(workspace: Workspace, name: str) -> tuple[str, Trace]:
+def _load_job(workspace: Workspace, name: str) -> tuple[str, Trace]:
     """Return the name and the trace of a job of the workspace.
 
     Raises:

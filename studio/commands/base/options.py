@@ -109,7 +109,7 @@ def parse_time(_ctx: click.Context, _param: click.Parameter, text: str | None) -
 _RANK = re.compile(r"(?P<file>.+)=(?P<number>[0-9]{1,9})", re.DOTALL)
 
 
-def _ranks(_ctx: click.Context, _param: click.Parameter, given: Sequence[str]) -> dict[str, int]:
+def _parse_ranks(_ctx: click.Context, _param: click.Parameter, given: Sequence[str]) -> dict[str, int]:
     """Parse `--rank FILE=NUMBER`."""
     ranks: dict[str, int] = {}
     for item in given:
@@ -127,7 +127,7 @@ rank_option = click.option(
     "ranks",
     multiple=True,
     metavar="FILE=NUMBER",
-    callback=_ranks,
+    callback=_parse_ranks,
     help="Rank of a file, in place of what its metadata or its name say; may be repeated.",
 )
 
@@ -144,7 +144,7 @@ def size_options(command: Callable[..., Any]) -> Callable[..., Any]:
     return _size_options(command, "Number of NPUs of a text workload that does not give it.")
 
 
-def system_size_options(command: Callable[..., Any]) -> Callable[..., Any]:
+def add_system_size_options(command: Callable[..., Any]) -> Callable[..., Any]:
     """Add the options for text workloads where the number of NPUs is that of a preset as well."""
     return _size_options(command, "Number of NPUs of the preset, and of a text workload.")
 
@@ -185,7 +185,7 @@ workspace_option = click.option(
 paths_argument = click.argument("paths", nargs=-1, required=True, type=click.Path(path_type=Path))
 
 
-def gpu_options(command: Callable[..., Any]) -> Callable[..., Any]:
+def add_gpu_options(command: Callable[..., Any]) -> Callable[..., Any]:
     """Add `--gpu` and `--recorded-gpu`."""
     recorded = click.option(
         "--recorded-gpu",

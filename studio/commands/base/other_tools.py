@@ -38,11 +38,11 @@ OPTIONS: Final[Mapping[str, str]] = {
 """What an option is here."""
 
 
-def command_here(word: str) -> str:
+def translate_command(word: str) -> str:
     """Return what a command of another tool is called here, "" where nothing is known.
 
     Example:
-        >>> command_here("chakra_jsonizer"), command_here("jsonize")
+        >>> translate_command("chakra_jsonizer"), translate_command("jsonize")
         ('jsonize', '')
     """
     return COMMANDS.get(word.lower().replace("-", "_").removeprefix("chakra_"), "")

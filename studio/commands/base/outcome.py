@@ -9,30 +9,30 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 import numpy as np
 
-from studio.analysis.collectives.apart import apart_rows, apart_words
+from studio.analysis.collectives.apart import describe_apart, list_apart
 from studio.analysis.collectives.times import (
     CollectiveTimes,
     as_rows,
-    collective_times,
-    distinct_collectives,
-    partly_words,
+    compute_collective_times,
+    compute_distinct_times,
+    describe_presence,
 )
-from studio.analysis.job.alike import count_alike, first_alike
-from studio.analysis.job.completeness import assumed_words
+from studio.analysis.job.alike import count_alike, find_first_alike
+from studio.analysis.job.completeness import describe_assumed
 from studio.analysis.job.ledger import EXPOSED, IDLE, PARTS, Part
 from studio.analysis.job.part_words import NAMES
 from studio.commands.base import replay as replaying
-from studio.commands.base.systems import system_label
-from studio.commands.base.terminal import align_columns, printable, shorten
+from studio.commands.base.systems import label_system
+from studio.commands.base.terminal import align_columns, escape_controls, shorten
 from studio.sim import astra
-from studio.sim.agreement import rank_list
+from studio.sim.agreement import format_ranks
 from studio.sim.compute import compute_times
 from studio.sim.doubt import Cured, Doubt
 from studio.sim.network import TOPOLOGY_NAMES
-from studio.sim.result import SimResult, exposed_ns, ledger_of, statistics
-from studio.sim.retargeting import recompute_words, recomputed
+from studio.sim.result import SimResult, compute_exposed_ns, compute_ledger, compute_statistics
+from studio.sim.retargeting import recompute_job, recompute_words
 from studio.sim.traffic import LinkTraffic
-from studio.trace import Finding, Int64, collective_name
+from studio.trace import Finding, Int64, label_collective
 from studio.units import format_bytes, format_count, format_distinct, format_ns, format_rate
 
 if TYPE_CHECKING:
@@ -80,13 +80,13 @@ class Outcome:
 def report(outcome: Outcome) -> dict[str, Any]:
     """Return an outcome as plain data; times are whole nanoseconds."""
     result = outcome.result
-    parts = astra.parts_of(result.config)
-    times = ledger_of(result).totals().columns()
+    parts = astra.build_parts(result.config)
+    times = compute_ledger(result).totals().columns()
     numbers = [rank.number for rank in result.trace.ranks]
-    exposed = exposed_ns(result).astype(np.uint64).tolist()
-    stats = statistics(result)
-    retargeting = recomputed(result.trace, result.config)[1]
-    collectives = collective_times(result.trace, result.node_times(), result.config.groups)
+    exposed = compute_exposed_ns(result).astype(np.uint64).tolist()
+    stats = compute_statistics(result)
+    retargeting = recompute_job(result.trace, result.config)[1]
+    collectives = compute_collective_times(result.trace, result.node_times(), result.config.groups)
     ranks = [
         {
             "rank": number,
@@ -107,7 +107,7 @@ def report(outcome: Outcome) -> dict[str, Any]:
         "model": result.config.model,
         "mode": "compatible" if result.config.extensions is None else "extended",
         "finish_ns": result.makespan_ns,
-        "assumed": assumed_words(result.trace),
+        "assumed": describe_assumed(result.trace),
         "npus": result.config.topology.npus,
         "events": int(np.bincount(result.event_rank, minlength=len(numbers))[result.representative].sum()),
         "classes": result.classes,
@@ -131,31 +131,31 @@ def report(outcome: Outcome) -> dict[str, Any]:
             "doubts": [doubt_report(doubt) for doubt in outcome.cured_doubts],
         },
         "ranks": ranks,
-        "links": _links_report(result.links),
-        "dimensions": _dimensions_report(result),
-        "collectives": _collectives_report(result, collectives),
-        "apart": apart_rows(collectives.apart_by_group()),
+        "links": _build_links_report(result.links),
+        "dimensions": _build_dimensions_report(result),
+        "collectives": _build_collectives_report(result, collectives),
+        "apart": list_apart(collectives.apart_by_group()),
         "steps": replaying.report(result) if replaying.is_replay(result) else None,
-        "engine": _engine_report(outcome),
+        "engine": _build_engine_report(outcome),
         "findings": msgspec.to_builtins(outcome.findings),
     }
 
 
-def _engine_report(outcome: Outcome) -> dict[str, Any] | None:
+def _build_engine_report(outcome: Outcome) -> dict[str, Any] | None:
     if outcome.engine is None:
         return None
-    from studio.commands.base.engine import engine_report
+    from studio.commands.base.engine import build_engine_report
 
-    return engine_report(outcome.engine, [rank.number for rank in outcome.result.trace.ranks])
+    return build_engine_report(outcome.engine, [rank.number for rank in outcome.result.trace.ranks])
 
 
-def _engine_lines(outcome: Outcome) -> Iterator[str]:
+def _format_engine_lines(outcome: Outcome) -> Iterator[str]:
     if outcome.engine is None:
         return
-    from studio.commands.base.engine import engine_lines
+    from studio.commands.base.engine import format_engine_lines
 
     yield ""
-    yield from engine_lines(outcome.engine, [rank.number for rank in outcome.result.trace.ranks])
+    yield from format_engine_lines(outcome.engine, [rank.number for rank in outcome.result.trace.ranks])
 
 
 def doubt_report(doubt: Doubt) -> dict[str, Any]:
@@ -168,7 +168,7 @@ def doubt_report(doubt: Doubt) -> dict[str, Any]:
     }
 
 
-def _links_report(links: LinkTraffic) -> list[dict[str, Any]]:
+def _build_links_report(links: LinkTraffic) -> list[dict[str, Any]]:
     columns = (links.source, links.target, links.bytes, links.messages, links.busy_ns, links.peak_queue)
     return [
         {
@@ -186,7 +186,7 @@ def _links_report(links: LinkTraffic) -> list[dict[str, Any]]:
     ]
 
 
-def _dimensions_report(result: SimResult) -> list[dict[str, Any]]:
+def _build_dimensions_report(result: SimResult) -> list[dict[str, Any]]:
     """Return what all ranks together sent into each dimension."""
     return [
         {
@@ -201,12 +201,12 @@ def _dimensions_report(result: SimResult) -> list[dict[str, Any]]:
     ]
 
 
-def _collectives_report(result: SimResult, times: CollectiveTimes) -> list[dict[str, Any]]:
+def _build_collectives_report(result: SimResult, times: CollectiveTimes) -> list[dict[str, Any]]:
     """Return every collective, in the order they began."""
     graph_of = {rank.number: result.trace.graph_of(rank) for rank in result.trace.ranks}
     rows = as_rows(times, np.arange(len(times)))
     for row in rows:
-        row["type"] = collective_name(row["type"])
+        row["type"] = label_collective(row["type"])
         row["last_node"] = int(graph_of[row["last_rank"]].id[row.pop("last_row")])
     return rows
 
@@ -215,14 +215,14 @@ def text(outcome: Outcome) -> str:
     """Format an outcome for a terminal."""
     result = outcome.result
     finish = result.finish_ns
-    times = ledger_of(result).totals()
+    times = compute_ledger(result).totals()
     lines = [
         *_doubt_lines(outcome),
-        _header(outcome),
+        _format_header(outcome),
         f"  finish  {format_ns(result.makespan_ns)}  ({format_count(result.makespan_ns)} ns)",
-        f"  simulated in {format_ns(outcome.spent_s * 1e9)}{_classes(outcome)}",
+        f"  simulated in {format_ns(outcome.spent_s * 1e9)}{_describe_classes(outcome)}",
         *_compute_lines(result),
-        *([f"  {assumed}"] if (assumed := assumed_words(result.trace)) else []),
+        *([f"  {assumed}"] if (assumed := describe_assumed(result.trace)) else []),
         "",
         f"  {'per rank':24}{'least':>12}{'mean':>12}{'most':>12}   of finish",
     ]
@@ -242,10 +242,15 @@ def text(outcome: Outcome) -> str:
                 f"{format_ns(float(value)):>12}" for value in (column.min(), column.mean(), column.max())
             )
             lines.append(f"  {name:24}{cells}   {share:5.1f} %")
-    lines += ["", *_slowest(result), *_links(result), *_slowest_collectives(result)]
+    lines += [
+        "",
+        *_format_slowest_ranks(result),
+        *_format_links(result),
+        *_format_slowest_collectives(result),
+    ]
     if replaying.is_replay(result):
-        lines += ["", *replaying.lines(result)]
-    lines += _engine_lines(outcome)
+        lines += ["", *replaying.format_lines(result)]
+    lines += _format_engine_lines(outcome)
     if outcome.run:
         kept = (
             outcome.run
@@ -256,7 +261,7 @@ def text(outcome: Outcome) -> str:
         if outcome.engine is not None and outcome.engine.run is None:
             lines.append("  the engine's run is not kept: its log does not hold both ends of every node")
     codes = {doubt.code for doubt in outcome.doubts}
-    lines += _finding_lines([finding for finding in outcome.findings if finding.code not in codes])
+    lines += _format_findings([finding for finding in outcome.findings if finding.code not in codes])
     return "\n".join(lines).rstrip()
 
 
@@ -276,7 +281,7 @@ def _compute_lines(result: SimResult) -> Iterator[str]:
         yield f"  {words}"
 
 
-def _header(outcome: Outcome) -> str:
+def _format_header(outcome: Outcome) -> str:
     """Format workload and system; a replay shows no network, because communication takes its recorded time."""
     result = outcome.result
     if replaying.is_replay(result):
@@ -284,10 +289,10 @@ def _header(outcome: Outcome) -> str:
         return f"{outcome.workload}: {npus:,} {'rank' if npus == 1 else 'ranks'}, {replaying.NO_NETWORK}"
     if result.config.topology.npus == 1:
         return f"{outcome.workload} on one NPU, without a network"
-    return f"{outcome.workload} on {system_label(result.config)}"
+    return f"{outcome.workload} on {label_system(result.config)}"
 
 
-def _slowest(result: SimResult) -> Iterator[str]:
+def _format_slowest_ranks(result: SimResult) -> Iterator[str]:
     finish = result.finish_ns
     numbers = [rank.number for rank in result.trace.ranks]
     if int(finish.min()) == int(finish.max()):
@@ -298,13 +303,13 @@ def _slowest(result: SimResult) -> Iterator[str]:
         at_ns.setdefault(end, []).append(number)
     last, first = sorted(at_ns, reverse=True)[:_SLOWEST], min(at_ns)
     finishes = format_distinct(last)
-    named = ", ".join(f"{rank_list(at_ns[end])} {text}" for end, text in zip(last, finishes, strict=True))
+    named = ", ".join(f"{format_ranks(at_ns[end])} {text}" for end, text in zip(last, finishes, strict=True))
     spread = 100 * (int(finish.max()) - int(finish.min())) / int(finish.max())
     yield f"  last to finish   {named}"
-    yield f"  first to finish  {rank_list(at_ns[first])} {format_ns(first)} ({spread:.1f} % earlier)"
+    yield f"  first to finish  {format_ranks(at_ns[first])} {format_ns(first)} ({spread:.1f} % earlier)"
 
 
-def _links(result: SimResult) -> Iterator[str]:
+def _format_links(result: SimResult) -> Iterator[str]:
     whole = max(result.makespan_ns, 1)
     # Single links carry messages across dimensions; a table by dimension would contradict theirs.
     if result.config.links is None and any(carried.messages.any() for carried in result.dimensions):
@@ -334,15 +339,15 @@ def _indent(lines: Sequence[str]) -> Iterator[str]:
     yield from (f"  {line}" for line in lines)
 
 
-def _slowest_collectives(result: SimResult) -> Iterator[str]:
-    times, count = distinct_collectives(result.trace, result.node_times(), result.config.groups)
+def _format_slowest_collectives(result: SimResult) -> Iterator[str]:
+    times, count = compute_distinct_times(result.trace, result.node_times(), result.config.groups)
     took = times.end_ns - times.arrived_ns
     # Of a folded job whole classes of groups take the same.
-    first, alike = first_alike(
+    first, alike = find_first_alike(
         times.type, times.members, times.bytes, took, times.skew_ns, times.present, count=count
     )
     slowest = np.argsort(-took[first], kind="stable")[:_BUSIEST].tolist()
-    apart = apart_words(times.apart_by_group())
+    apart = describe_apart(times.apart_by_group())
     if not slowest:
         if apart:
             yield from ("", f"  {apart}")
@@ -355,9 +360,9 @@ def _slowest_collectives(result: SimResult) -> Iterator[str]:
     partly: list[str] = []
     for place in slowest:
         index = int(first[place])
-        name = shorten(printable(times.name(index)), 44)
+        name = shorten(escape_controls(times.name(index)), 44)
         group = times.groups[int(times.group[index])]
-        if words := partly_words(result.trace, group, int(times.present[index]), result.config.groups):
+        if words := describe_presence(result.trace, group, int(times.present[index]), result.config.groups):
             partly.append(f"{name}: {words}")
         rates = (float(column[index]) for column in (times.algorithm_bytes_per_ns, times.bus_bytes_per_ns))
         cells = (
@@ -378,7 +383,7 @@ def _slowest_collectives(result: SimResult) -> Iterator[str]:
         yield f"  {apart}"
 
 
-def _classes(outcome: Outcome) -> str:
+def _describe_classes(outcome: Outcome) -> str:
     result = outcome.result
     if outcome.every_rank:
         return ", every rank simulated, for the order of events across ranks"
@@ -403,7 +408,7 @@ def _doubt_lines(outcome: Outcome) -> Iterator[str]:
         yield ""
 
 
-def _finding_lines(findings: Sequence[Finding]) -> Iterator[str]:
+def _format_findings(findings: Sequence[Finding]) -> Iterator[str]:
     for finding in findings:
         yield f"  {finding.level:7} {finding.message}"
         if finding.hint:

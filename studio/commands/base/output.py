@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import click
 import msgspec
 
-from studio.commands.base.losses import STATUS, losses, lost_line
-from studio.commands.base.terminal import QUIET, printable
+from studio.commands.base.losses import STATUS, format_losses, select_losses
+from studio.commands.base.terminal import QUIET, escape_controls
 from studio.trace import Finding
 from studio.units import format_count, format_counted, format_si
 
@@ -31,17 +31,17 @@ _READING = ("reading", "linking")
 
 def say(text: str) -> None:
     """Print a text; control characters are escaped."""
-    click.echo(printable(text))
+    click.echo(escape_controls(text))
 
 
 def show(
     result: _T, as_json: bool, report: Callable[[_T], Any], text: Callable[[_T], str], *, err: bool = False
 ) -> None:
     """Print a command's result as JSON or text; on stderr where the standard output is what it wrote."""
-    click.echo(_json_text(report(result)) if as_json else text(result), err=err)
+    click.echo(_format_json(report(result)) if as_json else text(result), err=err)
 
 
-def _json_text(report: Any) -> str:
+def _format_json(report: Any) -> str:
     """Return a report as indented JSON.
 
     In ASCII: names may hold what a terminal would obey, and not every terminal knows every letter. The standard library writes it
@@ -57,7 +57,9 @@ def _json_text(report: Any) -> str:
 def warn(finding: Finding) -> None:
     """Print a warning or error of a reader."""
     if finding.level != "info":
-        click.secho(printable(f"{finding.level.capitalize()}: {finding.message}"), fg="yellow", err=True)
+        click.secho(
+            escape_controls(f"{finding.level.capitalize()}: {finding.message}"), fg="yellow", err=True
+        )
 
 
 def end_with_losses(
@@ -71,17 +73,17 @@ def end_with_losses(
         allowed: Whether the user said that input may be damaged.
         warned: Whether the findings themselves were shown already.
     """
-    lost = losses(findings)
+    lost = select_losses(findings)
     if not lost:
         return
     for finding in () if warned else lost:
         warn(finding)
-    click.secho(lost_line(lost, allowed=allowed), fg="yellow", err=True)
+    click.secho(format_losses(lost, allowed=allowed), fg="yellow", err=True)
     if not allowed:
         ctx.exit(STATUS)
 
 
-def findings_of(sides: Iterable[Compared]) -> Iterator[Finding]:
+def list_findings(sides: Iterable[Compared]) -> Iterator[Finding]:
     """Yield what the readers of all sides noticed."""
     return (finding for side in sides for finding in side.side.trace.findings)
 
@@ -91,7 +93,7 @@ def say_wait(what: str) -> None:
     click.echo(f"{what[0].upper()}{what[1:]} ...", err=True)
 
 
-def progress_line() -> Callable[[str, int, int], None] | None:
+def build_progress_line() -> Callable[[str, int, int], None] | None:
     """Return a progress callback that updates one terminal line; None without a terminal, or with `--quiet`."""
     context = click.get_current_context(silent=True)
     if not sys.stderr.isatty() or (context is not None and context.meta.get(QUIET)):
@@ -126,13 +128,13 @@ class _Line:
             line = f"{phase:10} [{bar}] {100 * done // max(total, 1):3}%"
             # A line that is longer than the terminal is wide cannot be written over.
             left = get_terminal_size().columns - len(line)
-            for words in _seen_words(self.seen) if phase in _READING else ():
+            for words in _describe_seen(self.seen) if phase in _READING else ():
                 left -= len(words)
                 line += words if left > 0 else ""
             click.echo(f"\r{line}{end}", nl=False, err=True, color=True)
 
 
-def _seen_words(seen: JobSeen) -> list[str]:
+def _describe_seen(seen: JobSeen) -> list[str]:
     """Return what is known of a job that is read, to follow how far it is; most important first."""
     picture = seen.picture()
     if picture is None:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from studio.commands.base.options import suggest
 from studio.commands.base.queried import find_sources
-from studio.commands.base.terminal import printable
+from studio.commands.base.terminal import escape_controls
 from studio.errors import ConfigError
 from studio.sql.answers import export_parquet
 from studio.sql.columns import BY_NAME
@@ -87,4 +87,4 @@ def report(tables: Tables) -> dict[str, Any]:
 def text(tables: Tables) -> str:
     """Say what was written."""
     lines = [f"{path}: {format_counted(count, 'row')}" for path, count in tables.rows.items()]
-    return "\n".join(printable(line) for line in [*lines, *(f"Note: {note}" for note in tables.notes)])
+    return "\n".join(escape_controls(line) for line in [*lines, *(f"Note: {note}" for note in tables.notes)])

@@ -20,7 +20,7 @@ def find_by_prefix(prefix: str) -> list[Path]:
     return [*paths, groups] if paths and groups.is_file() else paths
 
 
-def no_such_job(name: str, holds: str) -> ConfigError:
+def build_missing_job_error(name: str, holds: str) -> ConfigError:
     """Return the error for a name that no files have, where there is no workspace either; `holds` says of what."""
     return ConfigError(
         f"{name!r}: no file or folder, no files {name}.<rank>.et, and no workspace with {holds}",

@@ -6,7 +6,13 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from studio.sql.sources import Sources, file_source, stored_source, together, workspace_source
+from studio.sql.sources import (
+    Sources,
+    build_file_source,
+    build_stored_source,
+    build_workspace_source,
+    merge_sources,
+)
 from studio.store.workspace import Workspace
 from studio.trace import Finding, Trace
 
@@ -40,11 +46,11 @@ def find_sources(
     """
     root = workspace or Workspace.default_root()
     if not names:
-        return workspace_source(Workspace(root)) if root.is_dir() else Sources()
+        return build_workspace_source(Workspace(root)) if root.is_dir() else Sources()
 
     # Lists of the workspace need none of it.
     from studio.commands.base.names import find_stored_run
-    from studio.commands.base.prefix import find_by_prefix, no_such_job
+    from studio.commands.base.prefix import build_missing_job_error, find_by_prefix
     from studio.et import read
     from studio.session import Session
 
@@ -60,11 +66,11 @@ def find_sources(
     for name in names:
         files = [Path(name)] if Path(name).exists() else find_by_prefix(name)
         if files:
-            sources.append(file_source(name, files, open_trace))
+            sources.append(build_file_source(name, files, open_trace))
             continue
         if session is None and root.is_dir():
             session = Session(Workspace(root))
         if session is None:
-            raise no_such_job(name, "runs")
-        sources.append(stored_source(session, *find_stored_run(session.workspace, name)))
-    return together(sources)
+            raise build_missing_job_error(name, "runs")
+        sources.append(build_stored_source(session, *find_stored_run(session.workspace, name)))
+    return merge_sources(sources)

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from studio.analysis.job.step_times import StepTime, step_times
-from studio.commands.base.terminal import printable
+from studio.commands.base.terminal import escape_controls
 from studio.sim.matched import replays_communication
 from studio.sim.result import SimResult
 from studio.units import format_ns
@@ -19,7 +19,7 @@ def is_replay(result: SimResult) -> bool:
     return replays_communication(result.config)
 
 
-def steps(result: SimResult) -> list[StepTime]:
+def list_steps(result: SimResult) -> list[StepTime]:
     """Return the steps of every rank, recorded and replayed."""
     return step_times(result.trace, result.node_times())
 
@@ -34,13 +34,13 @@ def report(result: SimResult) -> list[dict[str, Any]]:
             "replayed_ns": step.replayed_ns,
             "difference": step.difference if step.recorded_ns else None,
         }
-        for step in steps(result)
+        for step in list_steps(result)
     ]
 
 
-def lines(result: SimResult, most: int = 32) -> Iterator[str]:
+def format_lines(result: SimResult, most: int = 32) -> Iterator[str]:
     """Format the steps for a terminal, the first `most` one by one."""
-    compared = steps(result)
+    compared = list_steps(result)
     if not compared:
         yield "  nothing to compare: the trace has no start times"
         return
@@ -48,10 +48,10 @@ def lines(result: SimResult, most: int = 32) -> Iterator[str]:
     if all(not step.name for step in compared):
         yield "  no step is marked in the recording: each rank is compared as a whole"
     for step in compared[:most]:
-        name = printable(step.name or "whole trace")
+        name = escape_controls(step.name or "whole trace")
         yield (
             f"  {name[:23]:24}{step.rank:>8,}{format_ns(step.recorded_ns):>14}{format_ns(step.replayed_ns):>14}"
-            f"{_difference(step):>12}"
+            f"{_format_difference(step):>12}"
         )
     longest = max(compared, key=lambda step: step.left_ns)
     if longest.left_ns[0]:
@@ -66,18 +66,18 @@ def lines(result: SimResult, most: int = 32) -> Iterator[str]:
         timed = [step for step in compared if step.recorded_ns]
         worst = max(timed, key=lambda item: abs(item.difference), default=None)
         note = (
-            f"; the largest difference is {_difference(worst)}, {printable(worst.name)} of rank {worst.rank:,}"
+            f"; the largest difference is {_format_difference(worst)}, {escape_controls(worst.name)} of rank {worst.rank:,}"
             if worst
             else ""
         )
         yield f"  and {len(compared) - most:,} more{note}"
 
 
-def _difference(step: StepTime) -> str:
+def _format_difference(step: StepTime) -> str:
     """Format how much longer a step took in the replay; a step that took no time has no such share.
 
     Example:
-        >>> _difference(StepTime(0, "a", 10, 11)), _difference(StepTime(0, "b", 0, 5))
+        >>> _format_difference(StepTime(0, "a", 10, 11)), _format_difference(StepTime(0, "b", 0, 5))
         ('+10.00 %', '–')
     """
     return f"{100 * step.difference:+.2f} %" if step.recorded_ns else "–"

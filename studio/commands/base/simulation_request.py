@@ -13,7 +13,7 @@ from studio.sim.config import Congestion
 from studio.sim.extensions import ComputeTimes
 from studio.sim.models import Model
 from studio.sim.parts import Mode
-from studio.sim.presets import said_npus
+from studio.sim.presets import find_npus
 from studio.sim.systems import is_system_file
 
 if TYPE_CHECKING:
@@ -94,13 +94,13 @@ def is_size_open(request: SimulationRequest) -> bool:
     Raises:
         ConfigError: There is no such preset, or its name and --npus disagree.
     """
-    return request.preset is not None and npus_of(request) is None
+    return request.preset is not None and infer_npus(request) is None
 
 
-def npus_of(request: SimulationRequest) -> int | None:
+def infer_npus(request: SimulationRequest) -> int | None:
     """Return how many NPUs are asked for: by --npus, or by the name of the preset; None where neither says it."""
     asked = request.size.npus
-    of_preset = said_npus(request.preset) if request.preset is not None else None
+    of_preset = find_npus(request.preset) if request.preset is not None else None
     if asked is not None and of_preset is not None and asked != of_preset:
         raise ConfigError(
             f"--npus is {asked:,}, and the preset {request.preset} has {of_preset:,} NPUs; allowed: the same number",
@@ -109,6 +109,6 @@ def npus_of(request: SimulationRequest) -> int | None:
     return asked if of_preset is None else of_preset
 
 
-def job_size(request: SimulationRequest) -> JobSize:
+def infer_job_size(request: SimulationRequest) -> JobSize:
     """Return the size of a text workload: as many NPUs as are asked of the system."""
-    return replace(request.size, npus=npus_of(request))
+    return replace(request.size, npus=infer_npus(request))

@@ -14,7 +14,7 @@ DASH = Path("-")
 
 
 @contextmanager
-def path_or_stdin(source: Path, stream: BinaryIO | None = None) -> Iterator[Path]:
+def open_path_or_stdin(source: Path, stream: BinaryIO | None = None) -> Iterator[Path]:
     """Yield a path that can be read: the one given, or a file with what arrives on the standard input.
 
     Args:

@@ -15,18 +15,18 @@ import msgspec
 from studio import __version__
 from studio.analysis.job.measures import EDITION, measure
 from studio.analysis.job.step_spans import step_spans
-from studio.commands.base.losses import losses
+from studio.commands.base.losses import select_losses
 from studio.commands.base.prefix import find_by_prefix
 from studio.commands.base.simulation_request import SimulationRequest
 from studio.commands.base.suite_file import Suite, SuiteJob, SuiteLimit, SuiteSystem
 from studio.commands.simulate import run as simulate
-from studio.decoding import decoder
+from studio.decoding import build_decoder
 from studio.errors import ConfigError, StudioError
 from studio.et import Progress
 from studio.et.format import JobSize
 from studio.et.source import walk
 from studio.files import open_file, read_file
-from studio.sim.compared import side_of
+from studio.sim.compared import build_side
 from studio.sim.models import Model
 from studio.sim.retargeting import OTHER_GPU
 from studio.store.arrays import Damaged, decode_sealed, write_sealed
@@ -160,8 +160,8 @@ class Results:
         return [case for case in self.cases if case.exceeded]
 
 
-_result = decoder(Result)
-_results = decoder(Results)
+_result = build_decoder(Result)
+_results = build_decoder(Results)
 
 
 def run_suite(
@@ -189,11 +189,11 @@ def run_suite(
     kept = folder / "cases"
     kept.mkdir(parents=True, exist_ok=True)
     cases = []
-    digests = {job.name: _job_digest(job, workspace) for job in suite.jobs}
+    digests = {job.name: _compute_job_digest(job, workspace) for job in suite.jobs}
     for number, (job, system) in enumerate(suite.cases, start=1):
-        digest = _digest(job, system, digests[job.name])
+        digest = _compute_digest(job, system, digests[job.name])
         path = kept / f"{job.name}--{system.name}-{digest[:12]}.json"
-        known = None if again else _known(path, digest)
+        known = None if again else _read_stored(path, digest)
         case = Case(
             known
             or _simulate(
@@ -244,7 +244,7 @@ def _simulate(
         return replace(
             failed, error="Not enough memory.", hint="Close other programs, or simulate fewer ranks."
         )
-    side = side_of(outcome.result)
+    side = build_side(outcome.result)
     measures = measure(side.ledger(), step_spans(side.trace, side.times))
     return Result(
         job.name,
@@ -256,7 +256,7 @@ def _simulate(
         measures.imbalance,
         side.model,
         len(side.trace.ranks),
-        len(losses(outcome.findings)),
+        len(select_losses(outcome.findings)),
         digest=digest,
         other_gpu=next((finding.message for finding in outcome.findings if finding.code == OTHER_GPU), ""),
         impossible=next((doubt.message for doubt in outcome.doubts if doubt.impossible), ""),
@@ -279,11 +279,11 @@ def score(suite: Suite, cases: Sequence[Case]) -> Results:
             for words in _list_broken_limits(result, speed, limit)
         )
         judged.append(replace(case, speed=speed, exceeded=exceeded))
-    scores = tuple(_score(system.name, judged, suite.reference) for system in suite.systems)
+    scores = tuple(_score_system(system.name, judged, suite.reference) for system in suite.systems)
     return Results(suite.name, suite.reference, tuple(judged), scores)
 
 
-def _score(system: str, cases: Sequence[Case], reference: str) -> Score:
+def _score_system(system: str, cases: Sequence[Case], reference: str) -> Score:
     unsure = {
         case.result.job
         for case in cases
@@ -309,21 +309,21 @@ def _list_broken_limits(result: Result, speed: float | None, limit: SuiteLimit) 
     for key, most in limit.most.items():
         value = known[key]
         if value is None:
-            yield f"{key}: not known, at most {_words(key, most)} (line {limit.line})"
+            yield f"{key}: not known, at most {_format_measure(key, most)} (line {limit.line})"
         elif value > most:
-            yield f"{key} {_words(key, value)}, at most {_words(key, most)} (line {limit.line})"
+            yield f"{key} {_format_measure(key, value)}, at most {_format_measure(key, most)} (line {limit.line})"
     if limit.least_speed is not None and (speed is None or speed < limit.least_speed):
         speed_text = "not known" if speed is None else f"{speed:.3f}"
         yield f"speed {speed_text}, at least {limit.least_speed:g} (line {limit.line})"
 
 
-def _words(key: str, value: float) -> str:
+def _format_measure(key: str, value: float) -> str:
     if key in ("finish", "step"):
         return format_ns(value)
     return f"{value:.3f}" if key == "imbalance" else f"{100 * value:.1f} %"
 
 
-def regressions(now: Results, before: Results, allowed: float) -> tuple[Regression, ...]:
+def find_regressions(now: Results, before: Results, allowed: float) -> tuple[Regression, ...]:
     """Return the cases of stored results that are slower now by more than a share, or are there no more."""
     known = {(case.result.job, case.result.system): case.result for case in now.cases}
     slower = []
@@ -375,7 +375,7 @@ def _keep(path: Path, result: Result) -> None:
         aside.unlink(missing_ok=True)
 
 
-def _known(path: Path, digest: str) -> Result | None:
+def _read_stored(path: Path, digest: str) -> Result | None:
     try:
         result = decode_sealed(path, _result)
     except (OSError, Damaged):
@@ -383,8 +383,8 @@ def _known(path: Path, digest: str) -> Result | None:
     return result if result.digest == digest and result.finish_ns is not None else None
 
 
-def _digest(job: SuiteJob, system: SuiteSystem, job_digest: str) -> str:
-    files = {key: _content(path) for key, path in system.files.items()}
+def _compute_digest(job: SuiteJob, system: SuiteSystem, job_digest: str) -> str:
+    files = {key: _compute_checksum(path) for key, path in system.files.items()}
     preset = system.preset or ""
     facts = (
         __version__,
@@ -392,23 +392,30 @@ def _digest(job: SuiteJob, system: SuiteSystem, job_digest: str) -> str:
         _TOLD,
         job_digest,
         [job.npus, job.passes, sorted(job.ranks.items())],
-        [preset, _content(Path(preset)), sorted(files.items()), system.npus, system.model, system.gpu],
+        [
+            preset,
+            _compute_checksum(Path(preset)),
+            sorted(files.items()),
+            system.npus,
+            system.model,
+            system.gpu,
+        ],
         [system.settings, system.replay],
     )
     return hashlib.blake2b(msgspec.json.encode(facts), digest_size=16).hexdigest()
 
 
-def _job_digest(job: SuiteJob, workspace: Path | None) -> str:
+def _compute_job_digest(job: SuiteJob, workspace: Path | None) -> str:
     """Return a digest of the contents of a job's files, or of a job of the workspace."""
     marks = []
     for word in job.paths:
         path = Path(word)
         if path.is_dir():
-            marks += [(file.name, _content(file.path)) for file in walk(path, "")]
+            marks += [(file.name, _compute_checksum(file.path)) for file in walk(path, "")]
         elif path.is_file():
-            marks.append((path.name, _content(path)))
+            marks.append((path.name, _compute_checksum(path)))
         elif files := find_by_prefix(word):
-            marks += [(file.name, _content(file)) for file in files]
+            marks += [(file.name, _compute_checksum(file)) for file in files]
         else:
             root = workspace or Workspace.default_root()
             known = Workspace(root).jobs() if root.is_dir() else []
@@ -419,7 +426,7 @@ def _job_digest(job: SuiteJob, workspace: Path | None) -> str:
     return hashlib.blake2b(text, digest_size=16).hexdigest()
 
 
-def _content(path: Path) -> str:
+def _compute_checksum(path: Path) -> str:
     """Return a checksum of a file, "" where it cannot be read; what reads it next says why."""
     size, checksum = 0, 0
     try:

@@ -145,7 +145,7 @@ class _Lines:
             words = line.strip()
             if words.startswith("["):
                 several = words.startswith("[[")
-                table = self._path(words)
+                table = self._parse_path(words)
                 if several:
                     counts[table] = counts.get(table, -1) + 1
                     table = (*table, counts[table])
@@ -153,12 +153,12 @@ class _Lines:
                 for end in range(1, len(table)):
                     self._known.setdefault(table[:end], number)
             elif "=" in words and not words.startswith("#"):
-                key = (*table, *self._path(words.partition("=")[0]))
+                key = (*table, *self._parse_path(words.partition("=")[0]))
                 for end in range(len(table) + 1, len(key) + 1):
                     self._known.setdefault(key[:end], number)
 
     @staticmethod
-    def _path(words: str) -> Keys:
+    def _parse_path(words: str) -> Keys:
         """Return the parts of a dotted key, or of the head of a table."""
         head = words.split("#", maxsplit=1)[0].strip().strip("[]").strip()
         try:
@@ -185,23 +185,23 @@ class _Reader:
 
     def suite(self, given: Mapping[str, Any]) -> Suite:
         self._known(given, (), _TOP)
-        jobs = tuple(self._job(name, table) for name, table in self._tables(given, "jobs"))
-        systems = tuple(self._system(name, table) for name, table in self._tables(given, "systems"))
+        jobs = tuple(self._read_job(name, table) for name, table in self._read_tables(given, "jobs"))
+        systems = tuple(self._read_system(name, table) for name, table in self._read_tables(given, "systems"))
         if len(jobs) * len(systems) > _CASES_AT_MOST:
-            raise self._error(
+            raise self._build_error(
                 (), f"{len(jobs)} jobs on {len(systems)} systems; allowed: {_CASES_AT_MOST:,} cases"
             )
         names = [system.name for system in systems]
-        reference = self._text(given, (), "reference") or names[0]
-        self._one_of(reference, names, ("reference",))
+        reference = self._read_text(given, (), "reference") or names[0]
+        self._check_choice(reference, names, ("reference",))
         limits = given.get("limits", [])
         if not isinstance(limits, list) or not all(isinstance(limit, dict) for limit in limits):
-            raise self._error(("limits",), "limits; allowed: tables that begin with [[limits]]")
-        read = tuple(self._limit(place, limit, jobs, names) for place, limit in enumerate(limits))
-        name = self._text(given, (), "name") or self.path.stem
+            raise self._build_error(("limits",), "limits; allowed: tables that begin with [[limits]]")
+        read = tuple(self._read_limit(place, limit, jobs, names) for place, limit in enumerate(limits))
+        name = self._read_text(given, (), "name") or self.path.stem
         return Suite(name, reference, jobs, systems, read)
 
-    def _job(self, name: str, table: Mapping[str, Any]) -> SuiteJob:
+    def _read_job(self, name: str, table: Mapping[str, Any]) -> SuiteJob:
         at: Keys = ("jobs", name)
         self._known(table, at, _JOB)
         paths = table.get("path")
@@ -211,132 +211,142 @@ class _Reader:
             or not words
             or not all(isinstance(word, str) and word for word in words)
         ):
-            raise self._error((*at, "path"), f"jobs.{name}.path; allowed: a path, or a list of paths")
+            raise self._build_error((*at, "path"), f"jobs.{name}.path; allowed: a path, or a list of paths")
         ranks = table.get("ranks", {})
         if not isinstance(ranks, dict) or not all(_is_whole(number, 0) for number in ranks.values()):
-            raise self._error((*at, "ranks"), f"jobs.{name}.ranks; allowed: file names with a number each")
-        whole = {key: self._whole(table, at, key) for key in ("npus", "passes")}
+            raise self._build_error(
+                (*at, "ranks"), f"jobs.{name}.ranks; allowed: file names with a number each"
+            )
+        whole = {key: self._read_whole(table, at, key) for key in ("npus", "passes")}
         return SuiteJob(
-            name, tuple(self._given_path(word) for word in words), whole["npus"], whole["passes"], ranks
+            name, tuple(self._resolve_path(word) for word in words), whole["npus"], whole["passes"], ranks
         )
 
-    def _given_path(self, word: str) -> str:
+    def _resolve_path(self, word: str) -> str:
         """Return a path from the folder of the suite; what does not lie there stays, for jobs of the workspace."""
         path = self.path.parent / word
         return str(path) if path.exists() or list(path.parent.glob(f"{glob.escape(path.name)}.*")) else word
 
-    def _system(self, name: str, table: Mapping[str, Any]) -> SuiteSystem:
+    def _read_system(self, name: str, table: Mapping[str, Any]) -> SuiteSystem:
         at: Keys = ("systems", name)
         self._known(table, at, _SYSTEM)
-        preset, files = self._text(table, at, "preset"), {}
+        preset, files = self._read_text(table, at, "preset"), {}
         if preset and preset.lower().endswith((".yml", ".yaml")):
             preset = str(self.path.parent / preset)
         for key in _FILES:
-            if word := self._text(table, at, key):
+            if word := self._read_text(table, at, key):
                 files[key.replace("-", "_")] = self.path.parent / word
                 if not (self.path.parent / word).is_file():
-                    raise self._error((*at, key), f"{key} {word!r}: there is no such file")
-        model = self._text(table, at, "model")
+                    raise self._build_error((*at, key), f"{key} {word!r}: there is no such file")
+        model = self._read_text(table, at, "model")
         if model is not None:
-            self._one_of(model, MODELS, (*at, "model"))
+            self._check_choice(model, MODELS, (*at, "model"))
         replay = table.get("replay", False)
         if not isinstance(replay, bool):
-            raise self._error((*at, "replay"), f"replay is {replay!r}; allowed: true or false")
-        npus, gpu = self._whole(table, at, "npus"), self._text(table, at, "gpu")
-        return SuiteSystem(name, preset, files, npus, model, gpu, self._settings(table, at), replay)
+            raise self._build_error((*at, "replay"), f"replay is {replay!r}; allowed: true or false")
+        npus, gpu = self._read_whole(table, at, "npus"), self._read_text(table, at, "gpu")
+        return SuiteSystem(name, preset, files, npus, model, gpu, self._read_settings(table, at), replay)
 
-    def _settings(self, table: Mapping[str, Any], at: Keys) -> tuple[str, ...]:
+    def _read_settings(self, table: Mapping[str, Any], at: Keys) -> tuple[str, ...]:
         settings = table.get("set", {})
         if not isinstance(settings, dict):
-            raise self._error((*at, "set"), "set; allowed: a table, such as { latency = 500 }")
+            raise self._build_error((*at, "set"), "set; allowed: a table, such as { latency = 500 }")
         texts = []
         for key, value in settings.items():
             items = value if isinstance(value, list) else [value]
             if not all(isinstance(item, str | int | float) for item in items):
-                raise self._error((*at, "set", key), f"{key}; allowed: a number, a text, or a list of them")
+                raise self._build_error(
+                    (*at, "set", key), f"{key}; allowed: a number, a text, or a list of them"
+                )
             words = [str(item).lower() if isinstance(item, bool) else str(item) for item in items]
             texts.append(f"{key}={'[' + ','.join(words) + ']' if isinstance(value, list) else words[0]}")
         return tuple(texts)
 
-    def _limit(
+    def _read_limit(
         self, place: int, table: Mapping[str, Any], jobs: Sequence[SuiteJob], systems: Sequence[str]
     ) -> SuiteLimit:
         at: Keys = ("limits", place)
         self._known(table, at, _LIMIT)
-        job, system = self._text(table, at, "job"), self._text(table, at, "system")
+        job, system = self._read_text(table, at, "job"), self._read_text(table, at, "system")
         if job is not None:
-            self._one_of(job, [suite_job.name for suite_job in jobs], (*at, "job"))
+            self._check_choice(job, [suite_job.name for suite_job in jobs], (*at, "job"))
         if system is not None:
-            self._one_of(system, systems, (*at, "system"))
+            self._check_choice(system, systems, (*at, "system"))
         most: dict[str, float] = {}
         for key in (*_TIMES, *_SHARES):
-            word = self._text(table, at, key)
+            word = self._read_text(table, at, key)
             if word is not None:
-                most[key] = self._quantity(word, (*at, key), is_time=key in _TIMES)
+                most[key] = self._parse_quantity(word, (*at, key), is_time=key in _TIMES)
         for key in ("imbalance", "speed"):
             value = table.get(key)
             if value is not None and (not _is_number(value) or value <= 0):
-                raise self._error((*at, key), f"{key} is {value!r}; allowed: a number above 0")
+                raise self._build_error((*at, key), f"{key} is {value!r}; allowed: a number above 0")
         if "imbalance" in table:
             most["imbalance"] = float(table["imbalance"])
         speed = float(table["speed"]) if "speed" in table else None
         if not most and speed is None:
-            raise self._error(at, f"the limit says nothing; allowed: {', '.join(_LIMIT[2:])}")
+            raise self._build_error(at, f"the limit says nothing; allowed: {', '.join(_LIMIT[2:])}")
         return SuiteLimit(job, system, most, speed, self.lines.of(at))
 
-    def _quantity(self, word: str, at: Keys, *, is_time: bool) -> float:
+    def _parse_quantity(self, word: str, at: Keys, *, is_time: bool) -> float:
         if is_time:
             try:
                 return float(parse_ns(word))
             except ConfigError as error:
-                raise self._error(at, f"{at[-1]} {error.message}") from error
+                raise self._build_error(at, f"{at[-1]} {error.message}") from error
         match = _SHARE.fullmatch(word.strip())
         if not match:
-            raise self._error(at, f'{at[-1]} is {word!r}; allowed: a share of the finish, such as "20 %"')
+            raise self._build_error(
+                at, f'{at[-1]} is {word!r}; allowed: a share of the finish, such as "20 %"'
+            )
         return float(match[1]) / 100
 
     # -----------------------------------------------------------------------------------------------
 
-    def _tables(self, given: Mapping[str, Any], key: str) -> list[tuple[str, Mapping[str, Any]]]:
+    def _read_tables(self, given: Mapping[str, Any], key: str) -> list[tuple[str, Mapping[str, Any]]]:
         tables = given.get(key)
         if (
             not isinstance(tables, dict)
             or not tables
             or not all(isinstance(table, dict) for table in tables.values())
         ):
-            raise self._error((key,), f"there are no {key}; allowed: one table or more, such as [{key}.name]")
+            raise self._build_error(
+                (key,), f"there are no {key}; allowed: one table or more, such as [{key}.name]"
+            )
         for name in tables:
             if not _NAME.fullmatch(name):
                 allowed = "up to 80 letters, digits, dots, hyphens and underscores"
-                raise self._error((key, name), f"the name {name[:80]!r}; allowed: {allowed}")
+                raise self._build_error((key, name), f"the name {name[:80]!r}; allowed: {allowed}")
         return list(tables.items())
 
     def _known(self, table: Mapping[str, Any], at: Keys, allowed: Sequence[str]) -> None:
         for key in table:
             if key not in allowed:
                 hint = suggest(key, allowed)
-                raise self._error(
+                raise self._build_error(
                     (*at, key), f"unknown key {key[:80]!r}; allowed: {', '.join(allowed)}", hint
                 )
 
-    def _text(self, table: Mapping[str, Any], at: Keys, key: str) -> str | None:
+    def _read_text(self, table: Mapping[str, Any], at: Keys, key: str) -> str | None:
         value = table.get(key)
         if value is not None and (not isinstance(value, str) or not value):
-            raise self._error((*at, key), f"{key} is {value!r}; allowed: a text in quotes")
+            raise self._build_error((*at, key), f"{key} is {value!r}; allowed: a text in quotes")
         return value
 
-    def _whole(self, table: Mapping[str, Any], at: Keys, key: str) -> int | None:
+    def _read_whole(self, table: Mapping[str, Any], at: Keys, key: str) -> int | None:
         value = table.get(key)
         if value is not None and not _is_whole(value, 1):
-            raise self._error((*at, key), f"{key} is {value!r}; allowed: a whole number of 1 or more")
+            raise self._build_error((*at, key), f"{key} is {value!r}; allowed: a whole number of 1 or more")
         return value
 
-    def _one_of(self, word: str, allowed: Sequence[str], at: Keys) -> None:
+    def _check_choice(self, word: str, allowed: Sequence[str], at: Keys) -> None:
         if word not in allowed:
             listed = ", ".join(allowed[:12]) + (", …" if len(allowed) > 12 else "")
-            raise self._error(at, f"{at[-1]} is {word[:80]!r}; allowed: {listed}", suggest(word, allowed))
+            raise self._build_error(
+                at, f"{at[-1]} is {word[:80]!r}; allowed: {listed}", suggest(word, allowed)
+            )
 
-    def _error(self, at: Keys, message: str, hint: str = "") -> ConfigError:
+    def _build_error(self, at: Keys, message: str, hint: str = "") -> ConfigError:
         return ConfigError(f"{self.path}, line {self.lines.of(at)}: {message}", hint=hint)
 
 

@@ -10,14 +10,14 @@ from typing import Any
 import click
 
 from studio.calibration.reading.given import COLLECTIVES, Given
-from studio.commands.base.terminal import printable
+from studio.commands.base.terminal import escape_controls
 
 tables_argument = click.argument(
     "paths", metavar="TABLES...", nargs=-1, required=True, type=click.Path(path_type=Path)
 )
 
 
-def given_options(command: Callable[..., Any]) -> Callable[..., Any]:
+def add_given_options(command: Callable[..., Any]) -> Callable[..., Any]:
     """Add the options for what tables do not say themselves; the command gets them as `given`."""
 
     @click.option(
@@ -50,14 +50,14 @@ def given_options(command: Callable[..., Any]) -> Callable[..., Any]:
 def warn_notes(notes: Iterable[str]) -> None:
     """Print what was left out or assumed."""
     for note in notes:
-        click.secho(printable(f"Note: {note}"), fg="yellow", err=True)
+        click.secho(escape_controls(f"Note: {note}"), fg="yellow", err=True)
 
 
-def percent(share: float, *, signed: bool = False) -> str:
+def format_share(share: float, *, signed: bool = False) -> str:
     """Format a share as a percentage of three digits at most.
 
     Example:
-        >>> percent(0.0334), percent(-0.124, signed=True), percent(2.121), percent(0.0004)
+        >>> format_share(0.0334), format_share(-0.124, signed=True), format_share(2.121), format_share(0.0004)
         ('3.3 %', '-12.4 %', '212 %', '0.0 %')
     """
     value = 100 * share

@@ -14,16 +14,16 @@ QUIET = "studio.quiet"
 
 
 def note_quiet(ctx: click.Context, _param: click.Parameter, given: bool) -> bool:
-    """Note in the context whether `--quiet` was given, which `output.progress_line` asks."""
+    """Note in the context whether `--quiet` was given, which `output.build_progress_line` asks."""
     ctx.meta[QUIET] = given
     return given
 
 
-def printable(text: str) -> str:
+def escape_controls(text: str) -> str:
     r"""Escape control characters, which names in files may contain.
 
     Example:
-        >>> printable("a\x1b[2Jb\n\u202ec")
+        >>> escape_controls("a\x1b[2Jb\n\u202ec")
         'a\\x1b[2Jb\\n\\u202ec'
     """
     if text.isprintable():
@@ -41,11 +41,11 @@ def shorten(text: str, width: int) -> str:
     return text if len(text) < width else f"{text[: width - 2]}…"
 
 
-def written_line(files: Sequence[Path]) -> str:
+def describe_written(files: Sequence[Path]) -> str:
     """Say how many files were written, and name the first and the last.
 
     Example:
-        >>> written_line([Path("a.et")]), written_line([Path("a.0.et"), Path("a.1.et")])
+        >>> describe_written([Path("a.et")]), describe_written([Path("a.0.et"), Path("a.1.et")])
         ('1 file written: a.et', '2 files written: a.0.et … a.1.et')
     """
     more = len(files) > 1

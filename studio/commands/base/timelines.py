@@ -6,17 +6,17 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from studio.analysis.timeline.chrome import HEAD, chrome_events
+from studio.analysis.timeline.chrome import HEAD, iterate_chrome_events
 from studio.analysis.timeline.gantt import Gantt
-from studio.analysis.timeline.perfetto import INSTALL, cannot_write, perfetto_events
+from studio.analysis.timeline.perfetto import INSTALL, explain_unwritable, iterate_perfetto_events
 from studio.commands.base.forms import CHROME, LINES, LOG, PERFETTO
 from studio.errors import StudioError, TraceError
 from studio.et import events
-from studio.et.events import finish_line, line_ends, log_line
-from studio.et.write import written_together
+from studio.et.events import finish_line, list_line_ends, log_line
+from studio.et.write import write_together
 from studio.files import open_file
-from studio.sim.result import SimResult, exposed_ns
-from studio.store.arrays import appearing
+from studio.sim.result import SimResult, compute_exposed_ns
+from studio.store.arrays import write_atomically
 from studio.timeline import recorded
 from studio.trace import Trace
 
@@ -48,7 +48,7 @@ SUFFIXES = tuple(form.suffix for form in FORMS)
 """Forms of a timeline, by the suffix that asks for them."""
 
 
-def form_of(path: Path) -> TimelineForm | None:
+def find_timeline_form(path: Path) -> TimelineForm | None:
     """Return the form that a file's name asks for, None where it asks for none."""
     return next((form for form in FORMS if form.suffix == path.suffix), None)
 
@@ -59,7 +59,7 @@ def refuse_unwritable(path: Path) -> None:
     Raises:
         StudioError: The form is Perfetto's own, and the package that writes it is not there.
     """
-    reason = cannot_write() if path.suffix == ".pftrace" else ""
+    reason = explain_unwritable() if path.suffix == ".pftrace" else ""
     if reason:
         raise StudioError(
             f"{path}: {reason[0].lower()}{reason[1:]}",
@@ -86,13 +86,13 @@ def write_timeline(trace: Trace, path: Path) -> Path:
         TraceError: No node has a start.
         StudioError: The form is Perfetto's own, and the package that writes it is not there.
     """
-    pieces = timeline_pieces(trace, path.suffix, str(path))
-    with written_together() as put:
+    pieces = iterate_timeline(trace, path.suffix, str(path))
+    with write_together() as put:
         put(path, pieces)
     return path
 
 
-def timeline_pieces(trace: Trace, suffix: str, name: str) -> Iterator[bytes]:
+def iterate_timeline(trace: Trace, suffix: str, name: str) -> Iterator[bytes]:
     """Return the recorded times in the format of a suffix, piece by piece.
 
     Args:
@@ -111,15 +111,15 @@ def timeline_pieces(trace: Trace, suffix: str, name: str) -> Iterator[bytes]:
         )
     if suffix in _LINES:
         return (line.encode(errors="replace") for line in _LINES[suffix](trace))
-    return gantt_file(Gantt(trace, recorded(trace)), suffix)
+    return iterate_gantt_file(Gantt(trace, recorded(trace)), suffix)
 
 
 _LINES: dict[str, Callable[[Trace], Iterator[str]]] = {".csv": events.write, ".log": events.write_log}
 
 
-def in_order(path: Path) -> bool:
+def holds_order(path: Path) -> bool:
     """Whether this format holds the order of events across ranks, which needs every rank simulated."""
-    form = form_of(path)
+    form = find_timeline_form(path)
     return form is None or form.in_cycles
 
 
@@ -135,10 +135,12 @@ def write_events(result: SimResult, path: Path) -> None:
         StudioError: The package that writes Perfetto's format is not there.
     """
     refuse_unwritable(path)
-    with appearing(path, "--events") as stream:
-        if in_order(path):
+    with write_atomically(path, "--events") as stream:
+        if holds_order(path):
             stream.writelines(
-                map(log_line, event_lines(result)) if path.suffix == ".log" else event_lines(result)
+                map(log_line, format_event_lines(result))
+                if path.suffix == ".log"
+                else format_event_lines(result)
             )
             if path.suffix == ".log":
                 stream.writelines(_finish_lines(result))
@@ -147,19 +149,19 @@ def write_events(result: SimResult, path: Path) -> None:
         stands_for = [numbers[place] for place in result.representative.tolist()]
         gantt = Gantt(result.trace, result.timeline(sorted(set(stands_for))), stands_for=stands_for)
         # Below the text, which stays empty: Perfetto's format is none.
-        stream.buffer.writelines(gantt_file(gantt, path.suffix))
+        stream.buffer.writelines(iterate_gantt_file(gantt, path.suffix))
 
 
 def _finish_lines(result: SimResult) -> Iterator[str]:
-    columns = result.finish_ns.tolist(), exposed_ns(result).tolist()
+    columns = result.finish_ns.tolist(), compute_exposed_ns(result).tolist()
     for rank, finish, exposed in zip(result.trace.ranks, *columns, strict=True):
         yield finish_line(rank.number, finish, exposed)
 
 
-def event_lines(result: SimResult) -> Iterator[str]:
+def format_event_lines(result: SimResult) -> Iterator[str]:
     """Yield the events as `issue,sys->id=0,tick=0,node->id=1,node->name=…,node->type=4` and `callback,…`."""
     numbers = [rank.number for rank in result.trace.ranks]
-    ends = [line_ends(graph) for graph in result.trace.graphs]
+    ends = [list_line_ends(graph) for graph in result.trace.graphs]
     of_rank = [ends[rank.graph] for rank in result.trace.ranks]
     columns = (result.event_end, result.event_rank, result.event_ns, result.event_row)
     for ended, rank, tick, row in zip(*(column.tolist() for column in columns), strict=True):
@@ -167,12 +169,12 @@ def event_lines(result: SimResult) -> Iterator[str]:
         yield f"{word},sys->id={numbers[rank]},tick={tick},{of_rank[rank][row]}\n"
 
 
-def gantt_file(gantt: Gantt, suffix: str) -> Iterator[bytes]:
+def iterate_gantt_file(gantt: Gantt, suffix: str) -> Iterator[bytes]:
     """Yield the bytes of a Chrome trace (`.json`) or Perfetto file (`.pftrace`).
 
     Raises:
         StudioError: The package that writes Perfetto's format is not there.
     """
     if suffix == ".pftrace":
-        return perfetto_events(gantt)
-    return (piece.encode() for piece in chrome_events(gantt))
+        return iterate_perfetto_events(gantt)
+    return (piece.encode() for piece in iterate_chrome_events(gantt))

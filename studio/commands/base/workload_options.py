@@ -18,7 +18,7 @@ from studio.generation.workload import CUSTOM
 COUNT = click.IntRange(min=1)
 
 
-def _counts(_ctx: click.Context, _param: click.Parameter, value: str | None) -> tuple[int, ...] | None:
+def _parse_counts(_ctx: click.Context, _param: click.Parameter, value: str | None) -> tuple[int, ...] | None:
     try:
         return None if value is None else tuple(int(part) for part in value.split(","))
     except ValueError:
@@ -35,7 +35,7 @@ def declare(option: Option, of: str = "") -> Callable[[Any], Any]:
     elif option.kind == "choice":
         more = {"type": click.Choice([str(choice) for choice in option.choices])}
     elif option.kind == "counts":
-        more = {"callback": _counts, "metavar": "N,..."}
+        more = {"callback": _parse_counts, "metavar": "N,..."}
     elif option.kind == "share":
         more = {"type": float, "metavar": "SHARE"}
     elif option.kind == "number":
@@ -50,7 +50,7 @@ def declare(option: Option, of: str = "") -> Callable[[Any], Any]:
     return click.option(*option.names, option.key, default=None, help=hint, **more)
 
 
-def workload_options(function: Any) -> Any:
+def add_workload_options(function: Any) -> Any:
     """Give a command every option of a workload."""
     for option in reversed(OPTIONS):
         function = declare(option)(function)
@@ -64,7 +64,7 @@ def step_options(function: Any) -> Any:
     return function
 
 
-def given_options(values: Mapping[str, Any], options: Iterable[Option] = OPTIONS) -> dict[str, Any]:
+def collect_given_options(values: Mapping[str, Any], options: Iterable[Option] = OPTIONS) -> dict[str, Any]:
     """Return what a user said of a workload, by option; choices that are numbers as numbers."""
     given = {}
     for option in options:
@@ -75,7 +75,7 @@ def given_options(values: Mapping[str, Any], options: Iterable[Option] = OPTIONS
     return given
 
 
-def chosen_model(name: str | None, config: Path | None, shape: list[str]) -> str | Model:
+def choose_model(name: str | None, config: Path | None, shape: list[str]) -> str | Model:
     """Return the model that is asked for: a name, or what a file describes.
 
     Args:

@@ -6,15 +6,15 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from studio.errors import TraceError
-from studio.et.collector import collector_paused
+from studio.et.collector import pause_collector
 from studio.et.format import RankPart
 from studio.et.link.assemble import assemble
 from studio.et.link.clock import align, correct_times
-from studio.et.link.draft import RankDraft, draft
+from studio.et.link.draft import RankDraft, draft_rank
 from studio.et.link.membership import resolve
-from studio.et.link.numbering import number
+from studio.et.link.numbering import number_collectives
 from studio.et.link.options import LinkOptions
-from studio.et.link.pair import Pair, pair
+from studio.et.link.pair import Pair, pair_files
 from studio.et.link.scattered import share_sizes
 from studio.et.link.senders import find_senders
 from studio.et.link.unrecorded import find_unrecorded
@@ -22,7 +22,7 @@ from studio.et.recording import DeviceTrace, HostTrace
 from studio.trace import CommGroup, Finding
 
 
-@collector_paused()
+@pause_collector()
 def link_ranks(
     hosts: Sequence[tuple[HostTrace, int | None]],
     devices: Sequence[tuple[DeviceTrace, int | None]],
@@ -44,13 +44,13 @@ def link_ranks(
         TraceError: The two traces of a rank are of different processes.
     """
     chosen = options or LinkOptions()
-    pairs = pair(hosts, devices)
-    findings = _mismatch_findings(pairs)
+    pairs = pair_files(hosts, devices)
+    findings = _build_mismatch_findings(pairs)
     fitting = [candidate for candidate in pairs if not candidate.refused]
     drafts: list[RankDraft] = []
     tick(0, 2 * len(fitting))
     for candidate in fitting:
-        drafts.append(draft(candidate, chosen))
+        drafts.append(draft_rank(candidate, chosen))
         tick(len(drafts), 2 * len(fitting))
     settled = settle(drafts, chosen)
     parts: list[RankPart] = []
@@ -83,7 +83,7 @@ def settle(drafts: Sequence[RankDraft], options: LinkOptions) -> Settled:
     """Give ranks common groups, clocks and collective numbers; outlines of them suffice."""
     ordered = sorted(drafts, key=lambda rank_draft: -1 if rank_draft.number is None else rank_draft.number)
     groups, about_groups = resolve(ordered)
-    number(ordered)
+    number_collectives(ordered)
     share_sizes(ordered)
     about_calls = find_unrecorded(ordered)
     about_clocks = align(ordered) if options.align_clocks else []
@@ -96,11 +96,11 @@ def settle(drafts: Sequence[RankDraft], options: LinkOptions) -> Settled:
         ),
         default=0,
     )
-    world = max([len(ordered), *(len(group.ranks) for group in groups), *_told_sizes(ordered)])
+    world = max([len(ordered), *(len(group.ranks) for group in groups), *_list_world_sizes(ordered)])
     return Settled(ordered, groups, [*about_groups, *about_calls, *about_clocks], origin, world)
 
 
-def _mismatch_findings(pairs: Sequence[Pair]) -> list[Finding]:
+def _build_mismatch_findings(pairs: Sequence[Pair]) -> list[Finding]:
     """Return findings about files of different processes; raise if nothing else is left."""
     findings = []
     for candidate in pairs:
@@ -122,5 +122,5 @@ def _begin(rank_draft: RankDraft) -> int:
     return int(correct_times(rank_draft.device.start_ns[:1], rank_draft.clock)[0])
 
 
-def _told_sizes(drafts: Sequence[RankDraft]) -> list[int]:
+def _list_world_sizes(drafts: Sequence[RankDraft]) -> list[int]:
     return [rank_draft.device.head.world_size or 0 for rank_draft in drafts if rank_draft.device is not None]

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from studio.et.columns import AttributeColumns, NodeColumns, Texts, build_graph, dependencies
+from studio.et.columns import AttributeColumns, NodeColumns, Texts, build_dependencies, build_graph
 from studio.et.format import RankPart
 from studio.et.link.attribute import DeviceOperations
 from studio.et.link.clock import correct_times
@@ -16,8 +16,8 @@ from studio.et.link.draft import RankDraft
 from studio.et.link.facts import Facts
 from studio.et.link.gaps import WHYS
 from studio.et.link.intervals import put_attributes
-from studio.et.link.memory import memory_attributes
-from studio.et.link.names import RECEIVE, SEND, node_type
+from studio.et.link.memory import add_memory_attributes
+from studio.et.link.names import RECEIVE, SEND, choose_node_type
 from studio.et.link.options import DEP_KINDS, DepKind, LinkOptions
 from studio.et.link.process_groups import INIT
 from studio.et.recording import DeviceTrace, EventKind
@@ -58,9 +58,9 @@ def assemble(rank_draft: RankDraft, origin_ns: int, world: int, options: LinkOpt
     nodes = _Nodes(rank_draft, options)
     columns = AttributeColumns(texts, put_attributes)
     start_ns, duration_ns = nodes.times(origin_ns)
-    _host_attributes(columns, rank_draft)
-    _device_attributes(columns, rank_draft, nodes.first_device)
-    _comm_attributes(columns, rank_draft, nodes.first_device)
+    _add_host_attributes(columns, rank_draft)
+    _add_device_attributes(columns, rank_draft, nodes.first_device)
+    _add_comm_attributes(columns, rank_draft, nodes.first_device)
     _plan_attributes(columns, rank_draft)
     # Nodes come after all that they wait for: other tools read files once, from start to end.
     places = rank_draft.plan.order
@@ -86,13 +86,15 @@ def assemble(rank_draft: RankDraft, origin_ns: int, world: int, options: LinkOpt
             names=nodes.names(texts)[order],
             start_ns=start_ns[order],
             duration_ns=duration_ns[order],
-            ctrl=dependencies(source[call], target[call], len(nodes)),
-            data=dependencies(source[data], target[data], len(nodes)),
+            ctrl=build_dependencies(source[call], target[call], len(nodes)),
+            data=build_dependencies(source[data], target[data], len(nodes)),
             io=io[order] if len(io) else io,
         ),
         columns,
     )
-    rank = Rank(NONE, NONE, slots, VERSION, metadata(rank_draft, origin_ns, world), b"", rank_draft.files)
+    rank = Rank(
+        NONE, NONE, slots, VERSION, build_metadata(rank_draft, origin_ns, world), b"", rank_draft.files
+    )
     return RankPart(rank, graph, rank_draft.number, tuple(rank_draft.findings))
 
 
@@ -122,8 +124,8 @@ class _Nodes:
         types = np.full(len(self), NodeType.COMP, np.int32)
         if self.options.metadata_nodes:
             types[self.made.operations.named(lambda name: INIT in name)] = NodeType.METADATA
-        for row, facts in comm_rows(self.made, self.first_device).items():
-            types[row] = node_type(facts.kind)
+        for row, facts in index_comm_rows(self.made, self.first_device).items():
+            types[row] = choose_node_type(facts.kind)
         return types
 
     def names(self, texts: Texts) -> Int32:
@@ -173,7 +175,7 @@ class _Nodes:
         if rank_draft.host is not None:
             own = texts.of(rank_draft.host.texts)[rank_draft.host.io]
         elif rank_draft.device is not None and rank_draft.device.input_texts:
-            own = self._told_inputs(rank_draft.device, texts)
+            own = self._number_event_inputs(rank_draft.device, texts)
         else:
             return np.empty((0, 6), np.int32)
         io = np.full((len(self), 6), NONE, np.int32)
@@ -183,7 +185,7 @@ class _Nodes:
             io[self.first_device + attributed] = own[rank_draft.launched.operator[attributed]]
         return io
 
-    def _told_inputs(self, device: DeviceTrace, texts: Texts) -> Int32:
+    def _number_event_inputs(self, device: DeviceTrace, texts: Texts) -> Int32:
         """Return (N, 6) the inputs of operations that their events tell; nothing tells the outputs."""
         codes_of_rows = device.inputs[self.made.operations.event]
         own = np.full((len(codes_of_rows), 6), NONE, np.int32)
@@ -192,7 +194,7 @@ class _Nodes:
         return own
 
 
-def comm_rows(rank_draft: RankDraft, first_device: int) -> dict[int, Facts]:
+def index_comm_rows(rank_draft: RankDraft, first_device: int) -> dict[int, Facts]:
     """Return the communication facts by row of the graph."""
     by_row = dict(rank_draft.communication.operators)
     by_row |= {first_device + place: facts for place, facts in rank_draft.communication.devices.items()}
@@ -203,7 +205,7 @@ def comm_rows(rank_draft: RankDraft, first_device: int) -> dict[int, Facts]:
 # Attributes
 
 
-def _host_attributes(columns: AttributeColumns, rank_draft: RankDraft) -> None:
+def _add_host_attributes(columns: AttributeColumns, rank_draft: RankDraft) -> None:
     operations = rank_draft.operations
     rows = np.arange(len(operations))
     communicating = np.isin(rows, list(rank_draft.communication.operators))
@@ -223,12 +225,12 @@ def _host_attributes(columns: AttributeColumns, rank_draft: RankDraft) -> None:
             loose = np.flatnonzero(~operations.timed & ~rank_draft.host.roots & ~rank_draft.host.notes)
             columns.flag("unlinked", loose, True)
     if rank_draft.device is not None:
-        _thread_attributes(columns, rank_draft, gaps)
-        _told_flops(columns, rank_draft)
-        memory_attributes(columns, operations, rank_draft.device)
+        _add_thread_attributes(columns, rank_draft, gaps)
+        _add_flops(columns, rank_draft)
+        add_memory_attributes(columns, operations, rank_draft.device)
 
 
-def _told_flops(columns: AttributeColumns, rank_draft: RankDraft) -> None:
+def _add_flops(columns: AttributeColumns, rank_draft: RankDraft) -> None:
     """Write the operations that the Kineto trace counts for operators."""
     assert rank_draft.device is not None
     event = rank_draft.operations.event
@@ -237,7 +239,7 @@ def _told_flops(columns: AttributeColumns, rank_draft: RankDraft) -> None:
     columns.numbers("flops", rows[flops > 0], flops[flops > 0])
 
 
-def _thread_attributes(columns: AttributeColumns, rank_draft: RankDraft, gaps: Int64) -> None:
+def _add_thread_attributes(columns: AttributeColumns, rank_draft: RankDraft, gaps: Int64) -> None:
     """Write the thread of the operating system, as the Kineto trace numbers it."""
     assert rank_draft.device is not None
     names = [thread[1] for thread in rank_draft.device.threads]
@@ -247,7 +249,7 @@ def _thread_attributes(columns: AttributeColumns, rank_draft: RankDraft, gaps: I
     columns.coded("thread", gaps, rank_draft.plan.gaps.thread, names)
 
 
-def _device_attributes(columns: AttributeColumns, rank_draft: RankDraft, first_device: int) -> None:
+def _add_device_attributes(columns: AttributeColumns, rank_draft: RankDraft, first_device: int) -> None:
     device, launched = rank_draft.device, rank_draft.launched
     if device is None or launched is None or not len(launched):
         return
@@ -279,10 +281,10 @@ def _device_attributes(columns: AttributeColumns, rank_draft: RankDraft, first_d
     columns.numbers("inclusive_ns", places[overlaps], device.duration_ns[events][overlaps])
     columns.flag("unattributed", places[launched.operator < 0], True)
     columns.flag("launched_before", places[launched.earlier], True)
-    _launch_attributes(columns, device, launched, places)
+    _add_launch_attributes(columns, device, launched, places)
 
 
-def _launch_attributes(
+def _add_launch_attributes(
     columns: AttributeColumns, device: DeviceTrace, launched: DeviceOperations, places: Int64
 ) -> None:
     """Write how long before each operation of the device its launch began, how long the call took, and what it was."""
@@ -293,27 +295,27 @@ def _launch_attributes(
     columns.coded(LAUNCHED_BY, rows, device.name[calls], device.names)
 
 
-def _comm_attributes(columns: AttributeColumns, rank_draft: RankDraft, first_device: int) -> None:
-    facts = comm_rows(rank_draft, first_device)
+def _add_comm_attributes(columns: AttributeColumns, rank_draft: RankDraft, first_device: int) -> None:
+    facts = index_comm_rows(rank_draft, first_device)
     rows = np.array(sorted(facts), np.int64)
     known = [facts[row] for row in rows.tolist()]
 
-    def some(key: str, values: list[int | None], kind: ValueKind = ValueKind.INT64) -> None:
+    def add_present(key: str, values: list[int | None], kind: ValueKind = ValueKind.INT64) -> None:
         present = [index for index, value in enumerate(values) if value is not None]
         columns.numbers(key, rows[present], np.array([values[index] for index in present], np.int64), kind)
 
     messages = [facts.kind in (SEND, RECEIVE) for facts in known]
     narrow = ValueKind.INT32
-    some(
+    add_present(
         "comm_type", [None if message else facts.kind for facts, message in zip(known, messages, strict=True)]
     )
-    some("comm_size", [facts.bytes for facts in known])
+    add_present("comm_size", [facts.bytes for facts in known])
     named = [index for index, facts in enumerate(known) if facts.group]
     columns.words("pg_name", rows[named], [known[index].group or "" for index in named])
     own = rank_draft.number
-    some("comm_src", [_end(facts, own, RECEIVE) for facts in known], narrow)
-    some("comm_dst", [_end(facts, own, SEND) for facts in known], narrow)
-    some(
+    add_present("comm_src", [_find_end(facts, own, RECEIVE) for facts in known], narrow)
+    add_present("comm_dst", [_find_end(facts, own, SEND) for facts in known], narrow)
+    add_present(
         "comm_tag",
         [
             min(facts.tag, _LARGEST_INT32) if message else None
@@ -321,11 +323,11 @@ def _comm_attributes(columns: AttributeColumns, rank_draft: RankDraft, first_dev
         ],
         narrow,
     )
-    some("comm_root", [facts.root if facts.root >= 0 else None for facts in known], narrow)
-    some("bytes_in", [facts.bytes_in if facts.bytes_in >= 0 else None for facts in known])
-    some("bytes_out", [facts.bytes_out if facts.bytes_out >= 0 else None for facts in known])
-    some("comm_seq", [facts.seq if facts.seq >= 0 else None for facts in known])
-    some("comm_calls", [facts.calls if facts.calls > 1 else None for facts in known])
+    add_present("comm_root", [facts.root if facts.root >= 0 else None for facts in known], narrow)
+    add_present("bytes_in", [facts.bytes_in if facts.bytes_in >= 0 else None for facts in known])
+    add_present("bytes_out", [facts.bytes_out if facts.bytes_out >= 0 else None for facts in known])
+    add_present("comm_seq", [facts.seq if facts.seq >= 0 else None for facts in known])
+    add_present("comm_calls", [facts.calls if facts.calls > 1 else None for facts in known])
     for key, lists in (
         ("split_bytes_in", [facts.splits_in for facts in known]),
         ("split_bytes_out", [facts.splits_out for facts in known]),
@@ -340,7 +342,7 @@ def _comm_attributes(columns: AttributeColumns, rank_draft: RankDraft, first_dev
     columns.word_lists("comm_inferred", rows[guessed], [inferred[index] for index in guessed])
 
 
-def _end(facts: Facts, own: int | None, far: int) -> int | None:
+def _find_end(facts: Facts, own: int | None, far: int) -> int | None:
     """Return the source (`far` is RECEIVE) or destination (SEND) of a message, None where there is none."""
     if facts.kind not in (SEND, RECEIVE):
         return None
@@ -360,7 +362,7 @@ def _plan_attributes(columns: AttributeColumns, rank_draft: RankDraft) -> None:
     columns.numbers("wait_ns", rows, plan.gaps.wait_ns[calls])
 
 
-def metadata(rank_draft: RankDraft, origin_ns: int, world: int) -> tuple[Attribute, ...]:
+def build_metadata(rank_draft: RankDraft, origin_ns: int, world: int) -> tuple[Attribute, ...]:
     """Return the rank's metadata from its files, with statistics of the linking."""
     host, device, joined = rank_draft.host, rank_draft.device, rank_draft.joined
     entries: list[tuple[str, ValueKind, Any]] = [
@@ -369,7 +371,7 @@ def metadata(rank_draft: RankDraft, origin_ns: int, world: int) -> tuple[Attribu
     pid = host.pid if host else device.pid if device else NONE
     entries += [("pid", ValueKind.UINT64, pid)] if 0 <= pid < 2**64 else []
     for key, value in (host.header if host else {}).items():
-        entries.append((key, *_plain(value)))
+        entries.append((key, *_choose_kind(value)))
     if rank_draft.number is not None:
         entries.append(("rank", ValueKind.INT64, rank_draft.number))
     entries.append(("world_size", ValueKind.INT64, world))
@@ -426,7 +428,7 @@ def _is_world_open(rank_draft: RankDraft, world: int) -> bool:
     )
 
 
-def _plain(value: int | str) -> tuple[ValueKind, int | str]:
+def _choose_kind(value: int | str) -> tuple[ValueKind, int | str]:
     if isinstance(value, str):
         return ValueKind.STRING, value
     return (ValueKind.UINT64, value) if 0 <= value < 2**64 else (ValueKind.STRING, str(value))

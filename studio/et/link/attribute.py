@@ -42,14 +42,14 @@ class DeviceOperations:
         return len(self.event)
 
 
-def attribute(operations: Operations, device: DeviceTrace) -> DeviceOperations:
+def attribute_operations(operations: Operations, device: DeviceTrace) -> DeviceOperations:
     """Find the launch and the operator of every device operation; all of them are kept."""
     rows = np.flatnonzero(device.is_device)
-    launch = launches(device, rows)
+    launch = find_launches(device, rows)
     is_launched = launch >= 0
     operator = np.full(len(rows), NONE, np.int64)
     distinct, back = np.unique(launch[is_launched], return_inverse=True)
-    operator[is_launched] = covering(operations, device, distinct)[back]
+    operator[is_launched] = find_covering(operations, device, distinct)[back]
     # Correlation ids rise from launch to launch.
     ids = device.correlation[(device.kind == EventKind.RUNTIME) & (device.correlation >= 0)]
     first = int(ids.min()) if len(ids) else 0
@@ -82,7 +82,7 @@ def _own_times(device: DeviceTrace, rows: Int64) -> Int64:
     return own
 
 
-def launches(device: DeviceTrace, rows: Int64) -> Int64:
+def find_launches(device: DeviceTrace, rows: Int64) -> Int64:
     """Return the runtime call (M,) with the same correlation id as each event, -1 where there is none."""
     calls = np.flatnonzero((device.kind == EventKind.RUNTIME) & (device.correlation >= 0))
     calls = calls[np.argsort(device.correlation[calls], kind="stable")]
@@ -94,7 +94,7 @@ def launches(device: DeviceTrace, rows: Int64) -> Int64:
     return np.where((wanted >= 0) & (known[place] == wanted), calls[place], NONE)
 
 
-def covering(operations: Operations, device: DeviceTrace, calls: Int64) -> Int64:
+def find_covering(operations: Operations, device: DeviceTrace, calls: Int64) -> Int64:
     """Return the innermost operation (M,) around the start of each call on its thread, -1 where there is none.
 
     Where one of the operations around a call carries the call's external id, that one counts as the innermost.

@@ -17,7 +17,7 @@ from studio.et.link.facts import Communication, Facts
 from studio.trace import Int64
 
 
-def spread(
+def spread_batches(
     launched: DeviceOperations, communication: Communication, plan: Plan
 ) -> tuple[DeviceOperations, Communication, Plan]:
     """Give each message of a batch a device operation of its own, with the time and stream of the batch's kernel."""

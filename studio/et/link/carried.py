@@ -17,8 +17,8 @@ from typing import Any
 
 import numpy as np
 
-from studio.et.link.literals import parse_literal, tensors
-from studio.et.link.names import operator_kind, plain
+from studio.et.link.literals import iterate_tensors, parse_literal
+from studio.et.link.names import infer_operator_kind, simplify_name
 from studio.et.link.operations import LIBRARY, Operations
 from studio.et.recording import DeviceTrace, HostTrace
 from studio.trace import NONE, CollectiveType, Int32, Int64
@@ -42,7 +42,7 @@ def may_carry(kind: int | None, called: int) -> bool:
     return kind in (None, called) or kind in _AS.get(called, ())
 
 
-def library_rows(operations: Operations) -> list[int]:
+def find_library_rows(operations: Operations) -> list[int]:
     """Return the operations of a communication library, which carries out calls on the processor."""
     rows: list[int] = operations.named(lambda name: name.startswith(LIBRARY)).tolist()
     return rows
@@ -59,11 +59,11 @@ def match_calls(
         host: Tensors and record ids.
         device: Record ids and shapes where there is no execution trace.
     """
-    rows = library_rows(operations)
+    rows = find_library_rows(operations)
     if not rows or not kinds:
         return {}
     matching = _Matching(operations, kinds, _record_ids(operations, host, device), host, device)
-    by_begin = sorted(rows, key=_by_row(np.array(rows), operations.begin).__getitem__)
+    by_begin = sorted(rows, key=_index_by_row(np.array(rows), operations.begin).__getitem__)
     for row in sorted(by_begin, key=matching.record.__getitem__):
         matching.take(row, matching.by_record(row))
     left = [row for row in by_begin if row not in matching.call_of]
@@ -85,7 +85,7 @@ def _record_ids(operations: Operations, host: HostTrace | None, device: DeviceTr
     return ids
 
 
-def _by_row(rows: Int64, column: Int64 | Int32) -> dict[int, int]:
+def _index_by_row(rows: Int64, column: Int64 | Int32) -> dict[int, int]:
     """Return what a column (N,) says of some rows (M,)."""
     return dict(zip(rows.tolist(), column[rows].tolist(), strict=True))
 
@@ -112,13 +112,13 @@ class _Matching:
         self.operations, self.kinds = operations, kinds
         self.host, self.device = host, device
         # Of calls and operations alone, and as numbers of Python: they are asked for one by one, many times.
-        rows = np.array([*kinds, *library_rows(operations)], np.int64)
-        self.record = _by_row(rows, record)
-        self.event = _by_row(rows, operations.event)
-        named = [operator_kind(name) for name in operations.names]
-        self.kind = {row: named[code] for row, code in _by_row(rows, operations.name).items()}
+        rows = np.array([*kinds, *find_library_rows(operations)], np.int64)
+        self.record = _index_by_row(rows, record)
+        self.event = _index_by_row(rows, operations.event)
+        named = [infer_operator_kind(name) for name in operations.names]
+        self.kind = {row: named[code] for row, code in _index_by_row(rows, operations.name).items()}
         self.call_of: dict[int, int] = {}
-        self.free = {call for call in kinds if plain(operations.name_of(call)) not in BY_MESSAGES}
+        self.free = {call for call in kinds if simplify_name(operations.name_of(call)) not in BY_MESSAGES}
         self.by_begin = sorted(kinds, key=lambda call: int(operations.begin[call]))
         self.by_id = sorted((call for call in kinds if self.record[call] > 0), key=self.record.__getitem__)
         self.ids = [self.record[call] for call in self.by_id]
@@ -194,7 +194,7 @@ class _Matching:
         arguments = self.device.comm.get(event, {}) if self.device is not None and event >= 0 else {}
         dims = arguments.get("dims")
         if id(dims) not in self.elements:
-            self.elements[id(dims)] = Counter(_elements(dims))
+            self.elements[id(dims)] = Counter(_count_elements(dims))
         return self.elements[id(dims)]
 
     def tensors(self, row: int) -> _Tensors:
@@ -203,22 +203,22 @@ class _Matching:
             value = (
                 parse_literal(self.host.texts[int(self.host.io[row, 0])]) if self.host is not None else None
             )
-            inputs = list(tensors(value))
+            inputs = list(iterate_tensors(value))
             self.known[row] = _Tensors(
                 frozenset(tensor[1] for tensor in inputs), Counter(tensor[3] * tensor[4] for tensor in inputs)
             )
         return self.known[row]
 
 
-def _elements(dims: Any, depth: int = 0) -> list[int]:
+def _count_elements(dims: Any, depth: int = 0) -> list[int]:
     """Return the number of elements of every tensor in the shapes of an event, lists of tensors included.
 
     Example:
-        >>> _elements([[[2, 3], [4]], [5], []])
+        >>> _count_elements([[[2, 3], [4]], [5], []])
         [6, 4, 5]
     """
     if not isinstance(dims, list) or not dims or depth > _DEEPEST:
         return []
     if all(isinstance(size, int) for size in dims):
         return [prod(dims)] if depth else []
-    return [count for part in dims for count in _elements(part, depth + 1)]
+    return [count for part in dims for count in _count_elements(part, depth + 1)]

@@ -128,9 +128,9 @@ def align(drafts: Sequence[RankDraft]) -> list[Finding]:
         return []
     every = range(len(drafts))
     ends = [
-        _without_collectives(_evidence(drafts[rank]))
+        _drop_collectives(_collect_evidence(drafts[rank]))
         if _may_mislead(drafts, rank)
-        else _evidence(drafts[rank])
+        else _collect_evidence(drafts[rank])
         for rank in every
     ]
     # A rank whose files were cut off is no measure: it may match none of the others.
@@ -154,31 +154,35 @@ def align(drafts: Sequence[RankDraft]) -> list[Finding]:
         if count == 0:
             break
         newest, reference = -other, shared[-other][1]
-        if same_clock(drafts[reference], drafts[newest]) and _is_contradicted(ends[reference], ends[newest]):
+        if have_same_clock(drafts[reference], drafts[newest]) and _is_contradicted(
+            ends[reference], ends[newest]
+        ):
             # It is the other one of the two whose clock is another.
             settled = (rank for rank in every if rank not in waiting)
             agreeing = (rank for rank in settled if _shares_clock(drafts, ends, rank, newest))
             reference = next(agreeing, reference)
-        drafts[newest].clock = _fit(drafts[reference], ends[reference], drafts[newest], ends[newest])
+        drafts[newest].clock = _fit_clock(drafts[reference], ends[reference], drafts[newest], ends[newest])
         waiting.discard(newest)
-    for rank in [rank for rank in waiting if same_clock(drafts[first], drafts[rank])]:
+    for rank in [rank for rank in waiting if have_same_clock(drafts[first], drafts[rank])]:
         # Nothing to compare, and no need to.
         drafts[rank].clock = drafts[first].clock
         waiting.discard(rank)
-    return _findings(drafts, waiting)
+    return _build_findings(drafts, waiting)
 
 
 def _may_mislead(drafts: Sequence[RankDraft], rank: int) -> bool:
     """Whether the n-th collectives of a rank may be none of the others', and nothing has to be compared: it shares its clock."""
     lacking = drafts[rank].communication.unrecorded > 0
-    return lacking and any(same_clock(drafts[rank], other) for other in drafts if other is not drafts[rank])
+    return lacking and any(
+        have_same_clock(drafts[rank], other) for other in drafts if other is not drafts[rank]
+    )
 
 
-def _without_collectives(evidence: _Evidence) -> _Evidence:
+def _drop_collectives(evidence: _Evidence) -> _Evidence:
     return replace(evidence, collectives={})
 
 
-def _collective_times(rank_draft: RankDraft) -> dict[_Key, _Meetings]:
+def _collect_collective_times(rank_draft: RankDraft) -> dict[_Key, _Meetings]:
     """Return the collectives whose members end together, by group, kind and side.
 
     Those of no bytes are none: for empty tensors a library waits for nobody.
@@ -194,7 +198,7 @@ def _collective_times(rank_draft: RankDraft) -> dict[_Key, _Meetings]:
                 (
                     int(operations.start_ns[row]),
                     int(operations.end_ns[row]),
-                    _proven_number(rank_draft, facts),
+                    _find_proven_number(rank_draft, facts),
                 )
             )
     for place, facts in rank_draft.communication.devices.items():
@@ -203,18 +207,18 @@ def _collective_times(rank_draft: RankDraft) -> dict[_Key, _Meetings]:
             start = int(device.start_ns[event])
             end = start + int(device.duration_ns[event])
             by_key.setdefault((facts.group or "", facts.kind, True), []).append(
-                (start, end, _proven_number(rank_draft, facts))
+                (start, end, _find_proven_number(rank_draft, facts))
             )
-    return {key: _meetings(times) for key, times in by_key.items()}
+    return {key: _build_meetings(times) for key, times in by_key.items()}
 
 
-def _proven_number(rank_draft: RankDraft, facts: Facts) -> int:
+def _find_proven_number(rank_draft: RankDraft, facts: Facts) -> int:
     """Return the number of a collective in its group, -1 where it was counted from the beginning of the recording."""
     counted = "seq" in facts.inferred and (facts.group or "") not in rank_draft.communication.begins_apart
     return NONE if counted else facts.seq
 
 
-def _meetings(times: Sequence[tuple[int, int, int]]) -> _Meetings:
+def _build_meetings(times: Sequence[tuple[int, int, int]]) -> _Meetings:
     """Return collectives by when they began, of which begin, end and number, -1 for none, are given."""
     begins, ends, numbers = np.array(sorted(times), np.int64).T
     if int(numbers.min()) < 0 or len(find_distinct(numbers)) < len(numbers):
@@ -226,24 +230,24 @@ def _ends_together(facts: Facts) -> bool:
     return facts.kind in NEEDS_ALL and not facts.is_empty
 
 
-def _evidence(rank_draft: RankDraft) -> _Evidence:
+def _collect_evidence(rank_draft: RankDraft) -> _Evidence:
     """Return what the times of a rank can be compared by."""
     sent: dict[tuple[int, int], list[int]] = {}
     received: dict[tuple[int, int], list[int]] = {}
-    for _, begin, end, facts in sorted(_message_times(rank_draft), key=lambda each: each[0]):
+    for _, begin, end, facts in sorted(_iterate_message_times(rank_draft), key=lambda each: each[0]):
         if facts.kind == SEND:
             sent.setdefault((facts.peer, facts.tag), []).append(begin)
         else:
             received.setdefault((facts.peer, facts.tag), []).append(end)
     return _Evidence(
-        _collective_times(rank_draft),
+        _collect_collective_times(rank_draft),
         {key: np.array(times, np.int64) for key, times in sent.items()},
         {key: np.array(times, np.int64) for key, times in received.items()},
         rank_draft.number or 0,
     )
 
 
-def _message_times(rank_draft: RankDraft) -> Iterator[tuple[int, int, int, Facts]]:
+def _iterate_message_times(rank_draft: RankDraft) -> Iterator[tuple[int, int, int, Facts]]:
     """Yield the messages of a rank whose peer is known: when their turn was, their start and end, and the facts."""
     operations, device, launched = rank_draft.operations, rank_draft.device, rank_draft.launched
     communication = rank_draft.communication
@@ -262,14 +266,16 @@ def _message_times(rank_draft: RankDraft) -> Iterator[tuple[int, int, int, Facts
             yield start, start, start + int(device.duration_ns[event]), facts
 
 
-def _fit(reference: RankDraft, evidence: _Evidence, other: RankDraft, other_evidence: _Evidence) -> Clock:
+def _fit_clock(
+    reference: RankDraft, evidence: _Evidence, other: RankDraft, other_evidence: _Evidence
+) -> Clock:
     """Return the clock of `other` relative to that of `reference`: by collectives where they share any, else by messages."""
-    _, ends, _, theirs = _common_times(evidence, other_evidence)
+    _, ends, _, theirs = _collect_common_times(evidence, other_evidence)
     if not len(theirs):
         return _fit_messages(reference, evidence, other, other_evidence)
     measure = correct_times(ends, reference.clock)
     difference = measure - theirs
-    if same_clock(reference, other) and not _is_contradicted(evidence, other_evidence):
+    if have_same_clock(reference, other) and not _is_contradicted(evidence, other_evidence):
         clock = reference.clock
         residual = int(np.median(np.abs(measure - correct_times(theirs, clock))))
         return Clock(clock.offset_ns, clock.drift_ppb, clock.about_ns, residual, len(theirs))
@@ -294,14 +300,14 @@ def _fit(reference: RankDraft, evidence: _Evidence, other: RankDraft, other_evid
 def _is_contradicted(this: _Evidence, other: _Evidence) -> bool:
     """Whether all collectives of the processor ended on one rank before they began on the other: then they do not share a clock, whatever they say."""
     # A device's times are converted to the clock of its machine, each by its own profiler.
-    begins, ends, other_begins, other_ends = _common_times(this, other, on_device=False)
+    begins, ends, other_begins, other_ends = _collect_common_times(this, other, on_device=False)
     if not len(ends):
         return False
     apart = np.maximum(other_begins - ends, begins - other_ends)
     return len(apart) >= _LEAST_CONTRADICTING and bool(apart.min() > _CONTRADICTING_NS)
 
 
-def _common_times(
+def _collect_common_times(
     this: _Evidence, other: _Evidence, *, on_device: bool = True
 ) -> tuple[Int64, Int64, Int64, Int64]:
     """Return begins and ends of the collectives that two ranks share, on this rank and on the other; without those of devices if so asked."""
@@ -324,7 +330,7 @@ def _common_times(
 
 def _shares_clock(drafts: Sequence[RankDraft], ends: Sequence[_Evidence], first: int, second: int) -> bool:
     """Whether two ranks name one machine, and their collectives bear that out."""
-    if not same_clock(drafts[first], drafts[second]) or not ends[first].count_collectives(ends[second]):
+    if not have_same_clock(drafts[first], drafts[second]) or not ends[first].count_collectives(ends[second]):
         return False
     return not _is_contradicted(ends[first], ends[second])
 
@@ -336,7 +342,7 @@ def _fit_messages(
     most, least = evidence.bounds(other_evidence)
     upper, lower = int(most.min()), int(least.max())
     matched = len(most) + len(least)
-    if same_clock(reference, other):
+    if have_same_clock(reference, other):
         clock = reference.clock
         # Half of what the clocks may be apart by, or by how much the messages contradict a common clock.
         residual = max(lower, -upper, 0)
@@ -345,7 +351,7 @@ def _fit_messages(
     return Clock(offset, 0.0, 0, abs(upper - lower) // 2, matched)
 
 
-def same_clock(this: RankDraft, other: RankDraft) -> bool:
+def have_same_clock(this: RankDraft, other: RankDraft) -> bool:
     """Whether two ranks ran on one machine and count from a known time, or are devices of one process."""
     if this.device is None or other.device is None:
         return False
@@ -364,12 +370,12 @@ def correct_times(times_ns: Int64, clock: Clock) -> Int64:
     return moved
 
 
-def _drift(moved: Sequence[RankDraft]) -> str:
+def _describe_drift(moved: Sequence[RankDraft]) -> str:
     drifts = [abs(rank_draft.clock.drift_ppb) for rank_draft in moved if rank_draft.clock.drift_ppb]
     return f" and for a drift of up to {max(drifts) / 1000:.2f} ppm" if drifts else ""
 
 
-def _findings(drafts: Sequence[RankDraft], waiting: set[int]) -> list[Finding]:
+def _build_findings(drafts: Sequence[RankDraft], waiting: set[int]) -> list[Finding]:
     findings = []
     timed = [rank_draft for rank_draft in drafts if rank_draft.device is not None]
     aligned = [rank_draft for rank_draft in drafts if rank_draft.clock.matched]
@@ -380,10 +386,10 @@ def _findings(drafts: Sequence[RankDraft], waiting: set[int]) -> list[Finding]:
         ]
         largest = max((abs(rank_draft.clock.offset_ns) for rank_draft in moved), default=0)
         how = (
-            f"{format_counted(len(moved), 'clock')} {'was' if len(moved) == 1 else 'were'} moved, by up to {format_ns(largest)}{_drift(moved)}"
+            f"{format_counted(len(moved), 'clock')} {'was' if len(moved) == 1 else 'were'} moved, by up to {format_ns(largest)}{_describe_drift(moved)}"
             if moved
             else "all ranks share the clock of one machine, so none was moved"
-            if all(same_clock(timed[0], rank_draft) for rank_draft in timed[1:])
+            if all(have_same_clock(timed[0], rank_draft) for rank_draft in timed[1:])
             else "no distance of clocks stands out from that of the ends, so none was moved"
         )
         message = (
@@ -393,24 +399,29 @@ def _findings(drafts: Sequence[RankDraft], waiting: set[int]) -> list[Finding]:
         findings.append(Finding("info", "clock", message))
     lost = [drafts[rank] for rank in sorted(waiting) if drafts[rank].device is not None]
     if lost and len(timed) > 1:
-        findings += _uncompared_findings(lost)
+        findings += _build_uncompared_findings(lost)
     return findings
 
 
-def _uncompared_findings(lost: Sequence[RankDraft]) -> list[Finding]:
+def _build_uncompared_findings(lost: Sequence[RankDraft]) -> list[Finding]:
     """Return findings about ranks whose clocks could not be compared; damaged files are the first reason."""
     findings = []
-    damaged = [rank_draft for rank_draft in lost if _damaged_files(rank_draft)]
-    others = [rank_draft for rank_draft in lost if not _damaged_files(rank_draft)]
+    damaged = [rank_draft for rank_draft in lost if _list_damaged_files(rank_draft)]
+    others = [rank_draft for rank_draft in lost if not _list_damaged_files(rank_draft)]
     for rank_draft in damaged[:_MOST_LISTED]:
         message = (
-            f"{' and '.join(_damaged_files(rank_draft))} {'is' if len(_damaged_files(rank_draft)) == 1 else 'are'} cut off or broken: what is left "
+            f"{' and '.join(_list_damaged_files(rank_draft))} {'is' if len(_list_damaged_files(rank_draft)) == 1 else 'are'} cut off or broken: what is left "
             f"of rank {rank_draft.number} has no collectives that match those of another rank, so its clock could not be compared."
         )
         hint = f"Times of rank {rank_draft.number} may be shifted against the others. Record or copy its files again."
         findings.append(
             Finding(
-                "warning", "clock", message, hint, rank=rank_draft.number, file=_damaged_files(rank_draft)[0]
+                "warning",
+                "clock",
+                message,
+                hint,
+                rank=rank_draft.number,
+                file=_list_damaged_files(rank_draft)[0],
             )
         )
     others += damaged[_MOST_LISTED:]
@@ -428,7 +439,7 @@ def _uncompared_findings(lost: Sequence[RankDraft]) -> list[Finding]:
     return findings
 
 
-def _damaged_files(rank_draft: RankDraft) -> list[str]:
+def _list_damaged_files(rank_draft: RankDraft) -> list[str]:
     """Return the files of a rank that are cut off or broken."""
     return [
         trace.file for trace in (rank_draft.host, rank_draft.device) if trace is not None and trace.damaged

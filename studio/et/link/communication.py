@@ -7,11 +7,11 @@ from collections.abc import Collection, Mapping
 from msgspec.structs import replace
 
 from studio.et.link.attribute import DeviceOperations
-from studio.et.link.carried import BY_MESSAGES, library_rows, match_calls
+from studio.et.link.carried import BY_MESSAGES, find_library_rows, match_calls
 from studio.et.link.device_facts import add_direct, find_on_device
 from studio.et.link.fact_reader import KINETO_NAMES, ONE_LIST, FactReader, read_metadata
 from studio.et.link.facts import Communication, Facts, merge_facts
-from studio.et.link.names import NO_COLLECTIVES, operator_kind, plain
+from studio.et.link.names import NO_COLLECTIVES, infer_operator_kind, simplify_name
 from studio.et.link.noted import match_noted
 from studio.et.link.operations import Operations
 from studio.et.link.process_groups import read_groups
@@ -24,7 +24,7 @@ _LAUNCHES = "nccl:"
 """Operations that start so are those in which a call launches kernels of NCCL or RCCL; they name the tensors that a rank gives."""
 
 
-def communicate(
+def find_communication(
     operations: Operations,
     host: HostTrace | None,
     device: DeviceTrace | None,
@@ -32,15 +32,15 @@ def communicate(
 ) -> Communication:
     """Find every communication of a rank once: as the kernel, the library's own operation, or the call."""
     communication = Communication(groups=read_groups(operations, host, device))
-    calls = _calls(operations, host, device, communication)
+    calls = _collect_calls(operations, host, device, communication)
     if device is not None and device.head.calls:
         _add_noted(operations, calls, device, communication.groups)
     on_device: set[int] = set()
     if device is not None and launched is not None:
         on_device = find_on_device(operations, device, launched, calls, communication)
         add_direct(operations, FactReader(operations, host, device), launched, communication)
-    carried = _library_side(operations, calls, host, device, on_device, communication)
-    lost = _lost_ends(operations, calls.keys() - on_device - carried)
+    carried = _move_to_library(operations, calls, host, device, on_device, communication)
+    lost = _find_lost_ends(operations, calls.keys() - on_device - carried)
     for row, facts in calls.items():
         if row not in on_device and row not in carried:
             communication.operators[row] = (
@@ -49,14 +49,15 @@ def communicate(
     return communication
 
 
-def _lost_ends(operations: Operations, calls: Collection[int]) -> set[int]:
+def _find_lost_ends(operations: Operations, calls: Collection[int]) -> set[int]:
     """Return those of the calls that were made on a processor's library and that it was still carrying out when the recording ended."""
-    if not library_rows(operations):
+    if not find_library_rows(operations):
         return set()
     return {
         row
         for row in calls
-        if operations.name_of(row).startswith("c10d::") and plain(operations.name_of(row)) not in BY_MESSAGES
+        if operations.name_of(row).startswith("c10d::")
+        and simplify_name(operations.name_of(row)) not in BY_MESSAGES
     }
 
 
@@ -76,7 +77,7 @@ def _add_noted(
         calls[row] = replace(facts, group=facts.group or note.group, seq=seq)
 
 
-def _library_side(
+def _move_to_library(
     operations: Operations,
     calls: dict[int, Facts],
     host: HostTrace | None,
@@ -105,7 +106,7 @@ def _library_side(
 # Calls
 
 
-def _calls(
+def _collect_calls(
     operations: Operations, host: HostTrace | None, device: DeviceTrace | None, communication: Communication
 ) -> dict[int, Facts]:
     """Return the facts of each call by row; of nested calls for one collective the outermost."""
@@ -119,11 +120,11 @@ def _calls(
             facts = reader.of_operator(row)
             if facts:
                 rows[row] = facts
-            elif plain(name) not in NO_COLLECTIVES:
+            elif simplify_name(name) not in NO_COLLECTIVES:
                 communication.add_unknown(name)
         elif name == _RECORDER:
             recorders.append(row)
-        elif operator_kind(name) is not None:
+        elif infer_operator_kind(name) is not None:
             functional.append(row)
     _add_recorded(operations, reader, recorders, rows, communication)
     _add_functional(operations, reader, functional, rows, communication)
@@ -205,7 +206,7 @@ def _add_programs(
     of_event = {event: row for row, event in enumerate(operations.event.tolist()) if event >= 0}
     for event in device.comm.keys() & of_event.keys():
         arguments = {KINETO_NAMES.get(key, key): value for key, value in device.comm[event].items()}
-        kind = operator_kind(str(arguments.get("collective_name", "")))
+        kind = infer_operator_kind(str(arguments.get("collective_name", "")))
         if kind is not None:
             rows[of_event[event]] = read_metadata(kind, arguments)
         else:

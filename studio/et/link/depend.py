@@ -14,7 +14,11 @@ import numpy as np
 
 from studio.et.link.attribute import DeviceOperations
 from studio.et.link.dependencies import Dependencies, select_dependencies
-from studio.et.link.device_dependencies import add_between_streams, add_device_dependencies, device_begin
+from studio.et.link.device_dependencies import (
+    add_between_streams,
+    add_device_dependencies,
+    compute_device_begin,
+)
 from studio.et.link.facts import Communication
 from studio.et.link.gaps import (
     Gaps,
@@ -24,19 +28,26 @@ from studio.et.link.gaps import (
     find_gaps,
     replace_lost,
 )
-from studio.et.link.idle import Idles, find_idles, find_queued, idle_dependencies, no_idles, order_with_idles
+from studio.et.link.idle import (
+    Idles,
+    build_empty_idles,
+    find_idles,
+    find_queued,
+    list_idle_dependencies,
+    order_with_idles,
+)
 from studio.et.link.lanes import (
-    carried_in_place,
+    clear_times,
+    find_carried_in_place,
     find_floating,
     find_inner,
-    lost_calls,
-    with_own_lanes,
-    without_times,
+    find_lost_calls,
+    split_lanes,
 )
-from studio.et.link.launches import streams_of
+from studio.et.link.launches import group_by_stream
 from studio.et.link.operations import Operations
 from studio.et.link.options import DepKind, LinkOptions
-from studio.et.link.sequence import Place, chains, issue_order
+from studio.et.link.sequence import Place, list_chains, order_by_issue
 from studio.et.link.spans import (
     COMPUTING,
     add_callers,
@@ -46,8 +57,8 @@ from studio.et.link.spans import (
     find_within_library,
     join_columns,
 )
-from studio.et.link.stream_waits import unsaid_waits, waits_of_unlaunched
-from studio.et.link.tensors import tensor_dependencies
+from studio.et.link.stream_waits import infer_stream_waits, infer_unlaunched_waits
+from studio.et.link.tensors import find_tensor_dependencies
 from studio.et.link.thread_dependencies import (
     add_holds,
     add_inner_order,
@@ -87,7 +98,7 @@ class Plan:
     dropped: dict[str, int]
 
 
-def depend(
+def derive_dependencies(
     operations: Operations,
     host: HostTrace | None,
     device: DeviceTrace | None,
@@ -106,13 +117,13 @@ def depend(
             of the call they carry out.
         options: What to derive.
     """
-    in_place = carried_in_place(operations, communication)
-    operations = without_times(operations, in_place)
+    in_place = find_carried_in_place(operations, communication)
+    operations = clear_times(operations, in_place)
     library = communication.issued_by | {call: call for call in in_place.values()}
     threads, floating = operations.thread, find_floating(operations, communication)
     floating[list(in_place)] = False
     inner = find_inner(operations, communication, floating)
-    operations = with_own_lanes(operations, floating, inner)
+    operations = split_lanes(operations, floating, inner)
     around = find_around(operations)
     waits = []
     if options.sync and device is not None and launched is not None:
@@ -127,15 +138,15 @@ def depend(
     inside = find_inside(operations, around, library, launching, options)
     telling = ~find_within_library(operations, around, library) & (inner < 0)
     telling &= ~find_early_ends(operations, around, options.thread_gap_ns)
-    lost = lost_calls(operations, communication, in_place)
+    lost = find_lost_calls(operations, communication, in_place)
     ends = ends_of_floating(operations, floating, threads)
     own_times = OwnTimes(telling, library, begin_of_first_callee(operations, around), ends)
     gaps, causes = find_gaps(operations, waits, inside, own, own_times, options)
     gaps = join_columns([gaps, replace_lost(operations, lost, own, options)])
     first_device = len(operations) + len(gaps)
-    follows = chains(issue_order(operations, device, launched, communication), communication)
+    follows = list_chains(order_by_issue(operations, device, launched, communication), communication)
     follows = follows if options.sequence else []
-    order = _order(operations, gaps, device, launched, _issue_times(operations, follows, lost))
+    order = _order_nodes(operations, gaps, device, launched, _compute_issue_times(operations, follows, lost))
     draft = Dependencies()
     places = np.array(
         [[row + first_device * on_device for on_device, row in pair] for pair in follows], np.int64
@@ -151,7 +162,7 @@ def depend(
     calls = dict(zip(gaps.call[called].tolist(), (len(operations) + called).tolist(), strict=True))
     add_syncs(draft, lanes, first_device, waits, calls)
     add_holds(draft, lanes, causes, instants)
-    rows, mistaken = _waiting_callees(operations, library, inner)
+    rows, mistaken = _find_waiting_callees(operations, library, inner)
     draft.add(operations.parent[rows], rows, DepKind.CALL)
     apart = [
         (call, row) for row, call in library.items() if operations.thread[row] != operations.thread[call]
@@ -161,14 +172,14 @@ def depend(
         draft.add(calls, rows, DepKind.THREAD)
     if device is not None and launched is not None and len(launched):
         add_device_dependencies(draft, device, launched, first_device)
-        unsaid = unsaid_waits(operations, device, launched, communication.devices.keys())
+        unsaid = infer_stream_waits(operations, device, launched, communication.devices.keys())
         draft.add(unsaid[0] + first_device, unsaid[1] + first_device, DepKind.EVENT)
     if host is not None:
-        readers = tensor_dependencies(operations, host, communication.issued_by)
+        readers = find_tensor_dependencies(operations, host, communication.issued_by)
         draft.add(*readers, DepKind.DATA)
         if launched is not None and device is not None and len(launched):
             add_between_streams(draft, device, launched, *readers, first_device)
-    idles = no_idles()
+    idles = build_empty_idles()
     if (
         device is not None
         and launched is not None
@@ -176,7 +187,7 @@ def depend(
         and options.idle
         and options.stream_order
     ):
-        times = _recorded_times(operations, own, gaps, device, launched)
+        times = _compute_recorded_times(operations, own, gaps, device, launched)
         idles, order = _add_idles(draft, times, device, launched, order, options.least_gap_ns)
     source, target, kinds, dropped = select_dependencies(draft, order, options.kinds)
     if mistaken and DepKind.CALL in options.kinds:
@@ -184,7 +195,7 @@ def depend(
     return Plan(own, waited, gaps, idles, source, target, kinds, order, dropped)
 
 
-def _waiting_callees(operations: Operations, library: dict[int, int], inner: Int64) -> tuple[Int64, int]:
+def _find_waiting_callees(operations: Operations, library: dict[int, int], inner: Int64) -> tuple[Int64, int]:
     """Return the operations that wait for their caller, and how many have a caller that cannot be one.
 
     What runs within an operation of a library does not wait for it.
@@ -208,7 +219,7 @@ def _waiting_callees(operations: Operations, library: dict[int, int], inner: Int
 # Order
 
 
-def _issue_times(
+def _compute_issue_times(
     operations: Operations, follows: Sequence[tuple[Place, Place]], lost: Sequence[int]
 ) -> Int64:
     """Return times (N,) to order operations by: their begin, but after the collective they follow in a group.
@@ -224,7 +235,7 @@ def _issue_times(
     return begin
 
 
-def _order(
+def _order_nodes(
     operations: Operations,
     gaps: Gaps,
     device: DeviceTrace | None,
@@ -234,7 +245,7 @@ def _order(
     """Return the position (N+G+D,) of every node: by time, callers first, device operations after their launch."""
     begin = [begun, gaps.start_ns]
     if device is not None and launched is not None:
-        begin.append(device_begin(operations, device, launched))
+        begin.append(compute_device_begin(operations, device, launched))
     times = np.concatenate(begin)
     rank = np.repeat(np.arange(len(begin)), [len(part) for part in begin])
     depth = np.concatenate((operations.depth, np.zeros(len(times) - len(operations), np.int64)))
@@ -247,7 +258,7 @@ def _order(
 # Idle times of devices
 
 
-def _recorded_times(
+def _compute_recorded_times(
     operations: Operations, own: Int64, gaps: Gaps, device: DeviceTrace, launched: DeviceOperations
 ) -> tuple[Int64, Int64]:
     """Return when every node began, and when it had taken the time that is its own."""
@@ -264,16 +275,16 @@ def _add_idles(
     least_ns: int,
 ) -> tuple[Idles, Int64]:
     """Add the idle times of streams with their dependencies; returns them and the order of all nodes."""
-    streams = streams_of(device, launched)
+    streams = group_by_stream(device, launched)
     first_device = len(order) - len(launched)
     pairs = select_dependencies(draft, order, DepKind(sum(DepKind)))[:3]
     idles = find_idles(*times, streams, pairs, least_ns)
-    waits = waits_of_unlaunched(device, launched, idles.place, idles.start_ns)
+    waits = infer_unlaunched_waits(device, launched, idles.place, idles.start_ns)
     if len(waits[0]):
         draft.add(waits[0] + first_device, waits[1] + first_device, DepKind.EVENT)
         pairs = select_dependencies(draft, order, DepKind(sum(DepKind)))[:3]
         idles = find_idles(*times, streams, pairs, least_ns)
     idles = replace(idles, queued=find_queued(idles, device, launched))
-    for source, target, kind in idle_dependencies(idles, first_device, len(order), pairs):
+    for source, target, kind in list_idle_dependencies(idles, first_device, len(order), pairs):
         draft.add(source, target, kind)
     return idles, order_with_idles(order, idles, first_device)

@@ -6,7 +6,7 @@ import numpy as np
 
 from studio.et.link.attribute import DeviceOperations
 from studio.et.link.dependencies import Dependencies
-from studio.et.link.launches import LaunchedByStream, streams_of
+from studio.et.link.launches import LaunchedByStream, group_by_stream
 from studio.et.link.operations import Operations
 from studio.et.link.options import DepKind
 from studio.et.recording import DeviceTrace, EventKind
@@ -20,7 +20,7 @@ def add_device_dependencies(
     attributed = np.flatnonzero(launched.operator >= 0)
     draft.add(launched.operator[attributed], attributed + first_device, DepKind.LAUNCH)
     draft.add(launched.operator[attributed], attributed + first_device, DepKind.CALL)
-    for rows in streams_of(device, launched):
+    for rows in group_by_stream(device, launched):
         draft.add(rows[:-1] + first_device, rows[1:] + first_device, DepKind.STREAM)
     waits = np.flatnonzero(
         (device.kind == EventKind.SYNC)
@@ -77,13 +77,13 @@ def add_between_streams(
     )
 
 
-def device_begin(operations: Operations, device: DeviceTrace, launched: DeviceOperations) -> Int64:
+def compute_device_begin(operations: Operations, device: DeviceTrace, launched: DeviceOperations) -> Int64:
     """Return times to order device operations by: their start, but not before their launch or their stream."""
     begin = device.start_ns[launched.event].copy()
     is_attributed = launched.operator >= 0
     begin[is_attributed] = np.maximum(
         begin[is_attributed], operations.begin[launched.operator[is_attributed]]
     )
-    for rows in streams_of(device, launched):
+    for rows in group_by_stream(device, launched):
         begin[rows] = np.maximum.accumulate(begin[rows])
     return begin

@@ -11,7 +11,7 @@ from studio.et.direct import OPERATORS, direct_kernel_kind, talks_without_kind
 from studio.et.link.attribute import DeviceOperations
 from studio.et.link.fact_reader import KINETO_NAMES, FactReader, read_metadata
 from studio.et.link.facts import Communication, Facts, merge_facts
-from studio.et.link.names import KERNEL, RECEIVE, SEND, kernel_kind, operator_kind
+from studio.et.link.names import KERNEL, RECEIVE, SEND, infer_kernel_kind, infer_operator_kind
 from studio.et.link.operations import Operations
 from studio.et.recording import DeviceTrace, EventKind, mark_names
 from studio.trace import NONE, Int64
@@ -39,8 +39,8 @@ def find_on_device(
         elif by_name:
             communication.add_unknown(device.names[device.name[event]].split("(")[0])
     communicating += _direct_in_calls(operations, device, launched, calls, kernels)
-    calling = _calls_around(operations, launched, calls, [place for place, _ in communicating])
-    together = _calls_together(operations, device, launched, calls, calling)
+    calling = _find_calls_around(operations, launched, calls, [place for place, _ in communicating])
+    together = _find_calls_together(operations, device, launched, calls, calling)
     of_call: dict[int, list[int]] = {}
     done: set[int] = set()
     for place, event in communicating:
@@ -50,7 +50,7 @@ def find_on_device(
         ):
             done.update(together[place])
             continue
-        facts = _kernel_facts(device, event, calls.get(row), communication)
+        facts = _infer_kernel_facts(device, event, calls.get(row), communication)
         if facts is None:
             continue
         if row >= 0:
@@ -59,7 +59,7 @@ def find_on_device(
                 communication.issued_by[int(launched.operator[place])] = row
         communication.devices[place] = facts
     for row, places in of_call.items():
-        _share(places, calls[row], device, launched, communication)
+        _share_bytes(places, calls[row], device, launched, communication)
     return done | set(of_call)
 
 
@@ -76,7 +76,7 @@ def _direct_in_calls(
     """
     direct = [direct_kernel_kind(name) is not None and KERNEL.search(name) is None for name in device.names]
     places = kernels[np.array(direct or [False])[device.name[launched.event[kernels]]]].tolist()
-    around = _calls_around(operations, launched, calls, places) if calls else {}
+    around = _find_calls_around(operations, launched, calls, places) if calls else {}
     return [
         (place, int(launched.event[place]))
         for place in places
@@ -85,7 +85,7 @@ def _direct_in_calls(
     ]
 
 
-def _calls_around(
+def _find_calls_around(
     operations: Operations, launched: DeviceOperations, calls: Mapping[int, Facts], places: Sequence[int]
 ) -> dict[int, int]:
     """Return the call around the launch of each kernel, -1 where there is none, by place."""
@@ -98,26 +98,26 @@ def _calls_around(
     return around
 
 
-def _kernel_facts(
+def _infer_kernel_facts(
     device: DeviceTrace, event: int, call: Facts | None, communication: Communication
 ) -> Facts | None:
     """Return type, size and group of a communication kernel; None, counted as unknown, where nothing gives them."""
     arguments = {KINETO_NAMES.get(key, key): value for key, value in device.comm.get(event, {}).items()}
     name = device.names[device.name[event]]
-    kind = operator_kind(str(arguments.get("collective_name", "")))
+    kind = infer_operator_kind(str(arguments.get("collective_name", "")))
     if kind is not None:
         facts = read_metadata(kind, arguments)
         return merge_facts(facts, call) if call and call.kind == kind else facts
     if call is not None:
         return call
-    kind = kernel_kind(name)
+    kind = infer_kernel_kind(name)
     if kind is None:
         communication.add_unknown(str(arguments.get("collective_name") or name.split("(")[0]))
         return None
     return Facts(kind, inferred=("type", "size", "group"))
 
 
-def _share(
+def _share_bytes(
     places: Sequence[int],
     call: Facts,
     device: DeviceTrace,
@@ -141,7 +141,7 @@ def _share(
         )
 
 
-def _calls_together(
+def _find_calls_together(
     operations: Operations,
     device: DeviceTrace,
     launched: DeviceOperations,

@@ -7,14 +7,14 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 
 from studio.distinct import find_distinct
-from studio.et.allocations import no_allocations
-from studio.et.link.attribute import DeviceOperations, attribute
-from studio.et.link.batches import spread
-from studio.et.link.communication import communicate
-from studio.et.link.depend import Plan, depend
+from studio.et.allocations import build_empty_allocations
+from studio.et.link.attribute import DeviceOperations, attribute_operations
+from studio.et.link.batches import spread_batches
+from studio.et.link.communication import find_communication
+from studio.et.link.depend import Plan, derive_dependencies
 from studio.et.link.facts import Communication
-from studio.et.link.gaps import no_gaps
-from studio.et.link.idle import find_held_up, no_idles
+from studio.et.link.gaps import build_empty_gaps
+from studio.et.link.idle import build_empty_idles, find_held_up
 from studio.et.link.join import Joined
 from studio.et.link.lanes import end_before_callbacks
 from studio.et.link.operations import Operations, from_device, from_host
@@ -81,7 +81,7 @@ class RankDraft:
         return " + ".join(trace.file for trace in (self.host, self.device) if trace is not None)
 
 
-def outline(rank_draft: RankDraft) -> RankDraft:
+def select_outline(rank_draft: RankDraft) -> RankDraft:
     """Return the part of a draft that other ranks need: communication and times."""
     none, none32 = np.zeros(0, np.int64), np.zeros(0, np.int32)
     host, device = rank_draft.host, rank_draft.device
@@ -92,16 +92,16 @@ def outline(rank_draft: RankDraft) -> RankDraft:
         device = replace(device, name=none32, thread=none32, names=[], comm={}, record_function=none)
         device = replace(device, external=none, correlation=none, stream=none, device=none, bytes=none)
         device = replace(device, wait_stream=none, wait_record=none, inputs=none32, input_texts=[])
-        device = replace(device, grid=none.reshape(0, 3), flops=none, allocations=no_allocations())
+        device = replace(device, grid=none.reshape(0, 3), flops=none, allocations=build_empty_allocations())
     operations = replace(rank_draft.operations, name=none32, names=[], id=none, parent=none, depth=none)
     operations = replace(operations, event=none, frame=np.zeros(0, np.bool_))
     return RankDraft(
         rank_draft.number, host, device, None, rank_draft.host_operations, operations,
-        rank_draft.launched, rank_draft.communication, Plan(none, none, no_gaps(), no_idles(), none, none, none32, none, {}), rank_draft.clock,
+        rank_draft.launched, rank_draft.communication, Plan(none, none, build_empty_gaps(), build_empty_idles(), none, none, none32, none, {}), rank_draft.clock,
     )  # fmt: skip
 
 
-def essence(rank_draft: RankDraft) -> RankDraft:
+def select_essence(rank_draft: RankDraft) -> RankDraft:
     """Return a draft without what served to make it and is not wanted to finish it."""
     none = np.zeros(0, np.int64)
     operations = replace(rank_draft.operations, parent=none, begin=none, finish=none)
@@ -113,13 +113,13 @@ def essence(rank_draft: RankDraft) -> RankDraft:
     return replace(rank_draft, operations=operations, device=device)
 
 
-def draft(pair: Pair, options: LinkOptions) -> RankDraft:
+def draft_rank(pair: Pair, options: LinkOptions) -> RankDraft:
     """Link the files of one rank as far as possible."""
     host, device, joined = pair.host, pair.device, pair.joined
-    count = _operators(host, joined)
+    count = _count_operators(host, joined)
     findings: list[Finding] = []
     if host is not None and device is not None and len(device) and joined is not None and not joined.count:
-        findings.append(_nothing_linked(host, device, joined))
+        findings.append(_build_nothing_linked_finding(host, device, joined))
         host = None
     if host is not None:
         event = joined.event if joined is not None else np.full(len(host), NONE, np.int64)
@@ -128,27 +128,27 @@ def draft(pair: Pair, options: LinkOptions) -> RankDraft:
         operations = from_device(device)
     else:
         raise ValueError("a pair without files")
-    launched = attribute(operations, device) if device is not None else None
-    communication = communicate(operations, host, device, launched)
+    launched = attribute_operations(operations, device) if device is not None else None
+    communication = find_communication(operations, host, device, launched)
     operations = end_before_callbacks(operations, communication)
-    plan = depend(operations, host, device, launched, communication, options)
+    plan = derive_dependencies(operations, host, device, launched, communication, options)
     if launched is not None:
-        launched, communication, plan = spread(launched, communication, plan)
+        launched, communication, plan = spread_batches(launched, communication, plan)
     rank_draft = RankDraft(
         pair.number, host, device, joined, count, operations, launched, communication, plan
     )
-    rank_draft.findings = [*findings, *_missing(pair), *_draft_findings(rank_draft)]
+    rank_draft.findings = [*findings, *_build_missing_findings(pair), *_build_draft_findings(rank_draft)]
     return rank_draft
 
 
-def _operators(host: HostTrace | None, joined: Joined | None) -> int:
+def _count_operators(host: HostTrace | None, joined: Joined | None) -> int:
     """Return how many operators an execution trace holds, without roots and notes."""
     if joined is not None:
         return joined.operators
     return 0 if host is None else int((~host.roots & ~host.notes).sum())
 
 
-def _nothing_linked(host: HostTrace, device: DeviceTrace, joined: Joined) -> Finding:
+def _build_nothing_linked_finding(host: HostTrace, device: DeviceTrace, joined: Joined) -> Finding:
     return Finding(
         "error",
         "nothing-linked",
@@ -160,7 +160,7 @@ def _nothing_linked(host: HostTrace, device: DeviceTrace, joined: Joined) -> Fin
     )
 
 
-def _missing(pair: Pair) -> list[Finding]:
+def _build_missing_findings(pair: Pair) -> list[Finding]:
     if pair.host is not None and pair.device is None:
         message = (
             f"{pair.host.file}: an execution trace without its Kineto trace: no times, no device operations; "
@@ -169,7 +169,7 @@ def _missing(pair: Pair) -> list[Finding]:
         hint = "Open it together with the Kineto trace of the same rank."
         return [Finding("warning", "no-device-trace", message, hint, file=pair.host.file)]
     if pair.device is not None and not len(pair.device) and pair.host is not None:
-        return [_nothing_beside(pair.host, pair.device)]
+        return [_build_nothing_beside_finding(pair.host, pair.device)]
     if pair.device is not None and not len(pair.device):
         message = f"{pair.device.file}: it holds no operations: nothing was recorded while the program ran."
         hint = (
@@ -195,9 +195,9 @@ def _missing(pair: Pair) -> list[Finding]:
     return []
 
 
-def _nothing_beside(host: HostTrace, device: DeviceTrace) -> Finding:
+def _build_nothing_beside_finding(host: HostTrace, device: DeviceTrace) -> Finding:
     """Return a finding about a Kineto trace without operations beside an execution trace."""
-    operators = _operators(host, None)
+    operators = _count_operators(host, None)
     if not operators:
         message = f"{device.file}: it holds no operations, and {host.file} none either: the rank did nothing while it was recorded."
         return Finding("info", "no-events", message, file=device.file)
@@ -209,7 +209,7 @@ def _nothing_beside(host: HostTrace, device: DeviceTrace) -> Finding:
     return Finding("warning", "no-events", message, hint, file=device.file)
 
 
-def _draft_findings(rank_draft: RankDraft) -> list[Finding]:
+def _build_draft_findings(rank_draft: RankDraft) -> list[Finding]:
     """Return findings about a linked rank."""
     findings = []
     files, joined = rank_draft.files, rank_draft.joined
@@ -240,8 +240,8 @@ def _draft_findings(rank_draft: RankDraft) -> list[Finding]:
             )
         findings.append(Finding("info" if earlier == count else "warning", "unattributed", message, hint))
     if rank_draft.device is not None and rank_draft.launched is not None:
-        findings += _busy_before(files, rank_draft.operations, rank_draft.device, rank_draft.launched)
-        findings += _several_devices(files, rank_draft.device, rank_draft.launched)
+        findings += _build_busy_findings(files, rank_draft.operations, rank_draft.device, rank_draft.launched)
+        findings += _build_device_findings(files, rank_draft.device, rank_draft.launched)
     if rank_draft.communication.unknown:
         names = ", ".join(
             f"{name} ({count:,})" for name, count in list(rank_draft.communication.unknown.items())[:6]
@@ -262,7 +262,7 @@ def _draft_findings(rank_draft: RankDraft) -> list[Finding]:
     return findings
 
 
-def _busy_before(
+def _build_busy_findings(
     files: str, operations: Operations, device: DeviceTrace, launched: DeviceOperations
 ) -> list[Finding]:
     """Return a finding where the device did not begin what it was given first for a part of the recording that counts."""
@@ -289,7 +289,7 @@ def _busy_before(
     return [Finding("warning", "busy-before", message, hint)]
 
 
-def _several_devices(files: str, device: DeviceTrace, launched: DeviceOperations) -> list[Finding]:
+def _build_device_findings(files: str, device: DeviceTrace, launched: DeviceOperations) -> list[Finding]:
     """Return a finding where one process worked on several devices, which count as one rank."""
     events = launched.event
     numbers = find_distinct(device.device[events])
@@ -298,19 +298,19 @@ def _several_devices(files: str, device: DeviceTrace, launched: DeviceOperations
     start = device.start_ns[events]
     end = start + device.duration_ns[events]
     busy = [
-        _covered_ns(start[is_own], end[is_own])
+        _measure_covered_ns(start[is_own], end[is_own])
         for is_own in (device.device[events] == number for number in numbers)
     ]
     message = (
         f"{files}: one process with {len(numbers):,} devices, which count as one rank: it is busy while any of them is, "
-        f"{format_ns(_covered_ns(start, end))} in all. A device was busy for {format_ns(sum(busy) / len(busy))} on average, "
+        f"{format_ns(_measure_covered_ns(start, end))} in all. A device was busy for {format_ns(sum(busy) / len(busy))} on average, "
         f"{format_ns(max(busy))} at most."
     )
     hint = "Lanes of the timeline tell the devices apart. Figures by rank need one process per device."
     return [Finding("warning", "several-devices", message, hint)]
 
 
-def _covered_ns(start: Int64, end: Int64) -> int:
+def _measure_covered_ns(start: Int64, end: Int64) -> int:
     """Return how long at least one of some intervals lasts."""
     order = np.argsort(start, kind="stable")
     reached = np.maximum.accumulate(end[order])

@@ -14,8 +14,15 @@ from msgspec.structs import replace
 from studio.et.direct import place_of_tensor
 from studio.et.kineto import parse_ranks
 from studio.et.link.facts import Communication, Facts
-from studio.et.link.literals import parse_literal, read_count, tensor_bytes
-from studio.et.link.names import NO_COLLECTIVES, RECEIVE, SEND, element_bytes, operator_kind, plain
+from studio.et.link.literals import parse_literal, read_count, sum_tensor_bytes
+from studio.et.link.names import (
+    NO_COLLECTIVES,
+    RECEIVE,
+    SEND,
+    get_element_bytes,
+    infer_operator_kind,
+    simplify_name,
+)
 from studio.et.link.operations import Operations
 from studio.et.recording import DeviceTrace, Group, HostTrace
 from studio.trace import NONE, CollectiveType
@@ -77,20 +84,20 @@ class FactReader:
 
     def of_operator(self, row: int) -> Facts | None:
         """Return the facts in a c10d operator's arguments, None where it is no collective."""
-        kind = operator_kind(self.operations.name_of(row))
+        kind = infer_operator_kind(self.operations.name_of(row))
         if kind is None:
             return None
         values = self.values(row)
         if not values:
-            return self._of_dims(row, kind)
+            return self._read_dims(row, kind)
         functional = not self.operations.name_of(row).startswith("c10d::")
         single = kind in ONE_LIST or functional
-        given = tensor_bytes(values[0 if single else 1]) if len(values) > (0 if single else 1) else NONE
-        taken = given if single else tensor_bytes(values[0])
+        given = sum_tensor_bytes(values[0 if single else 1]) if len(values) > (0 if single else 1) else NONE
+        taken = given if single else sum_tensor_bytes(values[0])
         facts = Facts(kind, given, taken)
-        return facts if functional else _with_arguments(facts, values)
+        return facts if functional else _add_arguments(facts, values)
 
-    def _of_dims(self, row: int, kind: int) -> Facts:
+    def _read_dims(self, row: int, kind: int) -> Facts:
         """Return the facts in shapes and types alone; a list of tensors has no size there."""
         event = self.event(row)
         columns = event.get("dims"), event.get("types"), event.get("values")
@@ -99,7 +106,7 @@ class FactReader:
         dims, types, values = map(id, columns)
         key = kind, single, dims, types, values
         if key not in self.by_dims:
-            self.by_dims[key] = _facts_of_dims(kind, single, *columns)
+            self.by_dims[key] = _infer_from_dims(kind, single, *columns)
         return self.by_dims[key]
 
     def of_library(self, row: int, facts: Facts) -> Facts:
@@ -114,7 +121,7 @@ class FactReader:
             or not isinstance(types, list)
         ):
             return facts
-        sizes = [_dims_bytes(*pair) for pair in zip(dims, types, strict=False)]
+        sizes = [_compute_dims_bytes(*pair) for pair in zip(dims, types, strict=False)]
         if not sizes or min(sizes) < 0:
             return facts
         given = sum(sizes)
@@ -129,14 +136,14 @@ class FactReader:
         name = self.operations.name_of(row).split(" ", 1)[0]
         event = self.event(row)
         dims, types = event.get("dims"), event.get("types")
-        if operator_kind(name) != kind or kind not in _LAUNCHED:
+        if infer_operator_kind(name) != kind or kind not in _LAUNCHED:
             return NONE
         if not isinstance(dims, list) or not isinstance(types, list) or not dims or len(dims) != len(types):
             return NONE
         if kind == CollectiveType.ALL_TO_ALL and len(dims) < 2:
             # Of a list of tensors, one for each member, old versions name the first alone.
             return NONE
-        sizes = [_dims_bytes(*pair) for pair in zip(dims, types, strict=True)]
+        sizes = [_compute_dims_bytes(*pair) for pair in zip(dims, types, strict=True)]
         return sum(sizes) if min(sizes) >= 0 else NONE
 
     def of_direct(self, row: int, kind: int) -> Facts:
@@ -145,17 +152,17 @@ class FactReader:
         if place is None:
             return Facts(kind)
         values = self.values(row)
-        sizes = [tensor_bytes(value) for value in values] if values else self._sizes(row)
+        sizes = [sum_tensor_bytes(value) for value in values] if values else self._list_sizes(row)
         given = next(islice((size for size in sizes if size >= 0), place, None), NONE)
         return Facts(kind, given, given if kind == CollectiveType.ALL_REDUCE else NONE)
 
-    def _sizes(self, row: int) -> list[int]:
+    def _list_sizes(self, row: int) -> list[int]:
         """Return the bytes of each input of an operation, -1 for one that is no tensor; empty where its event does not tell."""
         event = self.event(row)
         dims, types = event.get("dims"), event.get("types")
         if not isinstance(dims, list) or not isinstance(types, list):
             return []
-        return [_dims_bytes(*pair) for pair in zip(dims, types, strict=False)]
+        return [_compute_dims_bytes(*pair) for pair in zip(dims, types, strict=False)]
 
     def of_recorder(self, row: int, communication: Communication) -> Facts | None:
         """Return the facts in `record_param_comms`, None where it names no collective."""
@@ -165,15 +172,15 @@ class FactReader:
         name = arguments.get("collective_name")
         if not isinstance(name, str):
             texts = [value for value in values if isinstance(value, str)]
-            name = next((text for text in texts if operator_kind(text) is not None), None) or ""
-        kind = operator_kind(name)
+            name = next((text for text in texts if infer_operator_kind(text) is not None), None) or ""
+        kind = infer_operator_kind(name)
         if kind is None:
-            if plain(name) not in NO_COLLECTIVES:
+            if simplify_name(name) not in NO_COLLECTIVES:
                 communication.add_unknown(name)
             return None
         facts = read_metadata(kind, arguments)
         if facts.bytes_in < 0 and values:
-            size = tensor_bytes(values[0])
+            size = sum_tensor_bytes(values[0])
             facts = replace(facts, bytes_in=size, inferred=("size",)) if size >= 0 else facts
         return facts
 
@@ -184,15 +191,17 @@ class FactReader:
         return (known or [""])[-1]
 
 
-def _facts_of_dims(kind: int, single: bool, dims: Any, types: Any, values: Any) -> Facts:
+def _infer_from_dims(kind: int, single: bool, dims: Any, types: Any, values: Any) -> Facts:
     """Return the facts in shapes, types and values; `single` where what is given comes first."""
     if not isinstance(dims, list) or not isinstance(types, list):
         return Facts(kind)
-    sizes = [_dims_bytes(*pair) for pair in zip(dims, types, strict=False)]
+    sizes = [_compute_dims_bytes(*pair) for pair in zip(dims, types, strict=False)]
     given = sizes[0 if single else 1] if len(sizes) > (0 if single else 1) else NONE
     facts = Facts(kind, given, given if single or not sizes else sizes[0], inferred=("size",))
     return (
-        _with_arguments(facts, [_concrete(value) for value in values]) if isinstance(values, list) else facts
+        _add_arguments(facts, [_parse_concrete(value) for value in values])
+        if isinstance(values, list)
+        else facts
     )
 
 
@@ -200,18 +209,18 @@ def read_metadata(kind: int, arguments: dict[str, Any]) -> Facts:
     """Return facts from the named arguments of a recorder or a kernel."""
     values = tuple(map(arguments.get, _TOLD))
     try:
-        facts = _facts_told(kind, values, tuple(map(type, values)))
+        facts = _infer_from_values(kind, values, tuple(map(type, values)))
     except TypeError:
         # Lists cannot be looked up.
-        facts = _facts_told.__wrapped__(kind, values, ())
+        facts = _infer_from_values.__wrapped__(kind, values, ())
     return replace(facts, seq=read_count(arguments.get("seq")))
 
 
 @lru_cache(maxsize=1 << 10)
-def _facts_told(kind: int, values: tuple[Any, ...], _types: tuple[type, ...]) -> Facts:
+def _infer_from_values(kind: int, values: tuple[Any, ...], _types: tuple[type, ...]) -> Facts:
     """Return facts from the values of `_TOLD`, which every step may repeat. Types tell 1 from true."""
     dtype, given_count, taken_count, group, listed, *strided, source, target, split_in, split_out = values
-    size = element_bytes(str(dtype or ""))
+    size = get_element_bytes(str(dtype or ""))
     given, taken = read_count(given_count), read_count(taken_count)
     known = size > 0
     ranks = parse_ranks(listed)
@@ -227,14 +236,14 @@ def _facts_told(kind: int, values: tuple[Any, ...], _types: tuple[type, ...]) ->
         group_ranks=ranks,
         peer=peer,
         peer_is_global=peer >= 0,
-        splits_in=tuple(part * size for part in _numbers(split_in)) if known else (),
-        splits_out=tuple(part * size for part in _numbers(split_out)) if known else (),
+        splits_in=tuple(part * size for part in _parse_numbers(split_in)) if known else (),
+        splits_out=tuple(part * size for part in _parse_numbers(split_out)) if known else (),
     )
 
 
-def _numbers(value: Any) -> tuple[int, ...]:
+def _parse_numbers(value: Any) -> tuple[int, ...]:
     if isinstance(value, str):
-        return _numbers_in(value)
+        return _parse_number_text(value)
     return (
         tuple(map(read_count, value))
         if isinstance(value, list) and all(read_count(part) >= 0 for part in value)
@@ -243,13 +252,13 @@ def _numbers(value: Any) -> tuple[int, ...]:
 
 
 @lru_cache(maxsize=1 << 10)
-def _numbers_in(text: str) -> tuple[int, ...]:
+def _parse_number_text(text: str) -> tuple[int, ...]:
     """Return the numbers in a text written like a list, which every call for communication may repeat."""
     value = parse_literal(text)
-    return () if isinstance(value, str) else _numbers(value)
+    return () if isinstance(value, str) else _parse_numbers(value)
 
 
-def _with_arguments(facts: Facts, values: Sequence[Any]) -> Facts:
+def _add_arguments(facts: Facts, values: Sequence[Any]) -> Facts:
     """Add root, peer, tag and splits from the arguments of a c10d operator."""
     kind = facts.kind
     whole = [value for value in values[2:] if isinstance(value, int) and not isinstance(value, bool)]
@@ -271,13 +280,13 @@ def _with_arguments(facts: Facts, values: Sequence[Any]) -> Facts:
     return facts
 
 
-def _concrete(text: Any) -> Any:
+def _parse_concrete(text: Any) -> Any:
     """Return the value of an argument that a Kineto trace writes as text."""
-    return _value_in(text) if isinstance(text, str) else None
+    return _parse_value(text) if isinstance(text, str) else None
 
 
 @lru_cache(maxsize=1 << 10)
-def _value_in(text: str) -> Any:
+def _parse_value(text: str) -> Any:
     if text in ("True", "False"):
         return text == "True"
     # What tensors are written as, and most numbers.
@@ -285,13 +294,13 @@ def _value_in(text: str) -> Any:
 
 
 def _split_bytes(total: int, parts: Any) -> tuple[int, ...]:
-    counts = _numbers(parts)
+    counts = _parse_numbers(parts)
     rows = sum(counts)
     return tuple(total * count // rows for count in counts) if rows > 0 and total >= 0 else ()
 
 
-def _dims_bytes(dims: Any, kind: Any) -> int:
-    size = element_bytes(kind) if isinstance(kind, str) else NONE
+def _compute_dims_bytes(dims: Any, kind: Any) -> int:
+    size = get_element_bytes(kind) if isinstance(kind, str) else NONE
     if size < 0 or not isinstance(dims, list) or not all(isinstance(dim, int) for dim in dims):
         return NONE
     return size * prod(dims)

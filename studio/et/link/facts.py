@@ -111,12 +111,12 @@ def merge_facts(first: Facts, second: Facts) -> Facts:
         splits_out=first.splits_out or second.splits_out,
         seq=first.seq if first.seq >= 0 else second.seq,
         inferred=tuple(
-            what for what in first.inferred if what in second.inferred or not _knows(second, what)
+            what for what in first.inferred if what in second.inferred or not _has_fact(second, what)
         ),
     )
 
 
-def _knows(facts: Facts, what: str) -> bool:
+def _has_fact(facts: Facts, what: str) -> bool:
     return {"size": facts.bytes_in >= 0 or facts.bytes_out >= 0, "group": facts.group is not None}.get(
         what, True
     )

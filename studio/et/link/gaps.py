@@ -11,7 +11,7 @@ from studio.et.link.intervals import cut_out
 from studio.et.link.lanes import FIRST_LANE
 from studio.et.link.operations import LIBRARY, Operations
 from studio.et.link.options import LinkOptions
-from studio.et.link.spans import Spans, join_columns, spans_between
+from studio.et.link.spans import Spans, find_spans_between, join_columns
 from studio.et.link.waits import Wait
 from studio.trace import NONE, Bool, Int64
 
@@ -47,13 +47,15 @@ class Gaps:
         return len(self.thread)
 
 
-def no_gaps() -> Gaps:
+def build_empty_gaps() -> Gaps:
     """Return none."""
     none = np.zeros(0, np.int64)
     return Gaps(none, none, none, none, none, none)
 
 
-def _between(thread: Int64, start_ns: Int64, duration_ns: Int64, why: Int64, options: LinkOptions) -> Gaps:
+def _find_between(
+    thread: Int64, start_ns: Int64, duration_ns: Int64, why: Int64, options: LinkOptions
+) -> Gaps:
     """Return gaps between operators, without those that are too short."""
     rows = np.flatnonzero(duration_ns >= options.least_gap_ns)
     no_call, no_wait = np.full(len(rows), NONE, np.int64), np.zeros(len(rows), np.int64)
@@ -92,21 +94,21 @@ def find_gaps(
     """Return the gaps of all threads, and what held threads up; subtracts gaps from `own`."""
     rows = np.flatnonzero(operations.timed & ~operations.frame)
     ended = _Ended(operations, rows[own_times.telling[rows]])
-    by_call = _by_call(operations, own_times, options)
+    by_call = _index_by_end(operations, own_times, options)
     held_by = _HeldBy(ended, by_call, own_times.floating_ends, options)
     started = int(operations.start_ns[operations.timed].min()) if len(rows) else 0
     outside, inner = _sort_waits(waits, operations.frame)
     # Of what begins at one time the call comes first: the time after it follows.
-    gaps = [_returning([wait for wait in waits if wait.call >= 0])]
+    gaps = [_find_returning([wait for wait in waits if wait.call >= 0])]
     causes: Causes = {}
-    for lane, own_rows in _by_lane(operations.thread, rows).items():
+    for lane, own_rows in _group_by_lane(operations.thread, rows).items():
         if lane >= FIRST_LANE:
             continue
         device = outside.get(lane, _NO_WAITS)
         spans = join_columns(
             [
-                _idle(operations, own_rows, lane, min([started, *device.begin[:1].tolist()])),
-                _after_all(operations, own_rows, lane, device),
+                _find_idle(operations, own_rows, lane, min([started, *device.begin[:1].tolist()])),
+                _find_after_all(operations, own_rows, lane, device),
                 inside.of_thread(lane),
             ]
         )
@@ -127,7 +129,7 @@ def find_gaps(
     return join_columns(gaps), causes
 
 
-def _by_lane(thread: Int64, rows: Int64) -> dict[int, Int64]:
+def _group_by_lane(thread: Int64, rows: Int64) -> dict[int, Int64]:
     """Return the rows of each thread, by rising number."""
     rows = rows[np.argsort(thread[rows], kind="stable")]
     lanes, first = np.unique(thread[rows], return_index=True)
@@ -159,7 +161,7 @@ def _sort_waits(waits: Sequence[Wait], frame: Bool) -> tuple[dict[int, _Waits], 
     sorted_waits = []
     for chosen, order in ((between, np.lexsort((begin,))), (~between, np.lexsort((begin, operation)))):
         rows = order[chosen[order]]
-        lanes = _by_lane(thread, rows)
+        lanes = _group_by_lane(thread, rows)
         sorted_waits.append({lane: _Waits(*(column[own] for column in rest)) for lane, own in lanes.items()})
     return sorted_waits[0], sorted_waits[1]
 
@@ -200,7 +202,7 @@ def _cut_waits(
     reason = np.where(is_after > 0, _DEVICE, why[span])
     waited = np.zeros(len(spans), np.int64)
     waited[gaps] = lasted
-    return _between(spans.thread[span], start, took, reason, options), waited
+    return _find_between(spans.thread[span], start, took, reason, options), waited
 
 
 class _Ended:
@@ -227,7 +229,7 @@ class _HeldBy:
 
     Attributes:
         ended: Operations of all threads.
-        by_call: See `_by_call`.
+        by_call: See `_index_by_end`.
         floating_ends: See `OwnTimes`.
         options: What to derive.
     """
@@ -298,14 +300,14 @@ def replace_lost(operations: Operations, lost: Sequence[int], own: Int64, option
     What a thread of the library called within another operation of it has none: its time is that of this operation.
     """
     if not options.host_gaps:
-        return no_gaps()
+        return build_empty_gaps()
     own_thread = operations.timed & (operations.thread < FIRST_LANE)
     calls = np.array([call for call in lost if own_thread[call]], np.int64)
     why = np.full(len(calls), _CALL)
-    return _between(operations.thread[calls], operations.begin[calls], own[calls], why, options)
+    return _find_between(operations.thread[calls], operations.begin[calls], own[calls], why, options)
 
 
-def _returning(waits: Sequence[Wait]) -> Gaps:
+def _find_returning(waits: Sequence[Wait]) -> Gaps:
     """Return the time that calls which waited took after the device was done."""
     rows = [
         (wait.thread, wait.end, wait.until - wait.end, _DEVICE, wait.call, wait.end - wait.begin)
@@ -314,22 +316,22 @@ def _returning(waits: Sequence[Wait]) -> Gaps:
     return Gaps(*np.array(rows, np.int64).reshape(-1, len(fields(Gaps))).T)
 
 
-def _idle(operations: Operations, rows: Int64, lane: int, started: int) -> Spans:
+def _find_idle(operations: Operations, rows: Int64, lane: int, started: int) -> Spans:
     """Return the intervals in which a thread ran no operator, from the start of the recording on."""
     order = rows[np.argsort(operations.start_ns[rows], kind="stable")]
     start = operations.start_ns[order]
     busy = np.maximum.accumulate(operations.end_ns[order])
     before = np.append(started, busy[:-1])
     places = np.flatnonzero(start > before)
-    return spans_between(lane, before[places], start[places], places == 0)
+    return find_spans_between(lane, before[places], start[places], places == 0)
 
 
-def _after_all(operations: Operations, rows: Int64, lane: int, waits: _Waits) -> Spans:
+def _find_after_all(operations: Operations, rows: Int64, lane: int, waits: _Waits) -> Spans:
     """Return the time of a thread from its last operator to the end of the last call that waited for the device."""
     ended = operations.end_ns[rows].max(initial=NONE)
     last = waits.until[waits.begin >= ended].max(initial=NONE)
     begin, end = np.array([(ended, last)] if last > ended >= 0 else [], np.int64).reshape(-1, 2).T
-    return spans_between(lane, begin, end, np.zeros(len(begin), np.bool_))
+    return find_spans_between(lane, begin, end, np.zeros(len(begin), np.bool_))
 
 
 def begin_of_first_callee(operations: Operations, around: Int64) -> Int64:
@@ -340,7 +342,7 @@ def begin_of_first_callee(operations: Operations, around: Int64) -> Int64:
     return first
 
 
-def _by_call(
+def _index_by_end(
     operations: Operations, own_times: OwnTimes, options: LinkOptions
 ) -> dict[tuple[int, int], tuple[int, int, int]]:
     """Return thread and begin of a library's operations → thread of the call that each carries out, and what it waited for.

@@ -41,7 +41,7 @@ class Idles:
         return len(self.place)
 
 
-def no_idles() -> Idles:
+def build_empty_idles() -> Idles:
     """Return none."""
     none = np.zeros(0, np.int64)
     return Idles(none, none, none, np.zeros(0, np.bool_))
@@ -114,7 +114,7 @@ def find_idles(
     return Idles(place, ready[first_device + place], idle[place], np.zeros(len(place), np.bool_))
 
 
-def idle_dependencies(
+def list_idle_dependencies(
     idles: Idles, first_device: int, first_idle: int, pairs: tuple[Int64, Int64, Int32]
 ) -> list[tuple[Int64, Int64, DepKind]]:
     """Return the dependencies of idle times: they wait for what the operation waits for, which waits for them."""

@@ -19,11 +19,11 @@ from itertools import pairwise
 
 import numpy as np
 
-from studio.et.link.clock import same_clock
+from studio.et.link.clock import have_same_clock
 from studio.et.link.draft import RankDraft
 from studio.et.link.facts import Facts
 from studio.et.link.names import RECEIVE, SEND
-from studio.et.link.sequence import Place, facts_of
+from studio.et.link.sequence import Place, get_facts
 from studio.trace import NONE, CollectiveType, Float64, Int64
 
 Members = Mapping[str, tuple[int, ...]]
@@ -91,14 +91,14 @@ def infer_groups(drafts: Sequence[RankDraft], members: Members) -> dict[int, dic
     """
     inferred: dict[int, dict[Place, str]] = {index: {} for index in range(len(drafts))}
     # Of one group nobody has to choose.
-    if any(len(candidates(rank_draft, members)) > 1 for rank_draft in drafts):
+    if any(len(list_candidates(rank_draft, members)) > 1 for rank_draft in drafts):
         inferred |= _Collectives(drafts, members).infer()
-    for index, groups in _messages(drafts, members).items():
+    for index, groups in _match_messages(drafts, members).items():
         inferred[index] = inferred[index] | groups
     return inferred
 
 
-def candidates(rank_draft: RankDraft, members: Members) -> list[str]:
+def list_candidates(rank_draft: RankDraft, members: Members) -> list[str]:
     """Return the groups that a rank shares with others, in the order in which they were made.
 
     PyTorch names groups by numbers that rise; others are in the order of the rank's own list.
@@ -120,11 +120,11 @@ class _Collectives:
 
     def __init__(self, drafts: Sequence[RankDraft], members: Members) -> None:
         self.drafts, self.members = drafts, members
-        self.items = [_items(rank_draft) for rank_draft in drafts]
+        self.items = [_collect_items(rank_draft) for rank_draft in drafts]
         self.at = {rank_draft.number or 0: index for index, rank_draft in enumerate(drafts)}
-        self.groups = [candidates(rank_draft, members) for rank_draft in drafts]
-        self.strands = [_by_strand(items) for items in self.items]
-        self.timed = all(same_clock(drafts[0], other) for other in drafts[1:])
+        self.groups = [list_candidates(rank_draft, members) for rank_draft in drafts]
+        self.strands = [_group_by_strand(items) for items in self.items]
+        self.timed = all(have_same_clock(drafts[0], other) for other in drafts[1:])
 
     def infer(self) -> dict[int, dict[Place, str]]:
         """Choose a group for each strand, until nothing changes; those that all members have first."""
@@ -174,7 +174,7 @@ class _Collectives:
             for index in open_ranks:
                 for strand in self.strands[index]:
                     groups = possible[index, strand]
-                    costs = [self._cost(index, strand, group, peers) for group in groups]
+                    costs = [self._compute_cost(index, strand, group, peers) for group in groups]
                     left = [
                         group for group, cost in zip(groups, costs, strict=True) if cost < min(costs) + _CLEAR
                     ]
@@ -207,13 +207,14 @@ class _Collectives:
         groups = self.groups[index]
         strands = sorted(self.strands[index])
         costs = np.array(
-            [[self._cost(index, strand, group, peers) for group in groups] for strand in strands], np.float64
+            [[self._compute_cost(index, strand, group, peers) for group in groups] for strand in strands],
+            np.float64,
         )
         threads = [strand[0] for strand in strands]
-        best = _in_order(costs, threads)
+        best = _assign_in_order(costs, threads)
         return {strand: groups[place] for strand, place in zip(strands, best, strict=True)}
 
-    def _cost(self, index: int, strand: _Strand, group: str, peers: _Peers) -> float:
+    def _compute_cost(self, index: int, strand: _Strand, group: str, peers: _Peers) -> float:
         """Return how much speaks against a group: a collective that another member lacks, or one that names another."""
         items = self.strands[index][strand]
         others = [self.at[rank] for rank in self.members[group] if rank in self.at and self.at[rank] != index]
@@ -226,7 +227,7 @@ class _Collectives:
         return named + lacking / max(len(others), 1) - 1e-3 * len(others) / len(self.drafts)
 
 
-def _items(rank_draft: RankDraft) -> list[_Item]:
+def _collect_items(rank_draft: RankDraft) -> list[_Item]:
     """Return the collectives of a rank."""
     operations, communication = rank_draft.operations, rank_draft.communication
     device, launched = rank_draft.device, rank_draft.launched
@@ -238,29 +239,31 @@ def _items(rank_draft: RankDraft) -> list[_Item]:
         lost = call is None and bool(communication.issued_by)
         thread = NONE
         if call is not None and device is not None and operations.thread[call] != operations.thread[row]:
-            thread = _thread_number(device.threads[int(operations.thread[row])][1])
+            thread = _parse_thread_number(device.threads[int(operations.thread[row])][1])
         end = _NEVER if lost else int(operations.finish[row])
         items.append(
-            _Item((False, row), _key(facts), int(operations.begin[row]), end, thread, facts.group or None)
+            _Item(
+                (False, row), _build_key(facts), int(operations.begin[row]), end, thread, facts.group or None
+            )
         )
     for place, facts in communication.devices.items():
         if facts.kind not in (SEND, RECEIVE) and device is not None and launched is not None:
             event = int(launched.event[place])
             start = int(device.start_ns[event])
             end = start + int(device.duration_ns[event])
-            items.append(_Item((True, place), _key(facts), start, end, NONE, facts.group or None))
+            items.append(_Item((True, place), _build_key(facts), start, end, NONE, facts.group or None))
     return items
 
 
-def _thread_number(name: str) -> int:
+def _parse_thread_number(name: str) -> int:
     return int(name) if name.isdecimal() and len(name) < 18 else NONE
 
 
-def _key(facts: Facts) -> tuple[int, int]:
+def _build_key(facts: Facts) -> tuple[int, int]:
     return facts.kind, NONE if facts.kind in _UNEVEN else facts.bytes
 
 
-def _by_strand(items: Iterable[_Item]) -> dict[_Strand, list[_Item]]:
+def _group_by_strand(items: Iterable[_Item]) -> dict[_Strand, list[_Item]]:
     strands: dict[_Strand, list[_Item]] = {}
     for item in items:
         if item.thread != NONE:
@@ -293,7 +296,7 @@ class _Peers:
     def lacks(self, index: int, item: _Item, group: str) -> bool:
         """Whether a rank has no collective that may be of the group, and the same as one of another rank."""
         for name in (group, None):
-            begin, latest = self._times(index, item.key, name)
+            begin, latest = self._collect_times(index, item.key, name)
             if not len(begin):
                 continue
             if not self.timed or item.key[0] in _ROOTED:
@@ -303,7 +306,7 @@ class _Peers:
                 return False
         return True
 
-    def _times(self, index: int, key: tuple[int, int], group: str | None) -> tuple[Int64, Int64]:
+    def _collect_times(self, index: int, key: tuple[int, int], group: str | None) -> tuple[Int64, Int64]:
         """Return when collectives of a rank began, rising, and the latest end up to each."""
         known = self.known[index]
         if (key, group) not in known:
@@ -314,7 +317,7 @@ class _Peers:
         return known[key, group]
 
 
-def _in_order(costs: Float64, threads: Sequence[int]) -> list[int]:
+def _assign_in_order(costs: Float64, threads: Sequence[int]) -> list[int]:
     """Return the column of least cost for each row; columns of threads rise with their numbers if that costs no more.
 
     S strands, sorted by thread; G groups in the order they were made. Near threads may be of one group, up to a pool of them.
@@ -368,27 +371,27 @@ def _in_order(costs: Float64, threads: Sequence[int]) -> list[int]:
 # Messages
 
 
-def _messages(drafts: Sequence[RankDraft], members: Members) -> dict[int, dict[Place, str]]:
+def _match_messages(drafts: Sequence[RankDraft], members: Members) -> dict[int, dict[Place, str]]:
     """Return the group of messages that name none: of each family of groups that of which most find their other half.
 
     Where some find none they are paired one by one, by when they were sent and received. Messages of one tag and size are of one family: those of other families cannot be their other halves.
     """
-    halves = [_halves(rank_draft) for rank_draft in drafts]
+    halves = [_collect_halves(rank_draft) for rank_draft in drafts]
     numbers = [rank_draft.number or 0 for rank_draft in drafts]
-    families = _families(drafts, members)
+    families = _group_families(drafts, members)
     if not any(halves) or not families:
         return {}
-    usual = sorted(families, key=lambda family: _unmatched(halves, numbers, family, members))
+    usual = sorted(families, key=lambda family: _count_unmatched(halves, numbers, family, members))
     alike: dict[tuple[int, int], list[list[tuple[Place, Facts]]]] = {}
     for index, own in enumerate(halves):
         for place, facts in own:
             lists = alike.setdefault((facts.tag, facts.bytes), [[] for _ in drafts])
             lists[index].append((place, facts))
     group_of: dict[int, dict[Place, str]] = {}
-    timed = all(same_clock(drafts[0], other) for other in drafts[1:])
+    timed = all(have_same_clock(drafts[0], other) for other in drafts[1:])
     for lists in alike.values():
-        best = min(usual, key=lambda family: _unmatched(lists, numbers, family, members))
-        is_open = timed and _unmatched(lists, numbers, best, members) > 0
+        best = min(usual, key=lambda family: _count_unmatched(lists, numbers, family, members))
+        is_open = timed and _count_unmatched(lists, numbers, best, members) > 0
         if is_open and (paired := _pair_by_time(drafts, lists, members)):
             for index, place, group in paired:
                 group_of.setdefault(index, {})[place] = group
@@ -415,7 +418,7 @@ def _pair_by_time(
     receives: list[_Half] = []
     for index, (rank_draft, own) in enumerate(zip(drafts, lists, strict=True)):
         for place, facts in own:
-            half: _Half = (*_span(rank_draft, place), index, place, facts)
+            half: _Half = (*_read_span(rank_draft, place), index, place, facts)
             (sends if facts.kind == SEND else receives).append(half)
     if len(sends) != len(receives) or len(sends) > _MOST_PAIRED:
         return []
@@ -426,7 +429,7 @@ def _pair_by_time(
     for _, end, index, place, facts in receives:
         for at, (begin, _, other, sent, send_facts) in enumerate(sends):
             ends = (numbers[other], send_facts.peer), (numbers[index], facts.peer)
-            group = next((name for name, ranks in members.items() if _meet(ranks, *ends)), None)
+            group = next((name for name, ranks in members.items() if _are_peers(ranks, *ends)), None)
             if group is not None and begin <= end:
                 paired += [(index, place, group), (other, sent, group)]
                 del sends[at]
@@ -436,7 +439,7 @@ def _pair_by_time(
     return paired
 
 
-def _meet(ranks: Sequence[int], first: tuple[int, int], second: tuple[int, int]) -> bool:
+def _are_peers(ranks: Sequence[int], first: tuple[int, int], second: tuple[int, int]) -> bool:
     """Whether two ranks name each other, by their places in a group."""
     return all(
         peer < len(ranks) and number in ranks and ranks[peer] == wanted
@@ -444,7 +447,7 @@ def _meet(ranks: Sequence[int], first: tuple[int, int], second: tuple[int, int])
     )
 
 
-def _span(rank_draft: RankDraft, place: Place) -> tuple[int, int]:
+def _read_span(rank_draft: RankDraft, place: Place) -> tuple[int, int]:
     """Return when a message began and ended."""
     on_device, row = place
     if not on_device:
@@ -459,14 +462,14 @@ def _span(rank_draft: RankDraft, place: Place) -> tuple[int, int]:
     return start, start + int(rank_draft.device.duration_ns[event])
 
 
-def _halves(rank_draft: RankDraft) -> list[tuple[Place, Facts]]:
+def _collect_halves(rank_draft: RankDraft) -> list[tuple[Place, Facts]]:
     """Return the sends and receives of a rank that count their peer in a group which is not named."""
     communication = rank_draft.communication
     places: list[Place] = [
         *((False, row) for row in communication.operators),
         *((True, place) for place in communication.devices),
     ]
-    known = [(place, facts_of(communication, place)) for place in places]
+    known = [(place, get_facts(communication, place)) for place in places]
     return [
         (place, facts)
         for place, facts in known
@@ -477,7 +480,7 @@ def _halves(rank_draft: RankDraft) -> list[tuple[Place, Facts]]:
     ]
 
 
-def _families(drafts: Sequence[RankDraft], members: Members) -> list[dict[int, str]]:
+def _group_families(drafts: Sequence[RankDraft], members: Members) -> list[dict[int, str]]:
     """Return groups of equal size and description that share no rank, as rank → group; those of most ranks first."""
     described = {
         group.name: group.description
@@ -497,7 +500,7 @@ def _families(drafts: Sequence[RankDraft], members: Members) -> list[dict[int, s
     return sorted(families.values(), key=lambda family: -max(len(members[name]) for name in family.values()))
 
 
-def _unmatched(
+def _count_unmatched(
     halves: Sequence[Sequence[tuple[Place, Facts]]],
     numbers: Sequence[int],
     family: Mapping[int, str],

@@ -114,7 +114,7 @@ def put_attributes(columns: AttributeColumns, count: int, out: Placed) -> Int64 
     Returns:
         (N+1,) where those of each node begin; None where others had better do so.
     """
-    if not _worth_compiling(len(out.key)):
+    if not _is_worth_compiling(len(out.key)):
         return None
     rows: list[Int64] = []
     values: list[Int64] = []
@@ -153,7 +153,7 @@ def put_attributes(columns: AttributeColumns, count: int, out: Placed) -> Int64 
 
 def _run(name: str, count: int, given: Sequence[Int64], lengths: Sequence[int]) -> list[Int64]:
     """Call a function of the kernel; returns the arrays that it has filled, of these lengths."""
-    if _worth_compiling(count):
+    if _is_worth_compiling(count):
         filled = [np.empty(length, np.int64) for length in lengths]
         plain = [np.ascontiguousarray(array, np.int64) for array in given]
         getattr(load_kernel(), name)(*plain, *filled)
@@ -176,7 +176,7 @@ def compile_kernel() -> None:
     load_kernel()
 
 
-def _worth_compiling(count: int) -> bool:
+def _is_worth_compiling(count: int) -> bool:
     """Whether so many intervals are gone through faster compiled, including the wait for the compiler."""
     if count < INTERPRETED:
         return False

@@ -71,7 +71,7 @@ def join(host: HostTrace, device: DeviceTrace) -> Joined:
         sizes = int((~roots & ~(notes & (event < 0))).sum()), every[1]
         result = Joined(event, "record function id", candidates, *sizes)
         if result.share >= LEAST_SHARE:
-            return _with_alone(result, host, device, device.record_function)
+            return _add_alone(result, host, device, device.record_function)
         return Joined(
             np.full(len(host), NONE, np.int64),
             "none",
@@ -83,7 +83,7 @@ def join(host: HostTrace, device: DeviceTrace) -> Joined:
     sizes = int((~roots & ~(notes & (event < 0))).sum()), every[1]
     result = Joined(event, "external id", candidates, *sizes)
     if result.share >= LEAST_SHARE and result.count >= _LEAST_AGREEMENT * candidates:
-        return _with_alone(result, host, device, device.external)
+        return _add_alone(result, host, device, device.external)
     event = _match_in_order(host, device, usable)
     if (event >= 0).any():
         sizes = int((~roots & ~(notes & (event < 0))).sum()), every[1]
@@ -95,7 +95,7 @@ def join(host: HostTrace, device: DeviceTrace) -> Joined:
     return Joined(np.full(len(host), NONE, np.int64), "none", candidates, *every, why)
 
 
-def _with_alone(joined: Joined, host: HostTrace, device: DeviceTrace, numbers: Int64) -> Joined:
+def _add_alone(joined: Joined, host: HostTrace, device: DeviceTrace, numbers: Int64) -> Joined:
     """Add which events (E,) have no operator, by reason; `numbers` are the ids to match by."""
     left = device.is_host
     left[joined.event[joined.event >= 0]] = False

@@ -19,10 +19,10 @@ from dataclasses import replace
 import numpy as np
 
 from studio.distinct import find_distinct
-from studio.et.link.carried import library_rows
+from studio.et.link.carried import find_library_rows
 from studio.et.link.facts import Communication
 from studio.et.link.intervals import find_parents
-from studio.et.link.names import RECEIVE, SEND, operator_kind
+from studio.et.link.names import RECEIVE, SEND, infer_operator_kind
 from studio.et.link.operations import Operations
 from studio.trace import NONE, Bool, CollectiveType, Int64
 
@@ -33,19 +33,19 @@ _IN_PLACE = (CollectiveType.ALL_REDUCE, CollectiveType.BROADCAST, CollectiveType
 def find_floating(operations: Operations, communication: Communication) -> Bool:
     """Return which operations (N,) of a library are noted down on the thread that called, beyond the end of the call."""
     floating = np.zeros(len(operations), np.bool_)
-    for row in library_rows(operations):
+    for row in find_library_rows(operations):
         call = communication.issued_by.get(row)
         if call is None:
             # The call was made before the recording began.
-            floating[row] = operator_kind(operations.name_of(row)) in (SEND, RECEIVE)
+            floating[row] = infer_operator_kind(operations.name_of(row)) in (SEND, RECEIVE)
         elif operations.thread[row] == operations.thread[call]:
             floating[row] = operations.begin[row] < operations.finish[call] < operations.finish[row]
     return floating & operations.timed
 
 
-def carried_in_place(operations: Operations, communication: Communication) -> dict[int, int]:
+def find_carried_in_place(operations: Operations, communication: Communication) -> dict[int, int]:
     """Return the call around each operation of a library that only helps to carry it out, on the thread that called."""
-    parts = [row for row in library_rows(operations) if row not in communication.issued_by]
+    parts = [row for row in find_library_rows(operations) if row not in communication.issued_by]
     calls = np.array([row for row in communication.operators if row not in communication.issued_by], np.int64)
     start, end, thread = operations.start_ns, operations.end_ns, operations.thread
     around = {}
@@ -106,7 +106,7 @@ def _begin_of_callbacks(
     return int(start[inside[int(np.argmax(start[inside] - reached))]])
 
 
-def without_times(operations: Operations, rows: Iterable[int]) -> Operations:
+def clear_times(operations: Operations, rows: Iterable[int]) -> Operations:
     """Return the operations; some of them take no time, as it is that of others."""
     chosen = list(rows)
     end, finish = operations.end_ns.copy(), operations.finish.copy()
@@ -114,11 +114,11 @@ def without_times(operations: Operations, rows: Iterable[int]) -> Operations:
     return replace(operations, end_ns=end, finish=finish)
 
 
-def lost_calls(
+def find_lost_calls(
     operations: Operations, communication: Communication, in_place: Mapping[int, int]
 ) -> list[int]:
     """Return the calls that stand for a collective which the library did not note down any more."""
-    rows = library_rows(operations)
+    rows = find_library_rows(operations)
     if not rows:
         return []
     known = communication.issued_by.keys() | set(in_place.values())
@@ -144,10 +144,10 @@ def find_inner(operations: Operations, communication: Communication, floating: B
         caller = rows[parent[here]]
         inner[rows[here]] = np.where(carrying[caller], caller, inner[caller])
     # On the calling thread the caller waits, and what it calls is its own.
-    return np.where(operations.thread == operations.thread[_calls(inner, communication)], NONE, inner)
+    return np.where(operations.thread == operations.thread[_find_calls(inner, communication)], NONE, inner)
 
 
-def _calls(inner: Int64, communication: Communication) -> Int64:
+def _find_calls(inner: Int64, communication: Communication) -> Int64:
     """Return the call (N,) behind the library's operation around each, the operation's own row where there is none."""
     known, calls = communication.issued_by, np.arange(len(inner))
     within = np.flatnonzero(inner >= 0)
@@ -157,7 +157,7 @@ def _calls(inner: Int64, communication: Communication) -> Int64:
     return calls
 
 
-def with_own_lanes(operations: Operations, floating: Bool, inner: Int64) -> Operations:
+def split_lanes(operations: Operations, floating: Bool, inner: Int64) -> Operations:
     """Return the operations with threads of their own: one for each floating one, and one for what runs within others.
 
     These are numbered from `FIRST_LANE` on.

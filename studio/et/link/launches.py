@@ -62,10 +62,10 @@ class LaunchedByStream:
         self.device, self.launched = device, launched
         events = launched.event
         self.finish = device.start_ns[events] + device.duration_ns[events]
-        self.launch_ns = launch_times(device, launched)
+        self.launch_ns = compute_launch_times(device, launched)
         self.streams = {
             (int(device.device[first]), int(device.stream[first])): rows
-            for rows in streams_of(device, launched)
+            for rows in group_by_stream(device, launched)
             for first in [int(events[int(rows[0])])]
         }
         # Of all after an operation the earliest launch: it rises, and tells the last launched before a time.
@@ -140,7 +140,7 @@ class LaunchedByStream:
             return places
         if _DEVICE_SYNC.match(name):
             last = [self.last_before(stream, begin) for _, stream in self.streams]
-            return sorted({place for place in last if place >= 0} | self._ended_within(call))
+            return sorted({place for place in last if place >= 0} | self._find_ended_within(call))
         if sync >= 0 and device.wait_record[sync] >= 0:
             begin = self._begun.get(int(device.wait_record[sync]), begin)
         stream = NONE
@@ -159,7 +159,7 @@ class LaunchedByStream:
             place = ended.part(first, last).last(_BEFORE_ALL, end, begin)
         return [place] if place >= 0 else []
 
-    def _ended_within(self, call: int) -> set[int]:
+    def _find_ended_within(self, call: int) -> set[int]:
         """Return the last operation to end while a call waited, of those that nothing tells the launch of."""
         begin = int(self.device.start_ns[call])
         end = begin + int(self.device.duration_ns[call])
@@ -167,7 +167,7 @@ class LaunchedByStream:
         return {place} if place >= 0 else set()
 
 
-def launch_times(device: DeviceTrace, launched: DeviceOperations) -> Int64:
+def compute_launch_times(device: DeviceTrace, launched: DeviceOperations) -> Int64:
     """Return when each device operation (D,) was launched, at the latest.
 
     Launches before the recording began are not in it. Correlation ids rise with the calls of a process, so an operation
@@ -189,7 +189,7 @@ def launch_times(device: DeviceTrace, launched: DeviceOperations) -> Int64:
     return times
 
 
-def streams_of(device: DeviceTrace, launched: DeviceOperations) -> list[Int64]:
+def group_by_stream(device: DeviceTrace, launched: DeviceOperations) -> list[Int64]:
     """Return the places of device operations, stream by stream, in order of start."""
     events = launched.event
     if not len(events):

@@ -32,18 +32,18 @@ def is_tensor(value: Any) -> bool:
     )
 
 
-def tensors(value: Any, depth: int = 0) -> Iterator[Sequence[Any]]:
+def iterate_tensors(value: Any, depth: int = 0) -> Iterator[Sequence[Any]]:
     """Yield the tensors in a value, lists of lists included."""
     if is_tensor(value):
         yield value
     elif isinstance(value, list | tuple) and depth < 8:
         for part in value:
-            yield from tensors(part, depth + 1)
+            yield from iterate_tensors(part, depth + 1)
 
 
-def tensor_bytes(value: Any) -> int:
+def sum_tensor_bytes(value: Any) -> int:
     """Return the bytes of all tensors in a value, -1 where there is none."""
-    sizes = [max(tensor[3], 0) * max(tensor[4], 0) for tensor in tensors(value)]
+    sizes = [max(tensor[3], 0) * max(tensor[4], 0) for tensor in iterate_tensors(value)]
     return min(sum(sizes), 2**62) if sizes else NONE
 
 

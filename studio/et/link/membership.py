@@ -9,7 +9,7 @@ from msgspec.structs import replace
 
 from studio.et.link.draft import RankDraft
 from studio.et.link.facts import Facts
-from studio.et.link.infer import candidates, infer_groups
+from studio.et.link.infer import infer_groups, list_candidates
 from studio.et.link.names import RECEIVE, SEND
 from studio.trace import CommGroup, Finding
 from studio.units import format_counted
@@ -22,16 +22,16 @@ WORLD = "0"
 
 def resolve(drafts: Sequence[RankDraft]) -> tuple[tuple[CommGroup, ...], list[Finding]]:
     """Return the groups of a job; set group and peer rank of every communication in the drafts."""
-    members, findings = _members(drafts)
+    members, findings = _collect_members(drafts)
     inferred = infer_groups(drafts, members)
     count: Counter[str] = Counter()
     for index, rank_draft in enumerate(drafts):
         renamed = _rename_groups(rank_draft, members)
-        choice = candidates(rank_draft, members)
+        choice = list_candidates(rank_draft, members)
         for on_device, facts_of in enumerate(
             (rank_draft.communication.operators, rank_draft.communication.devices)
         ):
-            default = _default_groups(rank_draft, members, facts_of)
+            default = _choose_default_groups(rank_draft, members, facts_of)
             # By identity: what every step repeats is one object, kept here as long as its number stands for it.
             done: dict[tuple[int, str | None], tuple[Facts, Facts]] = {}
             for key, facts in facts_of.items():
@@ -48,11 +48,11 @@ def resolve(drafts: Sequence[RankDraft]) -> tuple[tuple[CommGroup, ...], list[Fi
                 if "group" in resolved.inferred and resolved.group:
                     count[resolved.group] += 1
     if count:
-        findings.append(_inferred_finding(count))
+        findings.append(_build_inferred_finding(count))
     return tuple(CommGroup(name, ranks) for name, ranks in members.items()), findings
 
 
-def _inferred_finding(count: Counter[str]) -> Finding:
+def _build_inferred_finding(count: Counter[str]) -> Finding:
     names = ", ".join(f"{name!r}: {number:,}" for name, number in count.most_common(_MOST_LISTED))
     more = f", and {len(count) - _MOST_LISTED:,} more" if len(count) > _MOST_LISTED else ""
     message = (
@@ -64,7 +64,7 @@ def _inferred_finding(count: Counter[str]) -> Finding:
     return Finding("info", "comm-group-inferred", message, hint)
 
 
-def _members(drafts: Sequence[RankDraft]) -> tuple[dict[str, tuple[int, ...]], list[Finding]]:
+def _collect_members(drafts: Sequence[RankDraft]) -> tuple[dict[str, tuple[int, ...]], list[Finding]]:
     """Return the ranks of each group; groups with the same name but other ranks get longer names."""
     members: dict[str, tuple[int, ...]] = {}
     findings = []
@@ -82,27 +82,27 @@ def _members(drafts: Sequence[RankDraft]) -> tuple[dict[str, tuple[int, ...]], l
             if not ranks or not name:
                 continue
             known = members.setdefault(name, ranks)
-            if known != ranks and _longer(name, ranks) not in members:
-                members[_longer(name, ranks)] = ranks
+            if known != ranks and _lengthen_name(name, ranks) not in members:
+                members[_lengthen_name(name, ranks)] = ranks
                 message = f"{rank_draft.files}: group {name!r} has ranks {list(ranks)} here and {list(known)} on other ranks."
                 findings.append(Finding("warning", "comm-group-differs", message, rank=rank_draft.number))
     return members, findings
 
 
-def _longer(name: str, ranks: tuple[int, ...]) -> str:
+def _lengthen_name(name: str, ranks: tuple[int, ...]) -> str:
     return f"{name}:{'-'.join(map(str, ranks[:8]))}"
 
 
 def _rename_groups(rank_draft: RankDraft, members: dict[str, tuple[int, ...]]) -> dict[str, str]:
     """Return the job-wide names of the rank's groups where they differ."""
     return {
-        group.name: _longer(group.name, group.ranks)
+        group.name: _lengthen_name(group.name, group.ranks)
         for group in rank_draft.communication.groups.values()
         if group.ranks and members.get(group.name) != group.ranks
     }
 
 
-def _default_groups(
+def _choose_default_groups(
     rank_draft: RankDraft, members: dict[str, tuple[int, ...]], facts_of: dict[int, Facts]
 ) -> tuple[str, str]:
     """Return the group of a rank's collectives that name none, and that of its messages.

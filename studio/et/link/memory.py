@@ -23,12 +23,12 @@ from studio.trace import NONE, Bool, Int64, ValueKind
 KEYS = ("bytes", "device", "address", "total", "reserved")
 
 
-def memory_attributes(columns: AttributeColumns, operations: Operations, device: DeviceTrace) -> None:
+def add_memory_attributes(columns: AttributeColumns, operations: Operations, device: DeviceTrace) -> None:
     """Write the allocations of a process to its operators; none where no operator has a time."""
     noted = device.allocations
     if not len(noted) or not operations.timed.any():
         return
-    row, outside = _operators_of(noted, operations, device)
+    row, outside = _find_operators(noted, operations, device)
     order = np.lexsort((np.arange(len(row)), noted.time_ns, row))
     row = row[order]
     rows, lengths = np.unique(row, return_counts=True)
@@ -41,7 +41,7 @@ def memory_attributes(columns: AttributeColumns, operations: Operations, device:
         columns.ragged(f"memory_{key}", rows, lengths, items, ValueKind.INT64_LIST)
 
 
-def _operators_of(noted: Allocations, operations: Operations, device: DeviceTrace) -> tuple[Int64, Bool]:
+def _find_operators(noted: Allocations, operations: Operations, device: DeviceTrace) -> tuple[Int64, Bool]:
     """Return the operator (M,) of each event, and whether none (M,) ran then."""
     timed = np.flatnonzero(operations.timed & ~operations.frame)
     timed = timed if len(timed) else np.flatnonzero(operations.timed)

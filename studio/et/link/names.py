@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from functools import lru_cache
 
-from studio.kernel_names import LIBRARIES, any_of
+from studio.kernel_names import LIBRARIES, join_expressions
 from studio.trace import NONE, CollectiveType, NodeType
 
 SEND, RECEIVE = -2, -3
@@ -51,7 +51,7 @@ NO_COLLECTIVES = frozenset(
 """What recorders write where nothing is communicated."""
 
 _PREFIX = re.compile(r"(_?c10d(_functional)?(_autograd)?::|nccl:|rccl:|gloo:|mpi:|ucc:|xccl:|hccl:)")
-KERNEL = re.compile(any_of(LIBRARIES, (r"(nccl|rccl)_",)), re.IGNORECASE)
+KERNEL = re.compile(join_expressions(LIBRARIES, (r"(nccl|rccl)_",)), re.IGNORECASE)
 """Matches kernels of communication libraries, old and new."""
 _LIBRARY_NAME = re.compile(r"nccl|rccl|(?<=one)ccl(?!reduce)")
 """What stands before the collective in names. Of oneCCL `reduce_base` is a step of several collectives, not a reduce."""
@@ -77,29 +77,29 @@ BYTES = {
 """Bytes of an element by the names recorders give its type."""
 
 
-def operator_kind(name: str) -> int | None:
+def infer_operator_kind(name: str) -> int | None:
     """Return the collective that an operator, recorder or annotation names, None where it names none.
 
     Example:
-        >>> operator_kind("c10d::_allgather_base_"), operator_kind("all_to_allv"), operator_kind("aten::add")
+        >>> infer_operator_kind("c10d::_allgather_base_"), infer_operator_kind("all_to_allv"), infer_operator_kind("aten::add")
         (2, 6, None)
     """
-    return _BY_NAME.get(plain(name))
+    return _BY_NAME.get(simplify_name(name))
 
 
 @lru_cache(maxsize=1 << 12)
-def plain(name: str) -> str:
+def simplify_name(name: str) -> str:
     """Return the name of a collective without namespace, underscores and case."""
     return _PREFIX.sub("", name, count=1).replace("_", "").replace("-", "").lower()
 
 
-def kernel_kind(name: str) -> int | None:
+def infer_kernel_kind(name: str) -> int | None:
     """Return the collective in a kernel's name; None for kernels that carry out several.
 
     Example:
-        >>> kernel_kind("ncclDevKernel_ReduceScatter_Sum_f32_RING_LL"), kernel_kind("ncclDevKernel_SendRecv")
+        >>> infer_kernel_kind("ncclDevKernel_ReduceScatter_Sum_f32_RING_LL"), infer_kernel_kind("ncclDevKernel_SendRecv")
         (7, None)
-        >>> kernel_kind("ncclAllReduceRingLLKernel_sum_f32(ncclColl)"), kernel_kind("oneccl_reduce_base<float>")
+        >>> infer_kernel_kind("ncclAllReduceRingLLKernel_sum_f32(ncclColl)"), infer_kernel_kind("oneccl_reduce_base<float>")
         (0, None)
     """
     text = name.split("(", maxsplit=1)[0].replace("_", "").replace("-", "").lower()
@@ -110,16 +110,16 @@ def kernel_kind(name: str) -> int | None:
     )
 
 
-def node_type(kind: int) -> NodeType:
+def choose_node_type(kind: int) -> NodeType:
     """Return the type of node that carries out a collective or one side of a message."""
     return {SEND: NodeType.COMM_SEND, RECEIVE: NodeType.COMM_RECV}.get(kind, NodeType.COMM_COLL)
 
 
-def element_bytes(dtype: str) -> int:
+def get_element_bytes(dtype: str) -> int:
     """Return the size of an element, -1 where the type is not known.
 
     Example:
-        >>> element_bytes("c10::BFloat16"), element_bytes("Float"), element_bytes("?")
+        >>> get_element_bytes("c10::BFloat16"), get_element_bytes("Float"), get_element_bytes("?")
         (2, 4, -1)
     """
     return BYTES.get(dtype.rpartition("::")[2].lower(), NONE)

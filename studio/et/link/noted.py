@@ -6,7 +6,7 @@ from bisect import bisect_left
 from collections.abc import Mapping, Sequence
 
 from studio.et.link.carried import may_carry
-from studio.et.link.names import operator_kind
+from studio.et.link.names import infer_operator_kind
 from studio.et.link.operations import Operations
 from studio.et.recording import NotedCall
 from studio.trace import NONE
@@ -35,12 +35,12 @@ def match_noted(
     rows = sorted(
         (row for row in kinds if operations.start_ns[row] >= 0), key=lambda row: int(operations.start_ns[row])
     )
-    if _in_step(operations, kinds, rows, noted):
+    if _are_in_step(operations, kinds, rows, noted):
         return dict(zip(rows, noted, strict=True))
     begins = [int(operations.start_ns[row]) for row in rows]
     matched: dict[int, NotedCall] = {}
     for note in noted:
-        kind = operator_kind(note.name)
+        kind = infer_operator_kind(note.name)
         best, least = NONE, (True, _APART_NS)
         high = bisect_left(begins, note.time_ns + _APART_NS)
         # The last of those that were running is the one: calls of a thread follow each other.
@@ -55,14 +55,14 @@ def match_noted(
     return matched
 
 
-def _in_step(
+def _are_in_step(
     operations: Operations, kinds: Mapping[int, int], rows: Sequence[int], noted: Sequence[NotedCall]
 ) -> bool:
     """Whether calls of one thread and notes are as many, of the same kinds in the same order, and each near its own."""
     if len(rows) != len(noted) or len({int(operations.thread[row]) for row in rows}) != 1:
         return False
     return all(
-        may_carry(operator_kind(note.name), kinds[row])
+        may_carry(infer_operator_kind(note.name), kinds[row])
         and operations.start_ns[row] - _DELAY_NS < note.time_ns < operations.end_ns[row] + _APART_NS
         for row, note in zip(rows, noted, strict=True)
     )

@@ -13,28 +13,30 @@ from msgspec.structs import replace
 
 from studio.et.link.draft import RankDraft
 from studio.et.link.facts import Communication
-from studio.et.link.sequence import Place, facts_of, issue_order
+from studio.et.link.sequence import Place, get_facts, order_by_issue
 from studio.et.link.shifts import find_shifts
 
 
-def number(drafts: Sequence[RankDraft]) -> None:
+def number_collectives(drafts: Sequence[RankDraft]) -> None:
     """Give every collective its number in its comm group, continuing recorded numbers, else from the first that any rank has.
 
     Where a recorder numbered those of some ranks of a group, the others are left without: theirs would not fit.
     """
     orders = [
-        issue_order(rank_draft.operations, rank_draft.device, rank_draft.launched, rank_draft.communication)
+        order_by_issue(
+            rank_draft.operations, rank_draft.device, rank_draft.launched, rank_draft.communication
+        )
         for rank_draft in drafts
     ]
     recorded = Counter[str]()
     for rank_draft, order in zip(drafts, orders, strict=True):
-        known = [facts_of(rank_draft.communication, place) for place in order]
+        known = [get_facts(rank_draft.communication, place) for place in order]
         recorded.update({facts.group for facts in known if facts.group and facts.seq >= 0})
     by_group: dict[str, list[tuple[RankDraft, list[Place]]]] = {}
     for rank_draft, order in zip(drafts, orders, strict=True):
         groups: dict[str, list[Place]] = {}
         for place in order:
-            groups.setdefault(facts_of(rank_draft.communication, place).group or "", []).append(place)
+            groups.setdefault(get_facts(rank_draft.communication, place).group or "", []).append(place)
         for name, places in groups.items():
             by_group.setdefault(name, []).append((rank_draft, places))
     for name, ranks in by_group.items():
@@ -45,7 +47,7 @@ def _number_group(name: str, ranks: Sequence[tuple[RankDraft, list[Place]]], *, 
     """Number the collectives of a group, given those of each rank in the order of the calls."""
     drafts, places = zip(*ranks, strict=True)
     written = [
-        [facts_of(rank_draft.communication, place).seq for place in own]
+        [get_facts(rank_draft.communication, place).seq for place in own]
         for rank_draft, own in zip(drafts, places, strict=True)
     ]
     if is_recorded:

@@ -80,7 +80,7 @@ class Operations:
 
 def from_host(host: HostTrace, device: DeviceTrace | None, event: Int64) -> Operations:
     """Return the operators of an execution trace, with the times of their events."""
-    parent, depth, place, last = _tree(host.id, _callers(host, device, event))
+    parent, depth, place, last = _build_tree(host.id, _correct_callers(host, device, event))
     linked = event >= 0
     start, end = np.full(len(host), NONE, np.int64), np.full(len(host), NONE, np.int64)
     thread = host.numbers["tid"].copy()
@@ -88,7 +88,9 @@ def from_host(host: HostTrace, device: DeviceTrace | None, event: Int64) -> Oper
         own = event[linked]
         start[linked] = device.start_ns[own]
         end[linked] = device.start_ns[own] + device.duration_ns[own]
-        thread = _threads(host.numbers["tid"], parent, depth, linked, device.thread[event].astype(np.int64))
+        thread = _infer_threads(
+            host.numbers["tid"], parent, depth, linked, device.thread[event].astype(np.int64)
+        )
         begin, finish = _fill_times(start, end, linked)
     else:
         begin, finish = place, last
@@ -99,7 +101,7 @@ def from_host(host: HostTrace, device: DeviceTrace | None, event: Int64) -> Oper
     return Operations(host.id, parent, name, names, start, end, begin, finish, depth, thread, event, frame)
 
 
-def _callers(host: HostTrace, device: DeviceTrace | None, event: Int64) -> Int64:
+def _correct_callers(host: HostTrace, device: DeviceTrace | None, event: Int64) -> Int64:
     """Return the id of each operator's caller (N,), corrected where the times speak against the recorded one.
 
     Where libraries run operators on threads of their own, the recorder writes as caller whatever began last, which may
@@ -144,7 +146,7 @@ def _is_step(name: str) -> bool:
     return name.startswith(STEP)
 
 
-def _tree(ids: Int64, parent_ids: Int64) -> tuple[Int64, Int64, Int64, Int64]:
+def _build_tree(ids: Int64, parent_ids: Int64) -> tuple[Int64, Int64, Int64, Int64]:
     """Return callers as rows (N,), their number, and the first and last position of each call in calling order.
 
     Self-loops (the process root has one) and circles of callers are cut.
@@ -188,7 +190,7 @@ def _walk(
     return done
 
 
-def _threads(tid: Int64, parent: Int64, depth: Int64, linked: Bool, thread: Int64) -> Int64:
+def _infer_threads(tid: Int64, parent: Int64, depth: Int64, linked: Bool, thread: Int64) -> Int64:
     """Return the thread (N,) of every operator: its event's, its caller's, or what its number mostly means."""
     usual: dict[int, Counter[int]] = {}
     both = Counter(zip(tid[linked].tolist(), thread[linked].tolist(), strict=True))

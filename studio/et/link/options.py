@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import IntFlag
 
-from studio.notebook import one_line
+from studio.notebook import format_record
 
 
 class DepKind(IntFlag):
@@ -86,7 +86,7 @@ class LinkOptions:
     align_clocks: bool = True
     metadata_nodes: bool = True
 
-    __repr__ = one_line
+    __repr__ = format_record
 
     @property
     def kinds(self) -> DepKind:

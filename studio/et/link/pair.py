@@ -34,7 +34,7 @@ Told = tuple[HostTrace, int | None]
 ToldDevice = tuple[DeviceTrace, int | None]
 
 
-def pair(hosts: Sequence[Told], devices: Sequence[ToldDevice]) -> list[Pair]:
+def pair_files(hosts: Sequence[Told], devices: Sequence[ToldDevice]) -> list[Pair]:
     """Pair the files of a job by rank and content, independent of their order.
 
     Args:
@@ -42,7 +42,7 @@ def pair(hosts: Sequence[Told], devices: Sequence[ToldDevice]) -> list[Pair]:
         devices: Kineto traces, each with the rank its content or name tells, if any.
     """
     choice = _Choice(hosts, devices)
-    by_rank = _by_rank(hosts, devices)
+    by_rank = _pair_by_rank(hosts, devices)
     for host, device in by_rank:
         if _may(hosts[host], devices[device]) and choice.share(host, device) >= LEAST_SHARE:
             choice.take(host, device)
@@ -94,7 +94,7 @@ class _Choice:
             self.pairs.append((host, device))
 
 
-def _by_rank(hosts: Sequence[Told], devices: Sequence[ToldDevice]) -> list[tuple[int, int]]:
+def _pair_by_rank(hosts: Sequence[Told], devices: Sequence[ToldDevice]) -> list[tuple[int, int]]:
     by_number = {number: index for index, (_, number) in enumerate(devices) if number is not None}
     return [(index, by_number[number]) for index, (_, number) in enumerate(hosts) if number in by_number]
 
@@ -115,13 +115,13 @@ def _check_pair(host: Told, device: ToldDevice, joined: Joined) -> Pair:
     refused = ""
     if not _may(host, device):
         refused = f"process {host[0].pid} in one, {device[0].pid} in the other, and {joined.why}"
-    elif len(device[0]) and alike(host[0], device[0]) < _ALIKE:
+    elif len(device[0]) and compute_likeness(host[0], device[0]) < _ALIKE:
         # What holds nothing contradicts nothing: the rank did nothing, or on threads that were not recorded.
-        refused = f"only {alike(host[0], device[0]):.0%} of the operators occur in both, and {joined.why}"
+        refused = f"only {compute_likeness(host[0], device[0]):.0%} of the operators occur in both, and {joined.why}"
     return Pair(number, host[0], device[0], joined, refused)
 
 
-def alike(host: HostTrace, device: DeviceTrace) -> float:
+def compute_likeness(host: HostTrace, device: DeviceTrace) -> float:
     """Return how many operator names, each as often as it occurs, two traces share, of the shorter one."""
     roots = host.roots.tolist()
     ours = Counter(name for name, root in zip(host.names, roots, strict=True) if not root)

@@ -16,25 +16,25 @@ from typing import Any
 
 from studio.et import kineto, pytorch
 from studio.et.aside import put_aside, take_up
-from studio.et.collector import collector_paused
+from studio.et.collector import pause_collector
 from studio.et.executors import call_in_order
 from studio.et.format import DevicePart, HostPart, RankPart, Reading
 from studio.et.link.all_ranks import Settled, settle
 from studio.et.link.assemble import assemble
-from studio.et.link.draft import Clock, RankDraft, draft, essence, outline
+from studio.et.link.draft import Clock, RankDraft, draft_rank, select_essence, select_outline
 from studio.et.link.facts import Facts
 from studio.et.link.intervals import compile_kernel
 from studio.et.link.join import LEAST_SHARE
 from studio.et.link.names import RECEIVE, SEND
 from studio.et.link.options import LinkOptions
-from studio.et.link.pair import Pair, may_belong, pair
+from studio.et.link.pair import Pair, may_belong, pair_files
 from studio.et.link.rank_files import RankFiles
-from studio.et.ranks import rank_overridden
+from studio.et.ranks import check_rank_override
 from studio.et.recording import DeviceTrace
-from studio.et.seen import JobSeen, RankSeen, Work, device_seen, with_communication
+from studio.et.seen import JobSeen, RankSeen, Work, summarise_device, with_communication
 from studio.et.shelf import Shelf
 from studio.et.source import SourceFile, load, mark_content
-from studio.files import scratch_folder
+from studio.files import make_scratch_folder
 from studio.trace import Finding, Graph, Rank, digest_array
 
 SettledPart = tuple[dict[int, Facts], dict[int, Facts], int, Clock]
@@ -98,7 +98,7 @@ def link_files(
         their names, so that all have to be compared.
     """
     folder = shelf.folder if shelf else None
-    with scratch_folder("chakra-studio-link-", folder) as place:
+    with make_scratch_folder("chakra-studio-link-", folder) as place:
         outlines: list[RankDraft] = []
         findings: dict[str, tuple[Finding, ...]] = {}
         if sum(files.device.path.stat().st_size for files in ranks) > _WORTH_COMPILING_BYTES:
@@ -122,11 +122,11 @@ def link_files(
                 onlookers.read(name)
         settled = settle(outlines, options)
         yield LinkedRanks(
-            _finished(executor, place, (settled, options), onlookers.linked, shelf), settled, findings
+            _iterate_finished(executor, place, (settled, options), onlookers.linked, shelf), settled, findings
         )
 
 
-def _finished(
+def _iterate_finished(
     executor: Executor,
     scratch: Path,
     known: tuple[Settled, LinkOptions],
@@ -138,7 +138,7 @@ def _finished(
     put = shelf.put if shelf else partial(_put_into, scratch)
     common = settled.origin_ns, settled.world, options, put
     calls = [
-        (finish, (scratch, rank_draft.number, settled_part(rank_draft), *common))
+        (finish, (scratch, rank_draft.number, select_settled_part(rank_draft), *common))
         for rank_draft in settled.drafts
     ]
     done = 0
@@ -172,7 +172,7 @@ class Drafted:
     contents: dict[str, str]
 
 
-@collector_paused()
+@pause_collector()
 def draft_files(files: RankFiles, options: LinkOptions, scratch: Path, marked: bool) -> Drafted | None:
     """Read and draft a rank, and put it and its outline aside; returns None if the files may be of two ranks.
 
@@ -184,48 +184,48 @@ def draft_files(files: RankFiles, options: LinkOptions, scratch: Path, marked: b
     """
     contents: dict[str, str] = {}
     noted = contents if marked else None
-    hosts = [] if files.host is None else pytorch.read(_reading(files.host, noted))
-    [device] = kineto.read(_reading(files.device, noted))
+    hosts = [] if files.host is None else pytorch.read(_load_file(files.host, noted))
+    [device] = kineto.read(_load_file(files.device, noted))
     assert isinstance(device, DevicePart)
     recorded_number = device.trace.head.rank
     if recorded_number not in (None, files.number) and not files.by_user:
         return None
     given = files.number if files.by_user else None
     findings = {
-        files.device.name: (*device.findings, *rank_overridden(device.trace.file, recorded_number, given))
+        files.device.name: (*device.findings, *check_rank_override(device.trace.file, recorded_number, given))
     }
     both = Pair(files.number, None, device.trace)
     for host in hosts:
         assert isinstance(host, HostPart)
         if not may_belong(host.trace, device.trace):
             return None
-        [both] = pair([(host.trace, files.number)], [(device.trace, files.number)])
-        if not _sure(both):
+        [both] = pair_files([(host.trace, files.number)], [(device.trace, files.number)])
+        if not _is_sure(both):
             return None
         findings[host.trace.file] = host.findings
-    rank_draft = draft(both, options)
+    rank_draft = draft_rank(both, options)
     # Outlines of all ranks are at hand together, drafts one by one.
-    put_aside(scratch / f"{files.number}.outline", outline(rank_draft), small=True)
-    put_aside(scratch / f"{files.number}.draft", essence(rank_draft), narrowed=True)
-    return Drafted(findings, _seen(rank_draft, device.trace), contents)
+    put_aside(scratch / f"{files.number}.outline", select_outline(rank_draft), small=True)
+    put_aside(scratch / f"{files.number}.draft", select_essence(rank_draft), narrowed=True)
+    return Drafted(findings, _build_seen(rank_draft, device.trace), contents)
 
 
-def _seen(rank_draft: RankDraft, device: DeviceTrace) -> RankSeen:
+def _build_seen(rank_draft: RankDraft, device: DeviceTrace) -> RankSeen:
     """Return what a rank that was drafted tells at once."""
-    rank = device_seen(device, rank_draft.number)
+    rank = summarise_device(device, rank_draft.number)
     communication = rank_draft.communication
-    on_device = [_call(facts) for facts in communication.devices.values()]
-    on_host = [_call(facts) for facts in communication.operators.values()]
+    on_device = [_classify_call(facts) for facts in communication.devices.values()]
+    on_host = [_classify_call(facts) for facts in communication.operators.values()]
     return with_communication(with_communication(rank, on_device, on_device=True), on_host, on_device=False)
 
 
-def _call(facts: Facts) -> tuple[Work, int]:
+def _classify_call(facts: Facts) -> tuple[Work, int]:
     """Return what kind of work a communication is, and the bytes it sends."""
     is_message = facts.kind in (SEND, RECEIVE)
     return "message" if is_message else "collective", 0 if facts.kind == RECEIVE else facts.bytes
 
 
-def _reading(file: SourceFile, contents: dict[str, str] | None) -> Reading:
+def _load_file(file: SourceFile, contents: dict[str, str] | None) -> Reading:
     """Load a file; its checksum is computed while its content is in memory, if it is asked for."""
     data, findings = load(file)
     if contents is not None:
@@ -233,11 +233,11 @@ def _reading(file: SourceFile, contents: dict[str, str] | None) -> Reading:
     return Reading(file.name, data, len(data), findings=findings)
 
 
-def _sure(both: Pair) -> bool:
+def _is_sure(both: Pair) -> bool:
     return both.joined is not None and both.joined.share >= LEAST_SHARE and not both.refused
 
 
-def settled_part(rank_draft: RankDraft) -> SettledPart:
+def select_settled_part(rank_draft: RankDraft) -> SettledPart:
     """Return what was settled of a rank: its communication, how much of it was not recorded, and its clock."""
     communication = rank_draft.communication
     return communication.operators, communication.devices, communication.unrecorded, rank_draft.clock
@@ -260,7 +260,7 @@ class Finished:
     times: bytes
 
 
-@collector_paused()
+@pause_collector()
 def finish(  # noqa: PLR0913 - called by position, in another process
     scratch: Path,
     number: int,

@@ -20,12 +20,12 @@ def share_sizes(drafts: Sequence[RankDraft]) -> None:
     _add_parts(drafts)
     given: dict[tuple[str, int], int] = {}
     members: dict[tuple[str, int], int] = {}
-    for _, _, facts in _scatters(drafts):
+    for _, _, facts in _iterate_scatters(drafts):
         key = facts.group or "", facts.seq
         members[key] = members.get(key, 0) + 1
         if facts.bytes_in > 0:
             given[key] = facts.bytes_in
-    for facts_of, place, facts in list(_scatters(drafts)):
+    for facts_of, place, facts in list(_iterate_scatters(drafts)):
         key = facts.group or "", facts.seq
         if facts.bytes <= 0 and key in given:
             ranks = max(facts.members, members[key])
@@ -47,7 +47,7 @@ def _add_parts(drafts: Sequence[RankDraft]) -> None:
                 facts_of[row] = replace(facts, bytes_in=facts.bytes_out * parts)
 
 
-def _scatters(drafts: Sequence[RankDraft]) -> Iterator[tuple[dict[int, Facts], int, Facts]]:
+def _iterate_scatters(drafts: Sequence[RankDraft]) -> Iterator[tuple[dict[int, Facts], int, Facts]]:
     """Yield the scatters of which the group and number are known."""
     for rank_draft in drafts:
         for facts_of in (rank_draft.communication.operators, rank_draft.communication.devices):

@@ -17,7 +17,7 @@ from studio.et.link.clock import correct_times
 from studio.et.link.draft import RankDraft
 from studio.et.link.facts import Facts
 from studio.et.link.names import RECEIVE, SEND
-from studio.et.link.sequence import Place, facts_of
+from studio.et.link.sequence import Place, get_facts
 from studio.trace import NONE
 
 _Line = tuple[int, str, int]
@@ -38,7 +38,7 @@ def find_senders(drafts: Sequence[RankDraft]) -> None:
     unnamed = {
         (rank_draft.number or 0, facts.group or "", facts.tag)
         for rank_draft in drafts
-        for facts in _all_facts(rank_draft)
+        for facts in _list_facts(rank_draft)
         if facts.kind == RECEIVE and facts.peer == NONE
     }
     if not unnamed:
@@ -47,7 +47,7 @@ def find_senders(drafts: Sequence[RankDraft]) -> None:
     received: dict[_Line, list[_Message]] = {line: [] for line in unnamed}
     for rank_draft in drafts:
         number = rank_draft.number or 0
-        for message in _messages(rank_draft):
+        for message in _collect_messages(rank_draft):
             facts = message.facts
             line = (number if facts.kind == RECEIVE else facts.peer, facts.group or "", facts.tag)
             if line in unnamed and facts.kind == RECEIVE:
@@ -56,14 +56,16 @@ def find_senders(drafts: Sequence[RankDraft]) -> None:
                 sent[line].setdefault(number, deque()).append(message)
     by_number = {rank_draft.number or 0: rank_draft for rank_draft in drafts}
     for line, messages in received.items():
-        for message, sender in _matched(messages, sent[line]):
+        for message, sender in _match_receives(messages, sent[line]):
             communication = by_number[line[0]].communication
             by_place = communication.devices if message.place[0] else communication.operators
             facts = replace(message.facts, peer=sender, inferred=(*message.facts.inferred, "peer"))
             by_place[message.place[1]] = facts
 
 
-def _matched(received: Sequence[_Message], sent: dict[int, deque[_Message]]) -> list[tuple[_Message, int]]:
+def _match_receives(
+    received: Sequence[_Message], sent: dict[int, deque[_Message]]
+) -> list[tuple[_Message, int]]:
     """Return the receives of a rank that name no sender, each with the rank whose message it took."""
     named = {sender: sum(message.facts.peer == sender for message in received) for sender in sent}
     matched = []
@@ -86,11 +88,11 @@ def _matched(received: Sequence[_Message], sent: dict[int, deque[_Message]]) -> 
     return matched
 
 
-def _all_facts(rank_draft: RankDraft) -> list[Facts]:
+def _list_facts(rank_draft: RankDraft) -> list[Facts]:
     return [*rank_draft.communication.operators.values(), *rank_draft.communication.devices.values()]
 
 
-def _messages(rank_draft: RankDraft) -> list[_Message]:
+def _collect_messages(rank_draft: RankDraft) -> list[_Message]:
     """Return sends by when they began, receives by when they had ended: the order in which the messages were taken."""
     operations, communication = rank_draft.operations, rank_draft.communication
     device, launched = rank_draft.device, rank_draft.launched
@@ -100,7 +102,7 @@ def _messages(rank_draft: RankDraft) -> list[_Message]:
     ]
     timed = []
     for place in places:
-        facts = facts_of(communication, place)
+        facts = get_facts(communication, place)
         if facts.kind not in (SEND, RECEIVE):
             continue
         if not place[0]:

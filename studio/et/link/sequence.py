@@ -19,7 +19,7 @@ Place = tuple[bool, int]
 """Whether it is a device operation, and its place among those, or else the row of the operation."""
 
 
-def issue_order(
+def order_by_issue(
     operations: Operations,
     device: DeviceTrace | None,
     launched: DeviceOperations | None,
@@ -41,14 +41,14 @@ def issue_order(
     return [place for *_, place in sorted(keys)]
 
 
-def chains(order: Sequence[Place], communication: Communication) -> list[tuple[Place, Place]]:
+def list_chains(order: Sequence[Place], communication: Communication) -> list[tuple[Place, Place]]:
     """Return pairs of collectives that follow each other in a comm group."""
     groups: dict[str | None, list[Place]] = {}
     for place in order:
-        groups.setdefault(facts_of(communication, place).group, []).append(place)
+        groups.setdefault(get_facts(communication, place).group, []).append(place)
     return [pair for places in groups.values() for pair in pairwise(places)]
 
 
-def facts_of(communication: Communication, place: Place) -> Facts:
+def get_facts(communication: Communication, place: Place) -> Facts:
     """Return what is known of the collective at a place."""
     return (communication.devices if place[0] else communication.operators)[place[1]]

@@ -13,7 +13,7 @@ import numpy as np
 
 from studio.et.link.draft import RankDraft
 from studio.et.link.facts import Facts
-from studio.et.link.sequence import Place, facts_of
+from studio.et.link.sequence import Place, get_facts
 from studio.trace import NEEDS_ALL, NONE, Bool, CollectiveType, Int64
 
 _LATE_NS = 1_000_000
@@ -63,34 +63,34 @@ def find_shifts(drafts: Sequence[RankDraft], places: Sequence[Sequence[Place]]) 
     """
     if len(drafts) < 2:
         return [0] * len(drafts)
-    calls = [_calls_of(rank_draft, own) for rank_draft, own in zip(drafts, places, strict=True)]
+    calls = [_collect_calls(rank_draft, own) for rank_draft, own in zip(drafts, places, strict=True)]
     longest = max(calls, key=len)
     shifts = [0 if own is longest else _shift(longest, own) for own in calls]
     return [shift - min(shifts) for shift in shifts]
 
 
-def _calls_of(rank_draft: RankDraft, places: Sequence[Place]) -> _Calls:
+def _collect_calls(rank_draft: RankDraft, places: Sequence[Place]) -> _Calls:
     """Return the collectives of a rank."""
-    facts = [facts_of(rank_draft.communication, place) for place in places]
-    times = np.array([_times(rank_draft, place) for place in places], np.int64).reshape(-1, 2)
+    facts = [get_facts(rank_draft.communication, place) for place in places]
+    times = np.array([_read_times(rank_draft, place) for place in places], np.int64).reshape(-1, 2)
     head = None if rank_draft.device is None else rank_draft.device.head
     return _Calls(
         np.array([call.kind for call in facts], np.int64),
-        np.array([_size(call) for call in facts], np.int64),
+        np.array([_compute_size(call) for call in facts], np.int64),
         times[:, 0],
         times[:, 1],
-        np.array([_waits(rank_draft, *call) for call in zip(places, facts, strict=True)], np.bool_),
+        np.array([_needs_all(rank_draft, *call) for call in zip(places, facts, strict=True)], np.bool_),
         "" if head is None or head.base_ns is None else head.host,
     )
 
 
-def _size(facts: Facts) -> int:
+def _compute_size(facts: Facts) -> int:
     """Return the bytes that all members bring, -1 where they may be others or were not recorded."""
     unknown = facts.kind == CollectiveType.ALL_TO_ALL or (facts.bytes <= 0 and not facts.is_empty)
     return NONE if unknown else facts.bytes
 
 
-def _waits(rank_draft: RankDraft, place: Place, facts: Facts) -> bool:
+def _needs_all(rank_draft: RankDraft, place: Place, facts: Facts) -> bool:
     """Whether it cannot end before all members have begun it: a call that hands it over to another thread does."""
     on_device, at = place
     # What carries a call out was issued by it; a call by itself hands it over, or what carried it out was not recorded.
@@ -98,7 +98,7 @@ def _waits(rank_draft: RankDraft, place: Place, facts: Facts) -> bool:
     return facts.kind in NEEDS_ALL and not facts.is_empty and not hands_over
 
 
-def _times(rank_draft: RankDraft, place: Place) -> tuple[int, int]:
+def _read_times(rank_draft: RankDraft, place: Place) -> tuple[int, int]:
     """Return when a collective began and ended, -1 where that is not known."""
     on_device, at = place
     if not on_device:
@@ -130,7 +130,7 @@ def _may_begin_together(longest: _Calls, own: _Calls) -> bool:
     return not same_clock or _share_met(longest, own, 0) > _MISSED
 
 
-def _overlap(longest: _Calls, own: _Calls, shift: int) -> tuple[slice, slice]:
+def _find_overlap(longest: _Calls, own: _Calls, shift: int) -> tuple[slice, slice]:
     """Return the collectives that both hold, on either."""
     first = max(shift, 0)
     count = min(len(longest) - first, len(own) - max(-shift, 0))
@@ -139,7 +139,7 @@ def _overlap(longest: _Calls, own: _Calls, shift: int) -> tuple[slice, slice]:
 
 def _fits(longest: _Calls, own: _Calls, shift: int) -> bool:
     """Whether kinds and sizes agree, of enough collectives."""
-    own_places, other_places = _overlap(longest, own, shift)
+    own_places, other_places = _find_overlap(longest, own, shift)
     count = own_places.stop - own_places.start
     enough = max(_LEAST, len(own) // 2) if shift else 0
     sizes, others = longest.size[own_places], own.size[other_places]
@@ -150,7 +150,7 @@ def _fits(longest: _Calls, own: _Calls, shift: int) -> bool:
 
 def _share_met(longest: _Calls, own: _Calls, shift: int) -> float:
     """Return which share of the collectives was under way on both at some time, 1 where no times tell."""
-    own_places, other_places = _overlap(longest, own, shift)
+    own_places, other_places = _find_overlap(longest, own, shift)
     timed = (
         longest.waits[own_places]
         & own.waits[other_places]

@@ -74,7 +74,7 @@ def find_within_library(operations: Operations, around: Int64, library: dict[int
     count = len(operations)
     # The place after the last stands for what is around none.
     above = np.append(np.where(around >= 0, around, count), count)
-    seen = np.append(_marked(library, count), False)
+    seen = np.append(_mark_rows(library, count), False)
     callers = above[:-1]
     while library and (above < count).any():
         # Looks twice as far outwards with each turn.
@@ -128,7 +128,7 @@ def join_columns(several: Sequence[_Columns]) -> _Columns:
     return replace(first, **{name: np.concatenate(parts) for name, parts in columns.items()})
 
 
-def spans_between(thread: int, begin: Int64, end: Int64, first: Bool) -> Spans:
+def find_spans_between(thread: int, begin: Int64, end: Int64, first: Bool) -> Spans:
     """Return intervals (S,) of a thread between its operations."""
     count = len(begin)
     no, yes = np.zeros(count, np.bool_), np.ones(count, np.bool_)
@@ -159,17 +159,17 @@ def find_inside(
     start, end = operations.start_ns, operations.end_ns
     inner = np.flatnonzero(around >= 0)
     inner = inner[np.argsort(start[inner], kind="stable")]
-    above, firsts = _by_first(around[inner], count)
+    above, firsts = _order_by_first(around[inner], count)
     waiting = operations.named(lambda name: _BLOCKING.search(name) is not None)
     waiting = waiting[start[waiting] >= 0]
-    issuing, issued_ns = _issuing(operations, library)
+    issuing, issued_ns = _find_issuing(operations, library)
     # When the first callee of each call began, or what it set going, or it itself where it is known to wait.
     begins = np.full(count, _NEVER, np.int64)
     begins[above] = start[inner[firsts]]
     np.minimum.at(begins, issuing, issued_ns)
     silent = waiting[begins[waiting] == _NEVER]
     begins[silent] = start[silent]
-    calls, _ = _by_first(np.concatenate((above, issuing, silent)), count)
+    calls, _ = _order_by_first(np.concatenate((above, issuing, silent)), count)
     place = np.full(count, NONE, np.int64)
     place[calls] = np.arange(len(calls))
     inner = inner[np.argsort(place[around[inner]], kind="stable")]
@@ -184,16 +184,16 @@ def find_inside(
     until[is_end], until[~is_end] = end[calls], start[inner]
     of_call = np.repeat(np.arange(len(calls)), sizes + 1)
     callers = around[np.fromiter(library.values(), np.int64, len(library))]
-    issued = (add_callers(callers, around) | _marked(issuing.tolist(), count))[calls]
+    issued = (add_callers(callers, around) | _mark_rows(issuing.tolist(), count))[calls]
     launches = launching[calls]
-    waited = _first_waits(waiting, end, around)[calls]
+    waited = _find_first_waits(waiting, end, around)[calls]
     computing = mark_names(operations.names, operations.name[calls], lambda name: name.startswith(COMPUTING))
     held = computing & (waited != _NEVER)
     later = np.zeros(len(calls), np.int64)
     np.add.at(later, of_call, np.maximum(until - before, 0))
     counts = (sizes > 0) & (held | launches)
     rest = np.where(counts, later, 0) >= np.where(computing, _COMPUTING_REST_NS, REST_NS)
-    kept = ~_marked(library, count)[calls] & (~computing | ((launches | held) & rest))
+    kept = ~_mark_rows(library, count)[calls] & (~computing | ((launches | held) & rest))
     took = until - before
     after = rest[of_call] | (before >= waited[of_call])
     least = np.where(issued[of_call] | after, options.least_gap_ns, options.thread_gap_ns)
@@ -206,21 +206,21 @@ def find_inside(
     )  # fmt: skip
 
 
-def _by_first(rows: Int64, count: int) -> tuple[Int64, Int64]:
+def _order_by_first(rows: Int64, count: int) -> tuple[Int64, Int64]:
     """Return which of `count` rows are among some (M,), and where each is first, in this order."""
     first = find_first_uses(rows, count)
     firsts = np.sort(first[first < len(rows)])
     return rows[firsts], firsts
 
 
-def _marked(rows: Collection[int], count: int) -> Bool:
+def _mark_rows(rows: Collection[int], count: int) -> Bool:
     """Return which of `count` rows are among some."""
     marked = np.zeros(count, np.bool_)
     marked[np.fromiter(rows, np.int64, len(rows))] = True
     return marked
 
 
-def _first_waits(waiting: Int64, end: Int64, around: Int64) -> Int64:
+def _find_first_waits(waiting: Int64, end: Int64, around: Int64) -> Int64:
     """Return when the first operation that may wait had ended within each operation (N,), late where none did."""
     ended = np.full(len(end), _NEVER, np.int64)
     calls, times = around[waiting], end[waiting]
@@ -232,7 +232,7 @@ def _first_waits(waiting: Int64, end: Int64, around: Int64) -> Int64:
     return ended
 
 
-def _issuing(operations: Operations, library: dict[int, int]) -> tuple[Int64, Int64]:
+def _find_issuing(operations: Operations, library: dict[int, int]) -> tuple[Int64, Int64]:
     """Return the calls that started another thread's work while they ran, and when; each as often as it did."""
     start, end, thread = operations.start_ns, operations.end_ns, operations.thread
     rows = np.fromiter(library, np.int64, len(library))

@@ -24,8 +24,8 @@ from collections.abc import Collection
 import numpy as np
 
 from studio.distinct import find_distinct
-from studio.et.link.attribute import DeviceOperations, covering
-from studio.et.link.launches import streams_of
+from studio.et.link.attribute import DeviceOperations, find_covering
+from studio.et.link.launches import group_by_stream
 from studio.et.link.operations import Operations
 from studio.et.recording import DeviceTrace, EventKind, mark_names
 from studio.trace import NONE, Bool, Int32, Int64
@@ -34,7 +34,7 @@ _CALLS = ("c10d::", "record_param_comms", "nccl:", "rccl:")
 _WAIT = re.compile(r"(cuda|hip|cu)StreamWaitEvent")
 
 
-def unsaid_waits(
+def infer_stream_waits(
     operations: Operations, device: DeviceTrace, launched: DeviceOperations, communicating: Collection[int]
 ) -> tuple[Int64, Int64]:
     """Return which device operations wait for which: sources and targets, as places among them.
@@ -58,10 +58,10 @@ def unsaid_waits(
     stream, start = device.stream[events], device.start_ns[events]
     finish, thread = start + device.duration_ns[events], device.thread[launched.launch[places]]
     talks = np.isin(places, list(communicating))
-    within = _calls_of_library(operations, launched.operator[places])
-    call_of_wait = _calls_of_library(operations, covering(operations, device, calls))
-    waiting = _waiting_streams(device, calls)
-    own = _streams_of_callers(thread, stream, within)
+    within = _find_outermost_calls(operations, launched.operator[places])
+    call_of_wait = _find_outermost_calls(operations, find_covering(operations, device, calls))
+    waiting = _find_waiting_streams(device, calls)
+    own = _find_caller_streams(thread, stream, within)
     waits = list(zip(device.thread[calls].tolist(), waiting.tolist(), strict=True))
     lanes = {
         (caller, on): np.flatnonzero((thread == caller) & ((stream == on) | (on < 0)))
@@ -139,23 +139,23 @@ def _ends_before(device: DeviceTrace, launched: DeviceOperations) -> Int64:
     """Return (D,) when all that began before on the stream of each operation had ended; the least time there is for the first."""
     finish = device.start_ns[launched.event] + device.duration_ns[launched.event]
     before = np.full(len(finish), np.iinfo(np.int64).min, np.int64)
-    for rows in streams_of(device, launched):
+    for rows in group_by_stream(device, launched):
         before[rows[1:]] = np.maximum.accumulate(finish[rows[:-1]])
     return before
 
 
-def _waiting_streams(device: DeviceTrace, calls: Int64) -> Int64:
+def _find_waiting_streams(device: DeviceTrace, calls: Int64) -> Int64:
     """Return which stream each call (M,) makes wait, -1 where nothing tells."""
     rows = np.flatnonzero((device.kind == EventKind.SYNC) & (device.stream >= 0) & (device.correlation >= 0))
     stream_of = dict(zip(device.correlation[rows].tolist(), device.stream[rows].tolist(), strict=True))
     return np.array([stream_of.get(number, NONE) for number in device.correlation[calls].tolist()], np.int64)
 
 
-def _calls_of_library(operations: Operations, rows: Int64) -> Int64:
+def _find_outermost_calls(operations: Operations, rows: Int64) -> Int64:
     """Return the outermost call for communication around each row (M,), -1 where there is none."""
     call_of: dict[int, int] = {NONE: NONE}
 
-    def outermost(row: int) -> int:
+    def find_outermost(row: int) -> int:
         above = []
         while row not in call_of:
             above.append(row)
@@ -167,16 +167,16 @@ def _calls_of_library(operations: Operations, rows: Int64) -> Int64:
             call_of[each] = known
         return known
 
-    return np.array([outermost(row) for row in rows.tolist()], np.int64)
+    return np.array([find_outermost(row) for row in rows.tolist()], np.int64)
 
 
-def _streams_of_callers(thread: Int32, stream: Int64, within: Int64) -> Bool:
+def _find_caller_streams(thread: Int32, stream: Int64, within: Int64) -> Bool:
     """Return (D,) whether an operation ran on a stream on which its thread launches work of its own, outside of calls."""
     lanes = thread.astype(np.int64) << 32 | stream & 0xFFFFFFFF
     return np.isin(lanes, lanes[within < 0])
 
 
-def waits_of_unlaunched(
+def infer_unlaunched_waits(
     device: DeviceTrace, launched: DeviceOperations, place: Int64, idle_from_ns: Int64
 ) -> tuple[Int64, Int64]:
     """Return what operations without a recorded launch waited for on other streams: sources and targets, as places.

@@ -18,7 +18,7 @@ _MOST_UNDER_WAY = 64
 _STORAGE = re.compile(r"[\[(]\d+,\s*(\d+),\s*\d+,\s*\d+,\s*\d+,\s*'")
 
 
-def tensor_dependencies(
+def find_tensor_dependencies(
     operations: Operations, host: HostTrace, library: dict[int, int]
 ) -> tuple[Int64, Int64]:
     """Return readers of tensors (second) and the last operation that wrote their storage before (first).
@@ -35,7 +35,7 @@ def tensor_dependencies(
     reads, writes = storages.of_column(0), storages.of_column(3)
     order = np.arange(len(operations))
     if library:
-        reads, writes, order = _with_library(reads, writes, library, len(operations))
+        reads, writes, order = _add_library(reads, writes, library, len(operations))
     # Every writer of a storage in the order they began; where the reader would stand among them is found by halves.
     moments, moment = np.unique(operations.begin, return_inverse=True)
     moment, span = moment.reshape(-1).astype(np.int64), len(moments) + 1
@@ -84,15 +84,15 @@ class _Storages:
         counts = self.counts[codes]
         rows = np.repeat(np.arange(len(codes)), counts)
         places = np.arange(len(rows)) - np.repeat(np.cumsum(counts) - counts, counts)
-        return _distinct(rows, self.numbers[np.repeat(self.first[codes], counts) + places])
+        return _select_distinct(rows, self.numbers[np.repeat(self.first[codes], counts) + places])
 
 
-def _distinct(rows: Int64, storages: Int64) -> _Pairs:
+def _select_distinct(rows: Int64, storages: Int64) -> _Pairs:
     span = int(storages.max()) + 1 if len(storages) else 1
     return np.stack(np.divmod(find_distinct(rows * span + storages), span), axis=1)
 
 
-def _with_library(
+def _add_library(
     reads: _Pairs, writes: _Pairs, library: dict[int, int], count: int
 ) -> tuple[_Pairs, _Pairs, Int64]:
     """Return readers and writers with the tensors of calls given to the library's operations, where known.
@@ -105,7 +105,7 @@ def _with_library(
     fresh = rows[~np.isin(rows, writes[:, 0])]
     order[fresh] = count + np.arange(len(fresh))
 
-    def of_calls(pairs: _Pairs) -> Any:
+    def move_to_library(pairs: _Pairs) -> Any:
         """Return pairs of calls as pairs of the library operations that carry them out."""
         sort = np.argsort(calls, kind="stable")
         low, high = (np.searchsorted(calls[sort], pairs[:, 0], side) for side in ("left", "right"))
@@ -116,6 +116,6 @@ def _with_library(
         return np.stack((carrying, np.repeat(pairs[:, 1], counts)), axis=1)
 
     own = reads[np.isin(reads[:, 0], rows)]
-    more_writes = np.concatenate((writes, of_calls(writes), own))
-    more_reads = np.concatenate((reads, of_calls(reads)))
-    return _distinct(*more_reads.T), _distinct(*more_writes.T), order
+    more_writes = np.concatenate((writes, move_to_library(writes), own))
+    more_reads = np.concatenate((reads, move_to_library(reads)))
+    return _select_distinct(*more_reads.T), _select_distinct(*more_writes.T), order

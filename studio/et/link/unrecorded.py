@@ -16,7 +16,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from studio.distinct import find_distinct
-from studio.et.link.clock import same_clock
+from studio.et.link.clock import have_same_clock
 from studio.et.link.draft import RankDraft
 from studio.trace import NEEDS_ALL, NONE, Bool, CollectiveType, Finding, Int64
 
@@ -53,17 +53,17 @@ def find_unrecorded(drafts: Sequence[RankDraft]) -> list[Finding]:
     by_group: dict[str, list[int]] = {}
     for place, rank_draft in enumerate(drafts):
         communication = rank_draft.communication
-        communication.unrecorded = _untimed(rank_draft)
+        communication.unrecorded = _count_untimed(rank_draft)
         if communication.issued_by and rank_draft.device is not None:
             for group in {facts.group or "" for facts in communication.operators.values()}:
                 by_group.setdefault(group, []).append(place)
     keys: dict[tuple[int, int], int] = {}
     for group, places in by_group.items():
-        times = {place: _times_of(drafts[place], group, keys) for place in places}
+        times = {place: _collect_times(drafts[place], group, keys) for place in places}
         # An execution trace holds all calls.
         for place in [place for place in places if drafts[place].host is None]:
             others = [
-                other for other in places if other != place and same_clock(drafts[place], drafts[other])
+                other for other in places if other != place and have_same_clock(drafts[place], drafts[other])
             ]
             counts = [_count_lacking(times[place], times[other]) for other in others[:_COMPARED]]
             if any(counts):
@@ -71,11 +71,13 @@ def find_unrecorded(drafts: Sequence[RankDraft]) -> list[Finding]:
     for place, count in lacking.items():
         drafts[place].communication.unrecorded += count
     return (
-        [_finding({drafts[place].number or 0: count for place, count in lacking.items()})] if lacking else []
+        [_build_finding({drafts[place].number or 0: count for place, count in lacking.items()})]
+        if lacking
+        else []
     )
 
 
-def _untimed(rank_draft: RankDraft) -> int:
+def _count_untimed(rank_draft: RankDraft) -> int:
     """Return how many collectives have no time, although they were called for while the rank was recorded."""
     operations, communication = rank_draft.operations, rank_draft.communication
     timed = np.flatnonzero(operations.timed)
@@ -87,7 +89,7 @@ def _untimed(rank_draft: RankDraft) -> int:
     return int(((begin >= first) & (begin <= last)).sum())
 
 
-def _times_of(rank_draft: RankDraft, group: str, keys: dict[tuple[int, int], int]) -> _Times:
+def _collect_times(rank_draft: RankDraft, group: str, keys: dict[tuple[int, int], int]) -> _Times:
     """Return the collectives of a group on a rank; numbers of types and sizes are added to `keys`."""
     operations, known = rank_draft.operations, rank_draft.communication.issued_by
     collectives = []
@@ -107,7 +109,7 @@ def _count_lacking(own: _Times, other: _Times) -> int:
     """Return how many collectives of another member a rank lacks that gloo's threads called for while an operation went on."""
     if not own.apart.any():
         return 0
-    lacking = np.flatnonzero((other.empty == 0) & ~_met(other, own))
+    lacking = np.flatnonzero((other.empty == 0) & ~_find_met(other, own))
     if not len(lacking):
         return 0
     # Operations here that went on although what they are part of had ended there.
@@ -123,7 +125,7 @@ def _count_lacking(own: _Times, other: _Times) -> int:
     return int(within.any(axis=1).sum())
 
 
-def _met(these: _Times, others: _Times) -> Bool:
+def _find_met(these: _Times, others: _Times) -> Bool:
     """Return which of these (C,) another rank has one of the same type and size for, at the same time."""
     met = np.zeros(len(these.begin), np.bool_)
     for key in find_distinct(these.key):
@@ -147,7 +149,7 @@ def _end_of_partner(own: _Times, other: _Times) -> Int64:
     return ends
 
 
-def _finding(lacking: dict[int, int]) -> Finding:
+def _build_finding(lacking: dict[int, int]) -> Finding:
     several = len(lacking) > 1
     ranks = ", ".join(
         f"{count:,} of rank {number}" for number, count in sorted(lacking.items())[:_RANKS_LISTED]

@@ -7,8 +7,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from studio.et.link.attribute import DeviceOperations, covering
-from studio.et.link.launches import WAITING_COPY, LaunchedByStream, streams_of
+from studio.et.link.attribute import DeviceOperations, find_covering
+from studio.et.link.launches import WAITING_COPY, LaunchedByStream, group_by_stream
 from studio.et.link.operations import Operations
 from studio.et.link.spans import COMPUTING, REST_NS
 from studio.et.recording import DeviceTrace, EventKind, mark_names
@@ -48,13 +48,13 @@ def find_waits(operations: Operations, device: DeviceTrace, launched: DeviceOper
     """
     runtime = np.flatnonzero(device.kind == EventKind.RUNTIME)
     calls = runtime[mark_names(device.names, device.name[runtime], _is_sync)].tolist()
-    blocked = _blocking_copies(device, launched, runtime)
+    blocked = _find_blocking_copies(device, launched, runtime)
     calls = sorted({*calls, *blocked})
     if not calls or not len(launched):
         return []
     synced = {int(device.correlation[row]): int(row) for row in np.flatnonzero(device.kind == EventKind.SYNC)}
     finder = LaunchedByStream(device, launched)
-    operation = covering(operations, device, np.array(calls, np.int64)).tolist()
+    operation = find_covering(operations, device, np.array(calls, np.int64)).tolist()
     waits = []
     # Lanes that are no threads of the recording have higher numbers.
     on_thread = np.flatnonzero((operations.thread >= 0) & (operations.thread < len(device.threads)))
@@ -118,7 +118,7 @@ def leave_out_untimely(
         ready[is_attributed], operations.begin[caller] + np.maximum(own[caller], 0)
     )
     ended = np.zeros(len(ready), np.int64)
-    for rows in streams_of(device, launched):
+    for rows in group_by_stream(device, launched):
         before = np.cumsum(length[rows]) - length[rows]
         ended[rows] = np.maximum.accumulate(ready[rows] - before) + before + length[rows]
     kept = []
@@ -129,7 +129,7 @@ def leave_out_untimely(
     return kept
 
 
-def _blocking_copies(
+def _find_blocking_copies(
     device: DeviceTrace, launched: DeviceOperations, runtime: Int64
 ) -> dict[int, tuple[int, int]]:
     """Return calls that waited for the copy they started, as of pageable memory → the copy's place, and since when.
@@ -147,7 +147,7 @@ def _blocking_copies(
     begun, until = device.start_ns[calls], device.start_ns[calls] + device.duration_ns[calls]
     shared = np.minimum(start + took, until) - np.maximum(start, begun)
     lasted = (shared >= REST_NS) & (shared >= _BLOCKED * took)
-    queued = _were_queued(device, launched, copies, begun)
+    queued = _find_queued(device, launched, copies, begun)
     since_end = until - (start + took)
     names = device.name[copies]
     least = np.where(
@@ -162,7 +162,7 @@ def _blocking_copies(
     return dict(zip(calls[blocked].tolist(), copies_since, strict=True))
 
 
-def _were_queued(device: DeviceTrace, launched: DeviceOperations, copies: Int64, begun: Int64) -> Bool:
+def _find_queued(device: DeviceTrace, launched: DeviceOperations, copies: Int64, begun: Int64) -> Bool:
     """Return which copies began as other work of the device ended that had not when their calls began (at `begun`)."""
     ended = np.sort(device.start_ns[launched.event] + device.duration_ns[launched.event])
     start = device.start_ns[copies]

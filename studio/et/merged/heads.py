@@ -76,7 +76,7 @@ class Heads:
     attrs: tuple[Attribute, ...] = field(default=())
 
 
-def metadata_record(head: RankHead) -> bytes:
+def encode_metadata_record(head: RankHead) -> bytes:
     """Return the first record of the file of a rank."""
     return write_metadata(head.version, head.attrs)
 
@@ -100,17 +100,19 @@ def to_record(heads: Heads) -> bytes:
     shared = alike and not any(attr.name.startswith(PREFIX) for attr in first.attrs)
     attrs = [Attribute(RANKS, ValueKind.INT64, len(heads.ranks), RULE)]
     for head in heads.ranks:
-        attrs += _of_file(FILE.format(rank=head.rank), GZIP.format(rank=head.rank), head.file, head.gzip)
+        attrs += _list_file_attributes(
+            FILE.format(rank=head.rank), GZIP.format(rank=head.rank), head.file, head.gzip
+        )
         if not shared:
-            attrs.append(_text(VERSION.format(rank=head.rank), head.version))
+            attrs.append(_build_text(VERSION.format(rank=head.rank), head.version))
             own = ATTR.format(rank=head.rank)
             attrs += [Attribute(own + attr.name, attr.kind, attr.value, attr.doc) for attr in head.attrs]
     for index, groups in enumerate(heads.groups):
         prefix = GROUPS.format(index=index)
-        attrs += _of_file(f"{prefix}file", f"{prefix}gzip", groups.file, groups.gzip)
+        attrs += _list_file_attributes(f"{prefix}file", f"{prefix}gzip", groups.file, groups.gzip)
         attrs += _group_attributes(prefix, groups)
     for table in heads.copies:
-        attrs += _of_file(f"{COPIES}file", f"{COPIES}gzip", table.file, table.gzip)
+        attrs += _list_file_attributes(f"{COPIES}file", f"{COPIES}gzip", table.file, table.gzip)
         attrs += _copy_attributes(table)
     return write_metadata(first.version, [*attrs, *(first.attrs if shared else ())])
 
@@ -147,19 +149,19 @@ def from_record(metadata: chakra.Metadata, stem: str) -> Heads:
     count = values.get(RANKS)
     return Heads(
         tuple(heads),
-        tuple(_restored_groups(values)),
-        tuple(_restored_copies(values, stem)),
+        tuple(_restore_groups(values)),
+        tuple(_restore_copies(values, stem)),
         count if isinstance(count, int) else len(heads),
         metadata.version,
         plain,
     )
 
 
-def _of_file(name: str, mark: str, file: str, gzip: bool) -> list[Attribute]:
-    return [_text(name, file), *([Attribute(mark, ValueKind.BOOL, True)] if gzip else [])]
+def _list_file_attributes(name: str, mark: str, file: str, gzip: bool) -> list[Attribute]:
+    return [_build_text(name, file), *([Attribute(mark, ValueKind.BOOL, True)] if gzip else [])]
 
 
-def _text(name: str, value: str) -> Attribute:
+def _build_text(name: str, value: str) -> Attribute:
     return Attribute(name, ValueKind.STRING, value)
 
 
@@ -169,16 +171,16 @@ def _text(name: str, value: str) -> Attribute:
 
 def _group_attributes(prefix: str, file: Beside) -> list[Attribute]:
     """Return the comm groups of a file, and how it sets them out."""
-    layout = _layout(file)
+    layout = _find_layout(file)
     try:
         pairs = json.loads(file.content, object_pairs_hook=list)
     except ValueError as error:
-        raise _irregular(file, str(error)) from error
+        raise _build_irregular_error(file, str(error)) from error
     attrs = [
         Attribute(f"{prefix}layout", ValueKind.STRING_LIST, [x for pair in layout.items() for x in pair])
     ]
     if len({name for name, _ in pairs}) < len(pairs):
-        raise _irregular(file, "a group is listed twice")
+        raise _build_irregular_error(file, "a group is listed twice")
     unescaped = not file.content.isascii()
     if unescaped:
         attrs.append(Attribute(f"{prefix}unescaped", ValueKind.BOOL, True))
@@ -187,20 +189,20 @@ def _group_attributes(prefix: str, file: Beside) -> list[Attribute]:
         same = _set_out(pairs, layout, unescaped=unescaped) == file.content
         write_metadata("", attrs)
     except (ValueError, TypeError) as error:
-        raise _irregular(file, str(error)) from error
+        raise _build_irregular_error(file, str(error)) from error
     if not same:
-        raise _irregular(file, "its texts, numbers or blanks are not written alike throughout")
+        raise _build_irregular_error(file, "its texts, numbers or blanks are not written alike throughout")
     return attrs
 
 
-def _irregular(file: Beside, why: str) -> TraceFormatError:
+def _build_irregular_error(file: Beside, why: str) -> TraceFormatError:
     return TraceFormatError(
         f"{file.file}: split could not write it again byte for byte: {why}.",
         hint="`chakra-studio convert JOB DIR` writes it in the usual form; merge what that writes.",
     )
 
 
-def _layout(file: Beside) -> dict[str, str]:
+def _find_layout(file: Beside) -> dict[str, str]:
     """Return which blanks stand between which kinds of tokens.
 
     Kinds are `{`, `}`, `:`, `,` of the outer object, `[`, `]`, `;` between ranks, `s` for names, `n` for ranks, `<` and `>` for
@@ -211,7 +213,7 @@ def _layout(file: Beside) -> dict[str, str]:
     while place < len(text):
         match = _TOKEN.match(text, place)
         if match is None:
-            raise _irregular(file, f"what stands at character {place:,} is not of such a file")
+            raise _build_irregular_error(file, f"what stands at character {place:,} is not of such a file")
         word, place = match[0], match.end()
         if word.isspace():
             blanks = word
@@ -220,10 +222,12 @@ def _layout(file: Beside) -> dict[str, str]:
         kind = "s" if word[0] == '"' else "n" if word[0] in "-0123456789" else word
         kind = ";" if word == "," and depth else kind
         if layout.setdefault(before + kind, blanks) != blanks:
-            raise _irregular(file, f"blanks differ from those before, at character {place - len(word):,}")
+            raise _build_irregular_error(
+                file, f"blanks differ from those before, at character {place - len(word):,}"
+            )
         before, blanks = kind, ""
     if layout.setdefault(before + ">", blanks) != blanks:
-        raise _irregular(file, "blanks differ at its end")
+        raise _build_irregular_error(file, "blanks differ at its end")
     return {kinds: blank for kinds, blank in layout.items() if blank}
 
 
@@ -245,7 +249,7 @@ def _set_out(
     return "".join(parts).encode()
 
 
-def _restored_groups(values: Mapping[str, Any]) -> list[Beside]:
+def _restore_groups(values: Mapping[str, Any]) -> list[Beside]:
     """Return the comm group files that a master trace tells of."""
     parts: dict[int, dict[str, Any]] = {}
     for name, value in values.items():
@@ -273,7 +277,7 @@ def _restored_groups(values: Mapping[str, Any]) -> list[Beside]:
 
 def _copy_attributes(file: Beside) -> list[Attribute]:
     """Return what a table of copies says of each rank."""
-    rows = _rows(file)
+    rows = _read_rows(file)
     if write_table(rows).encode() != file.content:
         raise TraceFormatError(
             f"{file.file}: split could not write it again byte for byte; it is not as the studio writes such tables.",
@@ -289,13 +293,13 @@ def _copy_attributes(file: Beside) -> list[Attribute]:
     return attrs
 
 
-def _rows(file: Beside) -> list[Copy]:
+def _read_rows(file: Beside) -> list[Copy]:
     [part] = read_copies(Reading(file.file, file.content))
     assert isinstance(part, CopiesPart)
     return list(part.copies)
 
 
-def _restored_copies(values: Mapping[str, Any], stem: str) -> list[Beside]:
+def _restore_copies(values: Mapping[str, Any], stem: str) -> list[Beside]:
     """Return the table of copies that a master trace tells of."""
     fields_by_rank: dict[int, dict[str, Any]] = {}
     for name, value in values.items():

@@ -13,18 +13,18 @@ from studio.distinct import find_distinct
 from studio.errors import TraceError, TraceFormatError
 from studio.et import chakra, encode, groups, wire
 from studio.et import kernel as k
-from studio.et.encode import serialise
+from studio.et.encode import encode_attribute
 from studio.et.job import read_job
 from studio.et.job_builder import RanksNeededError
-from studio.et.job_files import JobFiles, left_out_findings
+from studio.et.job_files import JobFiles, build_left_out_findings
 from studio.et.known import CHAKRA, COPIES, GROUPS, MERGED
 from studio.et.merged.heads import Beside, Heads, RankHead, is_regular, to_record
-from studio.et.merged.records import Changed, Chunk, chunks, odd_encoding, rewrite_records
+from studio.et.merged.records import Changed, Chunk, find_odd_encoding, iterate_chunks, rewrite_records
 from studio.et.merged.rule import BLOCK, MISSING_IDS, ORIGINAL_ID, RANK
-from studio.et.naming import file_name
+from studio.et.naming import format_file_name
 from studio.et.reading_meter import Progress
 from studio.et.source import SourceFile, load, measure_file
-from studio.et.source import head as head_of
+from studio.et.source import get_head
 from studio.files import read_start
 from studio.trace import Finding, Int64, Trace, UInt64, ValueKind
 
@@ -81,25 +81,25 @@ def merge(
         raise TraceError(
             f"{job.ranks[0][0].name}: a master trace already.", hint="`chakra-studio split` takes it apart."
         )
-    findings = left_out_findings(job.left_out)
+    findings = build_left_out_findings(job.left_out)
     if formats == {CHAKRA.name}:
-        prefix = _common_folder(
+        prefix = _find_common_folder(
             [*(entry[0].name for entry in job.ranks), *(file.name for file, _ in job.others)]
         )
-        sources = [_of_file(entry[0], entry[2], ranks or {}, prefix) for entry in job.ranks]
+        sources = [_open_file(entry[0], entry[2], ranks or {}, prefix) for entry in job.ranks]
         if len(sources) > 1 and (unknown := [source.head.file for source in sources if source.head.rank < 0]):
             raise RanksNeededError(unknown)
         sources = [replace(s, head=replace(s.head, rank=max(s.head.rank, 0))) for s in sources]
-        beside = [(_beside(file, prefix), fmt.name) for file, fmt in job.others]
+        beside = [(_read_beside(file, prefix), fmt.name) for file, fmt in job.others]
         groups_files = tuple(file for file, kind in beside if kind == GROUPS.name)
         tables = tuple(file for file, kind in beside if kind == COPIES.name)
         total = sum(measure_file(file)[1] for file, *_ in job.ranks)
     else:
         trace = read_job(job, ranks=ranks, progress=progress)
         findings = list(trace.findings)
-        stem = file_name(job.name)
-        sources, tables = [_of_rank(trace, index, stem) for index in range(len(trace.ranks))], ()
-        listed = groups.listed_groups(trace)
+        stem = format_file_name(job.name)
+        sources, tables = [_convert_rank(trace, index, stem) for index in range(len(trace.ranks))], ()
+        listed = groups.collect_listed_groups(trace)
         groups_files = (Beside(f"{stem}.json", False, groups.write(trace).encode()),) if listed else ()
         total = 0
     sources.sort(key=lambda source: source.head.rank)
@@ -107,11 +107,11 @@ def merge(
     heads = Heads(tuple(source.head for source in sources), groups_files, tables, len(sources))
     counts = {"nodes": 0, "renumbered": 0}
     first = to_record(heads)
-    pieces = _pieces(first, sources, counts, findings, progress, total)
+    pieces = _iterate_pieces(first, sources, counts, findings, progress, total)
     return Merged(job.name, heads, pieces, counts, findings, formats != {CHAKRA.name})
 
 
-def _common_folder(names: Sequence[str]) -> str:
+def _find_common_folder(names: Sequence[str]) -> str:
     """Return the folder that holds all files, with a slash at its end; "" where there is none."""
     folders = [PurePosixPath(name).parent.parts for name in names]
     common = 0
@@ -122,20 +122,20 @@ def _common_folder(names: Sequence[str]) -> str:
     return "".join(f"{part}/" for part in folders[0][:common])
 
 
-def _of_file(file: SourceFile, named: int | None, given: Mapping[str, int], prefix: str) -> _Source:
+def _open_file(file: SourceFile, named: int | None, given: Mapping[str, int], prefix: str) -> _Source:
     """Return the file of a rank.
 
     Raises:
         TraceFormatError: Its first record is damaged, or could not be written again byte for byte.
     """
-    data: bytes | memoryview = head_of(file)
+    data: bytes | memoryview = get_head(file)
     size, begin = k.varint(data, 0, min(len(data), 16))
     if not 0 < begin <= begin + size <= len(data):
         data, _ = load(file)
     metadata = chakra.read_metadata(data, file.name)
     record = bytes(data[: metadata.end])
     if not is_regular(record, metadata.version, metadata.attrs):
-        raise _refused(file.name, 0, "its metadata is not written in the usual form")
+        raise _build_refusal(file.name, 0, "its metadata is not written in the usual form")
     of_file = chakra.rank_in(metadata.attrs)
     number = given.get(file.name, named if of_file is None else of_file)
     packed = read_start(file.path, 2) == b"\x1f\x8b"
@@ -149,13 +149,13 @@ def _of_file(file: SourceFile, named: int | None, given: Mapping[str, int], pref
     return _Source(head, lambda: load(file))
 
 
-def _beside(file: SourceFile, prefix: str) -> Beside:
+def _read_beside(file: SourceFile, prefix: str) -> Beside:
     """Return a file that tells about the whole job."""
     data, _ = load(file)
     return Beside(file.name.removeprefix(prefix), read_start(file.path, 2) == b"\x1f\x8b", bytes(data))
 
 
-def _of_rank(trace: Trace, index: int, name: str) -> _Source:
+def _convert_rank(trace: Trace, index: int, name: str) -> _Source:
     """Return a rank of a job of another format as the Chakra file that `convert` writes."""
     rank = trace.ranks[index]
     head = RankHead(rank.number, f"{name}.{rank.number}.et", False, rank.version, rank.metadata)
@@ -176,14 +176,14 @@ def _refuse_claimed(sources: Sequence[_Source]) -> None:
         )
 
 
-def _refused(name: str, at: int, why: str) -> TraceFormatError:
+def _build_refusal(name: str, at: int, why: str) -> TraceFormatError:
     return TraceFormatError(
         f"{name}: the record at byte {at:,} could not be written again byte for byte by split: {why}.",
         hint="`chakra-studio convert JOB DIR` writes the job in the usual form; merge what that writes.",
     )
 
 
-def _pieces(
+def _iterate_pieces(
     first: bytes,
     sources: Sequence[_Source],
     counts: dict[str, int],
@@ -198,7 +198,7 @@ def _pieces(
         data, noticed = source.content()
         findings += [replace(finding, rank=source.head.rank) for finding in noticed]
         start = chakra.read_metadata(data, source.head.file).end
-        end, damage, count = wire.sound_until(data, start, lambda _done: None, max(total, len(data)))
+        end, damage, count = wire.scan_records(data, start, lambda _done: None, max(total, len(data)))
         if damage:
             message = (
                 f"{source.head.file}: {damage} at byte {end:,} of {len(data):,}; {count:,} nodes before it were "
@@ -209,7 +209,7 @@ def _pieces(
                     "error", "damaged-file", message, rank=source.head.rank, file=source.head.file, offset=end
                 )
             )
-        for piece, nodes, renumbered in _merged_rank(data, start, end, source.head):
+        for piece, nodes, renumbered in _merge_rank(data, start, end, source.head):
             counts["nodes"] += nodes
             counts["renumbered"] += renumbered
             yield piece
@@ -220,16 +220,16 @@ def _pieces(
         progress("merging", 1, 1)
 
 
-def _merged_rank(
+def _merge_rank(
     data: bytes | memoryview, start: int, end: int, head: RankHead
 ) -> Iterator[tuple[bytes, int, int]]:
     """Yield the records of a rank as the master trace has them, how many they are, and how many are renumbered."""
-    kept = list(chunks(data, start, end)) if end - start < _KEPT_BYTES else None
+    kept = list(iterate_chunks(data, start, end)) if end - start < _KEPT_BYTES else None
     ids, most = [], 0
-    for chunk in kept if kept is not None else chunks(data, start, end):
-        odd = odd_encoding(chunk)
+    for chunk in kept if kept is not None else iterate_chunks(data, start, end):
+        odd = find_odd_encoding(chunk)
         if odd is not None:
-            raise _refused(
+            raise _build_refusal(
                 head.file,
                 chunk.at + int(chunk.place[odd[0]]),
                 f"{odd[1]} written in more bytes than it takes",
@@ -237,9 +237,11 @@ def _merged_rank(
         ids.append(chunk.ids)
         most = max(most, int(chunk.ids.max(initial=0)), int(chunk.deps.max(initial=0)))
     every = np.concatenate([np.empty(0, np.uint64), *ids])
-    again = kept if kept is not None else chunks(data, start, end)
-    numbering = _Numbering.of(every, most, lambda: kept if kept is not None else chunks(data, start, end))
-    base, plain = np.uint64(head.rank * BLOCK), serialise(RANK, ValueKind.INT32, head.rank, "")
+    again = kept if kept is not None else iterate_chunks(data, start, end)
+    numbering = _Numbering.of(
+        every, most, lambda: kept if kept is not None else iterate_chunks(data, start, end)
+    )
+    base, plain = np.uint64(head.rank * BLOCK), encode_attribute(RANK, ValueKind.INT32, head.rank, "")
     row = 0
     for chunk in again:
         rows = slice(row, row + len(chunk))
@@ -250,9 +252,9 @@ def _merged_rank(
         for index in sorted({*special, *missing}):
             more = plain
             if index in special:
-                more += serialise(ORIGINAL_ID, ValueKind.UINT64, int(chunk.ids[index]), "")
+                more += encode_attribute(ORIGINAL_ID, ValueKind.UINT64, int(chunk.ids[index]), "")
             if index in missing:
-                more += serialise(MISSING_IDS, ValueKind.UINT64_LIST, missing[index], "")
+                more += encode_attribute(MISSING_IDS, ValueKind.UINT64_LIST, missing[index], "")
             tail[index] = len(tails)
             tails.append(more)
         changed = Changed(local + base, deps + base, np.stack([chunk.end, chunk.end]), tails, tail)

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from studio.et import kernel as k
-from studio.et.wire_fields import Fields, find_fields, list_numbers, read_numbers, spread
+from studio.et.wire_fields import Fields, expand_ranges, find_fields, list_numbers, read_numbers
 from studio.trace import Bool, Int64, UInt8, UInt64
 
 CHUNK_BYTES = 1 << 20
@@ -46,7 +46,7 @@ class Chunk:
         return len(self.place)
 
 
-def chunks(data: bytes | memoryview, start: int, end: int) -> Iterator[Chunk]:
+def iterate_chunks(data: bytes | memoryview, start: int, end: int) -> Iterator[Chunk]:
     """Yield the records of data[start:end], which must be sound, in pieces."""
     while start < end:
         places, begins, ends, at = [], [], [], start
@@ -57,15 +57,15 @@ def chunks(data: bytes | memoryview, start: int, end: int) -> Iterator[Chunk]:
             start = begin + size
             ends.append(start)
         raw = np.frombuffer(data[at:start], np.uint8)
-        yield _chunk(at, raw, *(np.array(column, np.int64) - at for column in (places, begins, ends)))
+        yield _build_chunk(at, raw, *(np.array(column, np.int64) - at for column in (places, begins, ends)))
 
 
-def _chunk(at: int, raw: UInt8, place: Int64, begin: Int64, end: Int64) -> Chunk:
-    fields = find_fields(raw, begin, end) or _fields_one_by_one(raw, begin, end)
+def _build_chunk(at: int, raw: UInt8, place: Int64, begin: Int64, end: Int64) -> Chunk:
+    fields = find_fields(raw, begin, end) or _find_fields_slowly(raw, begin, end)
     ids = np.zeros(len(place), np.uint64)
     id_fields = fields.only((fields.number == 1) & (fields.wire == 0))
     ids[id_fields.owner] = read_numbers(raw, id_fields.place)[0].view(np.uint64)
-    packed, single = _dependency_fields(fields)
+    packed, single = _split_dependency_fields(fields)
     of, places, _ = list_numbers(raw, packed.begin, packed.end)
     places = np.concatenate([places, single.place])
     dep_of = np.concatenate([packed.owner[of], single.owner])
@@ -74,13 +74,13 @@ def _chunk(at: int, raw: UInt8, place: Int64, begin: Int64, end: Int64) -> Chunk
     )
 
 
-def _dependency_fields(fields: Fields) -> tuple[Fields, Fields]:
+def _split_dependency_fields(fields: Fields) -> tuple[Fields, Fields]:
     """Return the fields that hold lists of ids, and those that hold one."""
     waits = (fields.number == _CTRL) | (fields.number == _DATA)
     return fields.only(waits & (fields.wire == 2)), fields.only(waits & (fields.wire == 0))
 
 
-def _fields_one_by_one(raw: UInt8, begin: Int64, end: Int64) -> Fields:
+def _find_fields_slowly(raw: UInt8, begin: Int64, end: Int64) -> Fields:
     """Return the fields of records where one has very many."""
     data, rows = raw.tobytes(), list[tuple[int, int, int, int, int, int]]()
     for owner, (first, limit) in enumerate(zip(begin.tolist(), end.tolist(), strict=True)):
@@ -92,13 +92,13 @@ def _fields_one_by_one(raw: UInt8, begin: Int64, end: Int64) -> Fields:
     return Fields(*np.array(rows, np.int64).reshape(-1, 6).T)
 
 
-def odd_encoding(chunk: Chunk) -> tuple[int, str] | None:
+def find_odd_encoding(chunk: Chunk) -> tuple[int, str] | None:
     """Return the first record that cannot be re-encoded byte for byte from its content, and why; None where all can.
 
     Lengths, ids and dependencies are rewritten, so their numbers must have been as short as they can be.
     """
     fields, raw = chunk.fields, chunk.raw
-    packed, single = _dependency_fields(fields)
+    packed, single = _split_dependency_fields(fields)
     of, places, widths = list_numbers(raw, packed.begin, packed.end)
     id_fields = fields.only((fields.number == 1) & (fields.wire == 0))
     zero = chunk.ids[id_fields.owner] == 0
@@ -142,11 +142,11 @@ def _is_odd(raw: UInt8, place: Int64, width: Int64, values: Int64 | None) -> Boo
         values: (M,) the numbers, where they are known.
     """
     numbers = read_numbers(raw, place)[0] if values is None else values
-    written, widths = _varints(numbers.view(np.uint64))
+    written, widths = _encode_varints(numbers.view(np.uint64))
     odd: Bool = widths != width
     same = np.flatnonzero(~odd)
     first = np.cumsum(widths) - widths
-    differs = raw[spread(place[same], width[same])] != written[spread(first[same], width[same])]
+    differs = raw[expand_ranges(place[same], width[same])] != written[expand_ranges(first[same], width[same])]
     odd[np.repeat(same, width[same])[differs]] = True
     return odd
 
@@ -197,7 +197,7 @@ class _Edits:
         pieces[1::2], lengths[1::2] = first, counts
         pieces[0::2] = np.append(0, end)
         lengths[0::2] = np.append(begin, len(self.sources[0])) - pieces[0::2]
-        return np.concatenate(self.sources)[spread(pieces, lengths)].tobytes()
+        return np.concatenate(self.sources)[expand_ranges(pieces, lengths)].tobytes()
 
 
 def rewrite_records(chunk: Chunk, changed: Changed) -> bytes:
@@ -212,25 +212,25 @@ def rewrite_records(chunk: Chunk, changed: Changed) -> bytes:
     edits.add(gone.place - 1, gone.end, 0, np.empty(0, np.uint8), np.zeros(len(gone.owner), np.int64))
     np.subtract.at(size, gone.owner, gone.end - gone.place + 1)
     rewritten = id_fields.only(kept)
-    written, widths = _varints(new[kept])
+    written, widths = _encode_varints(new[kept])
     edits.add(rewritten.place, rewritten.end, 0, written, widths)
     np.add.at(size, rewritten.owner, widths - (rewritten.end - rewritten.place))
     absent = np.ones(len(chunk), np.bool_)
     absent[id_fields.owner] = False
     added = np.flatnonzero(absent & (changed.ids != 0))
-    written, widths = _varints(changed.ids[added])
+    written, widths = _encode_varints(changed.ids[added])
     tagged = np.full(len(written) + len(added), 8, np.uint8)
     at = np.cumsum(widths + 1) - widths
-    tagged[spread(at, widths)] = written
+    tagged[expand_ranges(at, widths)] = written
     edits.add(chunk.begin[added], chunk.begin[added], 0, tagged, widths + 1)
     size[added] += widths + 1
     # Dependencies.
-    packed, single = _dependency_fields(fields)
+    packed, single = _split_dependency_fields(fields)
     of, _, _ = list_numbers(raw, packed.begin, packed.end)
-    written, widths = _varints(changed.deps)
+    written, widths = _encode_varints(changed.deps)
     many = len(of)
     lists = np.bincount(of, widths[:many], len(packed.owner)).astype(np.int64)
-    heads, head_widths = _varints(lists.astype(np.uint64))
+    heads, head_widths = _encode_varints(lists.astype(np.uint64))
     edits.add(packed.place, packed.begin, 0, heads, head_widths)
     edits.add(packed.begin, packed.end, 1, written[: int(widths[:many].sum())], lists)
     edits.add(single.place, single.end, 0, written[int(widths[:many].sum()) :], widths[many:])
@@ -241,13 +241,13 @@ def rewrite_records(chunk: Chunk, changed: Changed) -> bytes:
     tails = np.array([len(tail) for tail in changed.tails], np.int64)[changed.tail]
     source = np.frombuffer(b"".join(changed.tails), np.uint8)
     starts = np.cumsum([0, *(len(tail) for tail in changed.tails)])[:-1][changed.tail]
-    edits.add(chunk.end, chunk.end, 2, source[spread(starts.astype(np.int64), tails)], tails)
-    written, widths = _varints((size + tails).astype(np.uint64))
+    edits.add(chunk.end, chunk.end, 2, source[expand_ranges(starts.astype(np.int64), tails)], tails)
+    written, widths = _encode_varints((size + tails).astype(np.uint64))
     edits.add(chunk.place, chunk.begin, 3, written, widths)
     return edits.result()
 
 
-def _varints(values: UInt64) -> tuple[UInt8, Int64]:
+def _encode_varints(values: UInt64) -> tuple[UInt8, Int64]:
     """Return numbers (M,) as varints, one after another, and (M,) how long each is."""
     rest = values[:, None] >> _SHIFTS
     sizes = np.maximum((rest != 0).sum(axis=1), 1).astype(np.int64)

@@ -10,10 +10,10 @@ import numpy as np
 from studio.errors import TraceFormatError
 from studio.et import chakra, wire
 from studio.et import kernel as k
-from studio.et.merged.heads import Heads, RankHead, from_record, metadata_record
-from studio.et.merged.records import Changed, Chunk, chunks, rewrite_records
+from studio.et.merged.heads import Heads, RankHead, encode_metadata_record, from_record
+from studio.et.merged.records import Changed, Chunk, iterate_chunks, rewrite_records
 from studio.et.merged.rule import BLOCK, MISSING_IDS, ORIGINAL_ID, RANK
-from studio.et.wire_fields import Fields, find_fields, read_numbers, spread
+from studio.et.wire_fields import Fields, expand_ranges, find_fields, read_numbers
 from studio.trace import Bool, Finding, Int64, UInt8, UInt64, ValueKind
 
 _ATTR = 10
@@ -57,7 +57,9 @@ def open_master(data: bytes | memoryview, name: str, total_bytes: int = 0) -> Ma
     metadata = chakra.read_metadata(data, name)
     stem = name.rpartition("/")[2].removesuffix(".gz").removesuffix(".et")
     heads = from_record(metadata, stem)
-    end, damage, count = wire.sound_until(data, metadata.end, lambda _done: None, max(total_bytes, len(data)))
+    end, damage, count = wire.scan_records(
+        data, metadata.end, lambda _done: None, max(total_bytes, len(data))
+    )
     findings = []
     if damage:
         message = f"{name}: {damage} at byte {end:,} of {len(data):,}; {count:,} nodes before it were read, what follows is lost."
@@ -67,7 +69,7 @@ def open_master(data: bytes | memoryview, name: str, total_bytes: int = 0) -> Ma
     runs: dict[int, list[tuple[int, int]]] = {}
     numbers: dict[int, dict[int, int]] = {}
     nodes: dict[int, int] = {}
-    for chunk in chunks(data, metadata.end, end):
+    for chunk in iterate_chunks(data, metadata.end, end):
         ends = _Ends.of(chunk, name)
         starts = np.flatnonzero(np.append(True, ends.rank[1:] != ends.rank[:-1]))
         for first, last in zip(starts.tolist(), [*starts[1:].tolist(), len(chunk)], strict=True):
@@ -100,16 +102,16 @@ def rank_pieces(master: Master, rank: int) -> Iterator[bytes]:
     Raises:
         TraceFormatError: An id is not within the block of its rank.
     """
-    yield metadata_record(master.head(rank))
+    yield encode_metadata_record(master.head(rank))
     numbers = master.numbers.get(rank, {})
     table = np.array(sorted(numbers.items()), np.uint64).reshape(-1, 2)
     for begin, end in master.runs.get(rank, ()):
-        for chunk in chunks(master.data, begin, end):
+        for chunk in iterate_chunks(master.data, begin, end):
             ends = _Ends.of(chunk, master.name)
-            yield rewrite_records(chunk, _restored(chunk, ends, rank, table, master.name))
+            yield rewrite_records(chunk, _restore_records(chunk, ends, rank, table, master.name))
 
 
-def _restored(chunk: Chunk, ends: _Ends, rank: int, table: UInt64, name: str) -> Changed:
+def _restore_records(chunk: Chunk, ends: _Ends, rank: int, table: UInt64, name: str) -> Changed:
     """Return what the records of a chunk said in the file of their rank."""
     base = np.uint64(rank * BLOCK)
     ids, deps = chunk.ids - base, chunk.deps - base
@@ -150,7 +152,7 @@ class _Ends:
         tails = attrs.only(np.append(attrs.owner[1:] != attrs.owner[:-1], True)[: len(attrs.owner)])
         rank, cut = np.full(len(chunk), -1, np.int64), np.zeros((2, len(chunk)), np.int64)
         cut[0, tails.owner], cut[1, tails.owner] = tails.place - 1, tails.end
-        plain, values = _ranks(chunk.raw, tails)
+        plain, values = _read_ranks(chunk.raw, tails)
         rank[tails.owner[plain]] = values[plain]
         ends = cls(rank, cut)
         for row in np.flatnonzero(rank < 0).tolist():
@@ -163,7 +165,7 @@ class _Ends:
         missing: list[int] = []
         low, high = np.searchsorted(attrs.owner, (row, row + 1)).tolist()
         for index in range(high - 1, max(low, high - 3) - 1, -1):
-            key, value = _attribute(chunk.raw[attrs.begin[index] : attrs.end[index]].tobytes())
+            key, value = _parse_attribute(chunk.raw[attrs.begin[index] : attrs.end[index]].tobytes())
             if key == RANK and isinstance(value, int):
                 self.rank[row] = value
                 self.cut[0, row] = attrs.place[index] - 1
@@ -182,14 +184,14 @@ class _Ends:
         )
 
 
-def _ranks(raw: UInt8, attrs: Fields) -> tuple[Bool, Int64]:
+def _read_ranks(raw: UInt8, attrs: Fields) -> tuple[Bool, Int64]:
     """Return (M,) which attributes are ranks, and (M,) the ranks."""
     plain, values = np.zeros(len(attrs.owner), np.bool_), np.zeros(len(attrs.owner), np.int64)
     inner = find_fields(raw, attrs.begin, attrs.end)
     if inner is None:
         return plain, values
     names = inner.only((inner.number == 1) & (inner.wire == 2) & (inner.end - inner.begin == len(RANK)))
-    letters = raw[spread(names.begin, names.end - names.begin)].reshape(-1, len(RANK))
+    letters = raw[expand_ranges(names.begin, names.end - names.begin)].reshape(-1, len(RANK))
     named = np.zeros(len(attrs.owner), np.bool_)
     named[names.owner[(letters == np.frombuffer(RANK.encode(), np.uint8)).all(axis=1)]] = True
     numbers = inner.only(np.isin(inner.number, _INTS) & (inner.wire == 0))
@@ -200,7 +202,7 @@ def _ranks(raw: UInt8, attrs: Fields) -> tuple[Bool, Int64]:
     return plain, values
 
 
-def _attribute(content: bytes) -> tuple[str, object]:
+def _parse_attribute(content: bytes) -> tuple[str, object]:
     """Return the name of an attribute, and its value where it is a whole number or a list of those."""
     name, pos = "", 0
     value: object = None
@@ -211,11 +213,11 @@ def _attribute(content: bytes) -> tuple[str, object]:
         elif number in _INTS and wire_type == 0:
             value = bits & (2**64 - 1)
         elif number == ValueKind.UINT64_LIST and wire_type == 2:
-            value = _listed(content[start:pos])
+            value = _parse_list(content[start:pos])
     return name, value
 
 
-def _listed(content: bytes) -> list[int]:
+def _parse_list(content: bytes) -> list[int]:
     """Return the numbers of a list."""
     numbers, pos = [], 0
     while pos < len(content):

@@ -7,6 +7,6 @@
 from __future__ import annotations
 
 from studio.generation.cases.parts import Case, CaseJob, Sizes
-from studio.generation.cases.write import cases, write_cases
+from studio.generation.cases.write import select_cases, write_cases
 
-__all__ = ["Case", "CaseJob", "Sizes", "cases", "write_cases"]
+__all__ = ["Case", "CaseJob", "Sizes", "select_cases", "write_cases"]

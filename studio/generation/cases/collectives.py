@@ -5,36 +5,36 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from studio.et.records import NodeRecord
-from studio.generation.cases.parts import Case, CaseJob, Sizes, collective, comp
+from studio.generation.cases.parts import Case, CaseJob, Sizes, build_collective, build_compute
 from studio.sim.algorithms import ALGORITHM_NAMES, find_algorithm
 from studio.sim.config import Algorithm, Dimension, DimensionKind, SystemConfig, Topology
 from studio.sim.kinds import CollectiveKind
 from studio.trace import CollectiveType
 
 
-def _nodes(sizes: Sizes, kinds: Sequence[CollectiveType]) -> list[NodeRecord]:
+def _build_nodes(sizes: Sizes, kinds: Sequence[CollectiveType]) -> list[NodeRecord]:
     """Return a rank's nodes: computation, then each collective and computation behind it."""
-    nodes = [comp(sizes, 1)]
+    nodes = [build_compute(sizes, 1)]
     for kind in kinds:
         last = nodes[-1].id
         size = 0 if kind == CollectiveType.BARRIER else None
         nodes += [
-            collective(sizes, last + 1, kind, last, size=size, name=kind.name),
-            comp(sizes, last + 2, last + 1),
+            build_collective(sizes, last + 1, kind, last, size=size, name=kind.name),
+            build_compute(sizes, last + 2, last + 1),
         ]
     return nodes
 
 
-def _of_type(kind: CollectiveType) -> Case:
+def _build_type_case(kind: CollectiveType) -> Case:
     return Case(
         f"collective_{kind.name.lower()}",
         "collective",
         f"{kind.name} of all ranks between two compute nodes.",
-        lambda sizes: CaseJob({rank: _nodes(sizes, [kind]) for rank in range(sizes.npus)}),
+        lambda sizes: CaseJob({rank: _build_nodes(sizes, [kind]) for rank in range(sizes.npus)}),
     )
 
 
-def _of_algorithm(name: str) -> Case:
+def _build_algorithm_case(name: str) -> Case:
     algorithm = find_algorithm(name)
     assert algorithm is not None
     row, single, window = algorithm
@@ -55,7 +55,7 @@ def _of_algorithm(name: str) -> Case:
             Topology((Dimension(links, npus, _BYTES_PER_NS, _LATENCY_NS),)),
             algorithms={kind: (Algorithm(row.kind, window, single),) for _, kind in kinds},
         )
-        nodes = _nodes(sizes, [kind for kind, _ in kinds])
+        nodes = _build_nodes(sizes, [kind for kind, _ in kinds])
         return CaseJob(dict.fromkeys(range(npus), nodes), system=config)
 
     listed = ", ".join(kind.name for kind, _ in kinds)
@@ -74,5 +74,5 @@ _LINKS: Mapping[str, DimensionKind] = {
 """Links that an algorithm's peers are on, by how far they reach."""
 _BYTES_PER_NS, _LATENCY_NS = 50.0, 500.0
 
-COLLECTIVES: tuple[Case, ...] = tuple(map(_of_type, CollectiveType))
-ALGORITHMS: tuple[Case, ...] = tuple(map(_of_algorithm, ALGORITHM_NAMES))
+COLLECTIVES: tuple[Case, ...] = tuple(map(_build_type_case, CollectiveType))
+ALGORITHMS: tuple[Case, ...] = tuple(map(_build_algorithm_case, ALGORITHM_NAMES))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from studio.et.records import NodeRecord
-from studio.generation.cases.parts import US, Case, CaseJob, Sizes, node
+from studio.generation.cases.parts import US, Case, CaseJob, Sizes, build_node
 from studio.trace import Attribute, CollectiveType, NodeType, Value, ValueKind
 
 _FLOAT, _TEXTS = (1.2345, 2.3456), [str(number) for number in range(12345, 12355)]
@@ -31,7 +31,7 @@ _DOCUMENTED = ("double", "float", "int32", "int64", "uint32", "uint64", "sint32"
 """Kinds of which the existing generator gives the scalar a doc string."""
 
 
-def _every_kind(_sizes: Sizes, number: int) -> list[NodeRecord]:
+def _build_every_kind(_sizes: Sizes, number: int) -> list[NodeRecord]:
     attrs = []
     for name, (scalar, listed) in _VALUES.items():
         kind = ValueKind[name.upper()]
@@ -40,17 +40,17 @@ def _every_kind(_sizes: Sizes, number: int) -> list[NodeRecord]:
     return [NodeRecord(number, "METADATA_NODE", int(NodeType.METADATA), attrs=attrs)]
 
 
-def _one(kind: NodeType) -> Callable[[Sizes, int], list[NodeRecord]]:
+def _prepare_tensor_node(kind: NodeType) -> Callable[[Sizes, int], list[NodeRecord]]:
     """Return what makes a node that moves a tensor."""
     return lambda sizes, number: [
-        node(number, kind, name=f"{kind.name}_NODE", is_cpu_op=False, tensor_size=sizes.tensor_bytes)
+        build_node(number, kind, name=f"{kind.name}_NODE", is_cpu_op=False, tensor_size=sizes.tensor_bytes)
     ]
 
 
-def _compute(count: int, *, dependent: bool) -> Callable[[Sizes, int], list[NodeRecord]]:
-    def made(sizes: Sizes, number: int) -> list[NodeRecord]:
+def _prepare_compute_nodes(count: int, *, dependent: bool) -> Callable[[Sizes, int], list[NodeRecord]]:
+    def build_nodes(sizes: Sizes, number: int) -> list[NodeRecord]:
         return [
-            node(
+            build_node(
                 number + place,
                 NodeType.COMP,
                 *([number + place - 1] if dependent and place else []),
@@ -61,12 +61,12 @@ def _compute(count: int, *, dependent: bool) -> Callable[[Sizes, int], list[Node
             for place in range(count)
         ]
 
-    return made
+    return build_nodes
 
 
-def _collective(kind: CollectiveType) -> Callable[[Sizes, int], list[NodeRecord]]:
+def _prepare_collective(kind: CollectiveType) -> Callable[[Sizes, int], list[NodeRecord]]:
     return lambda sizes, number: [
-        node(
+        build_node(
             number,
             NodeType.COMM_COLL,
             name=kind.name,
@@ -78,19 +78,24 @@ def _collective(kind: CollectiveType) -> Callable[[Sizes, int], list[NodeRecord]
 
 
 _TABLE: Sequence[tuple[str, str, int, Callable[[Sizes, int], list[NodeRecord]]]] = (
-    ("one_metadata_node_all_types", "A metadata node with an attribute of every kind.", 1, _every_kind),
-    ("one_remote_mem_load_node", "A load from remote memory.", 1, _one(NodeType.MEM_LOAD)),
-    ("one_remote_mem_store_node", "A store to remote memory.", 1, _one(NodeType.MEM_STORE)),
-    ("one_comp_node", "A compute node.", 1, _compute(1, dependent=False)),
+    ("one_metadata_node_all_types", "A metadata node with an attribute of every kind.", 1, _build_every_kind),
+    ("one_remote_mem_load_node", "A load from remote memory.", 1, _prepare_tensor_node(NodeType.MEM_LOAD)),
+    ("one_remote_mem_store_node", "A store to remote memory.", 1, _prepare_tensor_node(NodeType.MEM_STORE)),
+    ("one_comp_node", "A compute node.", 1, _prepare_compute_nodes(1, dependent=False)),
     (
         "two_comp_nodes_independent",
         "Two compute nodes that wait for nothing.",
         2,
-        _compute(2, dependent=False),
+        _prepare_compute_nodes(2, dependent=False),
     ),
-    ("two_comp_nodes_dependent", "A compute node that waits for another.", 2, _compute(2, dependent=True)),
+    (
+        "two_comp_nodes_dependent",
+        "A compute node that waits for another.",
+        2,
+        _prepare_compute_nodes(2, dependent=True),
+    ),
     *(
-        (kind.name, f"The collective {kind.name} of all ranks.", 1, _collective(kind))
+        (kind.name, f"The collective {kind.name} of all ranks.", 1, _prepare_collective(kind))
         for kind in (
             CollectiveType.ALL_REDUCE,
             CollectiveType.ALL_TO_ALL,
@@ -100,13 +105,18 @@ _TABLE: Sequence[tuple[str, str, int, Callable[[Sizes, int], list[NodeRecord]]]]
             CollectiveType.BARRIER,
         )
     ),
-    ("one_comm_send_node", "A send that does not say where to.", 1, _one(NodeType.COMM_SEND)),
-    ("one_comm_recv_node", "A receive that does not say where from.", 1, _one(NodeType.COMM_RECV)),
+    ("one_comm_send_node", "A send that does not say where to.", 1, _prepare_tensor_node(NodeType.COMM_SEND)),
+    (
+        "one_comm_recv_node",
+        "A receive that does not say where from.",
+        1,
+        _prepare_tensor_node(NodeType.COMM_RECV),
+    ),
 )
 """Name, what it shows, nodes of a rank, and what makes them from the sizes and the first id."""
 
 
-def _case(index: int) -> Case:
+def _build_case(index: int) -> Case:
     name, shows, count, build = _TABLE[index]
 
     def make(sizes: Sizes) -> CaseJob:
@@ -117,5 +127,5 @@ def _case(index: int) -> Case:
     return Case(name, "micro", shows, make)
 
 
-MICRO: tuple[Case, ...] = tuple(_case(index) for index in range(len(_TABLE)))
+MICRO: tuple[Case, ...] = tuple(_build_case(index) for index in range(len(_TABLE)))
 """In the order of the existing generator."""

@@ -61,7 +61,7 @@ class Case:
 
     Attributes:
         name: What it and its files are called.
-        kind: `micro`, `collective`, `algorithm` or `fault`.
+        kind: `micro`, `build_collective`, `algorithm` or `fault`.
         shows: What it shows, in a sentence.
         make: Makes its job.
     """
@@ -72,13 +72,13 @@ class Case:
     make: Callable[[Sizes], CaseJob]
 
 
-def attribute(name: str, value: Value) -> Attribute:
+def build_attribute(name: str, value: Value) -> Attribute:
     """Return an attribute of the customary kind."""
     kind = _CUSTOMARY.get(name) or _KINDS[type(value)]
     return Attribute(name, kind, value)
 
 
-def node(
+def build_node(
     number: int, kind: NodeType, *deps: int, name: str = "", duration_ns: int = 0, **attrs: Any
 ) -> NodeRecord:
     """Return a node that waits for others by data."""
@@ -89,32 +89,34 @@ def node(
         data=deps,
         start_ns=attrs.pop("start_ns", -1),
         duration_ns=duration_ns,
-        attrs=[attribute(key, value) for key, value in attrs.items()],
+        attrs=[build_attribute(key, value) for key, value in attrs.items()],
     )
 
 
-def comp(sizes: Sizes, number: int, *deps: int, **attrs: Any) -> NodeRecord:
+def build_compute(sizes: Sizes, number: int, *deps: int, **attrs: Any) -> NodeRecord:
     """Return a compute node of the chosen duration, at least a microsecond, on the device."""
     duration_ns = attrs.pop("duration_ns", max(sizes.runtime_us, 1) * US)
-    return node(number, NodeType.COMP, *deps, duration_ns=duration_ns, **{"is_cpu_op": False, **attrs})
+    return build_node(number, NodeType.COMP, *deps, duration_ns=duration_ns, **{"is_cpu_op": False, **attrs})
 
 
-def collective(
+def build_collective(
     sizes: Sizes, number: int, kind: CollectiveType, *deps: int, size: int | None = None, **attrs: Any
 ) -> NodeRecord:
     """Return a collective of the chosen size."""
     amount = max(sizes.comm_bytes, 1) if size is None else size
     given = {"is_cpu_op": False, "comm_type": int(kind), "comm_size": amount, **attrs}
-    return node(number, NodeType.COMM_COLL, *deps, **given)
+    return build_node(number, NodeType.COMM_COLL, *deps, **given)
 
 
-def send(sizes: Sizes, number: int, target: int, *deps: int, tag: int = 0, **attrs: Any) -> NodeRecord:
+def build_send(sizes: Sizes, number: int, target: int, *deps: int, tag: int = 0, **attrs: Any) -> NodeRecord:
     """Return a send to a rank."""
     given = {"comm_dst": target, "comm_size": max(sizes.tensor_bytes, 1), "comm_tag": tag, **attrs}
-    return node(number, NodeType.COMM_SEND, *deps, is_cpu_op=False, **given)
+    return build_node(number, NodeType.COMM_SEND, *deps, is_cpu_op=False, **given)
 
 
-def receive(sizes: Sizes, number: int, source: int, *deps: int, tag: int = 0, **attrs: Any) -> NodeRecord:
+def build_receive(
+    sizes: Sizes, number: int, source: int, *deps: int, tag: int = 0, **attrs: Any
+) -> NodeRecord:
     """Return a receive from a rank."""
     given = {"comm_src": source, "comm_size": max(sizes.tensor_bytes, 1), "comm_tag": tag, **attrs}
-    return node(number, NodeType.COMM_RECV, *deps, is_cpu_op=False, **given)
+    return build_node(number, NodeType.COMM_RECV, *deps, is_cpu_op=False, **given)

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from studio.errors import ConfigError
 from studio.et.records import write_nodes
-from studio.et.write import written_together
+from studio.et.write import write_together
 from studio.generation.cases.collectives import ALGORITHMS, COLLECTIVES
 from studio.generation.cases.faults import FAULTS
 from studio.generation.cases.micro import MICRO
@@ -22,14 +22,14 @@ VERSION = "1.0.0"
 KINDS = ("micro", "collective", "algorithm", "fault")
 
 
-def cases(names: Sequence[str] = ()) -> list[Case]:
+def select_cases(names: Sequence[str] = ()) -> list[Case]:
     """Return cases by name or kind, all of them where none is named.
 
     Raises:
         ConfigError: There is no such case.
 
     Example:
-        >>> [case.name for case in cases(["fault_cycle", "one_comp_node"])], len(cases(["micro"]))
+        >>> [case.name for case in select_cases(["fault_cycle", "one_comp_node"])], len(select_cases(["micro"]))
         (['one_comp_node', 'fault_cycle'], 14)
     """
     every = (*MICRO, *COLLECTIVES, *ALGORITHMS, *FAULTS)
@@ -57,10 +57,10 @@ def write_cases(
         The files.
     """
     written = []
-    with written_together() as put:
+    with write_together() as put:
         for index, case in enumerate(wanted):
             target = folder if case.kind == "micro" else folder / f"{case.kind}s" / case.name
-            for name, content in files_of(case, case.make(sizes)):
+            for name, content in iterate_files(case, case.make(sizes)):
                 put(target / name, [content])
                 written.append(target / name)
             if progress:
@@ -68,7 +68,7 @@ def write_cases(
     return written
 
 
-def files_of(case: Case, job: CaseJob) -> Iterator[tuple[str, bytes]]:
+def iterate_files(case: Case, job: CaseJob) -> Iterator[tuple[str, bytes]]:
     """Yield the names and contents of a case's files: a trace for each rank, comm groups, the system."""
     for rank, nodes in job.ranks.items():
         yield f"{case.name}.{rank}.et", write_nodes(VERSION, job.metadata, nodes)

@@ -13,7 +13,7 @@ from typing import Any
 
 from studio.errors import ConfigError
 from studio.generation.families.network import Network, Part, Tables
-from studio.generation.models import nearest
+from studio.generation.models import format_nearest
 
 ELEMENT_BYTES = WEIGHT_BYTES = 2
 INDEX_BYTES, ROW_BYTES = 8, 4
@@ -49,7 +49,7 @@ class Replicas:
         return self.batch // self.ranks
 
 
-def replicas_of(network: Network, ranks: int, values: dict[str, Any]) -> Replicas:
+def build_replicas(network: Network, ranks: int, values: dict[str, Any]) -> Replicas:
     """Return how ranks share a network, from what a user says.
 
     Raises:
@@ -61,7 +61,7 @@ def replicas_of(network: Network, ranks: int, values: dict[str, Any]) -> Replica
         batch, words = (network.batch, "published recipe") if fits else (32 * ranks, "assumed, 32 a rank")
     if batch % ranks:
         below = batch // ranks * ranks
-        near = nearest(batch, (number for number in (below, below + ranks) if number))
+        near = format_nearest(batch, (number for number in (below, below + ranks) if number))
         raise ConfigError(
             f"--batch is {batch:,}, which {ranks:,} ranks do not divide.",
             hint=f"The nearest: --batch {near}.",
@@ -78,7 +78,7 @@ def replicas_of(network: Network, ranks: int, values: dict[str, Any]) -> Replica
     return Replicas(ranks, batch, words, bucket, gradient, values["steps"])
 
 
-def buckets(network: Network, replicas: Replicas) -> tuple[tuple[str, ...], ...]:
+def group_gradient_buckets(network: Network, replicas: Replicas) -> tuple[tuple[str, ...], ...]:
     """Return the parts whose gradients are summed at once, in the order in which the backward pass makes them."""
     filled: list[tuple[str, ...]] = []
     bucket: list[str] = []
@@ -94,7 +94,7 @@ def buckets(network: Network, replicas: Replicas) -> tuple[tuple[str, ...], ...]
     return (*filled, tuple(bucket)) if bucket else tuple(filled)
 
 
-def pieces(tables: Tables, ranks: int) -> tuple[tuple[tuple[int, int], ...], ...]:
+def split_tables(tables: Tables, ranks: int) -> tuple[tuple[tuple[int, int], ...], ...]:
     """Return the pieces of tables that each rank holds: table and columns of it.
 
     A table is on one rank; where there are more ranks than tables each is cut into as many pieces of columns as all ranks need.
@@ -114,12 +114,12 @@ def pieces(tables: Tables, ranks: int) -> tuple[tuple[tuple[int, int], ...], ...
     return tuple(tuple(sorted(own_pieces)) for own_pieces in held)
 
 
-def table_bytes(tables: Tables, replicas: Replicas, rank: int) -> dict[str, int]:
+def count_table_bytes(tables: Tables, replicas: Replicas, rank: int) -> dict[str, int]:
     """Return the bytes of a rank's all-to-alls, those of its busier direction: `indices` and `sums` of rows; and `lookup`.
 
     Gradients of sums come back as large as these were. `lookup` is what it reads of its tables, and writes.
     """
-    own_pieces = pieces(tables, replicas.ranks)[rank]
+    own_pieces = split_tables(tables, replicas.ranks)[rank]
     cut = tables.width // own_pieces[0][1] if own_pieces else 1
     taken = sum(tables.taken[table] for table, _ in own_pieces)
     columns = sum(width for _, width in own_pieces)
@@ -133,7 +133,7 @@ def table_bytes(tables: Tables, replicas: Replicas, rank: int) -> dict[str, int]
     }
 
 
-def backward_flop(network: Network, part: Part) -> tuple[int, int]:
+def count_backward_flop(network: Network, part: Part) -> tuple[int, int]:
     """Return the operations of a part's backward pass for a sample: of its input's gradient, and of its weights'.
 
     The input of the network has no gradient.
@@ -143,24 +143,27 @@ def backward_flop(network: Network, part: Part) -> tuple[int, int]:
     return (0 if part is network.parts[0] else part.flop), part.flop
 
 
-def step_flop(network: Network, replicas: Replicas) -> int:
+def count_step_flop(network: Network, replicas: Replicas) -> int:
     """Return the operations of products and attention in a step of all ranks."""
     each = sum(
-        part.flop + sum(backward_flop(network, part)) for part in network.parts if part.kind != "other"
+        part.flop + sum(count_backward_flop(network, part)) for part in network.parts if part.kind != "other"
     )
     return replicas.batch * each
 
 
-def step_volumes(network: Network, replicas: Replicas) -> dict[tuple[str, str], tuple[int, int]]:
+def count_step_volumes(network: Network, replicas: Replicas) -> dict[tuple[str, str], tuple[int, int]]:
     """Return what all ranks give to collectives in a step, by group and collective: how many nodes, and their bytes."""
     if replicas.ranks == 1:
         return {}
     size = replicas.gradient_bytes * network.dense
     volumes = {
-        ("dp", "ALL_REDUCE"): (replicas.ranks * len(buckets(network, replicas)), replicas.ranks * size)
+        ("dp", "ALL_REDUCE"): (
+            replicas.ranks * len(group_gradient_buckets(network, replicas)),
+            replicas.ranks * size,
+        )
     }
     if network.tables:
-        sent = [table_bytes(network.tables, replicas, rank) for rank in range(replicas.ranks)]
+        sent = [count_table_bytes(network.tables, replicas, rank) for rank in range(replicas.ranks)]
         volumes["dp", "ALL_TO_ALL"] = (
             3 * replicas.ranks,
             sum(each["indices"] + 2 * each["sums"] for each in sent),
@@ -168,11 +171,11 @@ def step_volumes(network: Network, replicas: Replicas) -> dict[tuple[str, str], 
     return volumes
 
 
-def step_memory(network: Network, replicas: Replicas) -> dict[str, int]:
+def count_step_memory(network: Network, replicas: Replicas) -> dict[str, int]:
     """Return the bytes on the rank that holds most, by part; activations are what all parts make of a rank's samples."""
     tables = 0
     if network.tables:
-        held = pieces(network.tables, replicas.ranks)
+        held = split_tables(network.tables, replicas.ranks)
         rows = network.tables.rows
         tables = max(
             sum(rows[table] * (ROW_BYTES * width + _ROW_STATE_BYTES) for table, width in own_pieces)
@@ -189,7 +192,7 @@ def step_memory(network: Network, replicas: Replicas) -> dict[str, int]:
 
 def describe(network: Network, replicas: Replicas) -> dict[str, Any]:
     """Return what a job is made of, as `--json` prints it."""
-    memory = step_memory(network, replicas)
+    memory = count_step_memory(network, replicas)
     return {
         "model": network.name,
         "family": network.family,
@@ -201,11 +204,11 @@ def describe(network: Network, replicas: Replicas) -> dict[str, Any]:
         "batch": replicas.batch,
         "batch_from": replicas.batch_from,
         "optimizer": network.optimizer.name,
-        "buckets": len(buckets(network, replicas)),
-        "flop": step_flop(network, replicas),
+        "buckets": len(group_gradient_buckets(network, replicas)),
+        "flop": count_step_flop(network, replicas),
         "memory": {**memory, "total": sum(memory.values()), "stage": 0},
         "collectives": [
             {"group": group, "type": kind, "count": count, "bytes": size}
-            for (group, kind), (count, size) in sorted(step_volumes(network, replicas).items())
+            for (group, kind), (count, size) in sorted(count_step_volumes(network, replicas).items())
         ],
     }

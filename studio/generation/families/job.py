@@ -7,22 +7,22 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from studio.errors import ConfigError
-from studio.et.build import graph_of_nodes
+from studio.et.build import build_graph
 from studio.generation.families.counts import (
     ELEMENT_BYTES,
     WEIGHT_BYTES,
     Replicas,
-    backward_flop,
-    buckets,
-    replicas_of,
-    table_bytes,
+    build_replicas,
+    count_backward_flop,
+    count_table_bytes,
+    group_gradient_buckets,
 )
 from studio.generation.families.network import Network, Part
 from studio.generation.families.presets import find_network
 from studio.generation.job import MOST_NODES
 from studio.generation.options import BY_KEY, Option, fill_defaults
 from studio.generation.program import Program, Speed
-from studio.generation.workload import NETWORK, recipe_text, speed_of, with_recipe
+from studio.generation.workload import NETWORK, build_speed, format_recipe, with_recipe
 from studio.trace import GENERATED, Attribute, CollectiveType, CommGroup, Finding, Rank, Trace, ValueKind
 
 OPTIONS: dict[str, Option] = {
@@ -63,7 +63,7 @@ class Asked:
         return with_recipe(make_network_job(self.network, self.replicas, self.speed), self.recipe)
 
 
-def asked_of(model: str, ranks: int, given: Mapping[str, Any], family: str | None = None) -> Asked:
+def build_asked_network(model: str, ranks: int, given: Mapping[str, Any], family: str | None = None) -> Asked:
     """Return the job that a user asks for.
 
     Args:
@@ -77,9 +77,9 @@ def asked_of(model: str, ranks: int, given: Mapping[str, Any], family: str | Non
     """
     network = find_network(model, family)
     values = fill_defaults(given, OPTIONS)
-    speed = speed_of(values["gpu"], values["compute_efficiency"], values["memory_efficiency"])
-    recipe = recipe_text(model, ranks, given, NETWORK)
-    return Asked(network, replicas_of(network, ranks, values), speed, recipe)
+    speed = build_speed(values["gpu"], values["compute_efficiency"], values["memory_efficiency"])
+    recipe = format_recipe(model, ranks, given, NETWORK)
+    return Asked(network, build_replicas(network, ranks, values), speed, recipe)
 
 
 def make_network_job(network: Network, replicas: Replicas, speed: Speed | None = None) -> Trace:
@@ -105,7 +105,7 @@ def make_network_job(network: Network, replicas: Replicas, speed: Speed | None =
             f"{replicas.steps:,} steps on {replicas.ranks:,} ranks would be about {nodes:,} nodes; allowed: {MOST_NODES:,}.",
             hint="Use fewer --steps.",
         )
-    built = [graph_of_nodes(_Rank(network, replicas, rank, speed).nodes()) for rank in range(kinds)]
+    built = [build_graph(_Rank(network, replicas, rank, speed).nodes()) for rank in range(kinds)]
     words = f"model {network.name}, dp={replicas.ranks}, batch {replicas.batch}"
     ranks = []
     for number in range(replicas.ranks):
@@ -149,63 +149,63 @@ class _Rank:
 
     def nodes(self) -> list[dict[str, object]]:
         """Return its nodes."""
-        closing = {bucket[-1]: bucket for bucket in buckets(self.network, self.replicas)}
+        closing = {bucket[-1]: bucket for bucket in group_gradient_buckets(self.network, self.replicas)}
         for step in range(self.replicas.steps):
             at = f"step{step}"
             self.reduced = []
-            self._backward(at, self._forward(at), closing)
+            self._append_backward(at, self._append_forward(at), closing)
             self._update(at)
         return self.program.nodes
 
-    def _forward(self, at: str) -> int:
-        node, sums = self.ready, self._lookup(at)
+    def _append_forward(self, at: str) -> int:
+        node, sums = self.ready, self._append_lookup(at)
         for part in self.network.parts:
             joins = self.network.tables is not None and part.name == self.network.tables.joins
-            node = self._node(f"{at}.{part.name}.fwd", [node, sums if joins else 0], part, part.flop)
+            node = self._append_node(f"{at}.{part.name}.fwd", [node, sums if joins else 0], part, part.flop)
         return node
 
-    def _node(self, name: str, after: list[int], part: Part, flop: int) -> int:
+    def _append_node(self, name: str, after: list[int], part: Part, flop: int) -> int:
         samples = self.replicas.samples
         moved = ELEMENT_BYTES * samples * (part.inputs + part.outputs) + WEIGHT_BYTES * part.parameters
         return self.program.compute(name, after, samples * flop, moved, part.kind)
 
-    def _lookup(self, at: str) -> int:
+    def _append_lookup(self, at: str) -> int:
         """Append what takes and sums rows of tables; returns the node that brings all sums of the rank's samples."""
         tables = self.network.tables
         if tables is None:
             return 0
-        sizes = table_bytes(tables, self.replicas, self.rank)
-        rows = self._exchange(f"{at}.tables.indices", [self.ready], sizes["indices"])
+        sizes = count_table_bytes(tables, self.replicas, self.rank)
+        rows = self._append_exchange(f"{at}.tables.indices", [self.ready], sizes["indices"])
         node = self.program.compute(
             f"{at}.tables.fwd", [rows, self.ready], sizes["operations"], sizes["lookup"], "other"
         )
-        return self._exchange(f"{at}.tables.sums", [node], sizes["sums"])
+        return self._append_exchange(f"{at}.tables.sums", [node], sizes["sums"])
 
     # One stream for all that the group exchanges, so that no rank begins with another one.
-    def _exchange(self, name: str, after: list[int], size: int) -> int:
+    def _append_exchange(self, name: str, after: list[int], size: int) -> int:
         if self.replicas.ranks == 1:
             return after[0]
         return self.program.collective(f"{name}.all_to_all", "dp", CollectiveType.ALL_TO_ALL, after, size)
 
-    def _backward(self, at: str, grad: int, closing: dict[str, tuple[str, ...]]) -> None:
+    def _append_backward(self, at: str, grad: int, closing: dict[str, tuple[str, ...]]) -> None:
         """Append the backward pass; gradients are summed in buckets as they are made."""
         tables, back = self.network.tables, 0
         for part in reversed(self.network.parts):
-            inputs, weights = backward_flop(self.network, part)
+            inputs, weights = count_backward_flop(self.network, part)
             given = grad
             if inputs:
-                grad = self._node(f"{at}.{part.name}.dgrad", [given], part, inputs)
+                grad = self._append_node(f"{at}.{part.name}.dgrad", [given], part, inputs)
             if part.parameters:
                 self.made[part.name] = (
-                    self._node(f"{at}.{part.name}.wgrad", [given], part, weights) if weights else grad
+                    self._append_node(f"{at}.{part.name}.wgrad", [given], part, weights) if weights else grad
                 )
             if part.name in closing:
-                self._sum(at, closing[part.name])
+                self._append_sum(at, closing[part.name])
             if tables is not None and part.name == tables.joins:
-                sizes = table_bytes(tables, self.replicas, self.rank)
-                back = self._exchange(f"{at}.tables.grads", [grad], sizes["sums"])
+                sizes = count_table_bytes(tables, self.replicas, self.rank)
+                back = self._append_exchange(f"{at}.tables.grads", [grad], sizes["sums"])
         if tables is not None:
-            sizes = table_bytes(tables, self.replicas, self.rank)
+            sizes = count_table_bytes(tables, self.replicas, self.rank)
             # Rows are read and written.
             self.reduced.append(
                 self.program.compute(
@@ -213,7 +213,7 @@ class _Rank:
                 )
             )
 
-    def _sum(self, at: str, bucket: tuple[str, ...]) -> None:
+    def _append_sum(self, at: str, bucket: tuple[str, ...]) -> None:
         nodes = [self.made.pop(name) for name in bucket]
         if self.replicas.ranks == 1:
             self.reduced += nodes

@@ -101,7 +101,7 @@ class Network:
         return sum(part.parameters for part in self.parts)
 
 
-def product(name: str, rows: int, shape: tuple[int, int], *, bias: bool = True) -> Part:
+def build_linear(name: str, rows: int, shape: tuple[int, int], *, bias: bool = True) -> Part:
     """Return a linear layer.
 
     Args:
@@ -115,6 +115,6 @@ def product(name: str, rows: int, shape: tuple[int, int], *, bias: bool = True) 
     return Part(name, "matmul", 2 * rows * inputs * outputs, rows * inputs, rows * outputs, weights)
 
 
-def elementwise(name: str, elements: int, operations: int, parameters: int = 0) -> Part:
+def build_elementwise(name: str, elements: int, operations: int, parameters: int = 0) -> Part:
     """Return a part that does so many operations with each element."""
     return Part(name, "other", operations * elements, elements, elements, parameters)

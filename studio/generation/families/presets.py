@@ -7,23 +7,23 @@ from difflib import get_close_matches
 from functools import partial
 
 from studio.errors import ConfigError
-from studio.generation.families.dlrm import recommendation_model
+from studio.generation.families.dlrm import build_recommendation_model
 from studio.generation.families.network import Network
-from studio.generation.families.resnet import residual_network
-from studio.generation.families.vit import vision_transformer
+from studio.generation.families.resnet import build_residual_network
+from studio.generation.families.vit import build_vision_transformer
 
 NETWORKS: dict[str, dict[str, Callable[[], Network]]] = {
     "vit": {
-        "vit-b16": partial(vision_transformer, "vit-b16", 12, 768, 3_072, 16),
-        "vit-l16": partial(vision_transformer, "vit-l16", 24, 1_024, 4_096, 16),
-        "vit-h14": partial(vision_transformer, "vit-h14", 32, 1_280, 5_120, 14),
+        "vit-b16": partial(build_vision_transformer, "vit-b16", 12, 768, 3_072, 16),
+        "vit-l16": partial(build_vision_transformer, "vit-l16", 24, 1_024, 4_096, 16),
+        "vit-h14": partial(build_vision_transformer, "vit-h14", 32, 1_280, 5_120, 14),
     },
     "resnet": {
-        "resnet50": partial(residual_network, "resnet50", (3, 4, 6, 3)),
-        "resnet101": partial(residual_network, "resnet101", (3, 4, 23, 3)),
-        "resnet152": partial(residual_network, "resnet152", (3, 8, 36, 3)),
+        "resnet50": partial(build_residual_network, "resnet50", (3, 4, 6, 3)),
+        "resnet101": partial(build_residual_network, "resnet101", (3, 4, 23, 3)),
+        "resnet152": partial(build_residual_network, "resnet152", (3, 8, 36, 3)),
     },
-    "dlrm": {"dlrm-dcnv2": partial(recommendation_model, "dlrm-dcnv2")},
+    "dlrm": {"dlrm-dcnv2": partial(build_recommendation_model, "dlrm-dcnv2")},
 }
 """By family and name what makes the network."""
 NAMES = {name: family for family, named in NETWORKS.items() for name in named}

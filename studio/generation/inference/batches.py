@@ -87,23 +87,23 @@ class Load:
     reading: Part = Part()
 
 
-def load_of(batch: Batch) -> Load:
+def sum_load(batch: Batch) -> Load:
     """Return the totals of a batch.
 
     Example:
-        >>> load_of((Piece(1, 4, 0), Piece(2, 1, 99))).decoding
+        >>> sum_load((Piece(1, 4, 0), Piece(2, 1, 99))).decoding
         Part(tokens=2, pairs=200, cached=200)
     """
-    decoding = _part_of(piece for piece in batch if piece.logits == piece.new)
-    reading = _part_of(piece for piece in batch if piece.logits != piece.new)
-    return load_of_parts(decoding, reading, sum(piece.sequences * piece.logits for piece in batch))
+    decoding = _sum_pieces(piece for piece in batch if piece.logits == piece.new)
+    reading = _sum_pieces(piece for piece in batch if piece.logits != piece.new)
+    return sum_load_of_parts(decoding, reading, sum(piece.sequences * piece.logits for piece in batch))
 
 
-def load_of_parts(decoding: Part, reading: Part, logits: int) -> Load:
+def sum_load_of_parts(decoding: Part, reading: Part, logits: int) -> Load:
     """Return the totals of both parts of a step.
 
     Example:
-        >>> load_of_parts(Part(2, 200, 200), Part(4, 10, 4), 3)  # doctest: +ELLIPSIS
+        >>> sum_load_of_parts(Part(2, 200, 200), Part(4, 10, 4), 3)  # doctest: +ELLIPSIS
         Load(tokens=6, logits=3, pairs=210, cached=204, decoding=Part(...), reading=Part(...))
     """
     return Load(
@@ -116,7 +116,7 @@ def load_of_parts(decoding: Part, reading: Part, logits: int) -> Load:
     )
 
 
-def _part_of(pieces: Iterable[Piece]) -> Part:
+def _sum_pieces(pieces: Iterable[Piece]) -> Part:
     every = tuple(pieces)
     return Part(
         sum(piece.tokens for piece in every),
@@ -125,17 +125,17 @@ def _part_of(pieces: Iterable[Piece]) -> Part:
     )
 
 
-def tokens_of(batch: Batch) -> int:
+def count_tokens(batch: Batch) -> int:
     """Return the new tokens of a batch."""
     return sum(piece.tokens for piece in batch)
 
 
-def after(batch: Batch, steps: int) -> Batch:
+def advance_batch(batch: Batch, steps: int) -> Batch:
     """Return the batch after some steps: what was new is in the cache, and as much is new again."""
     return tuple(replace(piece, context=piece.context + steps * piece.new) for piece in batch)
 
 
-def gathered(pieces: Iterable[Piece]) -> Batch:
+def merge_pieces(pieces: Iterable[Piece]) -> Batch:
     """Return a batch in which equal sequences are one piece."""
     counts: Counter[Piece] = Counter()
     for piece in pieces:

@@ -36,7 +36,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from operator import attrgetter
 
-from studio.generation.inference.batches import Load, Part, load_of_parts
+from studio.generation.inference.batches import Load, Part, sum_load_of_parts
 from studio.generation.inference.requests import Request
 
 BLOCK_TOKENS = 16
@@ -201,7 +201,7 @@ class _Replica:
                 break
             if self.runs < count and sequence not in running:
                 continue
-            new = min(self._wanted(sequence), budget)
+            new = min(self._count_wanted(sequence), budget)
             if self._make_room(sequence, new, batch, idle):
                 planned.append((sequence, new))
                 budget -= new
@@ -244,14 +244,14 @@ class _Replica:
             self._preempt(max(victims, key=attrgetter("number")))
         return True
 
-    def _wanted(self, sequence: _Sequence) -> int:
+    def _count_wanted(self, sequence: _Sequence) -> int:
         """Return how many tokens a running sequence reads in a step: its last token when decoding, plus drafted ones."""
         if _reads(sequence):
             return sequence.unread
         left = sequence.served.request.output - sequence.made
         return min(1 + self.policy.draft, left)
 
-    def _accepted(self, drafted: int) -> int:
+    def _draw_accepted(self, drafted: int) -> int:
         """Return how many of so many drafted tokens are accepted."""
         accepted = 0
         while accepted < drafted and self.draw.random() < self.policy.acceptance:
@@ -260,7 +260,7 @@ class _Replica:
 
     def _take(self, sequence: _Sequence, new: int) -> bool:
         """Take the blocks for new tokens; whether there were enough."""
-        more = blocks_of(sequence.cached + new) - blocks_of(sequence.cached)
+        more = count_blocks(sequence.cached + new) - count_blocks(sequence.cached)
         if self.blocks + more > self.policy.blocks or (more and self.short not in (None, sequence)):
             return False
         self.blocks += more
@@ -271,7 +271,7 @@ class _Replica:
     def _preempt(self, sequence: _Sequence) -> None:
         """Send a running sequence back to wait, before those that came later."""
         next(own for own in self.running if sequence in own).remove(sequence)
-        self.blocks -= blocks_of(sequence.cached)
+        self.blocks -= count_blocks(sequence.cached)
         sequence.unread, sequence.cached = sequence.served.request.prompt + sequence.made, 0
         sequence.served.preemptions += 1
         earlier = sum(each.number < sequence.number for each in self.waiting)
@@ -281,10 +281,10 @@ class _Replica:
         """Note what a step made, and let go of requests that are done; returns how many drafted tokens were not accepted."""
         done, rejected = False, 0
         for sequence, new in planned:
-            drafted = _drafted(sequence, new)
-            kept = 1 + self._accepted(drafted) if drafted else new
+            drafted = _count_drafted(sequence, new)
+            kept = 1 + self._draw_accepted(drafted) if drafted else new
             rejected += new - kept
-            self.blocks -= blocks_of(sequence.cached + new) - blocks_of(sequence.cached + kept)
+            self.blocks -= count_blocks(sequence.cached + new) - count_blocks(sequence.cached + kept)
             sequence.cached += kept
             if new < sequence.unread:
                 sequence.unread -= new
@@ -298,7 +298,7 @@ class _Replica:
                 served.first_ns = now
             if sequence.made == served.request.output:
                 served.finish_ns = now
-                self.blocks -= blocks_of(sequence.cached)
+                self.blocks -= count_blocks(sequence.cached)
                 done = True
         if done:
             self.running = [
@@ -307,25 +307,25 @@ class _Replica:
         return rejected
 
 
-def _drafted(sequence: _Sequence, new: int) -> int:
+def _count_drafted(sequence: _Sequence, new: int) -> int:
     """Return how many of a sequence's new tokens are drafted."""
     return max(new - sequence.unread, 0)
 
 
-def blocks_of(tokens: int) -> int:
+def count_blocks(tokens: int) -> int:
     """Return the blocks that so many tokens need."""
     return -(-tokens // BLOCK_TOKENS)
 
 
-def _load(planned: Sequence[tuple[_Sequence, int]]) -> Load:
+def _sum_load(planned: Sequence[tuple[_Sequence, int]]) -> Load:
     logits, parts = 0, {True: [0, 0, 0], False: [0, 0, 0]}
     for sequence, new in planned:
-        logits += 1 + _drafted(sequence, new) if new >= sequence.unread else 0
+        logits += 1 + _count_drafted(sequence, new) if new >= sequence.unread else 0
         totals = parts[_reads(sequence)]
         totals[0] += new
         totals[1] += new * sequence.cached + new * (new + 1) // 2
         totals[2] += sequence.cached + new
-    return load_of_parts(Part(*parts[False]), Part(*parts[True]), logits)
+    return sum_load_of_parts(Part(*parts[False]), Part(*parts[True]), logits)
 
 
 def _reads(sequence: _Sequence) -> bool:
@@ -333,16 +333,16 @@ def _reads(sequence: _Sequence) -> bool:
     return sequence.unread > 1 or not sequence.made
 
 
-def _drafting(planned: Sequence[tuple[_Sequence, int]]) -> Iterator[Load]:
+def _iterate_drafting(planned: Sequence[tuple[_Sequence, int]]) -> Iterator[Load]:
     """Yield what the passes of a draft model work on before a step: what the step reads of prompts, then a token of each sequence a pass."""
     reading = [(sequence, new) for sequence, new in planned if _reads(sequence)]
     if reading:
-        yield _load(reading)
-    for number in range(1, 1 + max((_drafted(*each) for each in planned), default=0)):
+        yield _sum_load(reading)
+    for number in range(1, 1 + max((_count_drafted(*each) for each in planned), default=0)):
         drafting = [
-            sequence.cached + number for sequence, new in planned if _drafted(sequence, new) >= number
+            sequence.cached + number for sequence, new in planned if _count_drafted(sequence, new) >= number
         ]
-        yield load_of_parts(Part(len(drafting), sum(drafting), sum(drafting)), Part(), len(drafting))
+        yield sum_load_of_parts(Part(len(drafting), sum(drafting), sum(drafting)), Part(), len(drafting))
 
 
 def serve(
@@ -404,7 +404,7 @@ def serve_together(
                 replica.records.append(replace(record, rejected=replica.finish(planned, record.end_ns)))
         for replica in replicas:
             replica.receive(now)
-        batch, plans = _next_step(
+        batch, plans = _find_next_step(
             replicas, [(turn + number) % stages for number in range(stages)], ready, now
         )
         if plans is None:
@@ -418,24 +418,26 @@ def serve_together(
                 return [(replica.served, replica.records) for replica in replicas]
             now = min(after)
             continue
-        loads = [_load(planned) for planned in plans if planned]
-        drafting = [sum(map(draft_time, _drafting(planned))) for planned in plans] if draft_time else [0.0]
-        course = _course(step_time(_most(loads)), max(drafting))
+        loads = [_sum_load(planned) for planned in plans if planned]
+        drafting = (
+            [sum(map(draft_time, _iterate_drafting(planned))) for planned in plans] if draft_time else [0.0]
+        )
+        course = _build_course(step_time(_compute_largest_load(loads)), max(drafting))
         end = _pass_through(course, free, now)
         steps = []
         for replica, planned in zip(replicas, plans, strict=True):
             if planned:
                 held = replica.runs, len(replica.waiting), replica.blocks
-                drafted = sum(_drafted(sequence, new) for sequence, new in planned)
+                drafted = sum(_count_drafted(sequence, new) for sequence, new in planned)
                 busy = sum(course.stages) / stages
                 steps.append(
-                    (replica, planned, StepRecord(now, end, _load(planned), *held, drafted, 0, busy))
+                    (replica, planned, StepRecord(now, end, _sum_load(planned), *held, drafted, 0, busy))
                 )
         pending.append((end, steps))
         ready[batch], turn, now = end + course.back, batch + 1, free[0]
 
 
-def _next_step(
+def _find_next_step(
     replicas: Sequence[_Replica], turns: Sequence[int], ready: Sequence[float], now: float
 ) -> tuple[int, list[_Planned] | None]:
     """Return the first batch in its turn that has something to do, and what on each replica; None where none has."""
@@ -447,7 +449,7 @@ def _next_step(
     return 0, None
 
 
-def _course(time: float | Course, drafting: float) -> Course:
+def _build_course(time: float | Course, drafting: float) -> Course:
     """Return the course of a step behind the passes of what drafts for it."""
     if isinstance(time, Course):
         return replace(time, stages=(time.stages[0] + drafting, *time.stages[1:]))
@@ -463,16 +465,17 @@ def _pass_through(course: Course, free: list[float], now: float) -> float:
     return end
 
 
-def _most(loads: Sequence[Load]) -> Load:
+def _compute_largest_load(loads: Sequence[Load]) -> Load:
     """Return the most that one of several steps has of each kind of work."""
     tokens, logits, pairs, cached = (
         max(getattr(load, name) for load in loads) for name in ("tokens", "logits", "pairs", "cached")
     )
     decoding, reading = (
-        _most_of(parts) for parts in zip(*((load.decoding, load.reading) for load in loads), strict=True)
+        _compute_largest_part(parts)
+        for parts in zip(*((load.decoding, load.reading) for load in loads), strict=True)
     )
     return Load(tokens, logits, pairs, cached, decoding, reading)
 
 
-def _most_of(parts: Sequence[Part]) -> Part:
+def _compute_largest_part(parts: Sequence[Part]) -> Part:
     return Part(*(max(getattr(part, name) for part in parts) for name in Part.__slots__))

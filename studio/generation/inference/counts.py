@@ -15,16 +15,16 @@ from studio.errors import ConfigError
 from studio.generation.inference.batches import Load
 from studio.generation.layout import Layout
 from studio.generation.models import Model
-from studio.generation.routing import popularity
+from studio.generation.routing import compute_popularity
 from studio.generation.transformer import (
-    attention_products,
-    feed_forward_products,
+    compute_key_width,
+    compute_output_width,
+    compute_query_width,
+    compute_value_width,
     has_experts,
-    keys,
-    outputs,
-    queries,
-    up_products,
-    values,
+    list_attention_products,
+    list_feed_forward_products,
+    list_up_products,
 )
 
 BYTES = {"bf16": 2, "fp8": 1}
@@ -69,19 +69,23 @@ class Precision:
 BF16 = Precision()
 
 
-def cached_width(model: Model) -> int:
+def compute_cached_width(model: Model) -> int:
     """Return the elements of a token in the cache of one layer: its keys and values, or what they are compressed to."""
-    return model.kv_rank + model.rope_size if model.kv_rank else keys(model) + values(model)
+    return (
+        model.kv_rank + model.rope_size
+        if model.kv_rank
+        else compute_key_width(model) + compute_value_width(model)
+    )
 
 
-def cache_shares(model: Model, tp: int) -> int:
+def count_cache_shares(model: Model, tp: int) -> int:
     """Return among how many tensor parallel ranks the cache is divided: by heads; what is compressed each of them holds whole."""
     return 1 if model.kv_rank else tp
 
 
-def layer_cache_bytes(model: Model, precision: Precision) -> int:
+def count_layer_cache_bytes(model: Model, precision: Precision) -> int:
     """Return the bytes of keys and values of a token in one layer, once."""
-    return cached_width(model) * precision.cache_bytes
+    return compute_cached_width(model) * precision.cache_bytes
 
 
 def cache_bytes(model: Model, precision: Precision) -> int:
@@ -94,21 +98,23 @@ def cache_bytes(model: Model, precision: Precision) -> int:
         >>> cache_bytes(find_model("llama3-70b"), Precision())
         327680
     """
-    return model.layers * layer_cache_bytes(model, precision)
+    return model.layers * count_layer_cache_bytes(model, precision)
 
 
-def layer_matrix(model: Model, layer: int = 0) -> int:
+def count_layer_matrix(model: Model, layer: int = 0) -> int:
     """Return the weights of the matrices of a layer that a token is multiplied by: of experts those that it goes to."""
-    products = attention_products(model)
+    products = list_attention_products(model)
     if not has_experts(model, layer):
-        return sum(product.size for product in (*products, *feed_forward_products(model, model.feed_forward)))
-    shared = feed_forward_products(model, model.shared_width)
-    each = sum(product.size for product in feed_forward_products(model, model.expert_width))
+        return sum(
+            product.size for product in (*products, *list_feed_forward_products(model, model.feed_forward))
+        )
+    shared = list_feed_forward_products(model, model.shared_width)
+    each = sum(product.size for product in list_feed_forward_products(model, model.expert_width))
     router = model.hidden * (model.experts + (1 if model.shared_gate else 0))
     return sum(product.size for product in (*products, *shared)) + router + model.experts_per_token * each
 
 
-def experts_met(model: Model, layout: Layout, layer: int, place: int) -> float:
+def compute_experts_met(model: Model, layout: Layout, layer: int, place: int) -> float:
     """Return how many of a rank's experts any token of a step goes to, in the mean.
 
     Each of the T tokens of an expert parallel group goes to an expert with its share p, so that it is met with 1 - (1 - p)^T.
@@ -122,25 +128,27 @@ def experts_met(model: Model, layout: Layout, layer: int, place: int) -> float:
     held, tokens = model.experts // layout.ep, layout.tokens * layout.ep
     if not layout.expert_skew:
         return held * (1 - (1 - model.experts_per_token / model.experts) ** tokens)
-    shares = popularity(model.experts, model.experts_per_token, layout.expert_skew, f"{layout.seed}/{layer}")
+    shares = compute_popularity(
+        model.experts, model.experts_per_token, layout.expert_skew, f"{layout.seed}/{layer}"
+    )
     return sum(1 - (1 - share) ** tokens for share in shares[place * held : (place + 1) * held])
 
 
-def attention_flop(model: Model, load: Load) -> int:
+def count_attention_flop(model: Model, load: Load) -> int:
     """Return the operations of a layer's attention: scores, and their sum of values.
 
     Multi-head latent attention has two forms (DeepSeek-V2, 2024, section 2.1): tokens that decode attend to what is compressed, in
-    all heads at once (`latent_flop`); for prompts keys and values are made of it, also of what the cache holds before them.
+    all heads at once (`count_latent_flop`); for prompts keys and values are made of it, also of what the cache holds before them.
     """
-    full = queries(model) + outputs(model)
+    full = compute_query_width(model) + compute_output_width(model)
     if not model.kv_rank:
         return 2 * load.pairs * full
     before = load.reading.cached - load.reading.tokens
-    expansion = 2 * before * up_products(model)[-1].size
-    return 2 * load.reading.pairs * full + latent_flop(model, load) + expansion
+    expansion = 2 * before * list_up_products(model)[-1].size
+    return 2 * load.reading.pairs * full + count_latent_flop(model, load) + expansion
 
 
-def latent_flop(model: Model, load: Load) -> int:
+def count_latent_flop(model: Model, load: Load) -> int:
     """Return the operations of a layer's attention of tokens that decode to what is compressed.
 
     A head's query of a token is as wide as what is compressed and the rotary key, its result as what is compressed.
@@ -148,7 +156,7 @@ def latent_flop(model: Model, load: Load) -> int:
     return 2 * load.decoding.pairs * model.heads * (2 * model.kv_rank + model.rope_size)
 
 
-def step_flop(model: Model, load: Load, vocabulary: int) -> int:
+def count_step_flop(model: Model, load: Load, vocabulary: int) -> int:
     """Return the operations of matrix products and attention of a step.
 
     Args:
@@ -160,9 +168,9 @@ def step_flop(model: Model, load: Load, vocabulary: int) -> int:
         >>> from studio.generation.inference.batches import Load
         >>> from studio.generation.models import find_model
         >>> model = find_model("llama3-8b")
-        >>> step_flop(model, Load(1, 1, 1, 1), model.vocabulary) / 1e9  # about twice the parameters without the embedding
+        >>> count_step_flop(model, Load(1, 1, 1, 1), model.vocabulary) / 1e9  # about twice the parameters without the embedding
         15.009841152
     """
-    matrices = 2 * load.tokens * sum(layer_matrix(model, layer) for layer in range(model.layers))
-    attention = model.layers * attention_flop(model, load)
+    matrices = 2 * load.tokens * sum(count_layer_matrix(model, layer) for layer in range(model.layers))
+    attention = model.layers * count_attention_flop(model, load)
     return matrices + attention + 2 * load.logits * model.hidden * vocabulary

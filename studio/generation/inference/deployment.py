@@ -5,11 +5,18 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 from studio.errors import ConfigError
-from studio.generation.inference.batches import Batch, Lengths, Piece, gathered, parse_lengths, tokens_of
+from studio.generation.inference.batches import (
+    Batch,
+    Lengths,
+    Piece,
+    count_tokens,
+    merge_pieces,
+    parse_lengths,
+)
 from studio.generation.inference.counts import BF16, Precision
 from studio.generation.inference.job import Draft, MicroBatches, Steps
-from studio.generation.layout import Layout, Wish, layout_of
-from studio.generation.models import Model, nearest
+from studio.generation.layout import Layout, Wish, build_layout
+from studio.generation.models import Model, format_nearest
 
 PHASES = ("prefill", "decode", "mixed")
 DISAGGREGATED = "disaggregated"
@@ -25,7 +32,7 @@ _LONGEST = {
 
 @dataclass(frozen=True, slots=True)
 class StepWish:
-    """What a user says of a step; None leaves it to the rules of `steps_of`.
+    """What a user says of a step; None leaves it to the rules of `build_steps`.
 
     Attributes:
         ranks: How many ranks.
@@ -71,7 +78,7 @@ class StepWish:
     expert_skew: float = 0.0
 
 
-def longest_context(model: Model) -> int | None:
+def get_longest_context(model: Model) -> int | None:
     """Return the longest context that a model was made for; None where that is not known."""
     if model.positions:
         return model.positions
@@ -79,7 +86,7 @@ def longest_context(model: Model) -> int | None:
     return _LONGEST[name] if name else None
 
 
-def ranks_layout(model: Model, wish: StepWish) -> Layout:
+def build_ranks_layout(model: Model, wish: StepWish) -> Layout:
     """Return how ranks are laid out; its batch and sequence say nothing.
 
     Raises:
@@ -87,7 +94,7 @@ def ranks_layout(model: Model, wish: StepWish) -> Layout:
     """
     cell = wish.tp * wish.pp
     replicas = max(wish.ranks // cell, 1) if cell > 0 else 1
-    layout = layout_of(
+    layout = build_layout(
         model,
         Wish(
             wish.ranks, wish.tp, wish.pp, wish.dp, batch=replicas, sequence=wish.tp, steps=wish.steps,
@@ -98,7 +105,7 @@ def ranks_layout(model: Model, wish: StepWish) -> Layout:
     return replace(layout, sequence=1, sequence_parallel=False)
 
 
-def steps_of(model: Model, wish: StepWish) -> Steps:
+def build_steps(model: Model, wish: StepWish) -> Steps:
     """Return the steps that a user asks for.
 
     Raises:
@@ -106,39 +113,39 @@ def steps_of(model: Model, wish: StepWish) -> Steps:
 
     Example:
         >>> from studio.generation.models import find_model
-        >>> steps_of(find_model("llama3-8b"), StepWish(ranks=8, tp=8, batch=32, context="4096")).batches
+        >>> build_steps(find_model("llama3-8b"), StepWish(ranks=8, tp=8, batch=32, context="4096")).batches
         (((Piece(sequences=32, new=1, context=4096, logits=1),),),)
     """
     _refuse(wish)
-    layout = ranks_layout(model, wish)
-    batch = _batch(layout, wish)
-    contexts, prompts = _lengths(model, wish)
+    layout = build_ranks_layout(model, wish)
+    batch = _choose_batch(layout, wish)
+    contexts, prompts = _parse_lengths(model, wish)
     each = batch // (layout.dp * wish.micro_batches)
     cells = layout.dp * wish.micro_batches
     drawn = contexts.draw(batch, wish.seed) if contexts else []
     read = prompts.draw(batch if wish.phase == "prefill" else cells, wish.seed + 1) if prompts else []
     new = wish.draft + 1
 
-    def made(cell: int) -> Batch:
+    def build_batch(cell: int) -> Batch:
         pieces = [Piece(1, new, length, new) for length in drawn[cell * each : (cell + 1) * each]]
         own = each if wish.phase == "prefill" else 1
         pieces += [Piece(1, length, wish.cached) for length in read[cell * own : (cell + 1) * own]]
-        return gathered(pieces)
+        return merge_pieces(pieces)
 
     batches: list[MicroBatches] = [
-        tuple(made(replica * wish.micro_batches + number) for number in range(wish.micro_batches))
+        tuple(build_batch(replica * wish.micro_batches + number) for number in range(wish.micro_batches))
         for replica in range(layout.dp)
     ]
-    if wish.ep > 1 and len({tuple(map(tokens_of, micro)) for micro in batches}) > 1:
+    if wish.ep > 1 and len({tuple(map(count_tokens, micro)) for micro in batches}) > 1:
         raise ConfigError(
             f"--ep is {wish.ep}, but replicas read different numbers of tokens; allowed: the same on all.",
             hint="Give fixed lengths.",
             key="ep",
         )
-    return Steps(model, layout, tuple(batches), wish.precision, wish.steps, draft_of(wish))
+    return Steps(model, layout, tuple(batches), wish.precision, wish.steps, build_draft(wish))
 
 
-def draft_of(wish: StepWish) -> Draft | None:
+def build_draft(wish: StepWish) -> Draft | None:
     """Return the model that drafts, and how the ranks of the first stage share it; None where none is given.
 
     Raises:
@@ -149,7 +156,7 @@ def draft_of(wish: StepWish) -> Draft | None:
     alone = replace(wish, ranks=wish.ranks // wish.pp, pp=1, stage_layers=None)
     if not wish.draft_model.experts:
         alone = replace(alone, ep=1, expert_skew=0.0)
-    return Draft(wish.draft_model, ranks_layout(wish.draft_model, alone), wish.draft)
+    return Draft(wish.draft_model, build_ranks_layout(wish.draft_model, alone), wish.draft)
 
 
 def _refuse(wish: StepWish) -> None:
@@ -179,12 +186,12 @@ def _refuse(wish: StepWish) -> None:
         raise ConfigError("--draft-model is given without --draft.", hint="Give --draft.", key="draft")
 
 
-def _batch(layout: Layout, wish: StepWish) -> int:
+def _choose_batch(layout: Layout, wish: StepWish) -> int:
     once = layout.dp * wish.micro_batches
     batch = wish.batch or once
     if batch % once:
         below = batch // once * once
-        near = nearest(batch, [number for number in (below, below + once) if number])
+        near = format_nearest(batch, [number for number in (below, below + once) if number])
         raise ConfigError(
             f"--batch is {batch:,}, which {layout.dp:,} replicas × {wish.micro_batches} micro-batches = {once:,} do not divide.",
             hint=f"The nearest: --batch {near}.",
@@ -193,9 +200,9 @@ def _batch(layout: Layout, wish: StepWish) -> int:
     return batch
 
 
-def _lengths(model: Model, wish: StepWish) -> tuple[Lengths | None, Lengths | None]:
+def _parse_lengths(model: Model, wish: StepWish) -> tuple[Lengths | None, Lengths | None]:
     """Return the contexts of sequences that decode, and the new tokens of prompts; None where there are none."""
-    longest = longest_context(model) or 1 << 24
+    longest = get_longest_context(model) or 1 << 24
     assumed = str(min(_ASSUMED_CONTEXT, longest // 2))
     contexts = prompts = None
     if wish.phase != "prefill":

@@ -14,12 +14,18 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from studio.errors import ConfigError
-from studio.et.build import graph_of_nodes
-from studio.generation.groups import comm_groups
-from studio.generation.inference.batches import Batch, Piece, after, gathered, load_of
-from studio.generation.inference.counts import layer_cache_bytes
-from studio.generation.inference.deployment import StepWish, steps_of
-from studio.generation.inference.job import Steps, finding_of, layer_forward, rank_metadata, step_passes
+from studio.et.build import build_graph
+from studio.generation.groups import build_comm_groups
+from studio.generation.inference.batches import Batch, Piece, advance_batch, merge_pieces, sum_load
+from studio.generation.inference.counts import count_layer_cache_bytes
+from studio.generation.inference.deployment import StepWish, build_steps
+from studio.generation.inference.job import (
+    Steps,
+    append_layer_forward,
+    build_finding,
+    build_rank_metadata,
+    build_step_passes,
+)
 from studio.generation.models import Model
 from studio.generation.program import OWN, Program, Speed
 from studio.trace import CommGroup, Graph, Rank, Trace
@@ -46,7 +52,7 @@ class Roles:
         return tuple(number for number in range(len(self.prefill.batches)) if number % count == replica)
 
 
-def role_wishes(wish: StepWish) -> tuple[StepWish, StepWish]:
+def split_wish(wish: StepWish) -> tuple[StepWish, StepWish]:
     """Return the options of the prefill ranks and of the decode ranks.
 
     Raises:
@@ -74,24 +80,24 @@ def role_wishes(wish: StepWish) -> tuple[StepWish, StepWish]:
     return prefill, decode
 
 
-def roles_of(model: Model, wish: StepWish) -> Roles:
+def build_roles(model: Model, wish: StepWish) -> Roles:
     """Return both parts of a disaggregated job.
 
     Raises:
         ConfigError: Numbers do not divide, or contradict each other.
     """
-    first, second = role_wishes(wish)
-    return Roles(steps_of(model, first), steps_of(model, second))
+    first, second = split_wish(wish)
+    return Roles(build_steps(model, first), build_steps(model, second))
 
 
-def joined(roles: Roles, replica: int) -> Batch:
+def build_joined_batch(roles: Roles, replica: int) -> Batch:
     """Return the batch of a decode replica's last step: its own sequences, and those that have arrived."""
-    own = after(roles.decode.batches[replica][0], roles.decode.steps)
+    own = advance_batch(roles.decode.batches[replica][0], roles.decode.steps)
     arrived = (piece for number in roles.source(replica) for piece in roles.prefill.batches[number][0])
-    return gathered([*own, *(Piece(piece.sequences, 1, piece.context + piece.new) for piece in arrived)])
+    return merge_pieces([*own, *(Piece(piece.sequences, 1, piece.context + piece.new) for piece in arrived)])
 
 
-def _shared_heads(roles: Roles, first: int, second: int) -> int:
+def _count_shared_heads(roles: Roles, first: int, second: int) -> int:
     """Return the heads of keys and values that a tensor parallel rank of either part both hold, and the one is to send to the other.
 
     What keys and values are compressed to all ranks hold whole; each that decodes is sent it by one of those that read prompts.
@@ -107,14 +113,14 @@ def _shared_heads(roles: Roles, first: int, second: int) -> int:
     )
 
 
-def _sent(roles: Roles, replica: int, heads: int) -> int:
+def _count_sent_bytes(roles: Roles, replica: int, heads: int) -> int:
     """Return the bytes of a layer that a prefill replica's prompts have in so many heads."""
-    cached = load_of(roles.prefill.batches[replica][0]).cached
+    cached = sum_load(roles.prefill.batches[replica][0]).cached
     model = roles.prefill.model
-    return cached * layer_cache_bytes(model, roles.prefill.precision) * heads // model.kv_heads
+    return cached * count_layer_cache_bytes(model, roles.prefill.precision) * heads // model.kv_heads
 
 
-def transfers(roles: Roles) -> Iterator[tuple[int, int, int]]:
+def iterate_transfers(roles: Roles) -> Iterator[tuple[int, int, int]]:
     """Yield what is sent for each layer: rank that sends, rank that receives, bytes."""
     before = roles.prefill.layout.ranks
     tp, other = roles.prefill.layout.tp, roles.decode.layout.tp
@@ -122,9 +128,9 @@ def transfers(roles: Roles) -> Iterator[tuple[int, int, int]]:
         replica, place = divmod(source, tp)
         target = replica % len(roles.decode.batches)
         for peer in range(other):
-            heads = _shared_heads(roles, place, peer)
+            heads = _count_shared_heads(roles, place, peer)
             if heads:
-                yield source, before + target * other + peer, _sent(roles, replica, heads)
+                yield source, before + target * other + peer, _count_sent_bytes(roles, replica, heads)
 
 
 def make_disaggregated(roles: Roles, words: str, speed: Speed | None = None) -> Trace:
@@ -137,7 +143,7 @@ def make_disaggregated(roles: Roles, words: str, speed: Speed | None = None) -> 
     """
     before, total = roles.prefill.layout.ranks, roles.prefill.layout.ranks + roles.decode.layout.ranks
     peers: dict[int, list[tuple[int, int]]] = {number: [] for number in range(total)}
-    for source, target, size in transfers(roles):
+    for source, target, size in iterate_transfers(roles):
         peers[source].append((target, size))
         peers[target].append((source, size))
     graph_index: dict[tuple[object, ...], int] = {}
@@ -153,11 +159,11 @@ def make_disaggregated(roles: Roles, words: str, speed: Speed | None = None) -> 
         if key not in graph_index:
             graph_index[key] = len(graphs)
             nodes = (
-                _prefill_nodes(roles, replica, sizes, speed)
+                _build_prefill_nodes(roles, replica, sizes, speed)
                 if number < before
-                else _decode_nodes(roles, replica, sizes, speed)
+                else _build_decode_nodes(roles, replica, sizes, speed)
             )
-            graph, slots = graph_of_nodes(nodes)
+            graph, slots = build_graph(nodes)
             names = [graph.strings[text] for text in graph.slot_key.tolist()]
             graphs.append(graph)
             keyed.append(list(zip(names, slots, strict=True)))
@@ -167,18 +173,18 @@ def make_disaggregated(roles: Roles, words: str, speed: Speed | None = None) -> 
         values = tuple(
             f"tp{group}" if name == "pg_name" else places[int(value)] for name, value in keyed[index]
         )
-        ranks.append(Rank(number, index, values, "1.0.0", rank_metadata(number, total, words)))
-    return Trace(tuple(graphs), tuple(ranks), _groups(roles), (finding_of(words, speed),))
+        ranks.append(Rank(number, index, values, "1.0.0", build_rank_metadata(number, total, words)))
+    return Trace(tuple(graphs), tuple(ranks), _build_groups(roles), (build_finding(words, speed),))
 
 
-def _groups(roles: Roles) -> tuple[CommGroup, ...]:
+def _build_groups(roles: Roles) -> tuple[CommGroup, ...]:
     """Return the tensor parallel groups, numbered through."""
     groups: list[CommGroup] = []
     first = 0
     for part in (roles.prefill, roles.decode):
         replicas = part.layout.ranks // part.layout.tp
         start = 0 if part is roles.prefill else roles.prefill.layout.ranks
-        for group in comm_groups(part.model, part.layout):
+        for group in build_comm_groups(part.model, part.layout):
             if group.name.startswith("tp"):
                 place = first + int(group.name[2:])
                 groups.append(CommGroup(f"tp{place}", tuple(start + rank for rank in group.ranks)))
@@ -186,24 +192,24 @@ def _groups(roles: Roles) -> tuple[CommGroup, ...]:
     return tuple(groups)
 
 
-def _prefill_nodes(
+def _build_prefill_nodes(
     roles: Roles, replica: int, sizes: tuple[int, ...], speed: Speed | None
 ) -> list[dict[str, Any]]:
     """Return the nodes of a rank that reads prompts: after each layer's cache is written, it is sent."""
     program = Program(speed)
     what = roles.prefill
-    passes = step_passes(program, what, load_of(what.batches[replica][0]))
+    passes = build_step_passes(program, what, sum_load(what.batches[replica][0]))
     x = passes.embedding_forward("step0.mb0", 0)
     for layer in range(what.model.layers):
         at = f"step0.mb0.layer{layer}"
-        x = layer_forward(passes, at, layer, x)
+        x = append_layer_forward(passes, at, layer, x)
         for place, size in enumerate(sizes):
             _move(program, f"{at}.kv.send.{place}", (OWN, _FIRST_PEER - place), layer, [passes.cached], size)
     passes.sample("step0.mb0", x)
     return program.nodes
 
 
-def _decode_nodes(
+def _build_decode_nodes(
     roles: Roles, replica: int, sizes: tuple[int, ...], speed: Speed | None
 ) -> list[dict[str, Any]]:
     """Return the nodes of a rank that decodes: receives are posted at once, and the last step waits for all."""
@@ -215,14 +221,16 @@ def _decode_nodes(
         for place, size in enumerate(sizes)
     ]
     sampled = 0
-    batches = [after(what.batches[replica][0], step) for step in range(what.steps)] + [joined(roles, replica)]
+    batches = [advance_batch(what.batches[replica][0], step) for step in range(what.steps)] + [
+        build_joined_batch(roles, replica)
+    ]
     for step, batch in enumerate(batches):
         at = f"step{step}.mb0"
-        passes = step_passes(program, what, load_of(batch))
+        passes = build_step_passes(program, what, sum_load(batch))
         waits = received if step == what.steps else []
         x = passes.embedding_forward(at, sampled, waits)
         for layer in range(what.model.layers):
-            x = layer_forward(passes, f"{at}.layer{layer}", layer, x)
+            x = append_layer_forward(passes, f"{at}.layer{layer}", layer, x)
         sampled = passes.sample(at, x)
     return program.nodes
 
@@ -238,6 +246,6 @@ def _move(program: Program, name: str, ends: tuple[int, int], tag: int, after: l
 
 def count_transfers(roles: Roles) -> Mapping[str, int]:
     """Return how many messages carry the KV cache, and their bytes together."""
-    sizes = [size for _, _, size in transfers(roles)]
+    sizes = [size for _, _, size in iterate_transfers(roles)]
     layers = roles.prefill.model.layers
     return {"messages": layers * len(sizes), "bytes": layers * sum(sizes)}

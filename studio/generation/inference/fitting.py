@@ -8,10 +8,10 @@ from itertools import product
 from typing import Any
 
 from studio.errors import ConfigError
-from studio.generation.fitting import giga
-from studio.generation.inference.deployment import DISAGGREGATED, StepWish, resize_wish, steps_of
-from studio.generation.inference.disaggregated import joined, roles_of
-from studio.generation.inference.memory import fullest
+from studio.generation.fitting import format_giga
+from studio.generation.inference.deployment import DISAGGREGATED, StepWish, build_steps, resize_wish
+from studio.generation.inference.disaggregated import build_joined_batch, build_roles
+from studio.generation.inference.memory import find_fullest
 from studio.generation.models import Model
 
 PREFILL, DECODE = "prefill", "decode"
@@ -38,10 +38,10 @@ class StepRemedy:
     held: int
 
     def __str__(self) -> str:
-        return f"{self.words} ({giga(self.held)})"
+        return f"{self.words} ({format_giga(self.held)})"
 
 
-def held_by_role(model: Model, wish: StepWish, role: str) -> tuple[int, dict[str, int]]:
+def find_fullest_of_role(model: Model, wish: StepWish, role: str) -> tuple[int, dict[str, int]]:
     """Return the stage whose ranks hold most, and what they hold, of a part of a disaggregated job.
 
     Ranks that decode need room for what arrives, too.
@@ -49,14 +49,16 @@ def held_by_role(model: Model, wish: StepWish, role: str) -> tuple[int, dict[str
     Raises:
         ConfigError: Numbers do not divide, or contradict each other.
     """
-    roles = roles_of(model, wish)
+    roles = build_roles(model, wish)
     if role == PREFILL:
-        return fullest(roles.prefill)
-    batches = tuple((joined(roles, replica),) for replica in range(len(roles.decode.batches)))
-    return fullest(replace(roles.decode, batches=batches, steps=1))
+        return find_fullest(roles.prefill)
+    batches = tuple((build_joined_batch(roles, replica),) for replica in range(len(roles.decode.batches)))
+    return find_fullest(replace(roles.decode, batches=batches, steps=1))
 
 
-def remedies(model: Model, wish: StepWish, memory_bytes: float, role: str = DECODE) -> tuple[StepRemedy, ...]:
+def find_remedies(
+    model: Model, wish: StepWish, memory_bytes: float, role: str = DECODE
+) -> tuple[StepRemedy, ...]:
     """Return what would make steps fit: the least change of every kind that does; where none does, smaller types and one more.
 
     More tensor parallel ranks or stages are fewer replicas, or where that does not do, more ranks.
@@ -70,48 +72,53 @@ def remedies(model: Model, wish: StepWish, memory_bytes: float, role: str = DECO
     Example:
         >>> from studio.generation.models import find_model
         >>> wish = StepWish(2, tp=2, batch=32, context="4096")
-        >>> [remedy.words for remedy in remedies(find_model("llama3-70b"), wish, 80e9)]
+        >>> [remedy.words for remedy in find_remedies(find_model("llama3-70b"), wish, 80e9)]
         ['--tp 4 with --ranks 4', '--pp 2 with --ranks 4', '--dtype fp8', '--batch 14']
     """
 
-    def held(asked: StepWish) -> int:
+    def count_held(asked: StepWish) -> int:
         if asked.phase == DISAGGREGATED:
-            return sum(held_by_role(model, asked, role)[1].values())
-        return sum(fullest(steps_of(model, asked))[1].values())
+            return sum(find_fullest_of_role(model, asked, role)[1].values())
+        return sum(find_fullest(build_steps(model, asked))[1].values())
 
-    single = _alone(model, wish, role, held, memory_bytes)
+    single = _find_single_remedies(model, wish, role, count_held, memory_bytes)
     if single:
         return tuple(single)
     small = replace(wish, precision=replace(wish.precision, weights="fp8", cache="fp8"))
     words = "--dtype fp8 and --kv-dtype fp8"
     if small == wish:
         return ()
-    enough = _first_that_fits([(words, small)], held, memory_bytes)
-    more = [] if enough else _alone(model, small, role, held, memory_bytes)
+    enough = _find_first_fitting([(words, small)], count_held, memory_bytes)
+    more = [] if enough else _find_single_remedies(model, small, role, count_held, memory_bytes)
     return (enough,) if enough else tuple(replace(each, words=f"{words} and {each.words}") for each in more)
 
 
-def _alone(model: Model, wish: StepWish, role: str, held: Held, memory_bytes: float) -> list[StepRemedy]:
+def _find_single_remedies(
+    model: Model, wish: StepWish, role: str, held: Held, memory_bytes: float
+) -> list[StepRemedy]:
     """Return the least change of every kind that does, each by itself."""
     decoding = wish.ranks - wish.prefill_ranks
     if role == PREFILL:
-        kinds, fewer = _of_prefill(wish), ("prompts", wish.prefill_ranks // wish.prefill_tp)
+        kinds, fewer = _iterate_prefill_changes(wish), ("prompts", wish.prefill_ranks // wish.prefill_tp)
     else:
-        kinds, fewer = _changes(model, wish), ("batch", wish.micro_batches * decoding // (wish.tp * wish.pp))
-    tried = [_first_that_fits(changes, held, memory_bytes) for changes in kinds]
-    tried.append(_most_that_fits(wish, *fewer, held, memory_bytes))
+        kinds, fewer = (
+            _iterate_changes(model, wish),
+            ("batch", wish.micro_batches * decoding // (wish.tp * wish.pp)),
+        )
+    tried = [_find_first_fitting(changes, held, memory_bytes) for changes in kinds]
+    tried.append(_find_most_fitting(wish, *fewer, held, memory_bytes))
     return [remedy for remedy in tried if remedy]
 
 
-def _first_that_fits(changes: Iterable[_Change], held: Held, memory_bytes: float) -> StepRemedy | None:
+def _find_first_fitting(changes: Iterable[_Change], held: Held, memory_bytes: float) -> StepRemedy | None:
     for words, changed in changes:
-        size = _held_or_none(held, changed)
+        size = _try_count_held(held, changed)
         if size is not None and size <= memory_bytes:
             return StepRemedy(words, changed, size)
     return None
 
 
-def _most_that_fits(
+def _find_most_fitting(
     wish: StepWish, name: str, once: int, held: Held, memory_bytes: float
 ) -> StepRemedy | None:
     """Return the most sequences that fit, as a multiple of what replicas and micro-batches have one each of."""
@@ -119,52 +126,52 @@ def _most_that_fits(
     best = None
     while high - low > 1:
         middle = (low + high) // 2
-        tried = _first_that_fits([_fewer(wish, name, middle * once)], held, memory_bytes)
+        tried = _find_first_fitting([_reduce_count(wish, name, middle * once)], held, memory_bytes)
         low, high, best = (middle, high, tried) if tried else (low, middle, best)
     return best
 
 
-def _fewer(wish: StepWish, name: str, count: int) -> _Change:
+def _reduce_count(wish: StepWish, name: str, count: int) -> _Change:
     return f"--{name} {count}", replace(wish, **{name: count})  # type: ignore[arg-type]  # a count of its own fields
 
 
-def _held_or_none(held: Held, wish: StepWish) -> int | None:
+def _try_count_held(held: Held, wish: StepWish) -> int | None:
     try:
         return held(wish)
     except ConfigError:
         return None
 
 
-def _changes(model: Model, wish: StepWish) -> Iterator[Iterator[_Change]]:
+def _iterate_changes(model: Model, wish: StepWish) -> Iterator[Iterator[_Change]]:
     """Yield changes of each kind, the smallest first."""
-    yield _degrees(wish, "tp", model.kv_heads)
+    yield _iterate_degrees(wish, "tp", model.kv_heads)
     if wish.phase != DISAGGREGATED:
-        yield _degrees(wish, "pp", model.layers)
+        yield _iterate_degrees(wish, "pp", model.layers)
         if model.experts:
-            yield _expert_degrees(model, wish)
-    yield from _types(wish)
+            yield _iterate_expert_degrees(model, wish)
+    yield from _iterate_type_changes(wish)
 
 
-def _of_prefill(wish: StepWish) -> Iterator[Iterator[_Change]]:
+def _iterate_prefill_changes(wish: StepWish) -> Iterator[Iterator[_Change]]:
     """Yield changes of the ranks that read prompts, of each kind, the smallest first."""
     degrees = range(wish.prefill_tp + 1, wish.prefill_ranks + 1)
     yield ((f"--prefill-tp {degree}", replace(wish, prefill_tp=degree)) for degree in degrees)
-    yield from _types(wish)
+    yield from _iterate_type_changes(wish)
 
 
-def _types(wish: StepWish) -> Iterator[Iterator[_Change]]:
+def _iterate_type_changes(wish: StepWish) -> Iterator[Iterator[_Change]]:
     for option, name in _TYPES.items():
         if getattr(wish.precision, name) != "fp8":
             smaller = replace(wish.precision, **{name: "fp8"})
             yield iter([(f"--{option.replace('_', '-')} fp8", replace(wish, precision=smaller))])
 
 
-def _expert_degrees(model: Model, wish: StepWish) -> Iterator[_Change]:
+def _iterate_expert_degrees(model: Model, wish: StepWish) -> Iterator[_Change]:
     for degree in range(wish.ep + 1, model.experts + 1):
         yield f"--ep {degree}", replace(wish, ep=degree)
 
 
-def _degrees(wish: StepWish, name: str, most: int) -> Iterator[_Change]:
+def _iterate_degrees(wish: StepWish, name: str, most: int) -> Iterator[_Change]:
     """Yield larger degrees: first of as many ranks, with fewer replicas, then of more ranks."""
     every: list[dict[str, Any]] = [
         {name: value, "dp": None, "stage_layers": None} for value in range(getattr(wish, name) + 1, most + 1)
@@ -206,7 +213,7 @@ def propose_steps(
         if wish.ranks % (tp * pp):
             continue
         try:
-            total = sum(fullest(steps_of(model, replace(wish, tp=tp, pp=pp)))[1].values())
+            total = sum(find_fullest(build_steps(model, replace(wish, tp=tp, pp=pp)))[1].values())
         except ConfigError:
             continue
         if total <= memory_bytes:

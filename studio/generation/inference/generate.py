@@ -5,27 +5,27 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-from studio.generation.experts import exchanged_bytes
-from studio.generation.fitting import unfit_words
-from studio.generation.inference.batches import Batch, Load, after, load_of
-from studio.generation.inference.counts import ACTIVATION_BYTES, cache_bytes, step_flop
-from studio.generation.inference.deployment import DISAGGREGATED, StepWish, steps_of
+from studio.generation.experts import count_exchanged_bytes
+from studio.generation.fitting import describe_unfit
+from studio.generation.inference.batches import Batch, Load, advance_batch, sum_load
+from studio.generation.inference.counts import ACTIVATION_BYTES, cache_bytes, count_step_flop
+from studio.generation.inference.deployment import DISAGGREGATED, StepWish, build_steps
 from studio.generation.inference.disaggregated import (
+    build_joined_batch,
+    build_roles,
     count_transfers,
-    joined,
     make_disaggregated,
-    role_wishes,
-    roles_of,
+    split_wish,
 )
-from studio.generation.inference.fitting import DECODE, PREFILL, held_by_role, remedies
+from studio.generation.inference.fitting import DECODE, PREFILL, find_fullest_of_role, find_remedies
 from studio.generation.inference.job import TOKEN_BYTES, Steps, make_steps
-from studio.generation.inference.memory import fullest, stage_memory
-from studio.generation.inference.options import Asked, asked_of
+from studio.generation.inference.memory import count_stage_memory, find_fullest
+from studio.generation.inference.options import Asked, build_asked_steps
 from studio.generation.inference.passes import StepPasses
 from studio.generation.layout import Layout
 from studio.generation.models import Model
 from studio.generation.program import Program
-from studio.generation.transformer import active_parameters, has_experts, parameters
+from studio.generation.transformer import count_active_parameters, count_parameters, has_experts
 from studio.generation.workload import with_recipe
 from studio.operators.roofline import Gpu
 from studio.trace import Trace
@@ -49,28 +49,28 @@ def generate_inference(model: str | Model, *, ranks: int, **options: Any) -> Tra
         >>> studio.generate_inference("llama3-8b", ranks=8, tp=8, batch=32, context=4096)
         Trace(8 ranks, 1 graph, 3,376 nodes, 1 comm group, 1 finding)
     """
-    return steps_job(asked_of(model, ranks, options))
+    return generate_steps(build_asked_steps(model, ranks, options))
 
 
-def steps_job(asked: Asked) -> Trace:
+def generate_steps(asked: Asked) -> Trace:
     """Return the steps of inference that a user asks for.
 
     Raises:
         ConfigError: Numbers do not divide, or there would be too many nodes.
     """
-    model, wish, words = asked.model, asked.wish, told(asked.model, asked.wish)
+    model, wish, words = asked.model, asked.wish, describe_wish(asked.model, asked.wish)
     if wish.phase == DISAGGREGATED:
-        trace = make_disaggregated(roles_of(model, wish), words, asked.speed)
+        trace = make_disaggregated(build_roles(model, wish), words, asked.speed)
     else:
-        trace = make_steps(steps_of(model, wish), words, asked.speed)
+        trace = make_steps(build_steps(model, wish), words, asked.speed)
     return with_recipe(trace, asked.recipe)
 
 
-def told(model: Model, wish: StepWish) -> str:
+def describe_wish(model: Model, wish: StepWish) -> str:
     """Say in words what a step is, as its metadata does."""
     if wish.phase == DISAGGREGATED:
-        prefill, decode = role_wishes(wish)
-        return f"disaggregated: {told(model, prefill)}; {told(model, decode)}"
+        prefill, decode = split_wish(wish)
+        return f"disaggregated: {describe_wish(model, prefill)}; {describe_wish(model, decode)}"
     layout = f"tp={wish.tp},dp={wish.ranks // (wish.tp * wish.pp)},pp={wish.pp}"
     parts = [f"model {model.name}, {wish.phase}, {layout}, batch {wish.batch or 1}"]
     parts += [f"{name} {value}" for name in ("context", "prompt") if (value := getattr(wish, name))]
@@ -92,18 +92,18 @@ def describe(model: Model, wish: StepWish, gpu: Gpu | None = None) -> dict[str, 
     """
     if wish.phase == DISAGGREGATED:
         return _describe_roles(model, wish, gpu)
-    steps = steps_of(model, wish)
+    steps = build_steps(model, wish)
     layout = steps.layout
     first: Batch = tuple(piece for micro in steps.batches for batch in micro for piece in batch)
-    load = load_of(first)
-    stage, held = fullest(steps)
+    load = sum_load(first)
+    stage, held = find_fullest(steps)
     room = gpu.memory_gbytes * 1e9 if gpu else None
-    unfit = unfit_words(held, room) if room else ""
+    unfit = describe_unfit(held, room) if room else ""
     return {
         "model": model.name,
         "source": model.source,
-        "parameters": parameters(model),
-        "active_parameters": active_parameters(model),
+        "parameters": count_parameters(model),
+        "active_parameters": count_active_parameters(model),
         "phase": wish.phase,
         "layout": layout.name,
         "world_size": layout.ranks,
@@ -120,30 +120,30 @@ def describe(model: Model, wish: StepWish, gpu: Gpu | None = None) -> dict[str, 
         "cached_tokens": load.cached,
         "draft": wish.draft,
         "draft_model": None if wish.draft_model is None else wish.draft_model.name,
-        "flop": step_flop(model, load, layout.vocabulary(model)),
+        "flop": count_step_flop(model, load, layout.vocabulary(model)),
         "kv_bytes_per_token": cache_bytes(model, wish.precision),
         "memory": {**held, "total": sum(held.values()), "stage": stage},
-        "memory_by_stage": [stage_memory(steps, number) for number in range(layout.pp)],
+        "memory_by_stage": [count_stage_memory(steps, number) for number in range(layout.pp)],
         "unfit": unfit,
-        "remedies": [str(remedy) for remedy in remedies(model, wish, room)] if unfit and room else [],
+        "remedies": [str(remedy) for remedy in find_remedies(model, wish, room)] if unfit and room else [],
         "collectives": [
             {"group": group, "type": kind, "count": count, "bytes": size}
-            for (group, kind), (count, size) in sorted(step_volumes(steps).items())
+            for (group, kind), (count, size) in sorted(count_step_volumes(steps).items())
         ],
     }
 
 
 def _describe_roles(model: Model, wish: StepWish, gpu: Gpu | None) -> dict[str, Any]:
     """Return what both parts of a disaggregated job are made of, and what is sent between them."""
-    prefill, decode = role_wishes(wish)
-    roles = roles_of(model, wish)
+    prefill, decode = split_wish(wish)
+    roles = build_roles(model, wish)
     parts = {PREFILL: describe(model, prefill), DECODE: describe(model, decode)}
-    batches = tuple((joined(roles, replica),) for replica in range(len(roles.decode.batches)))
+    batches = tuple((build_joined_batch(roles, replica),) for replica in range(len(roles.decode.batches)))
     room = gpu.memory_gbytes * 1e9 if gpu else None
     for role in (PREFILL, DECODE):
-        stage, held = held_by_role(model, wish, role)
-        unfit = unfit_words(held, room) if room else ""
-        proposed = remedies(model, wish, room, role) if unfit and room else ()
+        stage, held = find_fullest_of_role(model, wish, role)
+        unfit = describe_unfit(held, room) if room else ""
+        proposed = find_remedies(model, wish, room, role) if unfit and room else ()
         parts[role] |= {
             "memory": {**held, "total": sum(held.values()), "stage": stage},
             "memory_by_stage": [held],
@@ -154,8 +154,8 @@ def _describe_roles(model: Model, wish: StepWish, gpu: Gpu | None) -> dict[str, 
     return {
         "model": model.name,
         "source": model.source,
-        "parameters": parameters(model),
-        "active_parameters": active_parameters(model),
+        "parameters": count_parameters(model),
+        "active_parameters": count_active_parameters(model),
         "phase": wish.phase,
         "world_size": wish.ranks,
         **parts,
@@ -168,7 +168,7 @@ def _describe_roles(model: Model, wish: StepWish, gpu: Gpu | None) -> dict[str, 
     }
 
 
-def step_volumes(steps: Steps) -> dict[tuple[str, str], tuple[int, int]]:
+def count_step_volumes(steps: Steps) -> dict[tuple[str, str], tuple[int, int]]:
     """Return what all ranks together give to collectives and messages in the job: count of nodes and bytes.
 
     A draft model's are among them. Source: Shoeybi et al., Megatron-LM, 2019: an all-reduce of the residual stream after attention
@@ -184,8 +184,8 @@ def step_volumes(steps: Steps) -> dict[tuple[str, str], tuple[int, int]]:
 
     for number in range(steps.steps):
         for replica, micro in enumerate(steps.batches):
-            for batch in (after(first, number) for first in micro):
-                _add_pass(add, steps.model, steps.layout, load_of(batch), replica % steps.layout.ep)
+            for batch in (advance_batch(first, number) for first in micro):
+                _add_pass(add, steps.model, steps.layout, sum_load(batch), replica % steps.layout.ep)
                 tokens = TOKEN_BYTES * sum(piece.sequences for piece in batch)
                 if steps.layout.pp > 1 and number < steps.steps - 1:
                     for kind in ("SEND", "RECV"):
@@ -193,7 +193,7 @@ def step_volumes(steps: Steps) -> dict[tuple[str, str], tuple[int, int]]:
                 for drafted in steps.draft.batches(batch) if steps.draft else ():
                     assert steps.draft is not None
                     layout = steps.draft.layout
-                    _add_pass(add, steps.draft.model, layout, load_of(drafted), replica % layout.ep)
+                    _add_pass(add, steps.draft.model, layout, sum_load(drafted), replica % layout.ep)
     return {key: (count, size) for key, (count, size) in volumes.items()}
 
 
@@ -207,6 +207,6 @@ def _add_pass(add: Any, model: Model, layout: Layout, load: Load, place: int) ->
     if layout.ep > 1:
         passes = StepPasses(Program(None), model, replace(layout, micro_batch=1, sequence=load.tokens), place)
         for layer in (layer for layer in range(model.layers) if has_experts(model, layer)):
-            add(("ep", "ALL_TO_ALL"), 2 * tp, exchanged_bytes(passes, layer))
+            add(("ep", "ALL_TO_ALL"), 2 * tp, count_exchanged_bytes(passes, layer))
     for kind in ("SEND", "RECV"):
         add(("pp", kind), (pp - 1) * tp, stream)

@@ -6,16 +6,16 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from studio.errors import ConfigError
-from studio.et.build import graph_of_nodes
-from studio.generation.groups import comm_groups, group_ranks, names_by_rank, peers_by_rank
-from studio.generation.inference.batches import Batch, Load, Piece, after, load_of
+from studio.et.build import build_graph
+from studio.generation.groups import build_comm_groups, group_ranks, list_names_by_rank, list_peers_by_rank
+from studio.generation.inference.batches import Batch, Load, Piece, advance_batch, sum_load
 from studio.generation.inference.counts import ACTIVATION_BYTES, BF16, Precision
-from studio.generation.inference.experts import experts_forward
+from studio.generation.inference.experts import append_experts_forward
 from studio.generation.inference.passes import StepPasses
 from studio.generation.job import MOST_NODES
 from studio.generation.layout import Layout
 from studio.generation.models import Model
-from studio.generation.program import AFTER, BEFORE, OWN, Program, Speed, told_times
+from studio.generation.program import AFTER, BEFORE, OWN, Program, Speed, describe_times
 from studio.generation.routing import is_even
 from studio.generation.transformer import has_experts
 from studio.trace import GENERATED, Attribute, Finding, Graph, Rank, Trace, ValueKind
@@ -92,7 +92,7 @@ def make_steps(what: Steps, words: str, speed: Speed | None = None) -> Trace:
     cell = layout.tp * layout.dp
     even = _is_even(what)
     members = group_ranks(layout)
-    names, peers = names_by_rank(members, layout.ranks), peers_by_rank(members, layout.ranks)
+    names, peers = list_names_by_rank(members, layout.ranks), list_peers_by_rank(members, layout.ranks)
     for number in range(layout.ranks):
         stage, inner = divmod(number, cell)
         micro = what.batches[inner // layout.tp]
@@ -101,7 +101,7 @@ def make_steps(what: Steps, words: str, speed: Speed | None = None) -> Trace:
         key = stage, micro, place
         if key not in graph_index:
             graph_index[key] = len(graphs)
-            graph, slots = graph_of_nodes(stage_nodes(what, stage, micro, speed, place))
+            graph, slots = build_graph(build_stage_nodes(what, stage, micro, speed, place))
             keys = [graph.strings[key] for key in graph.slot_key.tolist()]
             graphs.append(graph)
             keyed.append(list(zip(keys, slots, strict=True)))
@@ -110,19 +110,22 @@ def make_steps(what: Steps, words: str, speed: Speed | None = None) -> Trace:
             names[number][str(value)] if name == "pg_name" else peers[number][int(value)]
             for name, value in keyed[index]
         )
-        ranks.append(Rank(number, index, values, "1.0.0", rank_metadata(number, layout.ranks, words)))
-    groups = tuple(group for group in comm_groups(model, layout) if group.name[:2] in ("tp", "pp", "ep"))
-    return Trace(tuple(graphs), tuple(ranks), groups, (finding_of(words, speed),))
+        ranks.append(Rank(number, index, values, "1.0.0", build_rank_metadata(number, layout.ranks, words)))
+    groups = tuple(
+        group for group in build_comm_groups(model, layout) if group.name[:2] in ("tp", "pp", "ep")
+    )
+    return Trace(tuple(graphs), tuple(ranks), groups, (build_finding(words, speed),))
 
 
 def _is_even(what: Steps) -> bool:
     """Whether all ranks of each expert parallel group work on as many tokens."""
     for micro in what.batches:
         for batch in micro:
-            parts = [(what.model, what.layout, load_of(batch))]
+            parts = [(what.model, what.layout, sum_load(batch))]
             if what.draft is not None:
                 parts += [
-                    (what.draft.model, what.draft.layout, load_of(each)) for each in what.draft.batches(batch)
+                    (what.draft.model, what.draft.layout, sum_load(each))
+                    for each in what.draft.batches(batch)
                 ]
             if not all(
                 is_even(model, replace(layout, micro_batch=1, sequence=load.tokens))
@@ -145,7 +148,7 @@ def refuse_too_many(nodes: int) -> None:
         )
 
 
-def rank_metadata(number: int, ranks: int, words: str) -> tuple[Attribute, ...]:
+def build_rank_metadata(number: int, ranks: int, words: str) -> tuple[Attribute, ...]:
     """Return the metadata of a rank of a generated job."""
     return (
         Attribute("schema", ValueKind.STRING, "chakra-studio-generated"),
@@ -155,12 +158,12 @@ def rank_metadata(number: int, ranks: int, words: str) -> tuple[Attribute, ...]:
     )
 
 
-def finding_of(words: str, speed: Speed | None) -> Finding:
+def build_finding(words: str, speed: Speed | None) -> Finding:
     """Return the finding that says that a job was generated."""
-    return Finding("info", "generated", f"Generated, not recorded: {words}; {told_times(speed)}.")
+    return Finding("info", "generated", f"Generated, not recorded: {words}; {describe_times(speed)}.")
 
 
-def stage_nodes(
+def build_stage_nodes(
     what: Steps, stage: int, micro: MicroBatches, speed: Speed | None, place: int = 0
 ) -> Sequence[dict[str, object]]:
     """Return the nodes of a pipeline stage that works on these micro-batches, on a place of its expert parallel group."""
@@ -169,8 +172,8 @@ def stage_nodes(
     sampled = [0] * len(micro)
     for step in range(what.steps):
         for number, first in enumerate(micro):
-            batch, at = after(first, step), f"step{step}.mb{number}"
-            passes = step_passes(program, what, load_of(batch), place=place)
+            batch, at = advance_batch(first, step), f"step{step}.mb{number}"
+            passes = build_step_passes(program, what, sum_load(batch), place=place)
             size, tag = ACTIVATION_BYTES * passes.width, 2 * (step * len(micro) + number)
             tokens = TOKEN_BYTES * sum(piece.sequences for piece in batch)
             if stage:
@@ -179,8 +182,8 @@ def stage_nodes(
                 ready = sampled[number]
                 if step and last:
                     ready = program.transfer(f"{at}.recv.tokens", (BEFORE, OWN), tag + 1, [], tokens)
-                x = passes.embedding_forward(at, _drafted(program, what, batch, at, (ready, place)))
-            x = layers_forward(passes, what.layout, stage, at, x)
+                x = passes.embedding_forward(at, _append_drafting(program, what, batch, at, (ready, place)))
+            x = append_layers_forward(passes, what.layout, stage, at, x)
             if stage < last:
                 program.transfer(f"{at}.send.fwd", (OWN, AFTER), tag, [x], size)
                 continue
@@ -191,7 +194,7 @@ def stage_nodes(
     return program.nodes
 
 
-def step_passes(
+def build_step_passes(
     program: Program, what: Steps, load: Load, draft: Draft | None = None, place: int = 0
 ) -> StepPasses:
     """Return the passes of a step over the layers of a rank, of the model or of what drafts for it."""
@@ -200,30 +203,30 @@ def step_passes(
     return StepPasses(program, model, layout, place, load=load, precision=what.precision)
 
 
-def layers_forward(passes: StepPasses, layout: Layout, stage: int, at: str, x: int) -> int:
+def append_layers_forward(passes: StepPasses, layout: Layout, stage: int, at: str, x: int) -> int:
     """Append the layers of a stage; returns the node that makes the output of the last."""
     start = sum(layout.stage_layers[:stage])
     for layer in range(start, start + layout.stage_layers[stage]):
-        x = layer_forward(passes, f"{at}.layer{layer}", layer, x)
+        x = append_layer_forward(passes, f"{at}.layer{layer}", layer, x)
     return x
 
 
-def layer_forward(passes: StepPasses, at: str, layer: int, x: int) -> int:
+def append_layer_forward(passes: StepPasses, at: str, layer: int, x: int) -> int:
     """Append a layer; returns the node that makes its output."""
     x = passes.attention_forward(at, layer, x, 0)
     if has_experts(passes.model, layer):
-        return experts_forward(passes, at, layer, x)
+        return append_experts_forward(passes, at, layer, x)
     return passes.feed_forward_forward(at, x)
 
 
-def _drafted(program: Program, what: Steps, batch: Batch, at: str, begin: tuple[int, int]) -> int:
+def _append_drafting(program: Program, what: Steps, batch: Batch, at: str, begin: tuple[int, int]) -> int:
     """Append the passes of the draft model behind a node and on a place; returns the node that makes the last token it proposes."""
     ready, place = begin
     if what.draft is None:
         return ready
     for number, proposed in enumerate(what.draft.batches(batch)):
-        passes = step_passes(program, what, load_of(proposed), what.draft, place)
+        passes = build_step_passes(program, what, sum_load(proposed), what.draft, place)
         name = f"{at}.draft{number}"
         x = passes.embedding_forward(name, ready)
-        ready = passes.sample(name, layers_forward(passes, what.draft.layout, 0, name, x))
+        ready = passes.sample(name, append_layers_forward(passes, what.draft.layout, 0, name, x))
     return ready

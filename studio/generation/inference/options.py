@@ -6,14 +6,14 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from studio.generation.efficiency import serving_efficiency
+from studio.generation.efficiency import estimate_serving_efficiency
 from studio.generation.inference.counts import BYTES, Precision
 from studio.generation.inference.deployment import DISAGGREGATED, PHASES, StepWish
 from studio.generation.models import Model, find_model
 from studio.generation.options import BATCH, BY_KEY, LAYOUT, MODEL, Option, fill_defaults
 from studio.generation.program import Speed
 from studio.generation.workload import INFERENCE as INFERENCE_KIND
-from studio.generation.workload import recipe_text, workload_of
+from studio.generation.workload import build_workload, format_recipe
 
 _LENGTHS = "a number, a range such as 1024..8192, or lognormal:MEDIAN:SIGMA"
 STEP_OPTIONS = (
@@ -92,7 +92,7 @@ class Asked:
     recipe: str = ""
 
 
-def asked_of(model: str | Model, ranks: int, given: Mapping[str, Any]) -> Asked:
+def build_asked_steps(model: str | Model, ranks: int, given: Mapping[str, Any]) -> Asked:
     """Return the steps that a user asks for.
 
     Args:
@@ -108,19 +108,19 @@ def asked_of(model: str | Model, ranks: int, given: Mapping[str, Any]) -> Asked:
     # Degrees are those of the ranks that decode.
     decoding = ranks - (values["prefill_ranks"] or 0) if values["phase"] == DISAGGREGATED else ranks
     # Steps of training tell nothing of inference.
-    workload = workload_of(model, max(decoding, 1), training, serving_efficiency)
+    workload = build_workload(model, max(decoding, 1), training, estimate_serving_efficiency)
     draft = values["draft_model"]
     wish = StepWish(
         ranks, values["phase"], values["tp"], values["pp"], values["dp"], values["batch"],
-        _text(values["context"]), _text(values["prompt"]), values["cached"] or 0, values["draft"] or 0,
+        _format_length(values["context"]), _format_length(values["prompt"]), values["cached"] or 0, values["draft"] or 0,
         find_model(draft) if isinstance(draft, str) else draft, values["micro_batches"], values["steps"],
         Precision(values["dtype"], values["kv_dtype"] or values["dtype"]), values["seed"],
         values["stage_layers"], values["prefill_ranks"] or 0, values["prefill_tp"], values["prompts"],
         values["ep"], values["expert_skew"],
     )  # fmt: skip
-    recipe = recipe_text(model, ranks, given, INFERENCE_KIND)
+    recipe = format_recipe(model, ranks, given, INFERENCE_KIND)
     return Asked(workload.model, wish, workload.speed, recipe)
 
 
-def _text(length: int | str | None) -> str | None:
+def _format_length(length: int | str | None) -> str | None:
     return None if length is None else str(length)

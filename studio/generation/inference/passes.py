@@ -11,15 +11,21 @@ from studio.generation.inference.counts import (
     ACTIVATION_BYTES,
     BYTES,
     Precision,
-    attention_flop,
-    cache_shares,
-    cached_width,
-    latent_flop,
-    layer_cache_bytes,
+    compute_cached_width,
+    count_attention_flop,
+    count_cache_shares,
+    count_latent_flop,
+    count_layer_cache_bytes,
 )
 from studio.generation.passes import Passes
-from studio.generation.transformer import keys, outputs, queries, up_products, values
-from studio.operators.roofline import peak
+from studio.generation.transformer import (
+    compute_key_width,
+    compute_output_width,
+    compute_query_width,
+    compute_value_width,
+    list_up_products,
+)
+from studio.operators.roofline import find_peak
 from studio.trace import CollectiveType
 
 _SAMPLING = 3
@@ -32,7 +38,7 @@ _ONE = Load(1, 1, 1, 1)
 class StepPasses(Passes):
     """The forward passes of a rank's parts over a batch.
 
-    Multi-head latent attention has both of its forms in a step that decodes and reads prompts: see `_latent` and `_expanded`.
+    Multi-head latent attention has both of its forms in a step that decodes and reads prompts: see `_append_latent` and `_append_expanded`.
 
     Attributes:
         load: What the step computes; its new tokens are the tokens of the layout.
@@ -71,12 +77,12 @@ class StepPasses(Passes):
         speed = self.program.speed
         if speed is not None and size == BYTES["fp8"]:
             # Units of a GPU for fp8 are faster: as many operations take the time of fewer in bf16.
-            rates = [peak(speed.gpu, kind) or 1.0 for kind in ("bf16", "fp8")]
+            rates = [find_peak(speed.gpu, kind) or 1.0 for kind in ("bf16", "fp8")]
             work = Work(round(2 * m * k * n * rates[0] / rates[1]), moved)
             self.program.nodes[-1]["duration_micros"] = speed.micros(work)
         return node
 
-    def _attention(self, name: str, after: Sequence[int], times: int, layer: int) -> int:
+    def _append_attention(self, name: str, after: Sequence[int], times: int, layer: int) -> int:
         """Append what writes new keys and values into the cache, and attention of new tokens over all that it holds.
 
         Heads that share keys and values read them once (grouped-query attention), and scores never leave the chip. All layers attend
@@ -85,16 +91,18 @@ class StepPasses(Passes):
         del layer
         model, tp, load = self.model, self.layout.tp, self.load
         self._write_cache(name.replace(".core.", ".cache."), after)
-        flop = times * attention_flop(model, load) // tp
-        moved = ACTIVATION_BYTES * load.tokens * (queries(model) + outputs(model)) // tp
-        moved += layer_cache_bytes(model, self.precision) * load.cached // cache_shares(model, tp)
+        flop = times * count_attention_flop(model, load) // tp
+        moved = (
+            ACTIVATION_BYTES * load.tokens * (compute_query_width(model) + compute_output_width(model)) // tp
+        )
+        moved += count_layer_cache_bytes(model, self.precision) * load.cached // count_cache_shares(model, tp)
         return self.program.compute(name, [*after, self.cached], flop, moved, "attention")
 
     def _write_cache(self, name: str, after: Sequence[int]) -> None:
         """Append what writes new keys and values, or what they are compressed to, into the cache."""
-        model, tokens, shares = self.model, self.load.tokens, cache_shares(self.model, self.layout.tp)
-        elements = cached_width(model) * tokens
-        moved = ACTIVATION_BYTES * elements + layer_cache_bytes(model, self.precision) * tokens
+        model, tokens, shares = self.model, self.load.tokens, count_cache_shares(self.model, self.layout.tp)
+        elements = compute_cached_width(model) * tokens
+        moved = ACTIVATION_BYTES * elements + count_layer_cache_bytes(model, self.precision) * tokens
         self.cached = self.program.compute(name, after, elements // shares, moved // shares, "other")
 
     def attended(self, part: str, layer: int, whole: int) -> int:
@@ -103,26 +111,28 @@ class StepPasses(Passes):
         if not model.kv_rank:
             # Named, since a class with slots has no super() without arguments.
             return Passes.attended(self, part, layer, whole)
-        first = up_products(model)[0]
+        first = list_up_products(model)[0]
         query = self.matmul(
             f"{part}.{first.name}.fwd", [whole], load.tokens, first.rows, first.columns // self.layout.tp
         )
         self._write_cache(f"{part}.cache.fwd", [whole])
         if load.reading.tokens:
-            query = self._expanded(part, [query, self.cached])
-        return self._latent(part, [query, self.cached]) if load.decoding.tokens else query
+            query = self._append_expanded(part, [query, self.cached])
+        return self._append_latent(part, [query, self.cached]) if load.decoding.tokens else query
 
-    def _expanded(self, part: str, after: Sequence[int]) -> int:
+    def _append_expanded(self, part: str, after: Sequence[int]) -> int:
         """Append attention of prompts: to keys and values, made of all that the cache then holds of them, which are written and read."""
         model, tp, read = self.model, self.layout.tp, self.load.reading
-        up = up_products(model)[1]
+        up = list_up_products(model)[1]
         expansion = self.matmul(f"{part}.{up.name}.fwd", after, read.cached, up.rows, up.columns // tp)
-        width = read.tokens * (queries(model) + outputs(model)) + read.cached * (keys(model) + values(model))
-        flop = 2 * read.pairs * (queries(model) + outputs(model)) // tp
+        width = read.tokens * (compute_query_width(model) + compute_output_width(model)) + read.cached * (
+            compute_key_width(model) + compute_value_width(model)
+        )
+        flop = 2 * read.pairs * (compute_query_width(model) + compute_output_width(model)) // tp
         moved = ACTIVATION_BYTES * width // tp
         return self.program.compute(f"{part}.core.fwd", [*after, expansion], flop, moved, "attention")
 
-    def _latent(self, part: str, after: Sequence[int]) -> int:
+    def _append_latent(self, part: str, after: Sequence[int]) -> int:
         """Append attention of tokens that decode to what the cache holds, as it is, with the matrix that would expand it in two.
 
         What makes keys of it is applied to queries, what makes values of it to the results: a matrix of each head (DeepSeek-V2, 2024,
@@ -133,10 +143,10 @@ class StepPasses(Passes):
         shape = rows, model.head_size, model.kv_rank
         query = self.product(f"{part}.q_absorb.fwd", after, shape, size, matrices=own)
         moved = ACTIVATION_BYTES * rows * (2 * model.kv_rank + model.rope_size)
-        moved += layer_cache_bytes(model, self.precision) * decoding.cached
-        flop = latent_flop(model, self.load) // self.layout.tp
+        moved += count_layer_cache_bytes(model, self.precision) * decoding.cached
+        flop = count_latent_flop(model, self.load) // self.layout.tp
         node = self.program.compute(f"{part}.latent.fwd", [*after, query], flop, moved, "attention")
-        shape = rows, model.kv_rank, outputs(model) // model.heads
+        shape = rows, model.kv_rank, compute_output_width(model) // model.heads
         return self.product(f"{part}.v_absorb.fwd", [node], shape, size, matrices=own)
 
     def embedding_forward(self, at: str, ready: int, waits: Sequence[int] = ()) -> int:

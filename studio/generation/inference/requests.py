@@ -75,8 +75,8 @@ def parse_requests(lines: Iterable[str], name: str) -> tuple[Request, ...]:
     rows = csv.reader(lines)
     try:
         header = next(rows, [])
-        places = _places(header, name)
-        requests = tuple(_requests(rows, places, name))
+        places = _find_columns(header, name)
+        requests = tuple(_iterate_requests(rows, places, name))
     except csv.Error as error:
         raise ConfigError(
             f"{name}, line {rows.line_num}: not CSV: {error}.",
@@ -91,7 +91,7 @@ def parse_requests(lines: Iterable[str], name: str) -> tuple[Request, ...]:
     return tuple(replace(request, arrival_ns=request.arrival_ns - first) for request in requests)
 
 
-def _places(header: list[str], name: str) -> dict[str, int]:
+def _find_columns(header: list[str], name: str) -> dict[str, int]:
     """Return the place of each column.
 
     Raises:
@@ -115,7 +115,7 @@ def _places(header: list[str], name: str) -> dict[str, int]:
 _MEANING = {"arrival": "arrival times", "prompt": "tokens of prompts", "output": "tokens generated"}
 
 
-def _requests(rows: Iterator[list[str]], places: dict[str, int], name: str) -> Iterator[Request]:
+def _iterate_requests(rows: Iterator[list[str]], places: dict[str, int], name: str) -> Iterator[Request]:
     before = -1
     for number, row in enumerate(rows, 2):
         if not any(row):
@@ -125,18 +125,20 @@ def _requests(rows: Iterator[list[str]], places: dict[str, int], name: str) -> I
         where = f"{name}, line {number}"
         if len(row) <= max(places.values()):
             raise ConfigError(f"{where}: {len(row)} columns; allowed: as many as the header has.")
-        arrival = _nanoseconds(row[places["arrival"]], where)
+        arrival = _parse_nanoseconds(row[places["arrival"]], where)
         if arrival < before:
             raise ConfigError(
                 f"{where}: arrival {row[places['arrival']][:_SHOWN]} is before that of the request above.",
                 hint="Sort the lines by arrival.",
             )
         before = arrival
-        prompt, output = (_tokens(row[places[column]], column, where) for column in ("prompt", "output"))
+        prompt, output = (
+            _parse_tokens(row[places[column]], column, where) for column in ("prompt", "output")
+        )
         yield Request(arrival, prompt, output)
 
 
-def _nanoseconds(text: str, where: str) -> int:
+def _parse_nanoseconds(text: str, where: str) -> int:
     """Return a time, in nanoseconds: a number of seconds, or a date and time of day, counted from 1970."""
     try:
         seconds = Decimal(text.strip())
@@ -155,7 +157,7 @@ def _nanoseconds(text: str, where: str) -> int:
     return round(seconds * 1_000_000_000)
 
 
-def _tokens(text: str, column: str, where: str) -> int:
+def _parse_tokens(text: str, column: str, where: str) -> int:
     value = text.strip()
     if not value.isdecimal() or not 1 <= len(value) <= 9 or int(value) < 1:
         raise ConfigError(
@@ -164,6 +166,6 @@ def _tokens(text: str, column: str, where: str) -> int:
     return int(value)
 
 
-def at_load(requests: tuple[Request, ...], factor: float) -> tuple[Request, ...]:
+def scale_arrivals(requests: tuple[Request, ...], factor: float) -> tuple[Request, ...]:
     """Return the same requests coming so many times as fast."""
     return tuple(replace(each, arrival_ns=round(each.arrival_ns / factor)) for each in requests)

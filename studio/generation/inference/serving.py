@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from studio.errors import ConfigError
-from studio.generation.efficiency import serving_efficiency
+from studio.generation.efficiency import estimate_serving_efficiency
 from studio.generation.inference.batches import Load, Part
 from studio.generation.inference.batching import (
     BLOCK_TOKENS,
@@ -21,17 +21,22 @@ from studio.generation.inference.batching import (
     serve_together,
 )
 from studio.generation.inference.counts import cache_bytes
-from studio.generation.inference.deployment import StepWish, draft_of, longest_context, ranks_layout
+from studio.generation.inference.deployment import (
+    StepWish,
+    build_draft,
+    build_ranks_layout,
+    get_longest_context,
+)
 from studio.generation.inference.job import Steps
-from studio.generation.inference.memory import activation_bytes, cache_of, weight_bytes
+from studio.generation.inference.memory import count_activation_bytes, count_cache, count_weight_bytes
 from studio.generation.inference.options import Asked
-from studio.generation.inference.requests import Request, at_load
+from studio.generation.inference.requests import Request, scale_arrivals
 from studio.generation.inference.step_times import StepTimes
 from studio.generation.layout import Layout
 from studio.generation.models import Model
 from studio.generation.program import Speed
 from studio.sim.presets import preset
-from studio.sim.systems.gpus import find_gpu, system_of_gpu
+from studio.sim.systems.gpus import find_gpu, find_gpu_system
 from studio.trace import Float64
 
 PERCENTILES = (50, 90, 99)
@@ -76,7 +81,7 @@ class Outcome:
     steps: Sequence[Sequence[StepRecord]]
 
 
-def server_of(
+def build_server(
     asked: Asked,
     gpu: str,
     *,
@@ -107,7 +112,7 @@ def server_of(
             f"--memory-share is {memory_share:g}; allowed: above 0, at most 1.", key="memory-share"
         )
     _check_drafting(wish, acceptance)
-    layout, draft = ranks_layout(model, wish), draft_of(wish)
+    layout, draft = build_ranks_layout(model, wish), build_draft(wish)
     spec = find_gpu(gpu)
     steps = Steps(model, layout, (), wish.precision)
     room = spec.memory_gbytes * 1e9 * memory_share
@@ -118,9 +123,9 @@ def server_of(
         parts = [(model, layout, stage)]
         if draft is not None and not stage:
             parts.append((draft.model, draft.layout, 0))
-        weights = sum(weight_bytes(*part, wish.precision) for part in parts)
-        activations = max(activation_bytes(*part, most) for part in parts)
-        each = sum(cache_of(*part, wish.precision, BLOCK_TOKENS) for part in parts)
+        weights = sum(count_weight_bytes(*part, wish.precision) for part in parts)
+        activations = max(count_activation_bytes(*part, most) for part in parts)
+        each = sum(count_cache(*part, wish.precision, BLOCK_TOKENS) for part in parts)
         spaces.append((int((room - weights - activations) // each), stage, weights, activations))
     blocks, stage, weights, activations = min(spaces)
     if blocks < 1:
@@ -133,15 +138,15 @@ def server_of(
             hint="Use a larger --tp or --pp, --dtype fp8, or a GPU with more memory.",
             key="tp",
         )
-    speed = asked.speed or Speed(spec, serving_efficiency(spec))
+    speed = asked.speed or Speed(spec, estimate_serving_efficiency(spec))
 
-    def timed(model: Model, layout: Layout) -> StepTimes:
-        config = preset(system_of_gpu(gpu), npus=layout.tp * layout.ep * layout.pp).config
+    def build_times(model: Model, layout: Layout) -> StepTimes:
+        config = preset(find_gpu_system(gpu), npus=layout.tp * layout.ep * layout.pp).config
         return StepTimes(replace(steps, model=model, layout=layout), config, speed)
 
     policy = Policy(budget, sequences, blocks, wish.draft, acceptance or 0.0, wish.seed, layout.pp)
-    drafting = None if draft is None else timed(draft.model, draft.layout)
-    return Server(steps, spec.name, policy, timed(model, layout), layout.dp, drafting)
+    drafting = None if draft is None else build_times(draft.model, draft.layout)
+    return Server(steps, spec.name, policy, build_times(model, layout), layout.dp, drafting)
 
 
 def _check_drafting(wish: StepWish, acceptance: float | None) -> None:
@@ -161,10 +166,10 @@ def _check_drafting(wish: StepWish, acceptance: float | None) -> None:
         raise ConfigError("--draft-model is given without --draft.", hint="Give --draft.", key="draft")
 
 
-def longest_request(server: Server) -> int:
+def compute_longest_request(server: Server) -> int:
     """Return the most tokens that a request may have: the model's context, and what the KV cache of a replica holds."""
     holds = server.policy.blocks * BLOCK_TOKENS
-    return min(longest_context(server.steps.model) or holds, holds)
+    return min(get_longest_context(server.steps.model) or holds, holds)
 
 
 def refuse_too_long(server: Server, requests: Sequence[Request]) -> None:
@@ -173,7 +178,7 @@ def refuse_too_long(server: Server, requests: Sequence[Request]) -> None:
     Raises:
         ConfigError: Some are.
     """
-    longest = longest_context(server.steps.model)
+    longest = get_longest_context(server.steps.model)
     holds = server.policy.blocks * BLOCK_TOKENS
     for most, what, hint in (
         (longest, f"context of {server.steps.model.name}", "Choose a model with a longer context."),
@@ -211,7 +216,7 @@ def serve_requests(
     if not 0 < load <= 1e6:
         raise ConfigError(f"--load is {load:g}; allowed: above 0, at most 1,000,000.", key="load")
     refuse_too_long(server, requests)
-    coming = at_load(tuple(requests), load)
+    coming = scale_arrivals(tuple(requests), load)
     parts, steps = [], []
     layout, policy = server.steps.layout, server.policy
     step_time: StepTime = server.times if layout.pp == 1 else server.times.course
@@ -232,7 +237,7 @@ def serve_requests(
     return Outcome(load, served, steps)
 
 
-def latencies(outcome: Outcome) -> dict[str, Float64]:
+def compute_latencies(outcome: Outcome) -> dict[str, Float64]:
     """Return what each request saw, in nanoseconds, by name.
 
     `ttft` is from arrival to the first token, `tpot` the mean from one token to the next of requests with several, `latency`
@@ -253,9 +258,9 @@ def latencies(outcome: Outcome) -> dict[str, Float64]:
     }
 
 
-def summary(outcome: Outcome) -> dict[str, Any]:
+def summarise_outcome(outcome: Outcome) -> dict[str, Any]:
     """Return the figures of a load, as `--json` prints them."""
-    seen = latencies(outcome)
+    seen = compute_latencies(outcome)
     last = max(each.finish_ns for each in outcome.served)
     steps = [record for records in outcome.steps for record in records]
     output = sum(each.request.output for each in outcome.served)
@@ -271,7 +276,7 @@ def summary(outcome: Outcome) -> dict[str, Any]:
         "requests_per_s": len(outcome.served) / (last / 1e9),
         "output_tokens_per_s": output / (last / 1e9),
         "prompt_tokens_per_s": prompt / (last / 1e9),
-        **{f"{name}_ns": _percentiles(values) for name, values in seen.items()},
+        **{f"{name}_ns": _compute_percentiles(values) for name, values in seen.items()},
         "preemptions": sum(each.preemptions for each in outcome.served),
         "recomputed_tokens": computed - prompt - output + len(outcome.served),
         "drafted_tokens": drafted,
@@ -285,7 +290,7 @@ def summary(outcome: Outcome) -> dict[str, Any]:
     }
 
 
-def _percentiles(values: Float64) -> dict[str, int | None]:
+def _compute_percentiles(values: Float64) -> dict[str, int | None]:
     """Return mean, percentiles (linear between the nearest ranks) and most; None where there are no values."""
     if not len(values):
         return dict.fromkeys(("mean", *(f"p{at}" for at in PERCENTILES), "most"))
@@ -296,7 +301,7 @@ def _percentiles(values: Float64) -> dict[str, int | None]:
     }
 
 
-def memory_over_time(server: Server, outcome: Outcome) -> list[dict[str, float]]:
+def sample_memory(server: Server, outcome: Outcome) -> list[dict[str, float]]:
     """Return how full the KV cache of all replicas was, and how many requests ran and waited, at up to 400 times.
 
     Each is the largest within its part of the run; `time_ns` is when the part begins.
@@ -324,7 +329,7 @@ def memory_over_time(server: Server, outcome: Outcome) -> list[dict[str, float]]
     ]
 
 
-def checked_error(server: Server, outcomes: Sequence[Outcome]) -> float:
+def estimate_step_error(server: Server, outcomes: Sequence[Outcome]) -> float:
     """Return the largest share by which times of steps differ from steps simulated whole, of some steps of every kind."""
     loads = {record.load for outcome in outcomes for records in outcome.steps for record in records}
     chosen = []
@@ -346,7 +351,7 @@ def describe_serving(server: Server, outcomes: Sequence[Outcome], left_out: int 
     each = cache_bytes(model, steps.precision)
     tokens = policy.blocks * BLOCK_TOKENS
     held = max(
-        cache_of(model, steps.layout, stage, steps.precision, tokens) for stage in range(steps.layout.pp)
+        count_cache(model, steps.layout, stage, steps.precision, tokens) for stage in range(steps.layout.pp)
     )
     facts: Mapping[str, Any] = {
         "model": model.name,
@@ -371,13 +376,14 @@ def describe_serving(server: Server, outcomes: Sequence[Outcome], left_out: int 
             "acceptance": policy.acceptance if policy.draft else None,
         },
     }
-    error = checked_error(server, outcomes)
+    error = estimate_step_error(server, outcomes)
     return {
         **facts,
         "left_out": left_out,
         "step_simulations": server.times.simulations,
         "step_time_error": error,
         "loads": [
-            {**summary(outcome), "over_time": memory_over_time(server, outcome)} for outcome in outcomes
+            {**summarise_outcome(outcome), "over_time": sample_memory(server, outcome)}
+            for outcome in outcomes
         ],
     }

@@ -50,28 +50,28 @@ class Asked(TypedDict):
     text: str
 
 
-def stores(name: str) -> Any:
+def build_stores(name: str) -> Any:
     """Return the stores of one queue of requests; callbacks of the page listen to `Input(name, "data")`."""
     return html.Div(
         [dcc.Store(id=name), dcc.Store(id=f"{name}-answered"), html.Div(id=f"{name}-heard")], hidden=True
     )
 
 
-def answer_output(name: str) -> Output:
-    """Return the output into which a callback writes its `answer`."""
+def build_answer_output(name: str) -> Output:
+    """Return the output into which a callback writes its `acknowledge_request`."""
     return Output(f"{name}-answered", "data")
 
 
-def answer(name: str, asked: Asked, go: str | None = None) -> dict[str, Any]:
+def acknowledge_request(name: str, asked: Asked, go: str | None = None) -> dict[str, Any]:
     """Acknowledge a request, so that the next one is sent; `go` is the page to open then."""
     return {"store": name, "number": asked["number"], "go": go}
 
 
-def asks(name: str, verb: str, of: str | int = "") -> dict[str, Any]:
+def build_click_request(name: str, verb: str, of: str | int = "") -> dict[str, Any]:
     """Return the attributes of a button whose clicks are queued.
 
     Example:
-        >>> asks("sim-edit", "remove", 2)
+        >>> build_click_request("sim-edit", "remove", 2)
         {'data-ask': 'sim-edit', 'data-verb': 'remove', 'data-of': '2'}
     """
     return {"data-ask": name, "data-verb": verb, "data-of": str(of)}

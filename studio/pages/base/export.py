@@ -9,7 +9,7 @@ from typing import Any
 
 from dash import html
 
-from studio.pages.base.widgets import aria_label
+from studio.pages.base.widgets import build_aria_label
 
 Value = str | int | float | None
 
@@ -27,7 +27,7 @@ class Table:
     rows: Sequence[Sequence[Value]]
 
 
-def exports(
+def build_export_buttons(
     name: str,
     *,
     figure: str = "",
@@ -64,18 +64,21 @@ def exports(
             {"head": list(table.head), "rows": [list(row) for row in table.rows]}
         )
     buttons = [
-        html.Button(text, className="cs-button", title=hint, **_kind(kind)) for kind, text, hint in kinds
+        html.Button(text, className="cs-button", title=hint, **_build_kind_attribute(kind))
+        for kind, text, hint in kinds
     ]
     return html.Div(
-        buttons, className="cs-export", role="group", **aria_label(f"Save {title or name}"), **about
+        buttons, className="cs-export", role="group", **build_aria_label(f"Save {title or name}"), **about
     )
 
 
-def _kind(kind: str) -> dict[str, Any]:
+def _build_kind_attribute(kind: str) -> dict[str, Any]:
     return {"data-export": kind}
 
 
-def menu(choices: Sequence[tuple[str, str, dict[str, Any]]], *, about: str, classes: str = "") -> Any:
+def build_save_menu(
+    choices: Sequence[tuple[str, str, dict[str, Any]]], *, about: str, classes: str = ""
+) -> Any:
     """Return a "Save" menu; `assets/base/export.mjs` closes it after a click.
 
     Args:
@@ -88,7 +91,10 @@ def menu(choices: Sequence[tuple[str, str, dict[str, Any]]], *, about: str, clas
         for text, hint, attributes in choices
     ]
     return html.Details(
-        [html.Summary("Save", className="cs-button"), html.Div(buttons, role="group", **aria_label(about))],
+        [
+            html.Summary("Save", className="cs-button"),
+            html.Div(buttons, role="group", **build_aria_label(about)),
+        ],
         className=f"cs-menu {classes}".strip(),
     )
 
@@ -98,6 +104,6 @@ def with_copy_button(table: Any, name: str) -> Any:
     button = html.Button(
         "Copy as TSV",
         className="cs-button-quiet cs-copy",
-        **{"data-copy": "", **aria_label(f"Copy {name} as TSV")},
+        **{"data-copy": "", **build_aria_label(f"Copy {name} as TSV")},
     )
     return html.Div([table, button], className="cs-copied")

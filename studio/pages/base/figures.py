@@ -9,7 +9,7 @@ from dash import dcc, html
 _CONFIG: Any = {"displaylogo": False, "displayModeBar": False}
 
 
-def drawn_figure(name: str, figure: Any, **style: Any) -> Any:
+def build_figure(name: str, figure: Any, **style: Any) -> Any:
     """Return the component that draws a figure, as high as its layout says from the beginning.
 
     Args:
@@ -22,7 +22,7 @@ def drawn_figure(name: str, figure: Any, **style: Any) -> Any:
     return html.Div(graph, style={"minHeight": f"{figure.layout.height or 0}px"})
 
 
-def reserved(what: Any) -> Any:
+def build_placeholder(what: Any) -> Any:
     """Return an invisible placeholder of a figure's size, so that the page does not move when it comes."""
     hidden: dict[str, Any] = {"aria-hidden": "true"}
     return html.Div(what, className="cs-reserved", **hidden)

@@ -18,7 +18,7 @@ _CHANGED, _TICKED, _LOOK = "-tasks-changed", "-tasks-ticked", "-look-again"
 _LOOK_MS = 10_000
 
 
-def tasks_changed(page: str) -> Input:
+def build_tasks_input(page: str) -> Input:
     """Return the mark of the list of tasks, which changes when a task begins or ends or a job was examined.
 
     Args:
@@ -27,8 +27,8 @@ def tasks_changed(page: str) -> Input:
     return Input(page + _CHANGED, "data")
 
 
-def tasks_ticked(page: str) -> Input:
-    """Return what changes every two seconds while a task is under way; `page` as in `tasks_changed`."""
+def build_ticks_input(page: str) -> Input:
+    """Return what changes every two seconds while a task is under way; `page` as in `build_tasks_input`."""
     return Input(page + _TICKED, "data")
 
 
@@ -38,7 +38,7 @@ def follow_tasks(page: str) -> Any:
 
 
 def follow_workspace(page: str) -> Any:
-    """Return what a page brings that lists jobs: jobs that another process imports come with its `tasks_changed` soon."""
+    """Return what a page brings that lists jobs: jobs that another process imports come with its `build_tasks_input` soon."""
     return dcc.Interval(id=page + _LOOK, interval=_LOOK_MS)
 
 
@@ -52,7 +52,7 @@ def look_again(page: str) -> None:
     )
 
 
-def changed_by_tasks() -> bool:
+def is_called_by_tasks() -> bool:
     """Return whether the callback that runs was called for no other reason than a change of the list of tasks.
 
     Dash makes one call of several reasons that come at once, and names only the first of them as the trigger.
@@ -70,5 +70,5 @@ def list_tasks_again(*, began: bool = True) -> None:
         began: Whether the callback began a task. One that it found under way may be another window's, which this page
             has not heard of; but not if the change of the list is why the callback was called.
     """
-    if began or not changed_by_tasks():
+    if began or not is_called_by_tasks():
         dash.set_props("activity-poke", {"data": time.time()})

@@ -8,12 +8,12 @@ from typing import Any
 from dash import html
 
 from studio.errors import StudioError
-from studio.pages.base.asked import asks
-from studio.pages.base.state import tasks
+from studio.pages.base.asked import build_click_request
+from studio.pages.base.state import get_tasks
 from studio.store.tasks import ACTIVE, Task, dismiss
 
 
-def made_job(task: Task | None, words: Callable[[str], str] = str) -> str | None:
+def find_made_job(task: Task | None, words: Callable[[str], str] = str) -> str | None:
     """Return the job that a task has made, None while it goes on.
 
     Args:
@@ -27,13 +27,13 @@ def made_job(task: Task | None, words: Callable[[str], str] = str) -> str | None
         raise StudioError("Making the job was cancelled.", hint="Start it again if the job is still needed.")
     if task.status in ACTIVE:
         return None
-    dismiss(tasks(), task.id)
+    dismiss(get_tasks(), task.id)
     if task.error:
         raise StudioError(words(task.error.message), hint=words(task.error.hint))
     return task.result
 
 
-def making_line(store: str, task: str, phase: str) -> Any:
+def build_progress_line(store: str, task: str, phase: str) -> Any:
     """Say how far a job is, with a button that stops it: the verb `stop` of a page's store."""
-    stop = html.Button("Cancel", className="cs-button-quiet", **asks(store, "stop", task))
+    stop = html.Button("Cancel", className="cs-button-quiet", **build_click_request(store, "stop", task))
     return html.P([f"Making the job: {phase or 'waiting'}… ", stop])

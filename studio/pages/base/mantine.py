@@ -61,10 +61,10 @@ class _Components(importlib.abc.MetaPathFinder, importlib.abc.Loader):
             name: getattr(importlib.import_module(f"{_PACKAGE}.{name}"), name) for name in COMPONENTS
         }
         vars(module).update(components, __all__=list(components))
-        vars(sys.modules[_PACKAGE])["__getattr__"] = _component
+        vars(sys.modules[_PACKAGE])["__getattr__"] = _import_component
 
 
-def _component(name: str) -> Any:
+def _import_component(name: str) -> Any:
     try:
         return getattr(importlib.import_module(f"{_PACKAGE}.{name}"), name)
     except ModuleNotFoundError:

@@ -9,9 +9,9 @@ from dash import html
 
 from studio.errors import StudioError
 from studio.jobs.sweeps import list_sweeps
-from studio.pages.base.state import RECORDED, session, workspace
-from studio.pages.base.widgets import aria_label
-from studio.views.address import rank_of, runs_of
+from studio.pages.base.state import RECORDED, get_session, get_workspace
+from studio.pages.base.widgets import build_aria_label
+from studio.views.address import list_run_options, rank_of
 
 _NAMED_AT_MOST = 60
 _OF_THE_JOB = frozenset({"/graph", "/timeline"})
@@ -29,12 +29,16 @@ def list_missing(named: str | None) -> list[Any]:
         return []  # the page reports this itself
     lines = []
     if run and not _is_run(job, run):
-        lines.append(_line(_no_run(job, run), "The pages that need its times show nothing.", {"run": None}))
+        lines.append(
+            _build_line(
+                _explain_missing_run(job, run), "The pages that need its times show nothing.", {"run": None}
+            )
+        )
     if rank is not None:
         try:
-            rank_of(session().trace(job), {"rank": rank})
+            rank_of(get_session().trace(job), {"rank": rank})
         except StudioError as error:
-            lines.append(_line(error.message, error.hint, {"rank": None, "node": None}))
+            lines.append(_build_line(error.message, error.hint, {"rank": None, "node": None}))
     for key, text in (("with", beside), ("ghost", ghost)):
         parts = [part for part in str(text or "").split(",") if part]
         kept = [part for part in parts if _is_there(path, job, part)]
@@ -42,22 +46,24 @@ def list_missing(named: str | None) -> list[Any]:
         if gone:
             message = f"There is no {' and no '.join(map(_quote, gone))} to compare with."
             lines.append(
-                _line(message, "It may have been deleted, or have no times.", {key: ",".join(kept) or None})
+                _build_line(
+                    message, "It may have been deleted, or have no times.", {key: ",".join(kept) or None}
+                )
             )
     if (
         sweep
         and path == "/sweep"
-        and all(kept_sweep.id != sweep for kept_sweep in list_sweeps(session(), job))
+        and all(kept_sweep.id != sweep for kept_sweep in list_sweeps(get_session(), job))
     ):
         message = f"There is no sweep {_quote(sweep)}: it may have been deleted."
-        lines.append(_line(message, "Another one is not shown in its place.", {"sweep": None}))
+        lines.append(_build_line(message, "Another one is not shown in its place.", {"sweep": None}))
     return lines
 
 
-def _line(message: str, hint: str, change: dict[str, Any]) -> Any:
+def _build_line(message: str, hint: str, change: dict[str, Any]) -> Any:
     button: dict[str, Any] = {
         "data-view": json.dumps(change),
-        **aria_label(f"Remove it from the address: {message}"),
+        **build_aria_label(f"Remove it from the address: {message}"),
     }
     return html.Div(
         [
@@ -69,7 +75,7 @@ def _line(message: str, hint: str, change: dict[str, Any]) -> Any:
     )
 
 
-def _no_run(job: str, run: str) -> str:
+def _explain_missing_run(job: str, run: str) -> str:
     if run == RECORDED:
         return "The files of this job hold no times, so there is no recording to show."
     return f"This job has no run {_quote(run)}: it may have been deleted."
@@ -86,7 +92,7 @@ def is_side(part: str, *, timed: bool = False) -> bool:
         return False
     if run:
         return _is_run(job, run)
-    return not timed or bool(runs_of(session(), job))
+    return not timed or bool(list_run_options(get_session(), job))
 
 
 def _is_there(path: str | None, job: str, part: str) -> bool:
@@ -95,7 +101,7 @@ def _is_there(path: str | None, job: str, part: str) -> bool:
 
 def _is_job(job: str) -> bool:
     try:
-        workspace().info(job)
+        get_workspace().info(job)
     except StudioError:
         return False
     return True
@@ -103,9 +109,9 @@ def _is_job(job: str) -> bool:
 
 def _is_run(job: str, run: str) -> bool:
     if run == RECORDED:
-        return workspace().info(job).summary.timed_nodes > 0
+        return get_workspace().info(job).summary.timed_nodes > 0
     try:
-        workspace().run_info(job, run)
+        get_workspace().run_info(job, run)
     except StudioError:
         return False
     return True

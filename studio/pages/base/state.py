@@ -13,42 +13,51 @@ from studio.store.tasks import Tasks
 from studio.store.workspace import Workspace
 from studio.trace import Trace
 
-__all__ = ["RECORDED", "registry", "run_of", "session", "simulations", "tasks", "trace", "workspace"]
+__all__ = [
+    "RECORDED",
+    "get_registry",
+    "get_run",
+    "get_session",
+    "get_simulations",
+    "get_tasks",
+    "get_trace",
+    "get_workspace",
+]
 
 
-def session() -> Session:
+def get_session() -> Session:
     """Return the open jobs and runs of the workspace."""
     served: Session = dash.get_app().server.config["SESSION"]
     return served
 
 
-def workspace() -> Workspace:
+def get_workspace() -> Workspace:
     """Return the workspace this app serves."""
-    return session().workspace
+    return get_session().workspace
 
 
-def trace(job: str) -> Trace:
+def get_trace(job: str) -> Trace:
     """Return an open job; see `Session.trace`."""
-    return session().trace(job)
+    return get_session().trace(job)
 
 
-def run_of(job: str, run: str) -> Run:
+def get_run(job: str, run: str) -> Run:
     """Return an open run of a job; see `Session.run`."""
-    return session().run(job, run)
+    return get_session().run(job, run)
 
 
-def registry() -> Registry:
+def get_registry() -> Registry:
     """Return the imports of the workspace."""
     served: Registry = dash.get_app().server.config["IMPORTS"]
     return served
 
 
-def tasks() -> Tasks:
+def get_tasks() -> Tasks:
     """Return what runs in the background, of every kind."""
-    return simulations().tasks
+    return get_simulations().tasks
 
 
-def simulations() -> Simulations:
+def get_simulations() -> Simulations:
     """Return the simulations that run in the background."""
     served: Simulations = dash.get_app().server.config["SIMULATIONS"]
     return served

@@ -30,7 +30,7 @@ _FEWEST = 3
 Described = list[Any] | str
 
 
-def still(tree: Any, *, fewest: int = _FEWEST) -> Any:
+def merge_static_parts(tree: Any, *, fewest: int = _FEWEST) -> Any:
     """Merge each static part of a tree of components into one component.
 
     Parts with an id stay, since callbacks may use them, and so do figures, inputs and stores.
@@ -40,17 +40,17 @@ def still(tree: Any, *, fewest: int = _FEWEST) -> Any:
         fewest: Parts of fewer elements stay as they are.
     """
     if isinstance(tree, (list, tuple)):
-        return [still(part, fewest=fewest) for part in tree]
+        return [merge_static_parts(part, fewest=fewest) for part in tree]
     if not isinstance(tree, Component):
         return tree
     description = None if type(tree).__name__ in _INSIDE else _describe(tree)
-    if description is not None and _size(description) >= fewest:
+    if description is not None and _count_elements(description) >= fewest:
         about: dict[str, Any] = {"data-still": msgspec.json.encode(description).decode()}
         return html.Div(className="cs-still", **about)
     if getattr(tree, "children", None) is None:
         return tree
     changed = copy.copy(tree)
-    changed.children = still(tree.children, fewest=fewest)
+    changed.children = merge_static_parts(tree.children, fewest=fewest)
     return changed
 
 
@@ -61,13 +61,13 @@ def _describe(part: Any) -> Described | None:
     is_link = isinstance(part, dcc.Link)
     if not is_link and type(part).__module__.rpartition(".")[0] != html.__name__:
         return None
-    attributes = _attributes(part)
+    attributes = _convert_attributes(part)
     if attributes is None:
         return None
     description: list[Any] = ["a" if is_link else type(part).__name__.lower(), attributes]
     if is_link:
         attributes["data-link"] = ""
-    for child in _children(part):
+    for child in _list_children(part):
         described = _describe(child)
         if described is None:
             return None
@@ -75,7 +75,7 @@ def _describe(part: Any) -> Described | None:
     return description
 
 
-def _attributes(part: Component) -> dict[str, Any] | None:
+def _convert_attributes(part: Component) -> dict[str, Any] | None:
     """Return the HTML attributes of an element; None if it has an id or a property of Dash alone."""
     attributes: dict[str, Any] = {}
     for name, value in part.to_plotly_json()["props"].items():
@@ -84,13 +84,15 @@ def _attributes(part: Component) -> dict[str, Any] | None:
         if name == "id" or name.startswith("n_"):
             return None
         if name == "style":
-            attributes["style"] = {_css_name(key): str(value_text) for key, value_text in value.items()}
+            attributes["style"] = {
+                _convert_css_name(key): str(value_text) for key, value_text in value.items()
+            }
         else:
             attributes[_NAMES.get(name, name)] = "" if value is True else str(value)
     return attributes
 
 
-def _children(part: Component) -> list[Any]:
+def _list_children(part: Component) -> list[Any]:
     children = getattr(part, "children", None)
     several = children if isinstance(children, (list, tuple)) else [children]
     flat: list[Any] = []
@@ -99,11 +101,11 @@ def _children(part: Component) -> list[Any]:
     return [child for child in flat if child is not None and child is not False]
 
 
-def _css_name(name: str) -> str:
+def _convert_css_name(name: str) -> str:
     """Return the CSS name of a style property.
 
     Example:
-        >>> _css_name("maxWidth"), _css_name("--cs-share")
+        >>> _convert_css_name("maxWidth"), _convert_css_name("--cs-share")
         ('max-width', '--cs-share')
     """
     return (
@@ -111,5 +113,5 @@ def _css_name(name: str) -> str:
     )
 
 
-def _size(description: Described) -> int:
-    return 0 if isinstance(description, str) else 1 + sum(_size(part) for part in description[2:])
+def _count_elements(description: Described) -> int:
+    return 0 if isinstance(description, str) else 1 + sum(_count_elements(part) for part in description[2:])

@@ -32,17 +32,17 @@ TERMS = {
 """Terms of art and what they mean; shown where they first appear on a page."""
 
 
-def aria_label(text: str) -> dict[str, Any]:
+def build_aria_label(text: str) -> dict[str, Any]:
     """Return the attribute that gives an element its accessible name."""
     return {"aria-label": text}
 
 
-def term(name: str, shown: str | None = None) -> Any:
+def build_term(name: str, shown: str | None = None) -> Any:
     """Return a term with its definition on hover and focus."""
-    return html.Span([name if shown is None else shown, hint(name, TERMS[name])], className="cs-term")
+    return html.Span([name if shown is None else shown, build_hint(name, TERMS[name])], className="cs-term")
 
 
-def hint(name: str, text: str) -> Any:
+def build_hint(name: str, text: str) -> Any:
     """Return a question mark that explains `name` on hover and focus: see `assets/frame/hints.mjs`."""
     about: dict[str, Any] = {"aria-label": f"What is {name}: {text}", "data-hint": text}
     return html.Button("?", className="cs-hint", **about)
@@ -63,7 +63,7 @@ def read_upload(contents: str) -> bytes:
 
 def with_hint(name: str, text: str) -> Any:
     """Return a name with a question mark behind it that explains it on hover and focus."""
-    return html.Span([name, hint(name, text)])
+    return html.Span([name, build_hint(name, text)])
 
 
 def as_sentence(words: str) -> str:
@@ -76,7 +76,7 @@ def as_sentence(words: str) -> str:
     return f"{words[0].upper()}{words[1:]}." if words else ""
 
 
-def error_box(error: StudioError, *, title: str = "This cannot be shown") -> Any:
+def build_error_box(error: StudioError, *, title: str = "This cannot be shown") -> Any:
     """Return an error shown in place: what, where, and what to do."""
     return html.Div(
         [
@@ -97,7 +97,7 @@ def show_errors(callback: Callable[P, Any]) -> Callable[P, Any]:
         try:
             return callback(*args, **kwargs)
         except StudioError as error:
-            return error_box(error)
+            return build_error_box(error)
 
     return run
 
@@ -112,13 +112,13 @@ def clear_with_job(place: str) -> None:
     )
 
 
-def loading(words: str) -> Any:
+def build_loading(words: str) -> Any:
     """Return a placeholder for a page that is loading; it shows after 0.3 s."""
-    line = html.Div(className="cs-loading-line", role="progressbar", **aria_label(words))
+    line = html.Div(className="cs-loading-line", role="progressbar", **build_aria_label(words))
     return html.Div([html.P(words), line], className="cs-loading")
 
 
-def no_job() -> Any:
+def build_no_job() -> Any:
     """Return the content of a page while no job is open."""
     return html.Div(
         [
@@ -130,24 +130,24 @@ def no_job() -> Any:
     )
 
 
-def page(title: str, *children: Any, controls: Sequence[Any] = ()) -> Any:
+def build_page(title: str, *children: Any, controls: Sequence[Any] = ()) -> Any:
     """Return a page: its heading with the controls beside it, then the content."""
     head = html.Div([html.H1(title), *controls], className="cs-page-head")
     return html.Div([head, *children], className="cs-page")
 
 
-def link(path: str, view: dict[str, Any], **changes: Any) -> str:
+def build_address(path: str, view: dict[str, Any], **changes: Any) -> str:
     """Return the address of a page with a view; None takes a part out."""
     parts = {key: value for key, value in {**view, **changes}.items() if value is not None}
     return f"{path}?{urlencode(parts)}" if parts else path
 
 
-def table(
+def build_table(
     head: Sequence[Any], rows: Sequence[Sequence[Any]], *, numeric: Sequence[int] = (), caption: str = ""
 ) -> Any:
     """Return a table; columns in `numeric` are right-aligned with figures of one width."""
 
-    def cell(kind: Any, index: int, content: Any) -> Any:
+    def build_cell(kind: Any, index: int, content: Any) -> Any:
         return kind(content, className="cs-num" if index in numeric else None)
 
     return html.Table(
@@ -165,20 +165,20 @@ def table(
                 )
             ),
             html.Tbody(
-                [html.Tr([cell(html.Td, i, content) for i, content in enumerate(row)]) for row in rows]
+                [html.Tr([build_cell(html.Td, i, content) for i, content in enumerate(row)]) for row in rows]
             ),
         ],
         className="cs-table",
     )
 
 
-def exact(text: str, value: Any, *, classes: str | None = None) -> Any:
+def build_rounded_value(text: str, value: Any, *, classes: str | None = None) -> Any:
     """Return a rounded figure with the exact value on hover, and in what is copied."""
     about: dict[str, Any] = {"data-exact": str(value)} if value != "" else {}
     return html.Span(text, title=str(value), className=classes, **about)
 
 
-def findings_list(
+def build_findings_list(
     findings: Sequence[Finding | Diagnosis],
     *,
     most: int = 200,
@@ -213,11 +213,11 @@ def findings_list(
 _WORTH_A_BADGE: tuple[Level, ...] = ("error", "warning")
 
 
-def findings_badge(levels: Mapping[Level, int] | None) -> Any:
+def build_findings_badge(levels: Mapping[Level, int] | None) -> Any:
     """Return a badge with the number of errors and warnings; one that says so before the job was checked."""
     if levels is None:
         words = "The job is being checked"
-        return html.Span("…", className="cs-badge", title=words, role="img", **aria_label(words))
+        return html.Span("…", className="cs-badge", title=words, role="img", **build_aria_label(words))
     counts = [(level, levels[level]) for level in _WORTH_A_BADGE]
     parts = [f"{count:,} {level}{'s' if count != 1 else ''}" for level, count in counts if count]
     if not parts:
@@ -228,10 +228,10 @@ def findings_badge(levels: Mapping[Level, int] | None) -> Any:
         className=f"cs-badge cs-level-{'error' if counts[0][1] else 'warning'}",
         title=words,
         role="img",
-        **aria_label(words),
+        **build_aria_label(words),
     )
 
 
-def job_options(jobs: Sequence[JobInfo]) -> list[dict[str, str]]:
+def list_job_options(jobs: Sequence[JobInfo]) -> list[dict[str, str]]:
     """Return the entries of the job switch."""
     return [{"value": job.id, "label": job.name} for job in jobs]

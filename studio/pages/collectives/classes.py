@@ -9,20 +9,20 @@ from typing import Any
 
 from dash import dcc, html
 
-from studio.analysis.collectives.apart import apart_words
-from studio.analysis.collectives.group_sizes import open_words, told_ranks
-from studio.analysis.collectives.size_classes import SizeClass, size_classes
-from studio.analysis.job.together import ready_words
+from studio.analysis.collectives.apart import describe_apart
+from studio.analysis.collectives.group_sizes import explain_open, read_job_size
+from studio.analysis.collectives.size_classes import SizeClass, list_size_classes
+from studio.analysis.job.together import describe_ready_waits
 from studio.errors import ConfigError
-from studio.pages.base.export import Table, exports
-from studio.pages.base.state import session
-from studio.pages.base.widgets import exact, link, table, with_hint
-from studio.pages.collectives.late import late_table
-from studio.sim.attained import FASTER, FASTER_WORDS, Attained, attained_by
+from studio.pages.base.export import Table, build_export_buttons
+from studio.pages.base.state import get_session
+from studio.pages.base.widgets import build_address, build_rounded_value, build_table, with_hint
+from studio.pages.collectives.late import build_late_table
+from studio.sim.attained import FASTER, FASTER_WORDS, Attained, find_attained
 from studio.trace import NONE
 from studio.units import format_bytes, format_count, format_ns, format_rate
-from studio.views.address import shown_run
-from studio.views.collectives import times_of
+from studio.views.address import choose_shown_run
+from studio.views.collectives import collect_times
 
 _SHOWN = 200
 _TIME = "From the arrival of the last member to the end, without waiting for it: median, and the time that 99 % stay below."
@@ -38,15 +38,17 @@ _ATTAINED = (
 )
 
 
-def classes_panel(job: str, view: dict[str, Any]) -> Any:
+def build_classes_panel(job: str, view: dict[str, Any]) -> Any:
     """Return the table of collectives by type, group size and size."""
-    run = shown_run(session(), job, view)
+    run = choose_shown_run(get_session(), job, view)
     if run is None:
         return html.P(
             "The files hold no times. Simulate the job to see how long its collectives take.",
             className="cs-dim",
         )
-    classes, attained, apart = session().keep_of_job("size classes", job, lambda: _classes(job, run), run)
+    classes, attained, apart = get_session().keep_of_job(
+        "size classes", job, lambda: _list_classes(job, run), run
+    )
     doubt = html.P(f"{apart[0].upper()}{apart[1:]}.") if apart else None
     if not classes:
         return html.Div([html.P("No collective of this run has times.", className="cs-dim"), doubt])
@@ -57,16 +59,16 @@ def classes_panel(job: str, view: dict[str, Any]) -> Any:
     if attained:
         head.insert(8, with_hint(f"of {attained.system}", _ATTAINED))
     # Of one member alone nothing tells when the others came.
-    alone = len(session().trace(job).ranks) == 1
+    alone = len(get_session().trace(job).ranks) == 1
     shown = classes[:_SHOWN]
     rows = [
-        _row(job, view, (index, size), each, attained, alone=alone)
-        for index, (each, size) in enumerate(zip(shown, size_texts(shown), strict=True))
+        _build_row(job, view, (index, size), each, attained, alone=alone)
+        for index, (each, size) in enumerate(zip(shown, format_sizes(shown), strict=True))
     ]
     more = len(classes) - _SHOWN
     # Members of which none comes first may be recorded to begin together.
     note = (
-        ready_words(session().rank_use(job, "")[0])
+        describe_ready_waits(get_session().rank_use(job, "")[0])
         if not run and any(not each.skew_ns for each in classes)
         else ""
     )
@@ -75,53 +77,53 @@ def classes_panel(job: str, view: dict[str, Any]) -> Any:
             html.Div(
                 [
                     html.H2("Collectives by type and size"),
-                    exports("collectives-by-size", table=_numbers(classes)),
+                    build_export_buttons("collectives-by-size", table=_build_numbers(classes)),
                 ],
                 className="cs-figure-head",
             ),
             doubt,
-            html.Div(table(head, rows, numeric=range(1, len(head))), className="cs-scroll"),
+            html.Div(build_table(head, rows, numeric=range(1, len(head))), className="cs-scroll"),
             html.P(note, className="cs-dim") if note else None,
             html.P(f"and {format_count(more)} more; CSV has all", className="cs-dim") if more > 0 else None,
-            None if alone else late_table(job, run, view),
+            None if alone else build_late_table(job, run, view),
         ],
         className="cs-page",
     )
 
 
-def _classes(job: str, run: str) -> tuple[list[SizeClass], Attained | None, str]:
+def _list_classes(job: str, run: str) -> tuple[list[SizeClass], Attained | None, str]:
     """Return the classes, what the recorded GPU's system attains of them, and words about what was matched and is no collective."""
-    trace = session().trace(job)
-    times = times_of(session(), job, run)
-    classes, apart = size_classes(trace, times), apart_words(times.apart_by_group())
+    trace = get_session().trace(job)
+    times = collect_times(get_session(), job, run)
+    classes, apart = list_size_classes(trace, times), describe_apart(times.apart_by_group())
     try:
-        return classes, attained_by(trace, classes), apart
+        return classes, find_attained(trace, classes), apart
     except ConfigError:  # the recorded GPU's system does not come in the size of this job
         return classes, None, apart
 
 
-def size_texts(classes: Sequence[SizeClass]) -> list[str]:
+def format_sizes(classes: Sequence[SizeClass]) -> list[str]:
     """Return the sizes of classes, in bytes where two of one type among as many ranks would read the same."""
-    texts = [_size_text(each.least_bytes, each.most_bytes) for each in classes]
+    texts = [_format_size(each.least_bytes, each.most_bytes) for each in classes]
     often = Counter((each.type, each.members, text) for each, text in zip(classes, texts, strict=True))
     return [
-        _exactly(each) if often[each.type, each.members, text] > 1 and each.most_bytes else text
+        _format_exactly(each) if often[each.type, each.members, text] > 1 and each.most_bytes else text
         for each, text in zip(classes, texts, strict=True)
     ]
 
 
-def _exactly(each: SizeClass) -> str:
+def _format_exactly(each: SizeClass) -> str:
     low = "" if each.least_bytes == each.most_bytes else f"{each.least_bytes:,} to "
     return f"{low}{each.most_bytes:,} B"
 
 
-def _size_text(least: int, most: int) -> str:
+def _format_size(least: int, most: int) -> str:
     if not most:
         return "–"
     return format_bytes(most) if least == most else f"{format_bytes(least)} to {format_bytes(most)}"
 
 
-def _row(
+def _build_row(
     job: str,
     view: dict[str, Any],
     at: tuple[int, str],
@@ -136,22 +138,27 @@ def _row(
     )
     ranks: Any = format_count(each.members)
     if each.is_open:
-        ranks = exact(f"{ranks}+", open_words(each.members, told_ranks(session().trace(job))))
+        ranks = build_rounded_value(
+            f"{ranks}+", explain_open(each.members, read_job_size(get_session().trace(job)))
+        )
     rate = each.bus_bytes_per_ns
     last: Any = "–"
     if each.last_rank != NONE:
-        address = link("/timeline", {"job": job, "run": view.get("run")}, rank=str(each.last_rank))
+        address = build_address("/timeline", {"job": job, "run": view.get("run")}, rank=str(each.last_rank))
         last = [dcc.Link(f"rank {each.last_rank}", href=address), f" {100 * each.last_share:.0f} %"]
     cells = [
         each.type,
         ranks,
         groups,
-        exact(size, f"{each.least_bytes:,} to {each.most_bytes:,} bytes"),
+        build_rounded_value(size, f"{each.least_bytes:,} to {each.most_bytes:,} bytes"),
         format_count(each.count),
-        exact(format_ns(each.median_ns), f"{each.median_ns:,} ns"),
-        exact(format_ns(each.p99_ns), f"{each.p99_ns:,} ns"),
+        build_rounded_value(format_ns(each.median_ns), f"{each.median_ns:,} ns"),
+        build_rounded_value(format_ns(each.p99_ns), f"{each.p99_ns:,} ns"),
         "–" if math.isnan(rate) else format_rate(rate),
-        *("–" if alone else exact(format_ns(ns), f"{ns:,} ns") for ns in (each.skew_ns, each.most_skew_ns)),
+        *(
+            "–" if alone else build_rounded_value(format_ns(ns), f"{ns:,} ns")
+            for ns in (each.skew_ns, each.most_skew_ns)
+        ),
         html.Span(last),
     ]
     if attained:
@@ -160,7 +167,7 @@ def _row(
     return cells
 
 
-def _numbers(classes: list[SizeClass]) -> Table:
+def _build_numbers(classes: list[SizeClass]) -> Table:
     columns = (
         "type", "members", "is_open", "least_bytes", "most_bytes", "count", "total_bytes", "least_ns", "median_ns", "p99_ns", "most_ns",
         "total_ns", "algorithm_bytes_per_ns", "bus_bytes_per_ns", "skew_ns", "most_skew_ns", "last_rank", "last_share",

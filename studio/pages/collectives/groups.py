@@ -9,21 +9,21 @@ from typing import Any
 import numpy as np
 from dash import html
 
-from studio.analysis.collectives.groups import GroupUse, group_use, shared_use
+from studio.analysis.collectives.groups import GroupUse, select_shared_use, sum_group_use
 from studio.analysis.collectives.roles import Role
-from studio.analysis.collectives.traffic import Traffic, group_title
-from studio.figures.groups import group_matrix, widest_px
-from studio.pages.base.export import Table, exports, with_copy_button
-from studio.pages.base.figures import drawn_figure
-from studio.pages.base.state import session
-from studio.pages.base.widgets import exact, hint, table
+from studio.analysis.collectives.traffic import Traffic, label_group
+from studio.figures.groups import compute_widest_px, draw_group_matrix
+from studio.pages.base.export import Table, build_export_buttons, with_copy_button
+from studio.pages.base.figures import build_figure
+from studio.pages.base.state import get_session
+from studio.pages.base.widgets import build_hint, build_rounded_value, build_table
 from studio.units import format_bytes, format_count, format_counted
-from studio.views.traffic import UNNAMED, roles_of
+from studio.views.traffic import UNNAMED, get_roles
 
 _LISTED = 200
 
 
-def traffic_side(traffic: Traffic, view: Mapping[str, Any]) -> list[Any]:
+def build_traffic_side(traffic: Traffic, view: Mapping[str, Any]) -> list[Any]:
     """Return the side panel of the rank matrix: where its bytes come from, and the choice of a group."""
     total = traffic.message_bytes + traffic.split_bytes + traffic.shared_bytes
     facts = [
@@ -50,45 +50,50 @@ def traffic_side(traffic: Traffic, view: Mapping[str, Any]) -> list[Any]:
         ),
     ]
     rows = [
-        (html.Span([name, hint(name, about)]), exact(format_bytes(size), f"{size:,} bytes"))
+        (
+            html.Span([name, build_hint(name, about)]),
+            build_rounded_value(format_bytes(size), f"{size:,} bytes"),
+        )
         for name, size, about in facts
     ]
     chosen = view.get("of") or ""
     entries = [("", "all groups", total if not chosen else None)]
     entries += [
-        (UNNAMED if name is None else f"={name}", group_title(name), size) for name, size in traffic.groups
+        (UNNAMED if name is None else f"={name}", label_group(name), size) for name, size in traffic.groups
     ]
-    choices = [_choice(value, title, size, on=value == chosen) for value, title, size in entries[:_LISTED]]
+    choices = [
+        _build_choice(value, title, size, on=value == chosen) for value, title, size in entries[:_LISTED]
+    ]
     more = len(entries) - _LISTED
     return [
         html.H2("What is counted"),
-        with_copy_button(table(("What", "Bytes"), rows, numeric=(1,)), "what is counted"),
+        with_copy_button(build_table(("What", "Bytes"), rows, numeric=(1,)), "what is counted"),
         html.H2("By group", className="cs-coll-gap"),
         html.Ul(choices, className="cs-coll-choices"),
         html.P(f"and {format_counted(more, 'more group')}", className="cs-dim") if more > 0 else None,
     ]
 
 
-def _choice(value: str, title: str, size: int | None, *, on: bool) -> Any:
+def _build_choice(value: str, title: str, size: int | None, *, on: bool) -> Any:
     change: dict[str, Any] = {
         "data-view": json.dumps({"of": value or None, "rows": None, "cols": None}),
         "aria-pressed": "true" if on else "false",
     }
     amount = (
-        html.Span(exact(format_bytes(size), f"{size:,} bytes"), className="cs-dim")
+        html.Span(build_rounded_value(format_bytes(size), f"{size:,} bytes"), className="cs-dim")
         if size is not None
         else None
     )
     return html.Li(html.Button([html.Bdi(title), amount], className="cs-coll-group", **change))
 
 
-def groups_panel(job: str, view: Mapping[str, Any], *, dark: bool) -> Any:
+def build_groups_panel(job: str, view: Mapping[str, Any], *, dark: bool) -> Any:
     """Return the matrix of comm groups and ranks, with the inferred role of each group."""
-    trace = session().trace(job)
-    roles = roles_of(session(), job, view)
-    use, alone = shared_use(group_use(trace))
-    notes = [_note(roles.get(name)) for name in use.groups]
-    figure = group_matrix(use, dark=dark, notes=notes)
+    trace = get_session().trace(job)
+    roles = get_roles(get_session(), job, view)
+    use, alone = select_shared_use(sum_group_use(trace))
+    notes = [_label_role(roles.get(name)) for name in use.groups]
+    figure = draw_group_matrix(use, dark=dark, notes=notes)
     count = np.bincount(use.group, use.count, minlength=len(use.groups)).astype(int).tolist()
     size = np.bincount(use.group, use.bytes, minlength=len(use.groups)).astype(int).tolist()
     sized = np.bincount(use.group, use.sized, minlength=len(use.groups)).astype(int).tolist()
@@ -97,10 +102,10 @@ def groups_panel(job: str, view: Mapping[str, Any], *, dark: bool) -> Any:
     for index, name in enumerate(use.groups):
         role = roles.get(name)
         ranks = [use.ranks[rank] for rank in use.rank[use.group == index].tolist()]
-        kind = _role_cell(role)
+        kind = _build_role_cell(role)
         listed = ", ".join(map(str, ranks[:12])) + (f" … {ranks[-1]}" if len(ranks) > 12 else "")
         stride = str(role.stride) if role and role.stride else "–"
-        amount = exact(format_bytes(size[index]), f"{size[index]:,} bytes")
+        amount = build_rounded_value(format_bytes(size[index]), f"{size[index]:,} bytes")
         if count[index] and not sized[index]:
             amount = html.Span("not recorded", title="No node of this group has a size (comm_size).")
         rows.append(
@@ -127,7 +132,7 @@ def groups_panel(job: str, view: Mapping[str, Any], *, dark: bool) -> Any:
         )
     head = (
         "Group",
-        html.Span(["Role", hint("role", _ROLE_HINT)]),
+        html.Span(["Role", build_hint("role", _ROLE_HINT)]),
         "Ranks",
         "Stride",
         "Which",
@@ -147,7 +152,7 @@ def groups_panel(job: str, view: Mapping[str, Any], *, dark: bool) -> Any:
                             ),
                         ]
                     ),
-                    exports(
+                    build_export_buttons(
                         "groups-and-ranks",
                         figure="collectives-groups-figure",
                         table=Table(names, plain),
@@ -156,20 +161,20 @@ def groups_panel(job: str, view: Mapping[str, Any], *, dark: bool) -> Any:
                 ],
                 className="cs-figure-head",
             ),
-            matrix_figure("collectives-groups-figure", figure, use),
-            with_copy_button(table(head, rows[:_LISTED], numeric=(2, 3, 5, 6)), "comm groups"),
+            build_group_matrix("collectives-groups-figure", figure, use),
+            with_copy_button(build_table(head, rows[:_LISTED], numeric=(2, 3, 5, 6)), "comm groups"),
             count_left_out(alone),
         ],
         className="cs-page",
     )
 
 
-def used_matrix(use: GroupUse, *, dark: bool) -> Any:
+def draw_used_matrix(use: GroupUse, *, dark: bool) -> Any:
     """Return the figure of groups and ranks; None where nobody communicates, as all cells would have one colour."""
-    return group_matrix(use, dark=dark) if use.count.any() else None
+    return draw_group_matrix(use, dark=dark) if use.count.any() else None
 
 
-def matrix_figure(name: str, figure: Any, use: GroupUse) -> Any:
+def build_group_matrix(name: str, figure: Any, use: GroupUse) -> Any:
     """Return the component that shows the matrix of groups and ranks, or a sentence where there is none."""
     if not figure:
         words = (
@@ -178,7 +183,7 @@ def matrix_figure(name: str, figure: Any, use: GroupUse) -> Any:
             else "No collective names a comm group, and no group is listed."
         )
         return html.P(words, className="cs-dim")
-    return drawn_figure(name, figure, maxWidth=widest_px(use))
+    return build_figure(name, figure, maxWidth=compute_widest_px(use))
 
 
 def count_left_out(alone: int) -> Any:
@@ -196,14 +201,14 @@ _ROLE_HINT = (
 )
 
 
-def _note(role: Role | None) -> str:
+def _label_role(role: Role | None) -> str:
     if role is None or role.kind in ("unknown", "single"):
         return ""
     return f"{role.kind}?" if role.inferred else role.kind
 
 
-def _role_cell(role: Role | None) -> Any:
+def _build_role_cell(role: Role | None) -> Any:
     if role is None:
         return "–"
     shown = f"{role.kind} (inferred)" if role.inferred else role.kind
-    return html.Span([shown, hint(f"the rule for {role.kind}", role.rule)])
+    return html.Span([shown, build_hint(f"the rule for {role.kind}", role.rule)])

@@ -7,14 +7,14 @@ from typing import Any
 from dash import dcc, html
 
 from studio.analysis.collectives.heat import Shown
-from studio.analysis.job.late_ranks import Late, cause_words, count_awaited, count_last_ranks
-from studio.analysis.job.nodes import node_ref
-from studio.pages.base.export import Table, exports
-from studio.pages.base.state import session
-from studio.pages.base.widgets import exact, link, table, with_hint
+from studio.analysis.job.late_ranks import Late, count_awaited, count_last_ranks, describe_causes
+from studio.analysis.job.nodes import format_node_ref
+from studio.pages.base.export import Table, build_export_buttons
+from studio.pages.base.state import get_session
+from studio.pages.base.widgets import build_address, build_rounded_value, build_table, with_hint
 from studio.trace import NONE, Int64
 from studio.units import format_count, format_counted, format_ns
-from studio.views.collectives import late_of, lateness_of, times_of
+from studio.views.collectives import collect_times, compute_lateness, list_late_ranks
 
 _BESIDE, _LISTED = 3, 16
 _WAITED = "How long the first member of each of these collectives waited for this rank, added up; no matter whether work hid it."
@@ -24,34 +24,34 @@ _LONGER = (
 )
 
 
-def late_list(job: str, run: str, view: dict[str, Any]) -> Any:
+def build_late_list(job: str, run: str, view: dict[str, Any]) -> Any:
     """Return the ranks that came last, for the side of the heatmap; None where no rank waited for another."""
-    late_ranks = late_of(session(), job, run, _LISTED)
+    late_ranks = list_late_ranks(get_session(), job, run, _LISTED)
     if not late_ranks:
         return None
-    times = times_of(session(), job, run)
+    times = collect_times(get_session(), job, run)
     total = count_awaited(times)
     items = [
         html.Li(
             [
                 dcc.Link(
                     f"rank {late.rank}",
-                    href=_there(job, run, view, "/timeline", late),
+                    href=_build_node_address(job, run, view, "/timeline", late),
                     className="cs-worst-name",
                 ),
                 html.Div(
                     [
                         f"last to {format_count(late.collectives)} of {format_count(total)}, waited for ",
-                        exact(format_ns(late.waited_ns), f"{late.waited_ns:,} ns"),
+                        build_rounded_value(format_ns(late.waited_ns), f"{late.waited_ns:,} ns"),
                     ],
                     className="cs-worst-ranks",
                 ),
                 html.Div(
                     [
                         html.Span(f"longer there: {cause} · " if (cause := late.cause()) else ""),
-                        dcc.Link("node", href=_there(job, run, view, "/nodes", late)),
+                        dcc.Link("node", href=_build_node_address(job, run, view, "/nodes", late)),
                         " · ",
-                        dcc.Link("timeline", href=_there(job, run, view, "/timeline", late)),
+                        dcc.Link("timeline", href=_build_node_address(job, run, view, "/timeline", late)),
                     ],
                     className="cs-dim",
                 ),
@@ -71,25 +71,27 @@ def late_list(job: str, run: str, view: dict[str, Any]) -> Any:
     )
 
 
-def late_table(job: str, run: str, view: dict[str, Any]) -> Any:
+def build_late_table(job: str, run: str, view: dict[str, Any]) -> Any:
     """Return the table of ranks that came last; None where no rank waited for another."""
-    late_ranks = late_of(session(), job, run, _LISTED)
+    late_ranks = list_late_ranks(get_session(), job, run, _LISTED)
     if not late_ranks:
         return None
-    times = times_of(session(), job, run)
+    times = collect_times(get_session(), job, run)
     total = count_awaited(times)
     rows = [
         (
             html.Span(
                 [
-                    dcc.Link(f"rank {late.rank}", href=_there(job, run, view, "/timeline", late)),
+                    dcc.Link(
+                        f"rank {late.rank}", href=_build_node_address(job, run, view, "/timeline", late)
+                    ),
                     " · ",
-                    dcc.Link("node", href=_there(job, run, view, "/nodes", late)),
+                    dcc.Link("node", href=_build_node_address(job, run, view, "/nodes", late)),
                 ]
             ),
             f"{format_count(late.collectives)} of {format_count(total)}",
-            exact(format_ns(late.waited_ns), f"{late.waited_ns:,} ns"),
-            exact(format_ns(late.longest_ns), f"{late.longest_ns:,} ns"),
+            build_rounded_value(format_ns(late.waited_ns), f"{late.waited_ns:,} ns"),
+            build_rounded_value(format_ns(late.longest_ns), f"{late.longest_ns:,} ns"),
             html.Bdi(late.cause() or "–"),
         )
         for late in late_ranks
@@ -103,18 +105,18 @@ def late_table(job: str, run: str, view: dict[str, Any]) -> Any:
             html.Div(
                 [
                     html.H2("Who comes last, and what takes longer there"),
-                    exports("ranks-that-come-last", table=_numbers(late_ranks)),
+                    build_export_buttons("ranks-that-come-last", table=_build_numbers(late_ranks)),
                 ],
                 className="cs-figure-head",
             ),
-            html.Div(table(head, rows, numeric=(1, 2, 3)), className="cs-scroll"),
+            html.Div(build_table(head, rows, numeric=(1, 2, 3)), className="cs-scroll"),
             html.P(f"and {format_counted(more, 'more rank')}", className="cs-dim") if more > 0 else None,
         ],
         className="cs-coll-late-table",
     )
 
 
-def last_of(shown: Shown, cells: Int64) -> tuple[int, int, int] | None:
+def find_last_member(shown: Shown, cells: Int64) -> tuple[int, int, int] | None:
     """Return the member that came last to the collective of a single cell: place of its rank, its node, and how long the cell's rank waited.
 
     None where the cell adds up several, its rank came last itself, or nothing tells.
@@ -133,32 +135,32 @@ def last_of(shown: Shown, cells: Int64) -> tuple[int, int, int] | None:
     return (int(members.rank[last]), int(members.row[last]), waited) if waited > 0 else None
 
 
-def for_whom(shown: Shown, cells: Int64, job: str, run: str, view: dict[str, Any]) -> list[Any]:
+def explain_waiting(shown: Shown, cells: Int64, job: str, run: str, view: dict[str, Any]) -> list[Any]:
     """Say for whom the rank of a cell waited, how long, and what lasted longer there; nothing where it waited for nobody."""
-    last = last_of(shown, cells)
+    last = find_last_member(shown, cells)
     if last is None:
         return []
     place, row, waited = last
     rank = shown.trace.ranks[place]
     keep = {"job": job, "run": view.get("run"), "rank": str(rank.number)}
-    node = node_ref(shown.trace.graph_of(rank), row)
-    why = lateness_of(session(), job, run).at(place, row)
-    cause = cause_words(why[1]) if why else ""
+    node = format_node_ref(shown.trace.graph_of(rank), row)
+    why = compute_lateness(get_session(), job, run).at(place, row)
+    cause = describe_causes(why[1]) if why else ""
     return [
-        exact(format_ns(waited), f"{waited:,} ns"),
+        build_rounded_value(format_ns(waited), f"{waited:,} ns"),
         " for ",
-        dcc.Link(f"rank {rank.number}", href=link("/timeline", keep, node=node)),
+        dcc.Link(f"rank {rank.number}", href=build_address("/timeline", keep, node=node)),
         html.Bdi(f": {cause}" if cause else ""),
     ]
 
 
-def _there(job: str, run: str, view: dict[str, Any], page: str, late: Late) -> str:
+def _build_node_address(job: str, run: str, view: dict[str, Any], page: str, late: Late) -> str:
     """Return the address of the node of a rank in the collective in which a member waited for it longest."""
-    node = node_ref(session().trace(job).graph_of(late.rank), late.row)
-    return link(page, {"job": job, "run": view.get("run")}, rank=str(late.rank), node=node)
+    node = format_node_ref(get_session().trace(job).graph_of(late.rank), late.row)
+    return build_address(page, {"job": job, "run": view.get("run")}, rank=str(late.rank), node=node)
 
 
-def _numbers(late_ranks: list[Late]) -> Table:
+def _build_numbers(late_ranks: list[Late]) -> Table:
     columns = (
         "rank", "collectives", "waited_ns", "longest_ns", "looked_at", "late_ns", "part", "name", "there_ns", "others_ns",
     )  # fmt: skip

@@ -11,30 +11,37 @@ from dash import ClientsideFunction, Input, Output, State, callback, clientside_
 
 from studio.analysis.collectives.imbalance import METRICS, SIZED, UNTIMED
 from studio.analysis.collectives.members import Members, begin_together
-from studio.analysis.job.together import ready_words
+from studio.analysis.job.together import describe_ready_waits
 from studio.errors import StudioError
-from studio.pages.base.export import exports
+from studio.pages.base.export import build_export_buttons
 from studio.pages.base.missing import is_side
-from studio.pages.base.state import session, workspace
-from studio.pages.base.still import still
-from studio.pages.base.widgets import aria_label, error_box, link, no_job
-from studio.pages.collectives.classes import classes_panel
-from studio.pages.collectives.groups import groups_panel, traffic_side
-from studio.pages.collectives.late import late_list
+from studio.pages.base.state import get_session, get_workspace
+from studio.pages.base.still import merge_static_parts
+from studio.pages.base.widgets import build_address, build_aria_label, build_error_box, build_no_job
+from studio.pages.collectives.classes import build_classes_panel
+from studio.pages.collectives.groups import build_groups_panel, build_traffic_side
+from studio.pages.collectives.late import build_late_list
 from studio.pages.collectives.words import (
     BY_STARTS,
     GROUPING_NAMES,
     METRIC_NAMES,
     SORT_NAMES,
     WAITED,
-    measure_hint,
-    metric_hint,
-    title_of,
-    worst_list,
+    build_measure_hint,
+    build_metric_hint,
+    build_worst_list,
+    choose_title,
 )
-from studio.views.address import runs_of
-from studio.views.collectives import HeatmapRequest, members_of, other_view, settle, shown_of, to_parameters
-from studio.views.traffic import UNNAMED, traffic_of
+from studio.views.address import list_run_options
+from studio.views.collectives import (
+    HeatmapRequest,
+    build_shown_heatmap,
+    collect_run_members,
+    parse_other_view,
+    settle,
+    to_parameters,
+)
+from studio.views.traffic import UNNAMED, get_traffic
 
 dash.register_page(
     __name__, path="/collectives", name="Collectives", title="Collectives · Chakra Studio", order=5
@@ -50,7 +57,11 @@ def layout(**_query: str) -> Any:
         [
             html.Div(id="collectives-notice"),
             html.Div(
-                [_controls(), _body(), html.Div(id="collectives-groups", className="cs-coll-panel")],
+                [
+                    _build_controls(),
+                    _build_body(),
+                    html.Div(id="collectives-groups", className="cs-coll-panel"),
+                ],
                 id="collectives-page",
                 className="cs-coll",
                 hidden=True,
@@ -63,7 +74,7 @@ def layout(**_query: str) -> Any:
     )
 
 
-def _controls() -> Any:
+def _build_controls() -> Any:
     return html.Div(
         [
             html.H1("Collectives"),
@@ -76,22 +87,24 @@ def _controls() -> Any:
                     {"value": "sizes", "label": "By size"},
                 ],
                 size="xs",
-                **aria_label("What is shown"),
+                **build_aria_label("What is shown"),
             ),
-            _field("show", _select("metric", "Metric", [], 158), html.Span(id="collectives-metric-hint")),
-            _switch("rel", "Values", [("1", "by group mean"), ("0", "absolute")]),
-            _field(
+            _build_field(
+                "show", _build_select("metric", "Metric", [], 158), html.Span(id="collectives-metric-hint")
+            ),
+            _build_switch("rel", "Values", [("1", "by group mean"), ("0", "absolute")]),
+            _build_field(
                 "order by",
-                _select("sort", "Order of rows", _options(SORT_NAMES), 170),
+                _build_select("sort", "Order of rows", _list_options(SORT_NAMES), 170),
                 html.Span(id="collectives-sort-hint"),
             ),
-            _arrangement(),
+            _build_arrangement_menu(),
         ],
         className="cs-coll-controls",
     )
 
 
-def _arrangement() -> Any:
+def _build_arrangement_menu() -> Any:
     """Return the menu of what is chosen more seldom: how rows and ranks are arranged, and what stands beside them."""
     order = [
         {"value": "number", "label": "by number"},
@@ -106,17 +119,17 @@ def _arrangement() -> Any:
         searchable=True,
         placeholder="no other run",
         comboboxProps={"shadow": "sm"},
-        **aria_label("Run or job beside it"),
+        **build_aria_label("Run or job beside it"),
     )
     lines = [
-        _field("beside", other),
-        _field("group by", _select("by", "Group by", _options(GROUPING_NAMES), 190)),
-        _field("rows", _switch("fold", "Rows", [("0", "each"), ("1", "added up")])),
-        _field("ranks", _select("order", "Order of ranks", order, 190)),
+        _build_field("beside", other),
+        _build_field("group by", _build_select("by", "Group by", _list_options(GROUPING_NAMES), 190)),
+        _build_field("rows", _build_switch("fold", "Rows", [("0", "each"), ("1", "added up")])),
+        _build_field("ranks", _build_select("order", "Order of ranks", order, 190)),
         html.Span(
             [
                 html.Span("colours", className="cs-dim"),
-                _switch("scale", "Colour scale", [("linear", "linear"), ("log", "log")]),
+                _build_switch("scale", "Colour scale", [("linear", "linear"), ("log", "log")]),
             ],
             className="cs-coll-line",
         ),
@@ -126,7 +139,7 @@ def _arrangement() -> Any:
             html.Summary(
                 "Arrange", className="cs-button", title="Groups, rows, ranks, colours, a run beside"
             ),
-            html.Div(lines, role="group", **aria_label("Arrangement")),
+            html.Div(lines, role="group", **build_aria_label("Arrangement")),
         ],
         className="cs-menu cs-coll-arrange",
     )
@@ -141,39 +154,41 @@ def list_others(shown: str | None) -> list[dict[str, str]]:
     try:
         own = [
             {"value": f"{job}/{option['value']}", "label": option["label"]}
-            for option in runs_of(session(), job)
+            for option in list_run_options(get_session(), job)
         ]
     except StudioError:
         return []
-    return own + [{"value": other.id, "label": other.name} for other in workspace().jobs() if other.id != job]
+    return own + [
+        {"value": other.id, "label": other.name} for other in get_workspace().jobs() if other.id != job
+    ]
 
 
-def _options(names: dict[Any, str]) -> list[dict[str, str]]:
+def _list_options(names: dict[Any, str]) -> list[dict[str, str]]:
     return [{"value": value, "label": label} for value, label in names.items()]
 
 
-def _field(text: str, *controls: Any) -> Any:
+def _build_field(text: str, *controls: Any) -> Any:
     hidden: dict[str, Any] = {"aria-hidden": "true"}
     return html.Span([html.Span(text, className="cs-dim", **hidden), *controls], className="cs-coll-field")
 
 
-def _select(name: str, title: str, data: list[Any], width: int) -> Any:
+def _build_select(name: str, title: str, data: list[Any], width: int) -> Any:
     return dmc.Select(
         id=f"collectives-{name}", data=data, size="xs", w=width, allowDeselect=False,
-        comboboxProps={"shadow": "sm"}, **aria_label(title),
+        comboboxProps={"shadow": "sm"}, **build_aria_label(title),
     )  # fmt: skip
 
 
-def _switch(name: str, title: str, values: list[tuple[str, str]]) -> Any:
+def _build_switch(name: str, title: str, values: list[tuple[str, str]]) -> Any:
     data = [{"value": value, "label": label} for value, label in values]
-    return dmc.SegmentedControl(id=f"collectives-{name}", data=data, size="xs", **aria_label(title))
+    return dmc.SegmentedControl(id=f"collectives-{name}", data=data, size="xs", **build_aria_label(title))
 
 
-def _body() -> Any:
+def _build_body() -> Any:
     described: dict[str, Any] = {"aria-describedby": "collectives-status"}
     heat = html.Div(
         id="collectives-heat", className="cs-heat", tabIndex=0, role="application",
-        **aria_label("Heatmap of collectives by rank; arrows move the selection, Escape shows all"), **described,
+        **build_aria_label("Heatmap of collectives by rank; arrows move the selection, Escape shows all"), **described,
     )  # fmt: skip
     other = html.Div(
         [
@@ -182,7 +197,7 @@ def _body() -> Any:
                 id="collectives-other",
                 className="cs-heat",
                 role="img",
-                **aria_label("The heatmap it is compared with"),
+                **build_aria_label("The heatmap it is compared with"),
             ),
         ],
         className="cs-coll-other",
@@ -216,7 +231,7 @@ def _body() -> Any:
         className="cs-coll-figure",
     )
     worst = html.Section(
-        id="collectives-worst", className="cs-coll-worst", tabIndex=0, **aria_label("Beside the figure")
+        id="collectives-worst", className="cs-coll-worst", tabIndex=0, **build_aria_label("Beside the figure")
     )
     return html.Div(
         [html.Div(id="collectives-error", role="alert"), html.Div([figure, worst], className="cs-coll-body")],
@@ -252,43 +267,50 @@ def show(view: dict[str, Any], theme: str, before: dict[str, Any] | None) -> dic
     """Update title, controls and side panel; skip it if only the selection changed."""
     job = view.get("job")
     if not job:
-        return _answer(notice=no_job(), hidden=True, settled={})
+        return _build_answer(notice=build_no_job(), hidden=True, settled={})
     try:
-        asked = settle(session(), job, view)
+        asked = settle(get_session(), job, view)
         tab = view["tab"] if view.get("tab") in _TABS else "heat"
-        key = _key(asked, view, tab, theme)
+        key = _format_key(asked, view, tab, theme)
         if before and before.get("key") == key:
-            return _answer()
+            return _build_answer()
         if view.get("with") and not is_side(view["with"]):
             view = {**view, "with": None}  # a warning below the page reports it
         controls = {**to_parameters(asked), "tab": tab, "with": view.get("with") or None}
         if tab == "traffic" and view.get("scale") != "linear":
             controls["scale"] = "log"
-        basis = _answer(
+        basis = _build_answer(
             notice=None,
             hidden=False,
             tab=f"cs-coll cs-coll-{tab}",
             settled={"key": key, "controls": controls},
-            chips=_chips(asked, view),
+            chips=_build_chips(asked, view),
         )
         return basis | _TABS[tab](asked, view, theme)
     except StudioError as error:
-        return _answer(notice=html.Div(error_box(error), className="cs-page"), hidden=True, settled={})
+        return _build_answer(
+            notice=html.Div(build_error_box(error), className="cs-page"), hidden=True, settled={}
+        )
 
 
-def _key(asked: HeatmapRequest, view: dict[str, Any], tab: str, theme: str) -> str:
+def _format_key(asked: HeatmapRequest, view: dict[str, Any], tab: str, theme: str) -> str:
     parts = [asked.job, asked.run, repr(asked.look), asked.relative, asked.log, tab]
     parts += [view.get(name) for name in ("rows", "cols", "of", "with", "run")]
     return json.dumps([*parts, theme if tab == "groups" else None])
 
 
-def _heat_tab(asked: HeatmapRequest, view: dict[str, Any], _theme: str) -> dict[str, Any]:
-    members = members_of(session(), asked.job, asked.run)
+def _build_heat_tab(asked: HeatmapRequest, view: dict[str, Any], _theme: str) -> dict[str, Any]:
+    members = collect_run_members(get_session(), asked.job, asked.run)
     if not len(members):
-        return {"notice": _nothing(view), "hidden": False, "tab": "cs-coll cs-coll-none", "panel": None}
-    shown = shown_of(session(), asked.job, view)
-    title, subtitle = title_of(shown)
-    note, metric = _note(asked, members), asked.look.metric
+        return {
+            "notice": _build_empty_notice(view),
+            "hidden": False,
+            "tab": "cs-coll cs-coll-none",
+            "panel": None,
+        }
+    shown = build_shown_heatmap(get_session(), asked.job, view)
+    title, subtitle = choose_title(shown)
+    note, metric = _explain_missing_starts(asked, members), asked.look.metric
     other = view.get("with")
     timed, sized = members.timed, members.sized
     return {
@@ -301,28 +323,28 @@ def _heat_tab(asked: HeatmapRequest, view: dict[str, Any], _theme: str) -> dict[
             }
             for name in METRICS
         ],
-        "metric_hint": metric_hint(asked.look.metric),
-        "sort_hint": measure_hint(asked.look.sort),
+        "metric_hint": build_metric_hint(asked.look.metric),
+        "sort_hint": build_measure_hint(asked.look.sort),
         "title": title,
         "subtitle": subtitle,
         "tab": f"cs-coll cs-coll-{'two' if other else 'heat'}",
-        "export": exports(
+        "export": build_export_buttons(
             "collectives",
             figure="collectives-heat",
-            source=_csv_address("collectives", asked.job, view),
+            source=_build_csv_address("collectives", asked.job, view),
             title=f"{title}: {subtitle}",
         ),
-        "other": _other_head(other, view) if other else None,
-        "worst": still(
+        "other": _build_other_head(other, view) if other else None,
+        "worst": merge_static_parts(
             html.Div(
                 [
-                    late_list(asked.job, asked.run, view)
+                    build_late_list(asked.job, asked.run, view)
                     if asked.run is not None and metric in WAITED
                     else None,
                     html.H2("Worst imbalances"),
                     *([html.P(note, className="cs-dim")] if note else []),
-                    *worst_list(
-                        shown, asked.run, view, _csv_address("collectives/imbalances", asked.job, view)
+                    *build_worst_list(
+                        shown, asked.run, view, _build_csv_address("collectives/imbalances", asked.job, view)
                     ),
                 ]
             )
@@ -330,29 +352,29 @@ def _heat_tab(asked: HeatmapRequest, view: dict[str, Any], _theme: str) -> dict[
     }
 
 
-def _note(asked: HeatmapRequest, members: Members) -> str:
+def _explain_missing_starts(asked: HeatmapRequest, members: Members) -> str:
     """Say of figures by the starts of members why those tell nothing, where the recorder lets all begin together."""
     if asked.run != "" or asked.look.metric not in BY_STARTS or not begin_together(members):
         return ""
-    return ready_words(session().rank_use(asked.job, "")[0])
+    return describe_ready_waits(get_session().rank_use(asked.job, "")[0])
 
 
-def _other_head(text: str, view: dict[str, Any]) -> Any:
+def _build_other_head(text: str, view: dict[str, Any]) -> Any:
     """Return the heading and save buttons of the second heatmap."""
-    other = other_view(text)
+    other = parse_other_view(text)
     parts = {key: value for key, value in view.items() if key not in ("run", "with")}
-    address = _csv_address(
+    address = _build_csv_address(
         "collectives", other["job"], {**parts, **({"run": other["run"]} if "run" in other else {})}
     )
     run = next(
         (
             option["label"]
-            for option in runs_of(session(), other["job"])
+            for option in list_run_options(get_session(), other["job"])
             if option["value"] == other.get("run")
         ),
         "",
     )
-    name = workspace().info(other["job"]).name
+    name = get_workspace().info(other["job"]).name
     return [
         html.Div(
             [
@@ -361,14 +383,14 @@ def _other_head(text: str, view: dict[str, Any]) -> Any:
             ],
             className="cs-coll-title",
         ),
-        exports(
+        build_export_buttons(
             "collectives-other", figure="collectives-other", source=address, title=f"Collectives of {name}"
         ),
     ]
 
 
-def _traffic_tab(asked: HeatmapRequest, view: dict[str, Any], _theme: str) -> dict[str, Any]:
-    _, traffic = traffic_of(session(), asked.job, view)
+def _build_traffic_tab(asked: HeatmapRequest, view: dict[str, Any], _theme: str) -> dict[str, Any]:
+    _, traffic = get_traffic(get_session(), asked.job, view)
     group = (
         f"in {view['of'].removeprefix('=') or 'the group of all ranks'}"
         if view.get("of") not in (None, "", UNNAMED)
@@ -378,34 +400,43 @@ def _traffic_tab(asked: HeatmapRequest, view: dict[str, Any], _theme: str) -> di
         "panel": None,
         "title": "Who sends how much to whom",
         "subtitle": f"bytes from the rank of the row to the rank of the column, {group}: messages and all-to-alls",
-        "export": exports(
+        "export": build_export_buttons(
             "rank-to-rank",
             figure="collectives-heat",
-            source=_csv_address("traffic", asked.job, view),
+            source=_build_csv_address("traffic", asked.job, view),
             title="Bytes from rank to rank",
         ),
-        "worst": still(traffic_side(traffic, view)),
+        "worst": merge_static_parts(build_traffic_side(traffic, view)),
         "other": None,
     }
 
 
-def _groups_tab(asked: HeatmapRequest, view: dict[str, Any], theme: str) -> dict[str, Any]:
-    return {"panel": still(groups_panel(asked.job, view, dark=theme == "dark")), "worst": None, "other": None}
+def _build_groups_tab(asked: HeatmapRequest, view: dict[str, Any], theme: str) -> dict[str, Any]:
+    return {
+        "panel": merge_static_parts(build_groups_panel(asked.job, view, dark=theme == "dark")),
+        "worst": None,
+        "other": None,
+    }
 
 
-def _sizes_tab(asked: HeatmapRequest, view: dict[str, Any], _theme: str) -> dict[str, Any]:
-    return {"panel": still(classes_panel(asked.job, view)), "worst": None, "other": None}
+def _build_sizes_tab(asked: HeatmapRequest, view: dict[str, Any], _theme: str) -> dict[str, Any]:
+    return {"panel": merge_static_parts(build_classes_panel(asked.job, view)), "worst": None, "other": None}
 
 
-_TABS = {"heat": _heat_tab, "traffic": _traffic_tab, "groups": _groups_tab, "sizes": _sizes_tab}
+_TABS = {
+    "heat": _build_heat_tab,
+    "traffic": _build_traffic_tab,
+    "groups": _build_groups_tab,
+    "sizes": _build_sizes_tab,
+}
 
 
-def _csv_address(what: str, job: str, view: dict[str, Any]) -> str:
+def _build_csv_address(what: str, job: str, view: dict[str, Any]) -> str:
     parts = {key: value for key, value in view.items() if key not in ("job", "rank", "node", "tab", "with")}
-    return link(f"/api/jobs/{job}/{what}.csv", parts)
+    return build_address(f"/api/jobs/{job}/{what}.csv", parts)
 
 
-def _chips(asked: HeatmapRequest, view: dict[str, Any]) -> list[Any]:
+def _build_chips(asked: HeatmapRequest, view: dict[str, Any]) -> list[Any]:
     """Return a button per active filter, which removes it."""
     chips: list[tuple[str, dict[str, None]]] = []
     if asked.look.only:
@@ -413,28 +444,32 @@ def _chips(asked: HeatmapRequest, view: dict[str, Any]) -> list[Any]:
     if view.get("rows") or view.get("cols"):
         chips.append(("zoomed in", {"rows": None, "cols": None}))
     return [
-        html.Button([text, " ×"], className="cs-button", title="Show all again", **_changes(change))
+        html.Button([text, " ×"], className="cs-button", title="Show all again", **_build_view_change(change))
         for text, change in chips
     ]
 
 
-def _changes(change: dict[str, Any]) -> dict[str, Any]:
+def _build_view_change(change: dict[str, Any]) -> dict[str, Any]:
     return {"data-view": json.dumps(change)}
 
 
-def _answer(**changed: Any) -> dict[str, Any]:
+def _build_answer(**changed: Any) -> dict[str, Any]:
     return {name: changed.get(name, no_update) for name in _OUTPUTS}
 
 
-def _nothing(view: dict[str, Any]) -> Any:
+def _build_empty_notice(view: dict[str, Any]) -> Any:
     return html.Div(
         [
             html.H2("No collectives"),
             html.P("This page shows how much each rank moves in each collective. This job has none."),
             html.P(
-                dcc.Link("See what ranks send each other", href=link("/collectives", view, tab="traffic"))
+                dcc.Link(
+                    "See what ranks send each other", href=build_address("/collectives", view, tab="traffic")
+                )
             ),
-            dcc.Link("See its nodes", href=link("/nodes", {"job": view.get("job")}), className="cs-button"),
+            dcc.Link(
+                "See its nodes", href=build_address("/nodes", {"job": view.get("job")}), className="cs-button"
+            ),
         ],
         className="cs-empty",
     )

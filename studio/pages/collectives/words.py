@@ -8,14 +8,14 @@ from typing import Any
 
 from dash import dcc, html
 
-from studio.analysis.collectives.cell import FORMATS, exact_text
-from studio.analysis.collectives.heat import Shown, line_name, worst_lines
+from studio.analysis.collectives.cell import FORMATS, format_exact
+from studio.analysis.collectives.heat import Shown, find_worst_lines, label_line
 from studio.analysis.collectives.imbalance import Metric, Offender
-from studio.analysis.job.nodes import node_ref
-from studio.pages.base.export import exports
-from studio.pages.base.widgets import exact, hint, link
-from studio.pages.collectives.late import for_whom, last_of
-from studio.trace import NONE, Float64, Int64, collective_name
+from studio.analysis.job.nodes import format_node_ref
+from studio.pages.base.export import build_export_buttons
+from studio.pages.base.widgets import build_address, build_hint, build_rounded_value
+from studio.pages.collectives.late import explain_waiting, find_last_member
+from studio.trace import NONE, Float64, Int64, label_collective
 from studio.units import format_count
 
 METRIC_NAMES: dict[Metric, str] = {
@@ -65,7 +65,7 @@ _COMPARED = 4096
 """Uneven rows that are looked through for those of which the same is to be said."""
 
 
-def worst_list(shown: Shown, run: str | None, view: dict[str, Any], source: str) -> list[Any]:
+def build_worst_list(shown: Shown, run: str | None, view: dict[str, Any], source: str) -> list[Any]:
     """List the most uneven rows, with the overloaded ranks, the amount to move, for whom those with most waited, and links.
 
     Args:
@@ -75,7 +75,7 @@ def worst_list(shown: Shown, run: str | None, view: dict[str, Any], source: str)
         source: Where the CSV of all of them is.
     """
     heat = shown.heat
-    offenders = worst_lines(shown, _COMPARED)
+    offenders = find_worst_lines(shown, _COMPARED)
     if not offenders:
         what = METRIC_NAMES[shown.look.metric]
         sentence = f"No row is uneven in {what}: the ranks of each group agree within half a percent."
@@ -83,40 +83,40 @@ def worst_list(shown: Shown, run: str | None, view: dict[str, Any], source: str)
             sentence = "Only one rank is known: whether ranks differ cannot be told."
         some = bool((heat.lines >= 0).any())
         return [html.P(sentence if some else "No collective has this figure.", className="cs-dim")]
-    lead = _lead(
+    lead = _describe_lead(
         [rank.number for rank in shown.trace.ranks], heat.table, [offender for _, offender in offenders]
     )
     alike: dict[tuple[Any, ...], list[tuple[int, Offender]]] = {}
     for line, offender in offenders:
-        alike.setdefault(_what_is_said(shown, offender), []).append((line, offender))
+        alike.setdefault(_build_entry_key(shown, offender), []).append((line, offender))
     items = [
-        _offender(shown, run, view, same[0], [line for line, _ in same[1:]])
+        _describe_offender(shown, run, view, same[0], [line for line, _ in same[1:]])
         for same in list(alike.values())[:_LISTED]
     ]
-    save = exports("imbalances", source=source, title="the worst imbalances")
+    save = build_export_buttons("imbalances", source=source, title="the worst imbalances")
     return [lead, html.Ol(items, className="cs-worst"), save]
 
 
-def _what_is_said(shown: Shown, offender: Offender) -> tuple[Any, ...]:
+def _build_entry_key(shown: Shown, offender: Offender) -> tuple[Any, ...]:
     """Return the list's text about an uneven row without its name; rows with equal texts share an entry."""
     heat, form = shown.heat, FORMATS[shown.look.metric]
     members, first = heat.members, int(heat.rows.first[offender.row])
     kind = NONE if heat.rows.folded else int(members.type[first])
     last = None
     if shown.look.metric in _WAITERS:
-        last = last_of(shown, _cells_of(shown, offender))
+        last = find_last_member(shown, _list_cells(shown, offender))
     figures = kind, offender.highest, f"{offender.max:.3g}", form(offender.excess), form(offender.mean)
     return (*figures, *(last[:1] if last else ()))
 
 
-def _cells_of(shown: Shown, offender: Offender) -> Int64:
+def _list_cells(shown: Shown, offender: Offender) -> Int64:
     """Return the members that the largest figure of an uneven row adds up."""
     heat = shown.heat
     line = int((heat.lines == offender.row).argmax())
     return heat.cells(line, int((heat.columns == offender.worst).argmax()))
 
 
-def _lead(numbers: Sequence[int], table: Float64, offenders: Sequence[Offender]) -> Any:
+def _describe_lead(numbers: Sequence[int], table: Float64, offenders: Sequence[Offender]) -> Any:
     """Say which rank most often has the largest value, ties left out."""
     worst = [
         offender.worst for offender in offenders if int((table[offender.row] == offender.most).sum()) == 1
@@ -134,7 +134,7 @@ def _lead(numbers: Sequence[int], table: Float64, offenders: Sequence[Offender])
     return html.P([html.Strong(f"Rank {number}"), f" has most in {rows}."])
 
 
-def _offender(
+def _describe_offender(
     shown: Shown,
     run: str | None,
     view: dict[str, Any],
@@ -147,20 +147,20 @@ def _offender(
     members, form = heat.members, FORMATS[metric]
     number = [rank.number for rank in shown.trace.ranks]
     first = int(heat.rows.first[offender.row])
-    name = line_name(heat, line)
+    name = label_line(heat, line)
     column = int((heat.columns == offender.worst).argmax())
     cells = heat.cells(line, column)
     change: dict[str, Any] = {"rank": number[offender.worst]}
     if len(cells) == 1:
         rank = shown.trace.ranks[offender.worst]
-        change["node"] = node_ref(shown.trace.graph_of(rank), int(members.row[cells[0]]))
+        change["node"] = format_node_ref(shown.trace.graph_of(rank), int(members.row[cells[0]]))
     highest = ", ".join(str(number[rank]) for rank in offender.highest[:_RANKS_NAMED])
     more = (
         f" and {format_count(len(offender.highest) - _RANKS_NAMED)} more"
         if len(offender.highest) > _RANKS_NAMED
         else ""
     )
-    kind = "" if heat.rows.folded else collective_name(int(members.type[first]))
+    kind = "" if heat.rows.folded else label_collective(int(members.type[first]))
     # Rates do not add up.
     moved: list[Any] = [f"fastest {form(offender.most)}, mean {form(offender.mean)}"]
     if metric not in ("algorithm", "bus"):
@@ -169,7 +169,10 @@ def _offender(
             # What one group has too much of is of no use to another.
             several = heat.spread.own.shape[1] > 1
             words = "would have to move within the groups" if several else "would have to move"
-        moved = [exact(form(offender.excess), exact_text(metric, offender.excess)), f" {words}"]
+        moved = [
+            build_rounded_value(form(offender.excess), format_exact(metric, offender.excess)),
+            f" {words}",
+        ]
     goto: dict[str, Any] = {
         "data-view": json.dumps(change),
         "data-line": str(line),
@@ -178,16 +181,16 @@ def _offender(
     facts = [
         html.A(
             html.Bdi(name),
-            href=link("/collectives", {**view, **change}),
+            href=build_address("/collectives", {**view, **change}),
             className="cs-worst-name",
             title=name,
             **goto,
         ),
         html.Div(
             [
-                exact(
+                build_rounded_value(
                     f"{offender.max:.3g}×",
-                    f"max / mean = {exact_text(metric, offender.most)} / {exact_text(metric, offender.mean)}",
+                    f"max / mean = {format_exact(metric, offender.most)} / {format_exact(metric, offender.mean)}",
                 ),
                 html.Span(f" rank{'s' if len(offender.highest) > 1 else ''} {highest}{more}"),
             ],
@@ -196,21 +199,21 @@ def _offender(
         html.Div(
             [
                 html.Span(moved),
-                html.Span([f" · {kind}" if kind else "", *_leads(shown, view, name, cells, change)]),
+                html.Span([f" · {kind}" if kind else "", *_build_links(shown, view, name, cells, change)]),
             ],
             className="cs-dim",
         ),
     ]
     if metric in _WAITERS and run is not None:
-        waited = for_whom(shown, cells, str(view.get("job")), run, view)
+        waited = explain_waiting(shown, cells, str(view.get("job")), run, view)
         if waited:
             facts.append(
                 html.Div([html.Span("waited ", className="cs-dim"), *waited], className="cs-worst-whom")
             )
-    return html.Li([*facts, _like_this(shown, offender, others)])
+    return html.Li([*facts, _build_similar_lines(shown, offender, others)])
 
 
-def _like_this(shown: Shown, offender: Offender, lines: Sequence[int]) -> Any:
+def _build_similar_lines(shown: Shown, offender: Offender, lines: Sequence[int]) -> Any:
     """List further lines of which the same is to be said, folded; None where there are none."""
     if not lines:
         return None
@@ -223,7 +226,7 @@ def _like_this(shown: Shown, offender: Offender, lines: Sequence[int]) -> Any:
             "data-line": str(line),
             "data-column": column,
         }
-        items.append(html.Li(html.Button(line_name(shown.heat, line), className="cs-button-quiet", **goto)))
+        items.append(html.Li(html.Button(label_line(shown.heat, line), className="cs-button-quiet", **goto)))
     rest = len(lines) - _LISTED
     if rest > 0:
         items.append(html.Li(f"and {format_count(rest)} more", className="cs-dim"))
@@ -233,13 +236,15 @@ def _like_this(shown: Shown, offender: Offender, lines: Sequence[int]) -> Any:
     )
 
 
-def _leads(shown: Shown, view: dict[str, Any], name: str, cells: Any, change: dict[str, Any]) -> list[Any]:
+def _build_links(
+    shown: Shown, view: dict[str, Any], name: str, cells: Any, change: dict[str, Any]
+) -> list[Any]:
     """Return links from an uneven row to its nodes and its place in the timeline."""
     keep = {"job": view.get("job"), "run": view.get("run"), **change}
     members = shown.heat.members
     leads = []
     if not shown.heat.rows.folded:
-        leads.append(dcc.Link("nodes", href=link("/nodes", keep, q=name.rsplit(" #", 1)[0])))
+        leads.append(dcc.Link("nodes", href=build_address("/nodes", keep, q=name.rsplit(" #", 1)[0])))
     if len(cells):
         start, end = members.start_ns[cells], members.end_ns[cells]
         known = start >= 0
@@ -247,21 +252,21 @@ def _leads(shown: Shown, view: dict[str, Any], name: str, cells: Any, change: di
             low, high = int(start[known].min()) - shown.origin_ns, int(end[known].max()) - shown.origin_ns
             room = max((high - low) // 4, 1000)
             span = {"from": max(low - room, 0), "to": high + room}
-            leads.append(dcc.Link("timeline", href=link("/timeline", {**keep, **span})))
+            leads.append(dcc.Link("timeline", href=build_address("/timeline", {**keep, **span})))
     return [part for lead in leads for part in (" · ", lead)]
 
 
-def measure_hint(sort: str) -> Any:
+def build_measure_hint(sort: str) -> Any:
     """Return the hint beside the order of rows: the formula of its measure."""
-    return hint(SORT_NAMES[sort], SORT_HINTS[sort])
+    return build_hint(SORT_NAMES[sort], SORT_HINTS[sort])
 
 
-def metric_hint(metric: Metric) -> Any:
+def build_metric_hint(metric: Metric) -> Any:
     """Return the hint beside the metric: its definition."""
-    return hint(METRIC_NAMES[metric], METRIC_HINTS[metric])
+    return build_hint(METRIC_NAMES[metric], METRIC_HINTS[metric])
 
 
-def title_of(shown: Shown) -> tuple[str, str]:
+def choose_title(shown: Shown) -> tuple[str, str]:
     """Return the title of the heatmap (the question it answers) and the subtitle (what it shows)."""
     look = shown.look
     asks = {

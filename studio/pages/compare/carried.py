@@ -8,10 +8,10 @@ from typing import Any, Literal
 
 from dash import html
 
-from studio.analysis.compare.words import signed_ns
+from studio.analysis.compare.words import format_signed_ns
 from studio.comparing import LETTERS, Lineup
-from studio.pages.base.export import Table, exports
-from studio.pages.base.widgets import aria_label, exact, hint, table
+from studio.pages.base.export import Table, build_export_buttons
+from studio.pages.base.widgets import build_aria_label, build_hint, build_rounded_value, build_table
 from studio.units import format_bytes, format_count
 
 BESIDE = 3
@@ -39,14 +39,18 @@ class _Carried:
 
 def show_carried(shown: Lineup, what: Literal["dimensions", "links"]) -> list[Any]:
     """Return heading and table of the dimensions or links of all sides; nothing where no side carried anything."""
-    parts = {name: sides for name, sides in _parts(shown, what).items() if any(side.bytes for side in sides)}
+    parts = {
+        name: sides
+        for name, sides in _group_by_part(shown, what).items()
+        if any(side.bytes for side in sides)
+    }
     if not parts:
         return []
     alike: dict[tuple[Any, ...], list[str]] = {}
     for name, sides in parts.items():
-        alike.setdefault(_what_is_said(sides), []).append(name)
+        alike.setdefault(_build_row_key(sides), []).append(name)
     listed = list(alike.values())[:_LISTED]
-    rows = [[_names(names, what), *_cells(parts[names[0]])] for names in listed]
+    rows = [[_build_name_cell(names, what), *_build_cells(parts[names[0]])] for names in listed]
     measure = _LOADS[what]
     abouts = dict.fromkeys(getattr(side.side, what).about for side in shown.sides)
     about = " Or: ".join(words for words in abouts if words)
@@ -63,11 +67,11 @@ def show_carried(shown: Lineup, what: Literal["dimensions", "links"]) -> list[An
         [name, *(part for side in sides for part in (side.busy_ns, side.bytes, side.load))]
         for name, sides in list(parts.items())[:_SAVED]
     ]
-    heading = html.H3([_title(what, list(parts.values())), hint(measure, about)])
-    return [heading, wide_table(head, rows, Table((what[:-1], *columns), saved), what)]
+    heading = html.H3([_choose_title(what, list(parts.values())), build_hint(measure, about)])
+    return [heading, build_wide_table(head, rows, Table((what[:-1], *columns), saved), what)]
 
 
-def _title(what: str, parts: Sequence[Sequence[_Carried]]) -> str:
+def _choose_title(what: str, parts: Sequence[Sequence[_Carried]]) -> str:
     if what == "dimensions":
         return "Dimensions of the network"
     in_both = any(
@@ -76,7 +80,7 @@ def _title(what: str, parts: Sequence[Sequence[_Carried]]) -> str:
     return "Links that differ most" if in_both else "Links that send longest; none is in both"
 
 
-def _parts(shown: Lineup, what: str) -> dict[str, list[_Carried]]:
+def _group_by_part(shown: Lineup, what: str) -> dict[str, list[_Carried]]:
     """Return what each side carried by the name of the part, in the order of the comparison."""
     by_part: dict[str, list[dict[str, float | None]]] = {}
     names = {"ns": "busy_ns", "bytes": "bytes", "share": "load"}
@@ -87,19 +91,19 @@ def _parts(shown: Lineup, what: str) -> dict[str, list[_Carried]]:
     return {name: [_Carried(**side) for side in sides] for name, sides in by_part.items()}
 
 
-def _what_is_said(sides: Sequence[_Carried]) -> tuple[Any, ...]:
+def _build_row_key(sides: Sequence[_Carried]) -> tuple[Any, ...]:
     """Return what the table says of a part without its name: parts of which it is the same share a row."""
-    changes = [change and signed_ns(round(change)) for change in _changes(sides)]
+    changes = [change and format_signed_ns(round(change)) for change in _compute_changes(sides)]
     return *(side.words for side in sides), *changes
 
 
-def _changes(sides: Sequence[_Carried]) -> list[float | None]:
+def _compute_changes(sides: Sequence[_Carried]) -> list[float | None]:
     """Return how much longer each side but the first sent than that; None where either is unknown."""
     first = sides[0].busy_ns
     return [None if first is None or side.busy_ns is None else side.busy_ns - first for side in sides[1:]]
 
 
-def _names(names: Sequence[str], what: str) -> Any:
+def _build_name_cell(names: Sequence[str], what: str) -> Any:
     """Return the name of a row: that of the first part, and how many more there are."""
     if len(names) == 1:
         return names[0]
@@ -108,33 +112,37 @@ def _names(names: Sequence[str], what: str) -> Any:
     return html.Span([names[0], html.Span(more, className="cs-dim")], title=listed)
 
 
-def _cells(sides: Sequence[_Carried]) -> list[Any]:
+def _build_cells(sides: Sequence[_Carried]) -> list[Any]:
     loads = [
-        exact(side.words[0], "" if side.busy_ns is None else f"{side.busy_ns:,.1f} ns") for side in sides
+        build_rounded_value(side.words[0], "" if side.busy_ns is None else f"{side.busy_ns:,.1f} ns")
+        for side in sides
     ]
-    sizes = [exact(side.words[1], "" if side.bytes is None else f"{side.bytes:,.0f} bytes") for side in sides]
+    sizes = [
+        build_rounded_value(side.words[1], "" if side.bytes is None else f"{side.bytes:,.0f} bytes")
+        for side in sides
+    ]
     cells: list[Any] = loads[:1]
-    for load, change in zip(loads[1:], _changes(sides), strict=True):
-        differs = "–" if change is None else changed_time(change)
+    for load, change in zip(loads[1:], _compute_changes(sides), strict=True):
+        differs = "–" if change is None else build_time_change(change)
         below = html.Div(differs, className="cs-compare-below")
         cells += [load, differs] if len(sides) <= BESIDE else [html.Span([load, below])]
     return [*cells, *sizes]
 
 
-def changed_time(ns: float) -> Any:
+def build_time_change(ns: float) -> Any:
     """Return a difference of times with its sign, coloured by whether it is for the worse."""
     kind = "" if not round(ns) else "cs-worse" if ns > 0 else "cs-better"
-    return exact(signed_ns(round(ns)), f"{ns:+,.1f} ns", classes=kind)
+    return build_rounded_value(format_signed_ns(round(ns)), f"{ns:+,.1f} ns", classes=kind)
 
 
-def wide_table(head: Sequence[Any], rows: Sequence[Sequence[Any]], saved: Table, name: str) -> Any:
+def build_wide_table(head: Sequence[Any], rows: Sequence[Sequence[Any]], saved: Table, name: str) -> Any:
     """Return a table of figures that scrolls sideways, with the buttons that save all its digits."""
     region = html.Div(
-        table(head, rows, numeric=range(1, len(head))),
+        build_table(head, rows, numeric=range(1, len(head))),
         className="cs-compare-wide",
         tabIndex=0,
         role="region",
-        **aria_label(name),
+        **build_aria_label(name),
     )
-    save = exports(name.replace(" ", "-"), table=saved, title=name)
+    save = build_export_buttons(name.replace(" ", "-"), table=saved, title=name)
     return html.Div([region, save], className="cs-compare-figures")

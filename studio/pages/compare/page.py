@@ -11,16 +11,27 @@ from dash import ClientsideFunction, Input, Output, State, callback, clientside_
 
 from studio.comparing import LETTERS, SIDES_AT_MOST, Lineup
 from studio.errors import StudioError
-from studio.pages.base.export import exports
+from studio.pages.base.export import build_export_buttons
 from studio.pages.base.missing import is_side
-from studio.pages.base.state import RECORDED, session, workspace
-from studio.pages.base.still import still
-from studio.pages.base.widgets import aria_label, error_box, link, loading
-from studio.pages.compare.strip import show_sides, show_strip, side_name, strip_skeleton, unranked_sides
-from studio.pages.compare.tables import heatmaps, nodes_tables, settings_section, show_summary
-from studio.pages.compare.times import ALIGN_START, align_options, anchors
+from studio.pages.base.state import RECORDED, get_session, get_workspace
+from studio.pages.base.still import merge_static_parts
+from studio.pages.base.widgets import build_address, build_aria_label, build_error_box, build_loading
+from studio.pages.compare.strip import (
+    build_strip_skeleton,
+    find_unranked_sides,
+    name_side,
+    show_sides,
+    show_strip,
+)
+from studio.pages.compare.tables import (
+    build_heatmaps,
+    build_nodes_tables,
+    build_settings_section,
+    show_summary,
+)
+from studio.pages.compare.times import ALIGN_START, find_anchors, list_alignments
 from studio.units import format_ns
-from studio.views.address import shown_run
+from studio.views.address import choose_shown_run
 
 dash.register_page(__name__, path="/compare", name="Compare", title="Compare · Chakra Studio", order=7)
 
@@ -48,7 +59,7 @@ def layout(**_query: str) -> Any:
         size="xs",
         w=260,
         comboboxProps={"shadow": "sm"},
-        **aria_label("Add a run or a job to the comparison"),
+        **build_aria_label("Add a run or a job to the comparison"),
     )
     head = html.Div(
         [
@@ -61,13 +72,13 @@ def layout(**_query: str) -> Any:
         ],
         className="cs-page-head cs-compare-head",
     )
-    shown = html.Div(strip_skeleton(), id="compare-strip")
+    shown = html.Div(build_strip_skeleton(), id="compare-strip")
     return html.Div(
         [
             head,
-            html.Div(loading("Reading the runs…"), id="compare-notice"),
+            html.Div(build_loading("Reading the runs…"), id="compare-notice"),
             html.Div(
-                [shown, _timelines(), html.Div(id="compare-tables"), html.Div(id="compare-heat")],
+                [shown, _build_timelines(), html.Div(id="compare-tables"), html.Div(id="compare-heat")],
                 id="compare-body",
                 hidden=True,
             ),
@@ -79,25 +90,25 @@ def layout(**_query: str) -> Any:
     )
 
 
-def _timelines() -> Any:
+def _build_timelines() -> Any:
     """Return the timelines with their row of controls; `assets/compare/` draws them."""
     canvas = html.Div(
         id="compare-canvas",
         className="cs-compare-canvas",
         tabIndex=0,
         role="application",
-        **aria_label(
+        **build_aria_label(
             "Timelines of the runs on one time axis. W and S zoom, A and D move, arrows scroll, 0 shows everything; "
             "a click selects the node on every side"
         ),
     )
     return html.Section(
-        [_controls(), html.Div(id="compare-align-note", role="status"), canvas, _foot()],
+        [_build_controls(), html.Div(id="compare-align-note", role="status"), canvas, _build_foot()],
         className="cs-section",
     )
 
 
-def _controls() -> Any:
+def _build_controls() -> Any:
     """Return the row above the timelines: layout, alignment, zoom and exports."""
     align = dmc.Select(
         id="compare-align",
@@ -108,7 +119,7 @@ def _controls() -> Any:
         size="xs",
         w=250,
         comboboxProps={"shadow": "sm"},
-        **aria_label("Align by"),
+        **build_aria_label("Align by"),
     )
     modes = html.Span(
         [
@@ -124,7 +135,7 @@ def _controls() -> Any:
         ],
         role="group",
         className="cs-compare-modes",
-        **aria_label("Layout of the timelines"),
+        **build_aria_label("Layout of the timelines"),
     )
     return html.Div(
         [
@@ -142,7 +153,7 @@ def _controls() -> Any:
             html.Button("−", id="compare-out", className="cs-button", title="Zoom out (S)"),
             html.Button("+", id="compare-in", className="cs-button", title="Zoom in (W)"),
             html.Span(style={"flex": 1}),
-            exports(
+            build_export_buttons(
                 "comparison", figure="compare-canvas", title="the visible window, node by node", drawn=True
             ),
         ],
@@ -150,7 +161,7 @@ def _controls() -> Any:
     )
 
 
-def _foot() -> Any:
+def _build_foot() -> Any:
     """Return the row below the timelines: what the pointer is on, the legend, and keys."""
     return html.Div(
         [
@@ -193,12 +204,12 @@ def _foot() -> Any:
 def choose(view: dict[str, Any], before: Source | None) -> Any:
     """Set the compared runs from the view."""
     try:
-        sides = chosen_sides(view)
+        sides = list_chosen_sides(view)
         source: Source = {
             "sides": sides,
-            "names": [side_name(job, run, among=sides) for job, run in sides],
-            "unranked": unranked_sides(sides),
-            "pair": _whole(view.get("pair"), len(sides) - 1),
+            "names": [name_side(job, run, among=sides) for job, run in sides],
+            "unranked": find_unranked_sides(sides),
+            "pair": _parse_count(view.get("pair"), len(sides) - 1),
             "basis": "mean" if view.get("basis") == "mean" else "busiest",
             "settings": "all" if view.get("settings") == "all" else "differing",
         }
@@ -208,18 +219,18 @@ def choose(view: dict[str, Any], before: Source | None) -> Any:
     except StudioError as error:
         return (
             None,
-            error_box(error, title="This cannot be compared"),
+            build_error_box(error, title="This cannot be compared"),
             True,
             None,
-            _options(view.get("job")),
+            _list_options(view.get("job")),
             True,
         )
     if len(sides) < 2:
-        return source, _nothing(sides, view), True, bar, _options(view.get("job")), True
-    return source, None, False, bar, _options(view.get("job")), False
+        return source, _build_empty_notice(sides, view), True, bar, _list_options(view.get("job")), True
+    return source, None, False, bar, _list_options(view.get("job")), False
 
 
-def chosen_sides(view: dict[str, Any]) -> list[list[str]]:
+def list_chosen_sides(view: dict[str, Any]) -> list[list[str]]:
     """Return job and run of every side: the shown run, then those of `with`, each once.
 
     Runs that do not exist are left out; a warning below the page names them.
@@ -229,26 +240,26 @@ def chosen_sides(view: dict[str, Any]) -> list[list[str]]:
     """
     sides: list[list[str]] = []
     if view.get("job"):
-        run = shown_run(session(), view["job"], view)
+        run = choose_shown_run(get_session(), view["job"], view)
         if run is not None and is_side(f"{view['job']}/{run or RECORDED}"):
             sides.append([view["job"], run or RECORDED])
     for part in str(view.get("with") or "").split(","):
         job, _, run = part.partition("/")
         if is_side(part, timed=True):
-            sides.append([job, run or (shown_run(session(), job, {}) or RECORDED)])
+            sides.append([job, run or (choose_shown_run(get_session(), job, {}) or RECORDED)])
     distinct = [list(side) for side in dict.fromkeys(tuple(side) for side in sides)]
     return distinct[:SIDES_AT_MOST]
 
 
-def _whole(text: Any, most: int) -> int:
+def _parse_count(text: Any, most: int) -> int:
     number = int(text) if str(text or "").isdecimal() and len(str(text)) < 4 else 1
     return min(max(number, 1), max(most, 1))
 
 
-def _options(first: str | None = None) -> list[dict[str, Any]]:
+def _list_options(first: str | None = None) -> list[dict[str, Any]]:
     """Return all recordings and runs as options, grouped by job; those of job `first` come first."""
     groups = []
-    jobs = workspace().jobs()
+    jobs = get_workspace().jobs()
     for job in sorted(jobs, key=lambda info: info.id != first):
         items = (
             [{"value": f"{job.id}/{RECORDED}", "label": f"{job.name} · recorded"}]
@@ -258,7 +269,7 @@ def _options(first: str | None = None) -> list[dict[str, Any]]:
         if job.runs:
             items += [
                 {"value": f"{job.id}/{run.id}", "label": f"{run.label} · {format_ns(run.makespan_ns)}"}
-                for run in workspace().runs(job.id)
+                for run in get_workspace().runs(job.id)
             ]
         if items:
             groups.append({"group": job.name, "items": items})
@@ -270,21 +281,21 @@ def _qualify_label(group: str, label: str) -> str:
     return label if label.startswith(f"{group} ") else f"{group} \N{MIDDLE DOT} {label}"
 
 
-def _nothing(sides: list[list[str]], view: dict[str, Any]) -> Any:
+def _build_empty_notice(sides: list[list[str]], view: dict[str, Any]) -> Any:
     """Return the list of runs to choose from while fewer than two are compared."""
     taken = {tuple(side) for side in sides}
     rows = []
-    for group in _options(view.get("job")):
+    for group in _list_options(view.get("job")):
         for item in group["items"]:
             job, _, run = item["value"].partition("/")
             if (job, run) in taken:
                 continue
             name = _qualify_label(group["group"], item["label"])
             changes = {"with": item["value"]} if sides else {"job": job, "run": run}
-            to = link("/compare", view, **changes)
+            to = build_address("/compare", view, **changes)
             plus: dict[str, Any] = {
                 "data-view": json.dumps(changes),
-                **aria_label(f"Compare with {name}"),
+                **build_aria_label(f"Compare with {name}"),
             }
             rows.append(
                 html.Li([html.A("Compare +", href=to, className="cs-button", **plus), html.Bdi(name)])
@@ -293,7 +304,7 @@ def _nothing(sides: list[list[str]], view: dict[str, Any]) -> Any:
     listed = html.Ul(rows, className="cs-compare-list") if rows else html.P(
         [
             "There is no other run yet. ",
-            dcc.Link("Simulate the job on another system", href=link("/simulate", {"job": view.get("job")})),
+            dcc.Link("Simulate the job on another system", href=build_address("/simulate", {"job": view.get("job")})),
             ", or open other traces on ",
             dcc.Link("Home", href="/"),
             ".",
@@ -311,23 +322,28 @@ def _nothing(sides: list[list[str]], view: dict[str, Any]) -> Any:
 def show(source: Source | None, theme: str) -> Any:
     """Show verdicts, waterfall and tables of the comparison."""
     if not source or len(source["sides"]) < 2:
-        return strip_skeleton(), None
+        return build_strip_skeleton(), None
     dark = theme == "dark"
     try:
-        shown = _lineup(source)
+        shown = _get_lineup(source)
         tables = html.Div(
             [
                 html.Div(
-                    [show_summary(shown), settings_section(shown, everything=source["settings"] == "all")],
+                    [
+                        show_summary(shown),
+                        build_settings_section(shown, everything=source["settings"] == "all"),
+                    ],
                     # More than two sides take the whole width each.
                     className="cs-compare-columns" if len(shown.sides) == 2 else None,
                 ),
-                nodes_tables(shown, source["pair"], source["sides"]),
+                build_nodes_tables(shown, source["pair"], source["sides"]),
             ]
         )
-        return still(show_strip(shown, source["pair"], source["basis"], dark=dark)), still(tables)
+        return merge_static_parts(
+            show_strip(shown, source["pair"], source["basis"], dark=dark)
+        ), merge_static_parts(tables)
     except StudioError as error:
-        return error_box(error, title="This cannot be compared"), None
+        return build_error_box(error, title="This cannot be compared"), None
 
 
 @callback(Output("compare-heat", "children"), Input("compare-source", "data"), Input("theme", "data"))
@@ -336,13 +352,13 @@ def show_heatmaps(source: Source | None, theme: str) -> Any:
     if not source or len(source["sides"]) < 2:
         return None
     try:
-        return still(heatmaps(_lineup(source), dark=theme == "dark"))
+        return merge_static_parts(build_heatmaps(_get_lineup(source), dark=theme == "dark"))
     except StudioError:
         return None  # said above
 
 
-def _lineup(source: Source) -> Lineup:
-    return session().lineup([(job, run) for job, run in source["sides"]])
+def _get_lineup(source: Source) -> Lineup:
+    return get_session().lineup([(job, run) for job, run in source["sides"]])
 
 
 @callback(
@@ -365,8 +381,8 @@ def align(source: Source | None, view: dict[str, Any], before: dict[str, Any] | 
     note = None
     options: Any = no_update
     try:
-        options = align_options(_lineup(source), wanted)
-        moments = anchors(_lineup(source), wanted)
+        options = list_alignments(_get_lineup(source), wanted)
+        moments = find_anchors(_get_lineup(source), wanted)
     except StudioError as error:
         note = error.message
     lacking = [LETTERS[index] for index, moment in enumerate(moments) if moment is None]

@@ -11,20 +11,26 @@ from typing import Any
 import numpy as np
 from dash import dcc, html
 
-from studio.analysis.collectives.imbalance import joined_matrix, rows_of
-from studio.analysis.collectives.members import collective_members
-from studio.analysis.compare.alone import AloneName, alone_by_name
+from studio.analysis.collectives.imbalance import build_joined_matrix, build_rows
+from studio.analysis.collectives.members import collect_members
+from studio.analysis.compare.alone import AloneName, group_alone_by_name
 from studio.analysis.compare.changes import NodeAlone, NodeChange
 from studio.analysis.compare.runs import Comparison, Figure
 from studio.analysis.compare.sides import Side
-from studio.analysis.compare.words import node_words, signed_ns
+from studio.analysis.compare.words import describe_node, format_signed_ns
 from studio.analysis.job.part_words import ABOUT, NAMES
-from studio.comparing import LETTERS, Compared, Lineup, settings_table
+from studio.comparing import LETTERS, Compared, Lineup, build_settings_table
 from studio.distinct import find_distinct
-from studio.figures.beside import beside
-from studio.pages.base.export import Table, exports, with_copy_button
-from studio.pages.base.widgets import aria_label, exact, hint, link, table
-from studio.pages.compare.carried import BESIDE, changed_time, show_carried, wide_table
+from studio.figures.beside import draw_beside
+from studio.pages.base.export import Table, build_export_buttons, with_copy_button
+from studio.pages.base.widgets import (
+    build_address,
+    build_aria_label,
+    build_hint,
+    build_rounded_value,
+    build_table,
+)
+from studio.pages.compare.carried import BESIDE, build_time_change, build_wide_table, show_carried
 from studio.units import format_count, format_counted, format_ns
 
 _LISTED = 12
@@ -44,13 +50,13 @@ def show_summary(shown: Lineup) -> Any:
     keys = [
         figure.key
         for figure in shown.comparisons[0].figures
-        if any(_figure(pair, figure.key) for pair in shown.comparisons)
+        if any(_has_figure(pair, figure.key) for pair in shown.comparisons)
     ]
     rows = [
         (
             _name_with_hint(key),
             NAMES[key],
-            _sides_figures(shown, lambda pair, key=key: _of(pair.figures, key, "ns")),
+            _list_figures(shown, lambda pair, key=key: _find_figure(pair.figures, key, "ns")),
         )
         for key in keys
     ]
@@ -59,21 +65,21 @@ def show_summary(shown: Lineup) -> Any:
     return html.Section(parts, className="cs-section")
 
 
-def _figure(pair: Comparison, key: str) -> bool:
-    figure = _of(pair.figures, key, "ns")
+def _has_figure(pair: Comparison, key: str) -> bool:
+    figure = _find_figure(pair.figures, key, "ns")
     return figure is not None and bool(figure.a or figure.b)
 
 
-def _of(figures: Sequence[Figure], key: str, unit: str) -> Figure | None:
+def _find_figure(figures: Sequence[Figure], key: str, unit: str) -> Figure | None:
     return next((figure for figure in figures if figure.key == key and figure.unit == unit), None)
 
 
 def _name_with_hint(key: str) -> Any:
     definition = ABOUT.get(key)
-    return [NAMES[key], hint(NAMES[key], definition)] if definition else NAMES[key]
+    return [NAMES[key], build_hint(NAMES[key], definition)] if definition else NAMES[key]
 
 
-def _sides_figures(shown: Lineup, pick: Any) -> list[Figure | None]:
+def _list_figures(shown: Lineup, pick: Any) -> list[Figure | None]:
     return [pick(pair) for pair in shown.comparisons]
 
 
@@ -89,40 +95,40 @@ def _show_figures(
     rows, exactly = [], []
     for words, plain, figures in table_rows:
         base = next((figure for figure in figures if figure is not None), None)
-        cells = [words, _value(base.a if base else None)]
+        cells = [words, _build_value(base.a if base else None)]
         numbers: list[Any] = [plain, base.a if base else None]
         for figure in figures:
-            value, difference = _value(figure.b if figure else None), _difference(figure)
+            value, difference = _build_value(figure.b if figure else None), _build_difference(figure)
             below = html.Div(difference, className="cs-compare-below")
             cells += [value, difference] if side_by_side else [html.Span([value, below])]
             numbers += [figure.b, figure.difference] if figure else [None, None]
         rows.append(cells)
         exactly.append(numbers)
     named = [part for letter in others for part in (letter, f"{letter} - A")]
-    return wide_table(head, rows, Table((f"{first}, ns", "A", *named), exactly), name)
+    return build_wide_table(head, rows, Table((f"{first}, ns", "A", *named), exactly), name)
 
 
-def _value(ns: float | None) -> Any:
-    return "–" if ns is None else exact(format_ns(round(ns)), f"{ns:,.1f} ns")
+def _build_value(ns: float | None) -> Any:
+    return "–" if ns is None else build_rounded_value(format_ns(round(ns)), f"{ns:,.1f} ns")
 
 
-def _difference(figure: Figure | None) -> Any:
-    return "–" if figure is None or figure.difference is None else changed_time(figure.difference)
+def _build_difference(figure: Figure | None) -> Any:
+    return "–" if figure is None or figure.difference is None else build_time_change(figure.difference)
 
 
 # ---------------------------------------------------------------------------------------------------
 # Settings
 
 
-def settings_section(shown: Lineup, *, everything: bool) -> Any:
+def build_settings_section(shown: Lineup, *, everything: bool) -> Any:
     """Show the settings of all runs: those that differ, or all."""
-    rows = settings_table(shown.sides, differing=not everything)
+    rows = build_settings_table(shown.sides, differing=not everything)
     head = ["Setting", *(LETTERS[index] for index in range(len(shown.sides)))]
     cells = [
         [
             key,
             *(
-                exact(text, precise) if text else html.Span("–", className="cs-dim")
+                build_rounded_value(text, precise) if text else html.Span("–", className="cs-dim")
                 for text, precise in values
             ),
         ]
@@ -130,14 +136,14 @@ def settings_section(shown: Lineup, *, everything: bool) -> Any:
     ]
     body = (
         html.Div(
-            with_copy_button(table(head, cells), "the settings"),
+            with_copy_button(build_table(head, cells), "the settings"),
             className="cs-compare-wide",
             tabIndex=0,
             role="region",
-            **aria_label("Settings"),
+            **build_aria_label("Settings"),
         )
         if rows
-        else html.P(_nothing_differs(shown), className="cs-dim")
+        else html.P(_explain_equal_settings(shown), className="cs-dim")
     )
     change = {"settings": None if everything else "all"}
     text = "Only those that differ" if everything else "All settings"
@@ -149,7 +155,7 @@ def settings_section(shown: Lineup, *, everything: bool) -> Any:
     )
 
 
-def _nothing_differs(shown: Lineup) -> str:
+def _explain_equal_settings(shown: Lineup) -> str:
     """Say what differs where no setting does."""
     names = {side.job: side.name for side in shown.sides}
     if len(names) < 2:
@@ -161,7 +167,7 @@ def _nothing_differs(shown: Lineup) -> str:
 # Nodes
 
 
-def nodes_tables(shown: Lineup, pair: int, sides: Sequence[Sequence[str]]) -> Any:
+def build_nodes_tables(shown: Lineup, pair: int, sides: Sequence[Sequence[str]]) -> Any:
     """List the nodes that changed most, those that only one run has, and sums per operation."""
     comparison, letter = shown.comparisons[pair - 1], LETTERS[pair]
     a, b = sides[0], sides[pair]
@@ -194,7 +200,7 @@ def _describe_matching(comparison: Comparison, letter: str) -> list[Any]:
         for name, places in (("A", alignment.alone_a), (letter, alignment.alone_b))
         if len(places)
     ]
-    return ["; ".join([sentence, *alone]) + ".", hint("how nodes are matched", _MATCHED)]
+    return ["; ".join([sentence, *alone]) + ".", build_hint("how nodes are matched", _MATCHED)]
 
 
 def _list_changes(
@@ -203,53 +209,57 @@ def _list_changes(
     if not changes:
         return html.Div([html.H3(title), html.P("none", className="cs-dim")])
     rows = []
-    listed = [(change, node_words(comparison.a, change.rank_a, change.row_a)) for change in changes[:_LISTED]]
+    listed = [
+        (change, describe_node(comparison.a, change.rank_a, change.row_a)) for change in changes[:_LISTED]
+    ]
     often = Counter((words["rank"], words["name"]) for _, words in listed)
     for change, words in listed:
         several = often[words["rank"], words["name"]] > 1
         rows.append(
             (
-                _node(words, side, select=True, several=several),
+                _build_node_link(words, side, select=True, several=several),
                 str(words["rank"]),
-                exact(format_ns(change.a_ns), f"{change.a_ns:,} ns"),
-                exact(format_ns(change.b_ns), f"{change.b_ns:,} ns"),
-                _colour(change.difference_ns),
-                exact(
-                    signed_ns(change.total_ns),
+                build_rounded_value(format_ns(change.a_ns), f"{change.a_ns:,} ns"),
+                build_rounded_value(format_ns(change.b_ns), f"{change.b_ns:,} ns"),
+                _build_coloured_change(change.difference_ns),
+                build_rounded_value(
+                    format_signed_ns(change.total_ns),
                     f"{change.total_ns:+,} ns on {format_counted(change.ranks, 'rank')}",
                 ),
             )
         )
     head = ("Node", "on rank", "A", letter, f"{letter} − A", "all ranks")
     return html.Div(
-        [html.H3(title), _node_table(head, rows, title)],
+        [html.H3(title), _build_node_table(head, rows, title)],
     )
 
 
-def _node_table(head: Sequence[str], rows: Sequence[Sequence[Any]], title: str) -> Any:
-    shown = table(head, rows, numeric=range(1, len(head)))
+def _build_node_table(head: Sequence[str], rows: Sequence[Sequence[Any]], title: str) -> Any:
+    shown = build_table(head, rows, numeric=range(1, len(head)))
     return html.Div(
         with_copy_button(shown, title),
         className="cs-compare-wide cs-compare-nodes",
         tabIndex=0,
         role="region",
-        **aria_label(title),
+        **build_aria_label(title),
     )
 
 
-def _node(words: dict[str, Any], side: Sequence[str], *, select: bool, several: bool = False) -> Any:
+def _build_node_link(
+    words: dict[str, Any], side: Sequence[str], *, select: bool, several: bool = False
+) -> Any:
     """Return a link to a node; with its id if several in the table have its name."""
     changes = {"rank": words["rank"], "node": words["node"]}
     name = words["name"] or f"node {words['node']}"
     shown = f"{name} ({words['node']})" if several and words["name"] else name
-    to = link("/timeline", {"job": side[0], "run": side[1], **changes})
+    to = build_address("/timeline", {"job": side[0], "run": side[1], **changes})
     how: dict[str, Any] = {"data-view": json.dumps(changes)} if select else {}
     return html.A(html.Bdi(shown), href=to, title=f"{name} · {words['type']} · id {words['node']}", **how)
 
 
-def _colour(ns: int) -> Any:
+def _build_coloured_change(ns: int) -> Any:
     kind = "cs-worse" if ns > 0 else "cs-better" if ns < 0 else ""
-    return exact(signed_ns(ns), f"{ns:+,} ns", classes=kind)
+    return build_rounded_value(format_signed_ns(ns), f"{ns:+,} ns", classes=kind)
 
 
 def _list_alone(comparison: Comparison, title: str, address: Sequence[str], *, of_b: bool) -> Any:
@@ -260,21 +270,23 @@ def _list_alone(comparison: Comparison, title: str, address: Sequence[str], *, o
     )
     if not nodes:
         return html.Div([html.H3(title), html.P("none", className="cs-dim")])
-    names = alone_by_name(side, comparison.alignment, of_b=of_b)
+    names = group_alone_by_name(side, comparison.alignment, of_b=of_b)
     rows = [
         (
-            _alone_name(side, entry, address),
+            _build_alone_name(side, entry, address),
             format_count(entry.count),
-            _lasted(entry.total_ns if entry.longest_ns >= 0 else -1),
+            _build_duration(entry.total_ns if entry.longest_ns >= 0 else -1),
             format_count(entry.ranks),
-            _longest(side, entry, address),
+            _build_longest_link(side, entry, address),
         )
         for entry in names[:_LISTED]
     ]
     rest = names[_LISTED:]
     if rest:
         more, total = sum(entry.count for entry in rest), sum(entry.total_ns for entry in rest)
-        rows.append((f"{format_count(len(rest))} more names", format_count(more), _lasted(total), "", ""))
+        rows.append(
+            (f"{format_count(len(rest))} more names", format_count(more), _build_duration(total), "", "")
+        )
     ran = format_ns(sum(entry.total_ns for entry in names))
     timed = any(entry.longest_ns >= 0 for entry in names)
     head = f"{title}: {format_counted(count, 'node')}" + (f", {ran} together" if timed else "")
@@ -286,50 +298,50 @@ def _list_alone(comparison: Comparison, title: str, address: Sequence[str], *, o
         [
             html.H3(head),
             html.Span(style={"flex": 1}),
-            exports(f"only-{'b' if of_b else 'a'}", table=Table(columns, data), title=title),
+            build_export_buttons(f"only-{'b' if of_b else 'a'}", table=Table(columns, data), title=title),
         ],
         className="cs-compare-controls",
     )
     return html.Div(
         [
             heading,
-            _node_table(("Name", "nodes", "together", "ranks", "longest"), rows, title),
+            _build_node_table(("Name", "nodes", "together", "ranks", "longest"), rows, title),
             html.Details(
-                [html.Summary("Single nodes, the longest"), _single_nodes(side, nodes, address, title)],
+                [html.Summary("Single nodes, the longest"), _build_single_nodes(side, nodes, address, title)],
                 className="cs-compare-single",
             ),
         ]
     )
 
 
-def _single_nodes(side: Side, alone: Sequence[NodeAlone], address: Sequence[str], title: str) -> Any:
+def _build_single_nodes(side: Side, alone: Sequence[NodeAlone], address: Sequence[str], title: str) -> Any:
     rows = []
     for node in alone[:_LISTED]:
-        words = node_words(side, node.rank, node.row)
-        shown = _node(words, address, select=False, several=True)
-        rows.append((shown, str(words["rank"]), _lasted(node.ns), format_count(node.ranks)))
-    return _node_table(("Node", "on rank", "lasts", "ranks"), rows, f"{title}, single nodes")
+        words = describe_node(side, node.rank, node.row)
+        shown = _build_node_link(words, address, select=False, several=True)
+        rows.append((shown, str(words["rank"]), _build_duration(node.ns), format_count(node.ranks)))
+    return _build_node_table(("Node", "on rank", "lasts", "ranks"), rows, f"{title}, single nodes")
 
 
-def _lasted(ns: int) -> Any:
-    return exact(format_ns(ns), f"{ns:,} ns") if ns >= 0 else "no time"
+def _build_duration(ns: int) -> Any:
+    return build_rounded_value(format_ns(ns), f"{ns:,} ns") if ns >= 0 else "no time"
 
 
-def _alone_name(side: Side, entry: AloneName, address: Sequence[str]) -> Any:
+def _build_alone_name(side: Side, entry: AloneName, address: Sequence[str]) -> Any:
     """Return the name, as a link to the list of its nodes where it stands for one recorded name."""
-    words = node_words(side, entry.rank, entry.row)
+    words = describe_node(side, entry.rank, entry.row)
     name = entry.name or "(no name)"
     if entry.name and entry.name == words["name"]:
         filters = json.dumps({"name": ["equals", entry.name]}, ensure_ascii=False)
-        to = link("/nodes", {"job": address[0], "run": address[1], "f": filters})
+        to = build_address("/nodes", {"job": address[0], "run": address[1], "f": filters})
         return html.A(html.Bdi(name), href=to, title=f"{name}: list the nodes of this name")
     return html.Bdi(name, title=f"{name} \N{MIDDLE DOT} {words['type']}")
 
 
-def _longest(side: Side, entry: AloneName, address: Sequence[str]) -> Any:
+def _build_longest_link(side: Side, entry: AloneName, address: Sequence[str]) -> Any:
     """Return a link to the longest node of a name."""
-    words = node_words(side, entry.rank, entry.row)
-    to = link(
+    words = describe_node(side, entry.rank, entry.row)
+    to = build_address(
         "/timeline", {"job": address[0], "run": address[1], "rank": words["rank"], "node": words["node"]}
     )
     shown = format_ns(entry.longest_ns) if entry.longest_ns >= 0 else "first"
@@ -350,9 +362,9 @@ def _list_operations(comparison: Comparison, letter: str) -> Any:
             operation.type.removeprefix("COMM_"),
             format_count(operation.count_a),
             format_count(operation.count_b),
-            exact(format_ns(operation.a_ns), f"{operation.a_ns:,} ns"),
-            exact(format_ns(operation.b_ns), f"{operation.b_ns:,} ns"),
-            _colour(operation.difference_ns),
+            build_rounded_value(format_ns(operation.a_ns), f"{operation.a_ns:,} ns"),
+            build_rounded_value(format_ns(operation.b_ns), f"{operation.b_ns:,} ns"),
+            _build_coloured_change(operation.difference_ns),
         )
         for operation in changed[:_OPERATIONS]
     ]
@@ -370,12 +382,12 @@ def _list_operations(comparison: Comparison, letter: str) -> Any:
         for operation in comparison.operations[:2000]
     ]
     columns = ("type", "name", "count_a", "count_b", "a_ns", "b_ns", "difference_ns")
-    shown = table(head, rows, numeric=range(2, len(head)))
+    shown = build_table(head, rows, numeric=range(2, len(head)))
     title = html.Div(
         [
             html.H3("Operations: nodes of one type and name, on all ranks, numbers in names left out"),
             html.Span(style={"flex": 1}),
-            exports("operations", table=Table(columns, data), title="operations"),
+            build_export_buttons("operations", table=Table(columns, data), title="operations"),
         ],
         className="cs-compare-controls",
     )
@@ -383,7 +395,7 @@ def _list_operations(comparison: Comparison, letter: str) -> Any:
         return html.Div(
             [title, html.P("Every operation takes equally long on both sides.", className="cs-dim")]
         )
-    region = aria_label("Operations")
+    region = build_aria_label("Operations")
     return html.Div(
         [
             title,
@@ -398,16 +410,16 @@ def _list_operations(comparison: Comparison, letter: str) -> Any:
 # Collectives
 
 
-def heatmaps(shown: Lineup, *, dark: bool) -> Any:
+def build_heatmaps(shown: Lineup, *, dark: bool) -> Any:
     """Show the time of each rank in each collective, all runs on one colour scale."""
     sides = shown.sides
-    tables = [_durations(side) for side in sides]
+    tables = [_compute_durations(side) for side in sides]
     if not any(matrix.size for matrix, _ in tables):
         return None
     names = LETTERS[: len(sides)]
     graph = dcc.Graph(
         id="compare-heatmaps",
-        figure=beside(
+        figure=draw_beside(
             [durations for durations, _ in tables],
             [[rank.number for rank in side.side.trace.ranks] for side in sides],
             names,
@@ -435,8 +447,12 @@ def heatmaps(shown: Lineup, *, dark: bool) -> Any:
                 className="cs-dim",
             ),
             html.Span(style={"flex": 1}),
-            dcc.Link("Open A and B in Collectives", href=_collectives(*sides[:2]), className="cs-button"),
-            exports(
+            dcc.Link(
+                "Open A and B in Collectives",
+                href=_build_collectives_address(*sides[:2]),
+                className="cs-button",
+            ),
+            build_export_buttons(
                 "collectives",
                 figure="compare-heatmaps",
                 table=Table(("side", "collectives", "rank", "duration_ns"), list(islice(rows, _CELLS))),
@@ -448,23 +464,23 @@ def heatmaps(shown: Lineup, *, dark: bool) -> Any:
     return html.Section([head, graph], className="cs-section")
 
 
-def _collectives(first: Compared, other: Compared) -> str:
+def _build_collectives_address(first: Compared, other: Compared) -> str:
     """Return the address of Collectives with these two runs."""
     view = {"job": first.job, "run": first.run, "with": f"{other.job}/{other.run}", "metric": "duration"}
-    return link("/collectives", view)
+    return build_address("/collectives", view)
 
 
 _ROWS = 120
 _NAME_AT_MOST = 60
 
 
-def _durations(compared: Compared) -> tuple[Any, list[str]]:
+def _compute_durations(compared: Compared) -> tuple[Any, list[str]]:
     """Return (L, R) times of ranks in collectives, with names of the lines; neighbours share a line if there are many."""
     side = compared.side
-    members = collective_members(side.trace, side.times, side.groups)
+    members = collect_members(side.trace, side.times, side.groups)
     if not len(members):
         return np.zeros((0, len(side.trace.ranks))), []
-    rows = rows_of(members)
+    rows = build_rows(members)
     edges = find_distinct(np.linspace(0, len(rows), min(len(rows), _ROWS) + 1).astype(int))[:-1]
     lines = np.searchsorted(edges, np.arange(len(rows)), side="right") - 1
     ends = [*edges[1:].tolist(), len(rows)]
@@ -472,4 +488,4 @@ def _durations(compared: Compared) -> tuple[Any, list[str]]:
     for low, high in zip(edges.tolist(), ends, strict=True):
         name = members.titles[int(members.title[rows.first[low]])][-_NAME_AT_MOST:]
         labels.append(f"{low} · {name}" if high - low == 1 else f"{low}–{high - 1} · {name} and more")
-    return joined_matrix(members, rows, "duration", lines), labels
+    return build_joined_matrix(members, rows, "duration", lines), labels

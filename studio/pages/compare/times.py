@@ -6,10 +6,10 @@ from typing import Any
 
 import numpy as np
 
-from studio.analysis.collectives.times import collective_times
+from studio.analysis.collectives.times import compute_collective_times
 from studio.analysis.compare.sides import Side
-from studio.analysis.job.nodes import find_node, node_ref
-from studio.analysis.job.steps import graph_steps
+from studio.analysis.job.nodes import find_node, format_node_ref
+from studio.analysis.job.steps import find_graph_steps
 from studio.comparing import Lineup
 from studio.errors import TraceError
 from studio.trace import NONE
@@ -20,20 +20,20 @@ _STEP, _NODE = "step", "node"
 _COLLECTIVES = 40
 
 
-def align_options(shown: Lineup, by: str) -> list[dict[str, Any]]:
+def list_alignments(shown: Lineup, by: str) -> list[dict[str, Any]]:
     """Return the choices of alignment: the start, steps, and collectives of the first run, longest first.
 
     The current choice is included even if it is another node.
     """
     groups: list[dict[str, Any]] = [{"group": "Run", "items": [{"value": ALIGN_START, "label": "start"}]}]
-    steps = [step_starts(side.side) for side in shown.sides]
+    steps = [find_step_starts(side.side) for side in shown.sides]
     count = min(map(len, steps))
     if count:
         named = [
             {"value": f"{_STEP}:{index}", "label": f"step {list(steps[0])[index]}"} for index in range(count)
         ]
         groups.append({"group": "Step", "items": named})
-    collectives = _collectives(shown.sides[0].side)
+    collectives = _list_collectives(shown.sides[0].side)
     if collectives:
         groups.append({"group": "Collective of A", "items": collectives})
     if by.startswith(f"{_NODE}:") and all(option["value"] != by for option in collectives):
@@ -43,23 +43,23 @@ def align_options(shown: Lineup, by: str) -> list[dict[str, Any]]:
     return groups
 
 
-def _collectives(side: Side) -> list[dict[str, str]]:
-    times = collective_times(side.trace, side.times, side.groups)
+def _list_collectives(side: Side) -> list[dict[str, str]]:
+    times = compute_collective_times(side.trace, side.times, side.groups)
     graphs = {rank.number: side.trace.graph_of(rank) for rank in side.trace.ranks}
     items = []
     for index in np.argsort(-times.duration_ns, kind="stable")[:_COLLECTIVES].tolist():
         rank, row = int(times.last_rank[index]), int(times.last_row[index])
         label = times.name(index, 24)
-        value = f"{_NODE}:{rank}.{node_ref(graphs[rank], row)}"
+        value = f"{_NODE}:{rank}.{format_node_ref(graphs[rank], row)}"
         items.append({"value": value, "label": f"{label} · {format_bytes(int(times.bytes[index]))}"})
     return items
 
 
-def step_starts(side: Side) -> dict[int, int]:
+def find_step_starts(side: Side) -> dict[int, int]:
     """Return the earliest start of each step, in ns after the beginning of the run; empty if steps are unknown."""
     starts: dict[int, int] = {}
     for index, graph in enumerate(side.trace.graphs):
-        steps = graph_steps(graph)
+        steps = find_graph_steps(graph)
         rows = np.flatnonzero(steps >= 0)
         places = [place for place, rank in enumerate(side.trace.ranks) if rank.graph == index]
         for first in set(side.times.first[places].tolist()) - {NONE}:
@@ -74,7 +74,7 @@ def step_starts(side: Side) -> dict[int, int]:
     return {number: starts[number] - side.origin_ns for number in sorted(starts)}
 
 
-def anchors(shown: Lineup, by: str) -> list[int | None]:
+def find_anchors(shown: Lineup, by: str) -> list[int | None]:
     """Return the aligned moment of each run, in ns after its beginning; None where a run has none.
 
     Args:
@@ -86,7 +86,7 @@ def anchors(shown: Lineup, by: str) -> list[int | None]:
     """
     kind, _, what = by.partition(":")
     if kind == _STEP:
-        steps = [list(step_starts(side.side).values()) for side in shown.sides]
+        steps = [list(find_step_starts(side.side).values()) for side in shown.sides]
         index = int(what) if what.isdecimal() and len(what) < 10 else len(steps[0])
         if index >= len(steps[0]):
             raise TraceError(
@@ -95,11 +95,11 @@ def anchors(shown: Lineup, by: str) -> list[int | None]:
             )
         return [starts[index] if index < len(starts) else None for starts in steps]
     if kind == _NODE:
-        return _starts_of(shown, what)
+        return _find_node_starts(shown, what)
     return [0 for _ in shown.sides]
 
 
-def _starts_of(shown: Lineup, what: str) -> list[int | None]:
+def _find_node_starts(shown: Lineup, what: str) -> list[int | None]:
     side = shown.sides[0].side
     number, _, ref = what.partition(".")
     place = next((index for index, rank in enumerate(side.trace.ranks) if str(rank.number) == number), None)

@@ -4,23 +4,25 @@ from __future__ import annotations
 
 from typing import Any
 
-from studio.analysis.collectives.heaviest import heaviest_collective
-from studio.analysis.job.completeness import completeness, ranges_of
+from studio.analysis.collectives.heaviest import find_heaviest_collective
+from studio.analysis.job.completeness import group_ranges, infer_completeness
 from studio.errors import StudioError
-from studio.pages.base.state import RECORDED, session
+from studio.pages.base.state import RECORDED, get_session
 from studio.sim.costs.model import KINDS
 from studio.sim.systems import SYSTEMS
-from studio.sim.systems.proposals import system_of_recording
+from studio.sim.systems.proposals import find_recorded_system
 
 RUN, DEFAULT_SYSTEM, DEFAULT_NPUS = "run", "hgx-h100", "8"
 
 
-def first_system(view: dict[str, Any]) -> str:
+def choose_first_system(view: dict[str, Any]) -> str:
     """Return the system to begin with: of the shown run, else of the devices that the job was recorded on, else a common one."""
     if view.get("run") not in (None, "", RECORDED):
         return RUN
     try:
-        system_match = system_of_recording(session().trace(str(view["job"]))) if view.get("job") else None
+        system_match = (
+            find_recorded_system(get_session().trace(str(view["job"]))) if view.get("job") else None
+        )
     except StudioError:
         return DEFAULT_SYSTEM  # The page needs no job.
     # Without costs there is nothing to explain.
@@ -31,7 +33,7 @@ def first_system(view: dict[str, Any]) -> str:
     )
 
 
-def first_collective(view: dict[str, Any], system: str) -> tuple[str, str, str, str]:
+def choose_first_collective(view: dict[str, Any], system: str) -> tuple[str, str, str, str]:
     """Return the collective, its size, the NPUs and the group to begin with, as typed.
 
     They are of what moves most in the job of the view, on as many NPUs as it has ranks. Without one, or where the system does not come
@@ -42,38 +44,38 @@ def first_collective(view: dict[str, Any], system: str) -> tuple[str, str, str, 
     try:
         if not job:
             return common
-        trace = session().trace(str(job))
-        heaviest = session().keep_of_job(
-            "heaviest collective", str(job), lambda: heaviest_collective(trace, KINDS)
+        trace = get_session().trace(str(job))
+        heaviest = get_session().keep_of_job(
+            "heaviest collective", str(job), lambda: find_heaviest_collective(trace, KINDS)
         )
     except StudioError:
         return common
-    world = completeness(trace).world
+    world = infer_completeness(trace).world
     fits = system == RUN or (system in SYSTEMS and SYSTEMS[system].fits(world))
     if heaviest is None or not fits or max(heaviest.ranks) >= world:
         return common
-    ranks = "" if len(heaviest.ranks) == world else _ranks_text(heaviest.ranks)
-    return heaviest.kind, _size_text(heaviest.bytes), "" if system == RUN else str(world), ranks
+    ranks = "" if len(heaviest.ranks) == world else _format_ranks(heaviest.ranks)
+    return heaviest.kind, _format_size(heaviest.bytes), "" if system == RUN else str(world), ranks
 
 
-def _size_text(size: int) -> str:
+def _format_size(size: int) -> str:
     """Return a size as it is typed, exactly.
 
     Example:
-        >>> _size_text(48 << 20), _size_text(1536), _size_text(1001)
+        >>> _format_size(48 << 20), _format_size(1536), _format_size(1001)
         ('48 MiB', '1536 B', '1001 B')
     """
     units = ((1 << 20, "MiB"), (1 << 10, "KiB"))
     return next((f"{size // unit} {name}" for unit, name in units if size % unit == 0), f"{size} B")
 
 
-def _ranks_text(ranks: tuple[int, ...]) -> str:
+def _format_ranks(ranks: tuple[int, ...]) -> str:
     """Return ranks as they are typed.
 
     Example:
-        >>> _ranks_text((0, 1, 2, 8))
+        >>> _format_ranks((0, 1, 2, 8))
         '0-2,8'
     """
     return ",".join(
-        str(span[0]) if len(span) == 1 else f"{span[0]}-{span[-1]}" for span in ranges_of(sorted(ranks))
+        str(span[0]) if len(span) == 1 else f"{span[0]}-{span[-1]}" for span in group_ranges(sorted(ranks))
     )

@@ -9,25 +9,31 @@ import dash_mantine_components as dmc
 from dash import ClientsideFunction, Input, Output, State, callback, clientside_callback, dcc, html
 
 from studio.errors import ConfigError
-from studio.figures.ways import time_of_ways
-from studio.pages.base.export import exports
-from studio.pages.base.figures import drawn_figure
-from studio.pages.base.state import session
-from studio.pages.base.widgets import aria_label, hint, link, show_errors
-from studio.pages.explain.form import DEFAULT_NPUS, DEFAULT_SYSTEM, RUN, first_collective, first_system
+from studio.figures.ways import draw_ways
+from studio.pages.base.export import build_export_buttons
+from studio.pages.base.figures import build_figure
+from studio.pages.base.state import get_session
+from studio.pages.base.widgets import build_address, build_aria_label, build_hint, show_errors
+from studio.pages.explain.form import (
+    DEFAULT_NPUS,
+    DEFAULT_SYSTEM,
+    RUN,
+    choose_first_collective,
+    choose_first_system,
+)
 from studio.pages.explain.words import (
     ABOUT_WAYS,
-    crossover_words,
-    curve_table,
-    formula_words,
-    headline_words,
-    term_table,
-    way_table,
+    build_curve_table,
+    build_term_table,
+    build_way_table,
+    describe_crossovers,
+    describe_headline,
+    format_formula,
 )
 from studio.sim.config import SystemConfig
 from studio.sim.costs.model import KINDS
-from studio.sim.explaining import explain, usual_members
-from studio.sim.presets import preset, uneven_words
+from studio.sim.explaining import assume_members, explain
+from studio.sim.presets import describe_unevenness, preset
 from studio.sim.rank_lists import parse_ranks
 from studio.sim.systems import SYSTEMS
 from studio.units import parse_bytes
@@ -45,17 +51,17 @@ def layout(**_query: str) -> Any:
             html.Div(
                 [
                     html.H1("Explain"),
-                    _select(
+                    _build_select(
                         "collective",
                         "Collective",
                         [{"value": kind, "label": kind.replace("_", "-")} for kind in KINDS],
                         150,
                     ),
-                    _text("size", "Size", 110, _SIZE),
+                    _build_text_field("size", "Size", 110, _SIZE),
                     html.Span("on", className="cs-dim"),
-                    _select("system", "System", [], 210),
-                    _text("npus", "NPUs", 80, ""),
-                    _text("ranks", "Group", 120, _RANKS),
+                    _build_select("system", "System", [], 210),
+                    _build_text_field("npus", "NPUs", 80, ""),
+                    _build_text_field("ranks", "Group", 120, _RANKS),
                 ],
                 className="cs-page-head",
             ),
@@ -67,7 +73,7 @@ def layout(**_query: str) -> Any:
     )
 
 
-def _select(name: str, title: str, data: list[dict[str, str]], width: int) -> Any:
+def _build_select(name: str, title: str, data: list[dict[str, str]], width: int) -> Any:
     return dmc.Select(
         id=f"explain-{name}",
         data=data,
@@ -76,20 +82,20 @@ def _select(name: str, title: str, data: list[dict[str, str]], width: int) -> An
         searchable=True,
         allowDeselect=False,
         comboboxProps={"shadow": "sm"},
-        **aria_label(title),
+        **build_aria_label(title),
     )
 
 
-def _text(name: str, title: str, width: int, about: str) -> Any:
+def _build_text_field(name: str, title: str, width: int, about: str) -> Any:
     field = dmc.TextInput(
         id=f"explain-{name}",
         size="xs",
         w=width,
         debounce=True,
         placeholder={"ranks": "all", "npus": "as is"}.get(name, ""),
-        **aria_label(title),
+        **build_aria_label(title),
     )
-    label = html.Span([title, hint(title, about) if about else None], className="cs-dim")
+    label = html.Span([title, build_hint(title, about) if about else None], className="cs-dim")
     return html.Span([label, field], className="cs-field")
 
 
@@ -107,10 +113,10 @@ def _text(name: str, title: str, width: int, about: str) -> Any:
 )
 def show(view: dict[str, Any], theme: str | None) -> Any:
     """Fill form and content for a view."""
-    system = str(view.get("system") or first_system(view))
+    system = str(view.get("system") or choose_first_system(view))
     # What the address says of a collective is not mixed with that of the job.
     begun = any(view.get(name) for name in ("collective", "size", "npus", "ranks"))
-    first = first_collective({} if begun else view, system)
+    first = choose_first_collective({} if begun else view, system)
     named = (view.get(name) for name in ("collective", "size", "npus", "ranks"))
     kind, size, npus, ranks = (str(text or own) for text, own in zip(named, first, strict=True))
     systems = [{"value": name, "label": name} for name in SYSTEMS]
@@ -133,26 +139,28 @@ def show_explanation(view: dict[str, Any], asked: tuple[str, str, str, str, str]
     kind, size, system, npus, ranks = asked
     config, uneven = _read_system(view, system, npus)
     if system == RUN and (config.costs is None or config.topology.npus < 2):
-        return _nothing(view, config)
-    members = parse_ranks(ranks) if ranks else usual_members(kind, config.topology.npus)
+        return _build_empty_notice(view, config)
+    members = parse_ranks(ranks) if ranks else assume_members(kind, config.topology.npus)
     # The field keeps its size from one collective to the next; a barrier has none.
     explanation = explain(config, kind, 0 if kind == "barrier" else parse_bytes(size), members)
     return html.Div(
         [
-            html.P(headline_words(explanation), className="cs-explain-head"),
+            html.P(describe_headline(explanation), className="cs-explain-head"),
             html.P(uneven) if uneven else None,
-            html.P(formula_words(explanation), className="cs-explain-formula"),
+            html.P(format_formula(explanation), className="cs-explain-formula"),
             html.Div(
                 [
                     html.Div(
                         [
                             html.H2("Every way, over size"),
-                            exports("ways", figure="explain-figure", table=curve_table(explanation)),
+                            build_export_buttons(
+                                "ways", figure="explain-figure", table=build_curve_table(explanation)
+                            ),
                         ],
                         className="cs-figure-head",
                     ),
-                    drawn_figure("explain-figure", time_of_ways(explanation, dark=dark)),
-                    html.P(crossover_words(explanation), className="cs-dim"),
+                    build_figure("explain-figure", draw_ways(explanation, dark=dark)),
+                    html.P(describe_crossovers(explanation), className="cs-dim"),
                 ],
                 className="cs-section",
             ),
@@ -160,8 +168,8 @@ def show_explanation(view: dict[str, Any], asked: tuple[str, str, str, str, str]
                 [
                     html.Div(
                         [
-                            html.H2(["At this size", hint("the ways", ABOUT_WAYS)]),
-                            way_table(explanation),
+                            html.H2(["At this size", build_hint("the ways", ABOUT_WAYS)]),
+                            build_way_table(explanation),
                             html.P(explanation.not_quickest, className="cs-dim")
                             if explanation.not_quickest
                             else None,
@@ -171,7 +179,7 @@ def show_explanation(view: dict[str, Any], asked: tuple[str, str, str, str, str]
                     html.Div(
                         [
                             html.H2(f"Terms of {explanation.ways[explanation.taken].name}"),
-                            term_table(explanation.ways[explanation.taken]),
+                            build_term_table(explanation.ways[explanation.taken]),
                         ],
                         className="cs-section cs-scroll",
                     ),
@@ -182,7 +190,7 @@ def show_explanation(view: dict[str, Any], asked: tuple[str, str, str, str, str]
     )
 
 
-def _nothing(view: dict[str, Any], config: SystemConfig) -> Any:
+def _build_empty_notice(view: dict[str, Any], config: SystemConfig) -> Any:
     lacks = (
         "The system of this run has one NPU, which has nobody to communicate with."
         if config.topology.npus < 2
@@ -196,7 +204,7 @@ def _nothing(view: dict[str, Any], config: SystemConfig) -> Any:
             html.P("Choose another system above, or begin with this one."),
             dcc.Link(
                 f"Explain it on {on}",
-                href=link("/explain", view, system=DEFAULT_SYSTEM, npus=DEFAULT_NPUS, ranks=None),
+                href=build_address("/explain", view, system=DEFAULT_SYSTEM, npus=DEFAULT_NPUS, ranks=None),
                 className="cs-button",
             ),
         ],
@@ -207,12 +215,12 @@ def _nothing(view: dict[str, Any], config: SystemConfig) -> Any:
 def _read_system(view: dict[str, Any], system: str, npus: str) -> tuple[SystemConfig, str]:
     """Return the chosen system, and what to know about its size, if anything."""
     if system == RUN:
-        run = session().run(str(view.get("job")), str(view.get("run")))
-        return run.result.config, uneven_words(run.parts)
+        run = get_session().run(str(view.get("job")), str(view.get("run")))
+        return run.result.config, describe_unevenness(run.parts)
     if npus and not (npus.isascii() and npus.isdecimal() and 0 < int(npus) < 1 << 21):
         raise ConfigError(f"NPUs is {npus[:20]!r}; allowed: a whole number from 1")
     chosen = preset(system, npus=int(npus) if npus else None)
-    return chosen.config, uneven_words(chosen.parts)
+    return chosen.config, describe_unevenness(chosen.parts)
 
 
 clientside_callback(

@@ -7,7 +7,7 @@ from typing import Any
 from dash import html
 
 from studio.pages.base.export import Table
-from studio.pages.base.widgets import exact, hint, table
+from studio.pages.base.widgets import build_hint, build_rounded_value, build_table
 from studio.sim.explaining import Explanation, Term, WayTime
 from studio.units import format_bytes, format_counted, format_ns, format_rate
 
@@ -33,17 +33,17 @@ _PARAMETER = (
 _ADDS = "What the term adds to the part of the formula that it stands under."
 
 
-def headline_words(explanation: Explanation) -> Any:
+def describe_headline(explanation: Explanation) -> Any:
     """Say what the collective takes, and by which way."""
     shape, taken = explanation.shape, explanation.ways[explanation.taken]
     parts: list[Any] = [
         f"{explanation.kind.replace('_', '-')} of {format_bytes(explanation.comm_size)}, {format_counted(shape.ranks, 'rank')} on ",
         f"{format_counted(shape.nodes, 'node')}: ",
-        html.Strong(exact(format_ns(explanation.total_ns), f"{explanation.total_ns:,.0f} ns")),
+        html.Strong(build_rounded_value(format_ns(explanation.total_ns), f"{explanation.total_ns:,.0f} ns")),
         f" by {taken.name}",
-        hint("the way that is taken", _TAKEN),
+        build_hint("the way that is taken", _TAKEN),
         f" · busbw {format_rate(explanation.bus_bytes_per_ns)}",
-        hint("busbw", _BUS),
+        build_hint("busbw", _BUS),
     ]
     if explanation.extrapolated:
         parts.append(
@@ -54,7 +54,7 @@ def headline_words(explanation: Explanation) -> Any:
     return parts
 
 
-def formula_words(explanation: Explanation) -> Any:
+def format_formula(explanation: Explanation) -> Any:
     """Write the formula with the numbers of the way that is taken."""
     way = explanation.ways[explanation.taken]
     added = f" + {format_ns(sum(term.ns for term in way.latency))} latency" if way.latency else ""
@@ -64,11 +64,11 @@ def formula_words(explanation: Explanation) -> Any:
             f"(({format_ns(way.waits_ns)} waits)^{way.overlap:g} + ({format_ns(way.moving_ns)} moving)^{way.overlap:g})"
             f"^(1/{way.overlap:g}))^4)^(1/4){added}"
         ),
-        hint("the formula", _FORMULA),
+        build_hint("the formula", _FORMULA),
     ]
 
 
-def crossover_words(explanation: Explanation) -> str:
+def describe_crossovers(explanation: Explanation) -> str:
     """Say from which sizes on another way is taken."""
     crossovers = explanation.crossovers
     if not crossovers:
@@ -77,7 +77,7 @@ def crossover_words(explanation: Explanation) -> str:
     return f"Thick: the way that is taken. {crossovers[0].before} first, {', '.join(parts)}."
 
 
-def way_table(explanation: Explanation) -> Any:
+def build_way_table(explanation: Explanation) -> Any:
     """Return what each way takes at the size that is asked about."""
     rows = []
     for index, way in enumerate(explanation.ways):
@@ -86,25 +86,25 @@ def way_table(explanation: Explanation) -> Any:
         rows.append(
             [
                 name,
-                *(exact(format_ns(time), f"{time:,.1f} ns") for time in times),
+                *(build_rounded_value(format_ns(time), f"{time:,.1f} ns") for time in times),
                 format_bytes(way.inside_bytes) if way.inside_bytes else "–",
                 format_bytes(way.between_bytes) if way.between_bytes else "–",
-                f"{_steps(way.steps_inside)} + {_steps(way.steps_between)}",
+                f"{_format_steps(way.steps_inside)} + {_format_steps(way.steps_between)}",
             ]
         )
     head = ["Way", "Time", "Launch", "Waits", "Moving", "In the node", "Between nodes", "Hops"]
-    return table(head, rows, numeric=range(1, 8))
+    return build_table(head, rows, numeric=range(1, 8))
 
 
-def _steps(steps: float) -> str:
+def _format_steps(steps: float) -> str:
     return f"{steps:,.1f}".removesuffix(".0")
 
 
-def _named(name: str, about: str) -> Any:
-    return html.Span([name, hint(name.lower(), about)])
+def _build_name(name: str, about: str) -> Any:
+    return html.Span([name, build_hint(name.lower(), about)])
 
 
-def term_table(way: WayTime) -> Any:
+def build_term_table(way: WayTime) -> Any:
     """Return the terms of a way's sums."""
     parts = (
         ("host", (way.host,)),
@@ -115,22 +115,29 @@ def term_table(way: WayTime) -> Any:
         ("network", way.latency),
     )
     rows = [
-        [title, term.name, _value(term), exact(format_ns(term.ns), f"{term.ns:,.1f} ns")]
+        [title, term.name, _build_value(term), build_rounded_value(format_ns(term.ns), f"{term.ns:,.1f} ns")]
         for title, terms in parts
         for term in terms
     ]
-    return table(
-        ["Part", _named("Parameter", _PARAMETER), _named("Value", _ABOUT_VALUE), _named("Adds", _ADDS)],
+    return build_table(
+        [
+            "Part",
+            _build_name("Parameter", _PARAMETER),
+            _build_name("Value", _ABOUT_VALUE),
+            _build_name("Adds", _ADDS),
+        ],
         rows,
         numeric=(2, 3),
     )
 
 
-def _value(term: Term) -> Any:
-    return exact(format_ns(term.value) if term.is_time else f"{term.value:.4g}", f"{term.value:.10g}")
+def _build_value(term: Term) -> Any:
+    return build_rounded_value(
+        format_ns(term.value) if term.is_time else f"{term.value:.4g}", f"{term.value:.10g}"
+    )
 
 
-def curve_table(explanation: Explanation) -> Table:
+def build_curve_table(explanation: Explanation) -> Table:
     """Return the numbers behind the figure."""
     names = [way.name for way in explanation.ways]
     rows = [

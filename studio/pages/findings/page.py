@@ -14,31 +14,38 @@ from studio.doctor import CHECKS, REPAIRS, Change, Diagnosis, Examination
 from studio.doctor.diagnosis import LEVELS
 from studio.errors import StudioError
 from studio.jobs.checking import check_again, start_check
-from studio.jobs.mending import origin, start_mending
-from studio.pages.base.asked import FINDINGS, Asked, answer, answer_output, asks, stores
-from studio.pages.base.export import Table, exports
-from studio.pages.base.followed import (
-    changed_by_tasks,
-    follow_tasks,
-    list_tasks_again,
-    tasks_changed,
-    tasks_ticked,
+from studio.jobs.mending import get_origin, start_mending
+from studio.pages.base.asked import (
+    FINDINGS,
+    Asked,
+    acknowledge_request,
+    build_answer_output,
+    build_click_request,
+    build_stores,
 )
-from studio.pages.base.state import session, tasks, workspace
-from studio.pages.base.still import still
+from studio.pages.base.export import Table, build_export_buttons
+from studio.pages.base.followed import (
+    build_tasks_input,
+    build_ticks_input,
+    follow_tasks,
+    is_called_by_tasks,
+    list_tasks_again,
+)
+from studio.pages.base.state import get_session, get_tasks, get_workspace
+from studio.pages.base.still import merge_static_parts
 from studio.pages.base.widgets import (
-    aria_label,
+    build_address,
+    build_aria_label,
+    build_error_box,
+    build_findings_badge,
+    build_loading,
+    build_no_job,
+    build_page,
     clear_with_job,
-    error_box,
-    findings_badge,
-    link,
-    loading,
-    no_job,
-    page,
     show_errors,
 )
 from studio.pages.findings.under_way import show_repairs
-from studio.sim.agreement import rank_list
+from studio.sim.agreement import format_ranks
 from studio.store.tasks import ACTIVE, cancel, dismiss, list_tasks, wait
 from studio.store.workspace import JobInfo
 from studio.trace import Level, Trace
@@ -56,9 +63,9 @@ def layout(**_query: str) -> Any:
     return html.Div(
         [
             html.Div(id="findings-error"),
-            html.Div(page("Findings", loading("Checking the job…")), id="findings-body"),
+            html.Div(build_page("Findings", build_loading("Checking the job…")), id="findings-body"),
             html.Div(id="findings-repairs"),
-            stores(FINDINGS),
+            build_stores(FINDINGS),
             dcc.Store(id="findings-checked"),
             follow_tasks("findings"),
         ]
@@ -69,52 +76,54 @@ def layout(**_query: str) -> Any:
     Output("findings-body", "children"),
     Output("findings-checked", "data"),
     Input("view", "data"),
-    tasks_changed("findings"),
+    build_tasks_input("findings"),
     State("findings-checked", "data"),
 )
 def show(view: dict[str, Any], _activity: str | None, shown: str | None) -> Any:
     """List the findings of a job, with the one that the view names open; those being made are shown once they are there."""
     job, mark = view.get("job"), json.dumps(view, sort_keys=True)
-    if changed_by_tasks() and shown == mark:
+    if is_called_by_tasks() and shown == mark:
         # What the address says is there; where it is not, this call may have taken the place of the one that brings it.
         return no_update, no_update
-    return show_job(view), mark if not job or session().levels_found(job) is not None else None
+    return show_job(view), mark if not job or get_session().levels_found(job) is not None else None
 
 
 @show_errors
 def show_job(view: dict[str, Any]) -> Any:
     """Return the content of the page."""
     if not view.get("job"):
-        return no_job()
-    info, examination = workspace().info(view["job"]), session().examination_made(view["job"])
+        return build_no_job()
+    info, examination = get_workspace().info(view["job"]), get_session().examination_made(view["job"])
     if examination is None:
-        return page("Findings", _show_origin(info), _show_unchecked(info.id))
-    dash.set_props("findings-badge", {"children": findings_badge(session().levels_found(info.id))})
-    return still(
-        page(
+        return build_page("Findings", _show_origin(info), _show_unchecked(info.id))
+    dash.set_props("findings-badge", {"children": build_findings_badge(get_session().levels_found(info.id))})
+    return merge_static_parts(
+        build_page(
             "Findings",
             _show_origin(info),
-            _list(examination, view),
+            _build_list(examination, view),
             _list_passed(examination),
-            controls=[*_counts(examination), *_repair_all(examination, info.id)],
+            controls=[*_build_counts(examination), *_repair_all(examination, info.id)],
         )
     )
 
 
 def _show_unchecked(job: str) -> Any:
     """Begin to check a job, or say why it is not checked, with a button that does it again."""
-    if job not in session().unexamined:
-        list_tasks_again(began=start_check(tasks(), session(), job))
+    if job not in get_session().unexamined:
+        list_tasks_again(began=start_check(get_tasks(), get_session(), job))
         sentence = "Checking the job in the background. The bar above shows how far it is, and can cancel it."
-        return html.Div([loading("Checking the job…"), html.P(sentence, className="cs-dim")])
-    problem = session().unexamined[job]
-    button = html.Button("Check the job", className="cs-button", **asks(FINDINGS, "check", job))
+        return html.Div([build_loading("Checking the job…"), html.P(sentence, className="cs-dim")])
+    problem = get_session().unexamined[job]
+    button = html.Button(
+        "Check the job", className="cs-button", **build_click_request(FINDINGS, "check", job)
+    )
     return html.Div([html.P(problem.message), html.P(problem.hint, className="cs-dim"), button])
 
 
 @callback(
     Output("findings-error", "children"),
-    answer_output(FINDINGS),
+    build_answer_output(FINDINGS),
     Input(FINDINGS, "data"),
     prevent_initial_call=True,
 )
@@ -126,40 +135,40 @@ def change(asked: Asked | None) -> Any:
     job, _, rest = asked["of"].partition(" ")
     try:
         if asked["verb"] == "stop":
-            cancel(tasks(), rest)
+            cancel(get_tasks(), rest)
             list_tasks_again()
-            return None, answer(FINDINGS, asked)
+            return None, acknowledge_request(FINDINGS, asked)
         if asked["verb"] == "check":
-            check_again(tasks(), session(), job)
+            check_again(get_tasks(), get_session(), job)
             list_tasks_again()
-            return None, answer(FINDINGS, asked)
+            return None, acknowledge_request(FINDINGS, asked)
         if asked["verb"] == "repair":
             target = _repair_job(job, rest.split(","))
         else:
-            workspace().delete(job)
+            get_workspace().delete(job)
             target = rest
     except StudioError as error:
-        return error_box(error, title="That did not work"), answer(FINDINGS, asked)
+        return build_error_box(error, title="That did not work"), acknowledge_request(FINDINGS, asked)
     if target is None:
         list_tasks_again()
-        return None, answer(FINDINGS, asked)
+        return None, acknowledge_request(FINDINGS, asked)
     # The job switch in the frame lists the jobs.
     dash.set_props("imported", {"data": time.time()})
-    return None, answer(FINDINGS, asked, go=link("/findings", {"job": target}))
+    return None, acknowledge_request(FINDINGS, asked, go=build_address("/findings", {"job": target}))
 
 
 def _repair_job(job: str, codes: Sequence[str]) -> str | None:
     """Repair a job in the background; return the new job's id, or None if it is not done within `_AT_ONCE_S`."""
-    started = start_mending(tasks(), session(), job, codes)
-    task = wait(tasks(), started.id, _AT_ONCE_S)
+    started = start_mending(get_tasks(), get_session(), job, codes)
+    task = wait(get_tasks(), started.id, _AT_ONCE_S)
     if task is None or task.status == "cancelled":
         raise StudioError("The repair was cancelled.", hint="Repair again if the job is still needed.")
     if task.error:
-        dismiss(tasks(), task.id)
+        dismiss(get_tasks(), task.id)
         raise StudioError(task.error.message, hint=task.error.hint)
     if task.status in ACTIVE:
         return None
-    dismiss(tasks(), task.id)
+    dismiss(get_tasks(), task.id)
     return task.result
 
 
@@ -169,20 +178,20 @@ clear_with_job("findings-error")
 @callback(
     Output("findings-repairs", "children"),
     Input("view", "data"),
-    tasks_changed("findings"),
-    tasks_ticked("findings"),
+    build_tasks_input("findings"),
+    build_ticks_input("findings"),
 )
 def follow_repairs(view: dict[str, Any], _changed: str | None, _ticked: int | None) -> Any:
     """Show the repairs of the job that take longer than the page waits, and what they have made."""
     job = view.get("job")
     if not job:
         return None
-    names = {info.id: info.name for info in workspace().jobs()}
-    known = list_tasks(tasks(), "repair", job)
-    return still(show_repairs(known, names, tasks().now(), tasks().live))
+    names = {info.id: info.name for info in get_workspace().jobs()}
+    known = list_tasks(get_tasks(), "repair", job)
+    return merge_static_parts(show_repairs(known, names, get_tasks().now(), get_tasks().live))
 
 
-def _counts(examination: Examination) -> list[Any]:
+def _build_counts(examination: Examination) -> list[Any]:
     counts = [(level, examination.count(level)) for level in LEVELS]
     fine = html.Span("no problems", className="fi-count fi-fine")
     return [
@@ -191,11 +200,11 @@ def _counts(examination: Examination) -> list[Any]:
             if examination.count("error") or examination.count("warning") or not examination.diagnoses
             else [fine]
         ),
-        *(_count(level, count) for level, count in counts if count),
+        *(_build_count(level, count) for level, count in counts if count),
     ]
 
 
-def _count(level: Level, count: int) -> Any:
+def _build_count(level: Level, count: int) -> Any:
     text = f"{format_count(count)} {_LEVEL_WORDS[level][count != 1]}"
     return html.Span(text, className=f"cs-level-{level} fi-count")
 
@@ -217,7 +226,7 @@ def _repair_all(examination: Examination, job: str) -> list[Any]:
         f"Repair {len(bad)} kinds of problems at once",
         className="cs-button",
         title=f"{titles}. The repaired job is a new one; this one stays unchanged.",
-        **asks(FINDINGS, "repair", f"{job} {','.join(bad)}"),
+        **build_click_request(FINDINGS, "repair", f"{job} {','.join(bad)}"),
     )
     return [space, button, *save]
 
@@ -232,7 +241,7 @@ def _save(examination: Examination) -> list[Any]:
             diagnosis.level,
             diagnosis.code,
             diagnosis.title,
-            rank_list(diagnosis.ranks) if diagnosis.ranks else "",
+            format_ranks(diagnosis.ranks) if diagnosis.ranks else "",
             diagnosis.count,
             diagnosis.message,
             diagnosis.consequence or "",
@@ -241,20 +250,22 @@ def _save(examination: Examination) -> list[Any]:
         )
         for diagnosis in examination.diagnoses
     ]
-    return [exports("findings", table=Table(head, rows), title="the findings")]
+    return [build_export_buttons("findings", table=Table(head, rows), title="the findings")]
 
 
 def _show_origin(info: JobInfo) -> Any:
     """Say which job a repaired one was made from, with an undo button; None for other jobs."""
-    source = origin(info)
+    source = get_origin(info)
     if source is None:
         return None
     try:
-        before: Any = dcc.Link(workspace().info(source.job).name, href=link("/findings", {"job": source.job}))
+        before: Any = dcc.Link(
+            get_workspace().info(source.job).name, href=build_address("/findings", {"job": source.job})
+        )
         undo: Any = html.Button(
             "Undo: delete this job",
             className="cs-button-quiet",
-            **asks(FINDINGS, "undo", f"{info.id} {source.job}"),
+            **build_click_request(FINDINGS, "undo", f"{info.id} {source.job}"),
         )
     except StudioError:
         before, undo = html.Span("a job that is no longer there"), None
@@ -262,7 +273,7 @@ def _show_origin(info: JobInfo) -> Any:
     return html.P(["Repaired from ", before, f": {titles}. ", undo], className="fi-origin")
 
 
-def _list(examination: Examination, view: dict[str, Any]) -> Any:
+def _build_list(examination: Examination, view: dict[str, Any]) -> Any:
     if not examination.diagnoses:
         return html.Div(
             [
@@ -273,7 +284,7 @@ def _list(examination: Examination, view: dict[str, Any]) -> Any:
             className="fi-clean",
         )
     return html.Ul(
-        [_item(diagnosis, key, view) for key, diagnosis in _key_diagnoses(examination.diagnoses)],
+        [_build_item(diagnosis, key, view) for key, diagnosis in _key_diagnoses(examination.diagnoses)],
         id="findings-list",
         className="fi-list",
     )
@@ -289,13 +300,13 @@ def _key_diagnoses(diagnoses: Iterable[Diagnosis]) -> list[tuple[str, Diagnosis]
     return pairs
 
 
-def _item(diagnosis: Diagnosis, key: str, view: dict[str, Any]) -> Any:
+def _build_item(diagnosis: Diagnosis, key: str, view: dict[str, Any]) -> Any:
     is_open = view.get("finding") == key
     opens: dict[str, Any] = {
         "data-view": json.dumps({"finding": None if is_open else key}),
         "aria-expanded": "true" if is_open else "false",
     }
-    ranks = rank_list(diagnosis.ranks) if diagnosis.ranks else "the whole job"
+    ranks = format_ranks(diagnosis.ranks) if diagnosis.ranks else "the whole job"
     head = html.Button(
         [
             html.Span(diagnosis.level, className=f"cs-level cs-level-{diagnosis.level}"),
@@ -306,21 +317,21 @@ def _item(diagnosis: Diagnosis, key: str, view: dict[str, Any]) -> Any:
         className="fi-head",
         **opens,
     )
-    body = _details(diagnosis, view) if is_open else _cure(diagnosis)
+    body = _build_details(diagnosis, view) if is_open else _build_cure(diagnosis)
     return html.Li(
         [head, html.P(html.Bdi(diagnosis.message), className="fi-message"), body],
         className="fi-open" if is_open else None,
     )
 
 
-def _cure(diagnosis: Diagnosis) -> Any:
+def _build_cure(diagnosis: Diagnosis) -> Any:
     """Return what to do about an error or a warning; None where that is not known, or nothing needs to be done."""
     if not diagnosis.advice or diagnosis.level == "info":
         return None
     return html.P([html.Strong("What to do. "), diagnosis.advice], className="cs-dim fi-message")
 
 
-def _details(diagnosis: Diagnosis, view: dict[str, Any]) -> Any:
+def _build_details(diagnosis: Diagnosis, view: dict[str, Any]) -> Any:
     facts = [(what, value) for what, value in diagnosis.evidence]
     return html.Div(
         [
@@ -332,24 +343,24 @@ def _details(diagnosis: Diagnosis, view: dict[str, Any]) -> Any:
             )
             if facts
             else None,
-            _nodes(session().trace(view["job"]), diagnosis, view),
+            _build_node_list(get_session().trace(view["job"]), diagnosis, view),
             _repair(diagnosis, view["job"]) if diagnosis.repair else None,
         ],
         className="fi-details",
     )
 
 
-def _nodes(trace: Trace, diagnosis: Diagnosis, view: dict[str, Any]) -> Any:
+def _build_node_list(trace: Trace, diagnosis: Diagnosis, view: dict[str, Any]) -> Any:
     """List the first nodes of a finding; a click opens the inspector."""
     if not diagnosis.nodes:
         return None
     items = []
     graphs = {rank.number: trace.graph_of(rank) for rank in trace.ranks}
-    for place, ref in zip(diagnosis.nodes, _refs(trace, diagnosis), strict=True):
+    for place, ref in zip(diagnosis.nodes, _list_refs(trace, diagnosis), strict=True):
         graph = graphs[place.rank]
         name = graph.strings[int(graph.name[place.row])] if graph.name[place.row] >= 0 else ""
         chosen: dict[str, Any] = {"data-view": json.dumps({"rank": place.rank, "node": ref})}
-        href = link("/findings", view, rank=place.rank, node=ref)
+        href = build_address("/findings", view, rank=place.rank, node=ref)
         mark = html.Span(f"rank {place.rank}", className="cs-tag")
         items.append(html.Li([mark, html.A(html.Bdi(f"{ref} {name}".strip()[:160]), href=href, **chosen)]))
     more = diagnosis.count - len(items)
@@ -357,16 +368,16 @@ def _nodes(trace: Trace, diagnosis: Diagnosis, view: dict[str, Any]) -> Any:
     return html.Div([html.H3("Nodes"), html.Ul(items, className="fi-nodes"), rest])
 
 
-def _refs(trace: Trace, diagnosis: Diagnosis) -> list[str]:
-    from studio.doctor.diagnosis import node_names
+def _list_refs(trace: Trace, diagnosis: Diagnosis) -> list[str]:
+    from studio.doctor.diagnosis import list_node_names
 
-    return [ref for _, ref in node_names(trace, diagnosis)]
+    return [ref for _, ref in list_node_names(trace, diagnosis)]
 
 
 def _repair(diagnosis: Diagnosis, job: str) -> Any:
     """Show what a repair would change, and its button."""
     assert diagnosis.repair
-    known, changes = REPAIRS[diagnosis.repair], session().repair_preview(job, diagnosis.repair)
+    known, changes = REPAIRS[diagnosis.repair], get_session().repair_preview(job, diagnosis.repair)
     if not changes:
         blocked = "Nothing can be repaired yet: repair the findings above first, cycles most of all."
         return html.Div([html.H3(known.title), html.P(blocked, className="cs-dim")], className="fi-repair")
@@ -374,12 +385,12 @@ def _repair(diagnosis: Diagnosis, job: str) -> Any:
         [
             html.H3(known.title),
             html.P(known.consequence),
-            *[_preview(change) for change in changes],
+            *[_build_preview(change) for change in changes],
             html.Button(
                 "Repair as a new job",
                 className="cs-button",
-                **asks(FINDINGS, "repair", f"{job} {diagnosis.repair}"),
-                **aria_label(f"{known.title}, as a new job"),
+                **build_click_request(FINDINGS, "repair", f"{job} {diagnosis.repair}"),
+                **build_aria_label(f"{known.title}, as a new job"),
             ),
             html.Span("This job stays unchanged.", className="cs-dim"),
         ],
@@ -387,7 +398,7 @@ def _repair(diagnosis: Diagnosis, job: str) -> Any:
     )
 
 
-def _preview(change: Change) -> Any:
+def _build_preview(change: Change) -> Any:
     rest = change.count - len(change.first)
     shown = [html.Li(html.Bdi(text)) for text in change.first]
     if rest > 0 and shown:

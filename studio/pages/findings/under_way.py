@@ -7,9 +7,9 @@ from typing import Any
 
 from dash import dcc, html
 
-from studio.pages.base.asked import FINDINGS, asks
+from studio.pages.base.asked import FINDINGS, build_click_request
 from studio.pages.base.task_words import describe_progress
-from studio.pages.base.widgets import aria_label, link
+from studio.pages.base.widgets import build_address, build_aria_label
 from studio.store.tasks import ACTIVE, Task
 
 
@@ -29,7 +29,7 @@ def show_repairs(
     shown = [_show_active(task, now, task.id in own) for task in active]
     if new_job is None:
         return shown
-    new_link = dcc.Link(names[new_job], href=link("/findings", {"job": new_job}))
+    new_link = dcc.Link(names[new_job], href=build_address("/findings", {"job": new_job}))
     return [*shown, html.P(["This job has been repaired: ", new_link], className="fi-under-way")]
 
 
@@ -37,10 +37,10 @@ def _show_active(task: Task, now: float, is_own: bool) -> Any:
     stop = html.Button(
         "Cancel",
         className="cs-button",
-        **asks(FINDINGS, "stop", f"{task.job} {task.id}"),
-        **aria_label("Cancel the repair"),
+        **build_click_request(FINDINGS, "stop", f"{task.job} {task.id}"),
+        **build_aria_label("Cancel the repair"),
     )
-    about: dict[str, Any] = aria_label("Progress of the repair")
+    about: dict[str, Any] = build_aria_label("Progress of the repair")
     if task.total:
         about |= {"value": str(task.done), "max": str(task.total)}
     words = html.Span([html.Strong("Repair"), f" · {describe_progress(task, now)}"])

@@ -10,13 +10,13 @@ from dash import dcc, html, no_update
 
 from studio.errors import StudioError
 from studio.jobs.checking import start_check
-from studio.pages.base.asked import ACTIVITY, Asked, asks
+from studio.pages.base.asked import ACTIVITY, Asked, build_click_request
 from studio.pages.base.followed import list_tasks_again
-from studio.pages.base.state import RECORDED, session, tasks, workspace
+from studio.pages.base.state import RECORDED, get_session, get_tasks, get_workspace
 from studio.pages.base.task_words import describe_progress
-from studio.pages.base.widgets import aria_label, findings_badge, link
+from studio.pages.base.widgets import build_address, build_aria_label, build_findings_badge
 from studio.store.tasks import ACTIVE, KindName, Task, cancel, dismiss, list_tasks
-from studio.views.address import runs_of
+from studio.views.address import list_run_options
 
 _PAGES: Mapping[KindName, str] = {
     "import": "/",
@@ -44,27 +44,27 @@ def show_activity(known: str | None) -> tuple[Any, Any, Any, Any, bool]:
         The count, the list, whether to hide both, a mark that changes when the list does (progress apart), a job was
         examined, or one was imported or deleted, also by another process, and whether polling can stop. What would not change is `no_update`.
     """
-    shown = [task for task in list_tasks(tasks()) if task.status in ACTIVE or _failed_unseen(task)]
+    shown = [task for task in list_tasks(get_tasks()) if task.status in ACTIVE or _is_unseen_failure(task)]
     active = sum(task.status in ACTIVE for task in shown)
     mark = repr(
         [
-            session().examinations_made,
-            session().answers_made,
-            session().measurings_ended,
-            workspace().changed_ns(),
+            get_session().examinations_made,
+            get_session().answers_made,
+            get_session().measurings_ended,
+            get_workspace().changed_ns(),
             *((task.id, task.status in ACTIVE) for task in shown),
         ]
     )
     if mark == known and not active:
         return no_update, no_update, no_update, no_update, True
-    names = {job.id: job.name for job in workspace().jobs()}
+    names = {job.id: job.name for job in get_workspace().jobs()}
     items = [_show_task(task, names) for task in shown]
     failed = len(shown) - active
     count = f"{active} running" + (f" · {failed} failed" if failed else "")
     return count, items, not items, no_update if mark == known else mark, not active
 
 
-def _failed_unseen(task: Task) -> bool:
+def _is_unseen_failure(task: Task) -> bool:
     """Return whether a task failed and no page shows it."""
     return task.kind in ("repair", "complete", "scale", "generate") and task.status in (
         "failed",
@@ -77,21 +77,21 @@ def _show_task(task: Task, names: Mapping[str, str]) -> Any:
     about = [
         task.kind,
         *([name] if name and name != task.title else []),
-        describe_progress(task, tasks().now()),
+        describe_progress(task, get_tasks().now()),
     ]
     active = task.status in ACTIVE
     verb, label = ("cancel", "Cancel") if active else ("dismiss", "Dismiss")
     button = html.Button(
         label,
         className="cs-button-quiet",
-        **asks(ACTIVITY, verb, task.id),
-        **aria_label(f"{task.kind} {task.title}: {verb}"),
+        **build_click_request(ACTIVITY, verb, task.id),
+        **build_aria_label(f"{task.kind} {task.title}: {verb}"),
     )
     # Tasks of another studio are that studio's to end.
-    own = task.id in tasks().live or not active
+    own = task.id in get_tasks().live or not active
     return html.Li(
         [
-            dcc.Link(task.title, href=link(page, {"job": task.job} if task.job else {})),
+            dcc.Link(task.title, href=build_address(page, {"job": task.job} if task.job else {})),
             html.Span(f" · {' · '.join(about)} ", className="cs-dim"),
             button if own else None,
         ]
@@ -100,17 +100,17 @@ def _show_task(task: Task, names: Mapping[str, str]) -> Any:
 
 def change_activity(asked: Asked) -> None:
     """Cancel a running task, or dismiss a failed one."""
-    (cancel if asked["verb"] == "cancel" else dismiss)(tasks(), asked["of"])
+    (cancel if asked["verb"] == "cancel" else dismiss)(get_tasks(), asked["of"])
 
 
-def badge_of(job: str) -> Any:
+def build_badge(job: str) -> Any:
     """Return the badge of a job's findings; a job that was not checked is checked now, in the background."""
-    levels = session().levels_found(job)
+    levels = get_session().levels_found(job)
     if levels is None:
-        list_tasks_again(began=start_check(tasks(), session(), job))
-    if levels is None and job in session().unexamined:
-        return html.Span("?", className="cs-badge", title=session().unexamined[job].message)
-    return findings_badge(levels)
+        list_tasks_again(began=start_check(get_tasks(), get_session(), job))
+    if levels is None and job in get_session().unexamined:
+        return html.Span("?", className="cs-badge", title=get_session().unexamined[job].message)
+    return build_findings_badge(levels)
 
 
 def list_run_choices(shown: str | None) -> tuple[list[dict[str, str]], str | None, str | None, bool]:
@@ -123,7 +123,7 @@ def list_run_choices(shown: str | None) -> tuple[list[dict[str, str]], str | Non
     if not job:
         return [], None, None, True
     try:
-        known = runs_of(session(), job)
+        known = list_run_options(get_session(), job)
     except StudioError:
         # The page says what is wrong with the job.
         return [], None, None, True

@@ -8,12 +8,12 @@ from typing import Any
 import dash
 from dash import ClientsideFunction, Dash, Input, Output, State, no_update
 
-from studio.pages.base.asked import ACTIVITY, Asked, answer, answer_output
+from studio.pages.base.asked import ACTIVITY, Asked, acknowledge_request, build_answer_output
 from studio.pages.base.missing import list_missing
-from studio.pages.base.state import workspace
-from studio.pages.base.widgets import job_options
+from studio.pages.base.state import get_workspace
+from studio.pages.base.widgets import list_job_options
 from studio.pages.frame import inspector
-from studio.pages.frame.activity import badge_of, change_activity, list_run_choices, show_activity
+from studio.pages.frame.activity import build_badge, change_activity, list_run_choices, show_activity
 
 _CLIENT = "studio_frame"
 
@@ -70,7 +70,7 @@ def _connect_choices(app: Dash) -> None:
         Input("imported", "data"),
     )
     def list_jobs(job: str | None, _imported: str | None) -> tuple[list[dict[str, str]], str | None]:
-        return job_options(workspace().jobs()), job
+        return list_job_options(get_workspace().jobs()), job
 
     app.clientside_callback(
         ClientsideFunction(_CLIENT, "switchJob"),
@@ -101,7 +101,7 @@ def _connect_choices(app: Dash) -> None:
 
     @app.callback(Output("findings-badge", "children"), Input("job", "data"), Input("activity-known", "data"))
     def count_findings(job: str | None, _activity: str | None) -> Any:
-        return badge_of(job) if job else None
+        return build_badge(job) if job else None
 
 
 def _connect_activity(app: Dash) -> None:
@@ -131,7 +131,7 @@ def _connect_activity(app: Dash) -> None:
 
     @app.callback(
         Output("activity-poke", "data", allow_duplicate=True),
-        answer_output(ACTIVITY),
+        build_answer_output(ACTIVITY),
         Input(ACTIVITY, "data"),
         prevent_initial_call=True,
     )
@@ -139,7 +139,7 @@ def _connect_activity(app: Dash) -> None:
         if not asked:
             return no_update, no_update
         change_activity(asked)
-        return time.time(), answer(ACTIVITY, asked)
+        return time.time(), acknowledge_request(ACTIVITY, asked)
 
 
 def _connect_tools(app: Dash) -> None:

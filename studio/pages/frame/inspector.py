@@ -9,18 +9,18 @@ from typing import Any
 
 from dash import Dash, Input, Output, dcc, html
 
-from studio.analysis.collectives.groups import group_of
-from studio.analysis.collectives.meeting import MEETS, Meeting, meeting_of
-from studio.analysis.graph.neighbours import predecessors, successors
-from studio.analysis.job.completeness import completeness, ranges_of
-from studio.analysis.job.function_names import short_function_name
-from studio.analysis.job.kinds import counted_type, counted_type_name
+from studio.analysis.collectives.groups import find_group_name
+from studio.analysis.collectives.meeting import MEETS, Meeting, find_meeting
+from studio.analysis.graph.neighbours import list_predecessors, list_successors
+from studio.analysis.job.completeness import group_ranges, infer_completeness
+from studio.analysis.job.function_names import shorten_function_name
+from studio.analysis.job.kinds import infer_counted_type, label_counted_type
 from studio.analysis.job.ledger import Ledger
-from studio.analysis.job.nodes import NodeIndex, find_node, node_ref
+from studio.analysis.job.nodes import NodeIndex, find_node, format_node_ref
 from studio.errors import StudioError
-from studio.pages.base.state import RECORDED, session, workspace
-from studio.pages.base.still import still
-from studio.pages.base.widgets import error_box, link
+from studio.pages.base.state import RECORDED, get_session, get_workspace
+from studio.pages.base.still import merge_static_parts
+from studio.pages.base.widgets import build_address, build_error_box
 from studio.sim.kinds import COLLECTIVE_KINDS
 from studio.trace import (
     Attribute,
@@ -30,12 +30,12 @@ from studio.trace import (
     Rank,
     Trace,
     ValueKind,
-    assumed_from,
-    collective_name,
-    node_attributes,
+    get_assumed_source,
+    label_collective,
+    list_node_attributes,
 )
 from studio.units import format_bytes, format_count, format_ns, format_offset, format_rate, format_si
-from studio.views.address import rank_of, shown_run
+from studio.views.address import choose_shown_run, rank_of
 
 _NEIGHBOURS_SHOWN = 100
 _PART = re.compile(r"(?<=[._/:])(?=[^._/:])")
@@ -59,103 +59,109 @@ def connect(app: Dash) -> None:
         if not view:
             return None
         try:
-            index = session().node_index(view["job"])
+            index = get_session().node_index(view["job"])
             rank = rank_of(index.trace, view)
             row = find_node(index.trace.graph_of(rank), view["node"])
-            return still(_node(index, rank, row, view))
+            return merge_static_parts(_build_node(index, rank, row, view))
         except StudioError as error:
             return html.Div(
-                [_head("No node", None, view), *_pinned_line(view), error_box(error)],
+                [_build_head("No node", None, view), *_build_pinned_line(view), build_error_box(error)],
                 className="cs-inspector",
             )
 
 
-def pin_of(view: Mapping[str, Any], rank: Rank) -> str:
+def format_pin(view: Mapping[str, Any], rank: Rank) -> str:
     """Return the pin that names the node of a view, as `assets/frame/pin.mjs` reads it: job, run, rank and node.
 
     The run is named even where the address leaves it open: which is shown then depends on what else was simulated.
     """
-    run = shown_run(session(), view["job"], view) or RECORDED
+    run = choose_shown_run(get_session(), view["job"], view) or RECORDED
     return "/".join([view["job"], run, str(rank.number), view["node"]])
 
 
-def _head(shown: str, rank: Rank | None, view: dict[str, Any], *, title: str | None = None) -> Any:
+def _build_head(shown: str, rank: Rank | None, view: dict[str, Any], *, title: str | None = None) -> Any:
     """Return the name of the node, and buttons that pin and close; without a rank there is nothing to pin."""
     pinned = bool(view.get("pin"))
     buttons = [
-        _button("Close", "Close the inspector", "close", node=None, **({"pin": None} if pinned else {}))
+        _build_button("Close", "Close the inspector", "close", node=None, **({"pin": None} if pinned else {}))
     ]
     if pinned:
-        buttons.insert(0, _button("Unpin", "Follow the selection again", "pin", pin=None))
+        buttons.insert(0, _build_button("Unpin", "Follow the selection again", "pin", pin=None))
     elif rank is not None:
         stays = "Stay on this node while the selection moves, also to other pages"
-        buttons.insert(0, _button("Pin", stays, "pin", pin=pin_of(view, rank)))
+        buttons.insert(0, _build_button("Pin", stays, "pin", pin=format_pin(view, rank)))
     return html.Div(
-        [html.H2(_breakable(shown), title=title), html.Span(buttons)], className="cs-inspector-head"
+        [html.H2(_build_breakable_name(shown), title=title), html.Span(buttons)],
+        className="cs-inspector-head",
     )
 
 
-def _breakable(name: str) -> list[Any]:
+def _build_breakable_name(name: str) -> list[Any]:
     """Return a name that may be broken between its parts, and elsewhere only where a part is too long."""
     parts = [part for part in _PART.split(name) if part]
     return [piece for part in parts for piece in (part, html.Wbr())][:-1] or [""]
 
 
-def _button(words: str, title: str, held: str, **changes: Any) -> Any:
+def _build_button(words: str, title: str, held: str, **changes: Any) -> Any:
     """Return a button of the head, which keeps the focus where the inspector is drawn anew."""
-    about = {**_changes(**changes), "data-held": held}
+    about = {**_build_view_change(**changes), "data-held": held}
     return html.Button(words, className="cs-button-quiet", title=title, **about)
 
 
-def _pinned_line(view: dict[str, Any]) -> list[Any]:
+def _build_pinned_line(view: dict[str, Any]) -> list[Any]:
     """Say of a pinned node that it is one, and of which job and run: the page may show others."""
     if not view.get("pin"):
         return []
     try:
-        of = workspace().info(view["job"]).name
-        run = shown_run(session(), view["job"], view)
-        of += f", {workspace().run_info(view['job'], run).label}" if run else ", as recorded"
+        of = get_workspace().info(view["job"]).name
+        run = choose_shown_run(get_session(), view["job"], view)
+        of += f", {get_workspace().run_info(view['job'], run).label}" if run else ", as recorded"
     except StudioError:
         of = str(view["job"])[:60]
     select = html.Button(
         "Select it",
         className="cs-button-quiet",
         title="Make it the selection of the page again",
-        **_changes(**{name: view.get(name) for name in ("job", "run", "rank", "node")}),
+        **_build_view_change(**{name: view.get(name) for name in ("job", "run", "rank", "node")}),
     )
     where = f"rank {str(view.get('rank'))[:20]} of {of}"
     return [html.P([html.Strong("Pinned: "), html.Bdi(where), " ", select], className="cs-pinned")]
 
 
-def _node(index: NodeIndex, rank: Rank, row: int, view: dict[str, Any]) -> Any:
+def _build_node(index: NodeIndex, rank: Rank, row: int, view: dict[str, Any]) -> Any:
     trace = index.trace
     graph = trace.graph_of(rank)
-    attributes = node_attributes(graph, row, rank.slots)
+    attributes = list_node_attributes(graph, row, rank.slots)
     name = graph.strings[int(graph.name[row])] or "(no name)"
     return html.Div(
         [
-            _head(_plain(short_function_name(name)), rank, view, title=_plain(name)),
-            *_pinned_line(view),
+            _build_head(_format_value(shorten_function_name(name)), rank, view, title=_format_value(name)),
+            *_build_pinned_line(view),
             html.Dl(
-                _pairs(
+                _build_pairs(
                     [
-                        *_facts(trace, rank, row, attributes, view),
-                        *_times(index, graph, row, simulated=bool(shown_run(session(), view["job"], view))),
-                        *_simulated_facts(trace, rank, row, view),
-                        *_meeting_facts(trace, rank, row, view),
-                        *_path_facts(trace, rank, row, view),
+                        *_list_facts(trace, rank, row, attributes, view),
+                        *_list_times(
+                            index,
+                            graph,
+                            row,
+                            simulated=bool(choose_shown_run(get_session(), view["job"], view)),
+                        ),
+                        *_list_simulated_facts(trace, rank, row, view),
+                        *_list_meeting_facts(trace, rank, row, view),
+                        *_list_path_facts(trace, rank, row, view),
                     ]
                 )
             ),
-            _neighbours("Waits for", predecessors(graph, row), graph, view),
-            _neighbours("Waited for by", successors(graph, row), graph, view),
-            _attributes(attributes),
-            _inputs_and_outputs(graph, row),
+            _build_neighbours("Waits for", list_predecessors(graph, row), graph, view),
+            _build_neighbours("Waited for by", list_successors(graph, row), graph, view),
+            _build_attributes(attributes),
+            _build_inputs_outputs(graph, row),
             _list_unknown_fields(graph, row),
-            _elsewhere(
+            _build_page_links(
                 view,
                 timed=int(graph.start_ns[row]) >= 0,
-                explained=_explain_link(trace, rank, row, attributes, view),
+                explained=_build_explain_address(trace, rank, row, attributes, view),
                 meets=int(graph.type[row]) == NodeType.COMM_COLL,
             ),
         ],
@@ -163,16 +169,16 @@ def _node(index: NodeIndex, rank: Rank, row: int, view: dict[str, Any]) -> Any:
     )
 
 
-def _changes(**changes: Any) -> dict[str, Any]:
+def _build_view_change(**changes: Any) -> dict[str, Any]:
     """Return the attribute that makes a click change the view."""
     return {"data-view": json.dumps(changes)}
 
 
-def _pairs(facts: Sequence[tuple[Any, Any]]) -> list[Any]:
+def _build_pairs(facts: Sequence[tuple[Any, Any]]) -> list[Any]:
     return [part for label, value in facts for part in (html.Dt(label), html.Dd(value))]
 
 
-def _facts(
+def _list_facts(
     trace: Trace, rank: Rank, row: int, attributes: list[Attribute], view: dict[str, Any]
 ) -> list[tuple[str, Any]]:
     keep = {name: view.get(name) for name in ("job", "run", "rank", "node")}
@@ -180,61 +186,61 @@ def _facts(
     number = int(graph.type[row])
     values = {attribute.name: attribute.value for attribute in attributes}
     facts: list[tuple[str, Any]] = [
-        ("rank", _link_fact(str(rank.number), "/timeline", keep, "See its lanes in the timeline")),
-        *_assumed_fact(rank, keep),
+        ("rank", _build_fact_link(str(rank.number), "/timeline", keep, "See its lanes in the timeline")),
+        *_list_assumed_facts(rank, keep),
         ("id", str(int(graph.id[row]))),
-        ("type", _type_link(graph, rank, row, keep)),
+        ("type", _build_type_link(graph, rank, row, keep)),
     ]
     if number == NodeType.COMM_COLL and isinstance(values.get("comm_type"), int):
-        kind = collective_name(int(values["comm_type"]))  # type: ignore[arg-type]
+        kind = label_collective(int(values["comm_type"]))  # type: ignore[arg-type]
         only = {**keep, "by": "type", "only": kind}
         facts.append(
-            ("collective", _link_fact(kind, "/collectives", only, "See all collectives of this type"))
+            ("collective", _build_fact_link(kind, "/collectives", only, "See all collectives of this type"))
         )
-    group = group_of(trace, rank, row)
+    group = find_group_name(trace, rank, row)
     if group is not None:
         listed = trace.group(group)
-        shown = _group_link(group, number, keep)
-        facts.append(("comm group", [shown, *(_members(listed.ranks, keep) if listed else [])]))
-    facts += _peer_fact(trace, number, values, keep)
-    if isinstance(values.get("comm_size"), int):
-        facts.append(("bytes", _exact(format_bytes(int(values["comm_size"])), values["comm_size"])))  # type: ignore[arg-type]
-    if isinstance(values.get("num_ops"), int):
-        facts.append(("operations", _exact(format_si(int(values["num_ops"]), "FLOP"), values["num_ops"])))  # type: ignore[arg-type]
+        shown = _build_group_link(group, number, keep)
+        facts.append(("comm group", [shown, *(_build_member_links(listed.ranks, keep) if listed else [])]))
+    facts += _list_peer_facts(trace, number, values, keep)
+    if isinstance(size := values.get("comm_size"), int):
+        facts.append(("bytes", _build_rounded_value(format_bytes(size), size)))
+    if isinstance(operations := values.get("num_ops"), int):
+        facts.append(("operations", _build_rounded_value(format_si(operations, "FLOP"), operations)))
     return facts
 
 
-def _type_link(graph: Graph, rank: Rank, row: int, keep: dict[str, Any]) -> Any:
-    shown = counted_type_name(counted_type(graph, row))
+def _build_type_link(graph: Graph, rank: Rank, row: int, keep: dict[str, Any]) -> Any:
+    shown = label_counted_type(infer_counted_type(graph, row))
     filters = {"rank": ["matches", str(rank.number)], "type": ["equals", shown]}
     view = {**keep, "f": json.dumps(filters, separators=(",", ":"))}
-    return _link_fact(shown, "/nodes", view, "List the nodes of this type of the rank")
+    return _build_fact_link(shown, "/nodes", view, "List the nodes of this type of the rank")
 
 
-def _group_link(group: str, number: int, keep: dict[str, Any]) -> Any:
+def _build_group_link(group: str, number: int, keep: dict[str, Any]) -> Any:
     """Return a comm group as a link to its collectives, of a message to what its ranks send each other."""
     shown = group or "(unnamed)"
     if number == NodeType.COMM_COLL:
         only = {**keep, "by": "group", "only": group}
-        return _link_fact(shown, "/collectives", only, "See the collectives of the group")
+        return _build_fact_link(shown, "/collectives", only, "See the collectives of the group")
     traffic = {**keep, "tab": "traffic", "of": group or None}
-    return _link_fact(shown, "/collectives", traffic, "See what the ranks of the group send each other")
+    return _build_fact_link(shown, "/collectives", traffic, "See what the ranks of the group send each other")
 
 
-def _members(ranks: tuple[int, ...], keep: dict[str, Any]) -> list[Any]:
+def _build_member_links(ranks: tuple[int, ...], keep: dict[str, Any]) -> list[Any]:
     """Return the ranks of a group, each as a link to its lanes."""
-    links = [part for number in ranks[:_MEMBERS_SHOWN] for part in (", ", _lanes_link(number, keep))]
+    links = [part for number in ranks[:_MEMBERS_SHOWN] for part in (", ", _build_lanes_link(number, keep))]
     more = len(ranks) - _MEMBERS_SHOWN
     return [" · ranks ", *links[1:], f" and {more:,} more" if more > 0 else ""]
 
 
-def _lanes_link(rank: int, keep: dict[str, Any], words: str = "", **node: str) -> Any:
+def _build_lanes_link(rank: int, keep: dict[str, Any], words: str = "", **node: str) -> Any:
     """Return a rank as a link to its lanes in the timeline, with a node of it selected where one is told."""
     view = {name: keep.get(name) for name in ("job", "run")} | {"rank": rank, **node}
-    return _link_fact(words or str(rank), "/timeline", view, f"See rank {rank}'s lanes in the timeline")
+    return _build_fact_link(words or str(rank), "/timeline", view, f"See rank {rank}'s lanes in the timeline")
 
 
-def _peer_fact(
+def _list_peer_facts(
     trace: Trace, number: int, values: Mapping[str, Any], keep: dict[str, Any]
 ) -> list[tuple[str, Any]]:
     """Say of a message which rank is at its other end."""
@@ -247,29 +253,31 @@ def _peer_fact(
     if not isinstance(peer, int):
         return []
     words = f"rank {peer}"
-    return [(label, words if trace.rank(peer) is None else _lanes_link(peer, keep, words))]
+    return [(label, words if trace.rank(peer) is None else _build_lanes_link(peer, keep, words))]
 
 
-def _assumed_fact(rank: Rank, keep: dict[str, Any]) -> list[tuple[str, Any]]:
+def _list_assumed_facts(rank: Rank, keep: dict[str, Any]) -> list[tuple[str, Any]]:
     """Say of a rank that was not recorded which it is equal to."""
-    source = assumed_from(rank)
+    source = get_assumed_source(rank)
     if source is None:
         return []
     words = f"assumed equal to rank {source}"
-    return [("recorded", _link_fact(words, "/ranks", {"job": keep["job"]}, "See which ranks were recorded"))]
+    return [
+        ("recorded", _build_fact_link(words, "/ranks", {"job": keep["job"]}, "See which ranks were recorded"))
+    ]
 
 
-def _link_fact(text: str, path: str, view: dict[str, Any], title: str) -> Any:
+def _build_fact_link(text: str, path: str, view: dict[str, Any], title: str) -> Any:
     """Return a fact as a link to the page that shows more about it."""
-    return dcc.Link(text, href=link(path, view), title=title)
+    return dcc.Link(text, href=build_address(path, view), title=title)
 
 
-def _simulated_facts(trace: Trace, rank: Rank, row: int, view: dict[str, Any]) -> list[tuple[str, Any]]:
+def _list_simulated_facts(trace: Trace, rank: Rank, row: int, view: dict[str, Any]) -> list[tuple[str, Any]]:
     """Return when the node ran in the simulation that is shown, if one is."""
-    run = shown_run(session(), view["job"], view)
+    run = choose_shown_run(get_session(), view["job"], view)
     if not run:
         return []
-    times = session().times(view["job"], run)
+    times = get_session().times(view["job"], run)
     first = int(times.first[trace.ranks.index(rank)])
     start = int(times.start_ns[first + row]) if first >= 0 else -1
     if start < 0:
@@ -277,30 +285,35 @@ def _simulated_facts(trace: Trace, rank: Rank, row: int, view: dict[str, Any]) -
     end = int(times.end_ns[first + row])
     whole = int(times.end_ns.max())
     return [
-        ("issued in run", _exact(format_offset(start, whole), f"{start:,} ns after the beginning")),
-        ("callback", _exact(format_offset(end, whole), f"{end:,} ns after the beginning")),
-        ("took in run", _exact(format_ns(end - start), f"{end - start:,} ns")),
+        (
+            "issued in run",
+            _build_rounded_value(format_offset(start, whole), f"{start:,} ns after the beginning"),
+        ),
+        ("callback", _build_rounded_value(format_offset(end, whole), f"{end:,} ns after the beginning")),
+        ("took in run", _build_rounded_value(format_ns(end - start), f"{end - start:,} ns")),
     ]
 
 
-def _meeting_facts(trace: Trace, rank: Rank, row: int, view: dict[str, Any]) -> list[tuple[str, Any]]:
+def _list_meeting_facts(trace: Trace, rank: Rank, row: int, view: dict[str, Any]) -> list[tuple[str, Any]]:
     """Return how long a node of communication waited for another rank, and how fast it went then, in what is shown."""
     if int(trace.graph_of(rank).type[row]) not in MEETS:
         return []
-    run = shown_run(session(), view["job"], view)
-    is_known = session().kept_of_job("use", view["job"], run or "") is not None
+    run = choose_shown_run(get_session(), view["job"], view)
+    is_known = get_session().kept_of_job("use", view["job"], run or "") is not None
     if run is None or not (is_known or trace.node_count <= _MOST_NODES):
         return []
-    times = session().times(view["job"], run)
-    account = session().rank_use(view["job"], run)[0]
-    met = meeting_of(trace, times, account.arrivals, rank, row)
+    times = get_session().times(view["job"], run)
+    account = get_session().rank_use(view["job"], run)[0]
+    met = find_meeting(trace, times, account.arrivals, rank, row)
     if met is None:
         return []
     facts: list[tuple[str, Any]] = [
-        ("waited", _waited_words(trace, account, met, rank, row, view)),
+        ("waited", _describe_waiting(trace, account, met, rank, row, view)),
         (
             "took then",
-            _exact(format_ns(met.took_ns), f"{met.took_ns:,} ns from when all had begun to its end here"),
+            _build_rounded_value(
+                format_ns(met.took_ns), f"{met.took_ns:,} ns from when all had begun to its end here"
+            ),
         ),
     ]
     if met.algorithm_bytes_per_ns > 0:
@@ -311,7 +324,7 @@ def _meeting_facts(trace: Trace, rank: Rank, row: int, view: dict[str, Any]) -> 
     return facts
 
 
-def _waited_words(
+def _describe_waiting(
     trace: Trace, account: Ledger, met: Meeting, rank: Rank, row: int, view: dict[str, Any]
 ) -> Any:
     """Say how long a node waited for another rank; by when ranks were ready, where all are recorded to begin together."""
@@ -332,36 +345,38 @@ def _waited_words(
     if not ns:
         return f"for nobody: {why}"
     return [
-        _exact(format_ns(ns), f"{ns:,} ns"),
+        _build_rounded_value(format_ns(ns), f"{ns:,} ns"),
         " for ",
-        _lanes_link(met.last_rank, view, f"rank {met.last_rank}", node=_last_node(trace, met)),
+        _build_lanes_link(met.last_rank, view, f"rank {met.last_rank}", node=_find_last_node(trace, met)),
         f", {others}",
     ]
 
 
-def _last_node(trace: Trace, met: Meeting) -> str:
+def _find_last_node(trace: Trace, met: Meeting) -> str:
     last = trace.rank(met.last_rank)
     assert last is not None, "it is a rank of the job"
-    return node_ref(trace.graph_of(last), met.last_row)
+    return format_node_ref(trace.graph_of(last), met.last_row)
 
 
-def _path_facts(trace: Trace, rank: Rank, row: int, view: dict[str, Any]) -> list[tuple[str, Any]]:
+def _list_path_facts(trace: Trace, rank: Rank, row: int, view: dict[str, Any]) -> list[tuple[str, Any]]:
     """Return why the node is on the critical path, where that is shown."""
-    run = shown_run(session(), view["job"], view)
+    run = choose_shown_run(get_session(), view["job"], view)
     if view.get("crit") != "1" or run is None:
         return []
-    words = session().whole_path(view["job"], run).why(trace, trace.ranks.index(rank), row)
+    words = get_session().whole_path(view["job"], run).why(trace, trace.ranks.index(rank), row)
     keep = {name: view.get(name) for name in ("job", "run", "rank", "node", "crit")}
-    shown = _link_fact(words, "/timeline", keep, "See the path in the timeline") if words else "not on it"
+    shown = (
+        _build_fact_link(words, "/timeline", keep, "See the path in the timeline") if words else "not on it"
+    )
     return [("critical path", shown)]
 
 
-def _section(title: str, *children: Any) -> Any:
+def _build_section(title: str, *children: Any) -> Any:
     """Return a part of the inspector that can be folded away."""
     return html.Details([html.Summary(html.H3(title)), *children], open=True)
 
 
-def _times(index: NodeIndex, graph: Graph, row: int, *, simulated: bool) -> list[tuple[str, Any]]:
+def _list_times(index: NodeIndex, graph: Graph, row: int, *, simulated: bool) -> list[tuple[str, Any]]:
     """Return recorded start and duration, labelled as recorded if a simulation is shown too."""
     kind = "recorded " if simulated else ""
     start, duration = int(graph.start_ns[row]), int(graph.duration_ns[row])
@@ -370,19 +385,21 @@ def _times(index: NodeIndex, graph: Graph, row: int, *, simulated: bool) -> list
         f"{start - index.origin_ns:,} ns after the first recorded start of the job; {start:,} ns in the file"
     )
     return [
-        (f"{kind}start", _exact(shown, hint) if start >= 0 else "not recorded"),
+        (f"{kind}start", _build_rounded_value(shown, hint) if start >= 0 else "not recorded"),
         (
             f"{kind}duration",
-            _exact(format_ns(duration), f"{duration:,} ns") if duration else "0, or not recorded",
+            _build_rounded_value(format_ns(duration), f"{duration:,} ns")
+            if duration
+            else "0, or not recorded",
         ),
     ]
 
 
-def _exact(shown: str, value: Any) -> Any:
+def _build_rounded_value(shown: str, value: Any) -> Any:
     return html.Span(shown, title=f"{value:,}" if isinstance(value, int) else str(value))
 
 
-def _neighbours(title: str, rows: list[tuple[int, bool]], graph: Graph, view: dict[str, Any]) -> Any:
+def _build_neighbours(title: str, rows: list[tuple[int, bool]], graph: Graph, view: dict[str, Any]) -> Any:
     """Return a list of neighbours, each one click away."""
     items = []
     # The page may have gone on to another rank than that of a pinned node.
@@ -393,60 +410,60 @@ def _neighbours(title: str, rows: list[tuple[int, bool]], graph: Graph, view: di
             missing = int((graph.data if is_data else graph.ctrl).dangling[-1 - row])
             items.append(html.Li([kind, html.Span(f"id {missing}: not in the file", className="cs-dim")]))
             continue
-        ref = node_ref(graph, row)
+        ref = format_node_ref(graph, row)
         name = graph.strings[int(graph.name[row])] or f"node {ref}"
-        address = link("", view, node=ref)
+        address = build_address("", view, node=ref)
         items.append(
             html.Li(
                 [
                     kind,
                     html.A(
-                        html.Bdi(short_function_name(name)),
+                        html.Bdi(shorten_function_name(name)),
                         href=address,
                         title=f"{name} (id {ref})",
-                        **_changes(**chosen, node=ref),
+                        **_build_view_change(**chosen, node=ref),
                     ),
                 ]
             )
         )
     more = len(rows) - len(items)
-    return _section(
+    return _build_section(
         f"{title} {format_count(len(rows))}",
         html.Ul(items, className="cs-neighbours") if items else html.P("nothing", className="cs-dim"),
         html.P(f"and {more:,} more", className="cs-dim") if more else None,
     )
 
 
-def _attributes(attributes: list[Attribute]) -> Any:
+def _build_attributes(attributes: list[Attribute]) -> Any:
     facts: list[tuple[Any, Any]] = []
     for attribute in attributes:
         kind = html.Span(ValueKind(attribute.kind).name.lower().replace("_", " "), className="cs-kind")
-        label = html.Span([*_breakable(_plain(attribute.name) or "(no name)"), kind])
-        doc = html.Div(_plain(attribute.doc), className="cs-dim") if attribute.doc else None
-        facts.append((label, html.Div([_value(attribute), doc])))
-    body = html.Dl(_pairs(facts)) if facts else html.P("none", className="cs-dim")
-    return _section(f"Attributes {len(attributes)}", body)
+        label = html.Span([*_build_breakable_name(_format_value(attribute.name) or "(no name)"), kind])
+        doc = html.Div(_format_value(attribute.doc), className="cs-dim") if attribute.doc else None
+        facts.append((label, html.Div([_build_value(attribute), doc])))
+    body = html.Dl(_build_pairs(facts)) if facts else html.P("none", className="cs-dim")
+    return _build_section(f"Attributes {len(attributes)}", body)
 
 
-def _value(attribute: Attribute) -> Any:
+def _build_value(attribute: Attribute) -> Any:
     value = attribute.value
     if attribute.kind == ValueKind.NONE:
         return html.Span("no value", className="cs-dim")
     if isinstance(value, list):
-        shown = "\n".join(_plain(item) for item in value[:_ITEMS_SHOWN])
+        shown = "\n".join(_format_value(item) for item in value[:_ITEMS_SHOWN])
         more = f"\n… {len(value) - _ITEMS_SHOWN:,} more" if len(value) > _ITEMS_SHOWN else ""
         return html.Div(f"{shown}{more}" if value else "empty list", className="cs-value", tabIndex=0)
-    text = _plain(value)
+    text = _format_value(value)
     if (
         attribute.name == "comm_type"
         and isinstance(value, int)
         and value in CollectiveType._value2member_map_
     ):
-        text = f"{value} ({collective_name(value)})"
+        text = f"{value} ({label_collective(value)})"
     return html.Div(text, className="cs-value", tabIndex=0 if len(text) > 200 else None)
 
 
-def _plain(value: Any) -> str:
+def _format_value(value: Any) -> str:
     text = value.hex(" ") if isinstance(value, bytes) else str(value)
     return (
         text
@@ -455,7 +472,7 @@ def _plain(value: Any) -> str:
     )
 
 
-def _inputs_and_outputs(graph: Graph, row: int) -> Any:
+def _build_inputs_outputs(graph: Graph, row: int) -> Any:
     if not len(graph.io):
         return None
     parts = []
@@ -464,10 +481,10 @@ def _inputs_and_outputs(graph: Graph, row: int) -> Any:
             continue
         texts = [graph.strings[int(code)] for code in codes]
         facts = [
-            (label, html.Div(_plain(text), className="cs-value", tabIndex=0))
+            (label, html.Div(_format_value(text), className="cs-value", tabIndex=0))
             for label, text in zip(("values", "shapes", "types"), texts, strict=True)
         ]
-        parts.append(_section(title, html.Dl(_pairs(facts))))
+        parts.append(_build_section(title, html.Dl(_build_pairs(facts))))
     return html.Div(parts)
 
 
@@ -476,10 +493,10 @@ def _list_unknown_fields(graph: Graph, row: int) -> Any:
     pieces = [graph.strings.raw(int(code)) for code in graph.extra[graph.extra_row == row]]
     if not pieces:
         return None
-    return _section("Unknown fields", html.Div(_plain(b"".join(pieces)), className="cs-value"))
+    return _build_section("Unknown fields", html.Div(_format_value(b"".join(pieces)), className="cs-value"))
 
 
-def _explain_link(
+def _build_explain_address(
     trace: Trace, rank: Rank, row: int, attributes: list[Attribute], view: dict[str, Any]
 ) -> str | None:
     """Return the link to Explain for a collective; None for other nodes and unknown sizes."""
@@ -488,15 +505,15 @@ def _explain_link(
     number = int(trace.graph_of(rank).type[row])
     if number != NodeType.COMM_COLL or not isinstance(kind, int) or not isinstance(size, int):
         return None
-    name = collective_name(kind).lower()
-    listed = trace.group(group_of(trace, rank, row))
-    run = shown_run(session(), view["job"], view)
-    world = completeness(trace).world
+    name = label_collective(kind).lower()
+    listed = trace.group(find_group_name(trace, rank, row))
+    run = choose_shown_run(get_session(), view["job"], view)
+    world = infer_completeness(trace).world
     if name not in COLLECTIVE_KINDS or world < 2:
         return None
     keep = {name: view.get(name) for name in ("job", "rank", "node")}
-    ranges = ranges_of(listed.ranks if listed else ())
-    return link(
+    ranges = group_ranges(listed.ranks if listed else ())
+    return build_address(
         "/explain",
         {
             **keep,
@@ -509,14 +526,14 @@ def _explain_link(
     )
 
 
-def _elsewhere(view: dict[str, Any], *, timed: bool, meets: bool, explained: str | None = None) -> Any:
+def _build_page_links(view: dict[str, Any], *, timed: bool, meets: bool, explained: str | None = None) -> Any:
     keep = {name: view.get(name) for name in ("job", "run", "rank", "node")}
     places = [("Graph", "/graph"), ("Nodes", "/nodes")]
-    if timed or workspace().info(view["job"]).runs:
+    if timed or get_workspace().info(view["job"]).runs:
         places.append(("Timeline", "/timeline"))
     if meets:
         places.append(("Collectives", "/collectives"))
-    links = [dcc.Link(name, href=link(path, keep)) for name, path in places]
+    links = [dcc.Link(name, href=build_address(path, keep)) for name, path in places]
     if explained:
         links.append(dcc.Link("Explain", href=explained, title="What this collective costs, by every way"))
     between = [part for anchor in links for part in (" · ", anchor)]

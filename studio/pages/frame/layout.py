@@ -10,8 +10,8 @@ import dash_mantine_components as dmc
 from dash import dcc, html
 
 from studio import __version__
-from studio.pages.base.asked import ACTIVITY, stores
-from studio.pages.base.widgets import aria_label
+from studio.pages.base.asked import ACTIVITY, build_stores
+from studio.pages.base.widgets import build_aria_label
 from studio.units import TIME_UNITS
 
 
@@ -36,16 +36,16 @@ def draw_frame(pages: Sequence[tuple[str, str]]) -> Any:
         defaultColorScheme="auto",
         theme={"fontFamily": "var(--cs-font)", "primaryColor": "violet", "defaultRadius": "sm"},
         children=[
-            *_stores(),
+            *_build_stores(),
             html.A("Skip to content", href="#content", className="cs-skip"),
-            _shell(links),
+            _build_shell(links),
             html.Div(id="toast", role="alert", className="cs-toast"),
             html.Div(id="said", role="status", className="cs-toast cs-said"),
         ],
     )
 
 
-def _stores() -> list[Any]:
+def _build_stores() -> list[Any]:
     """Return what the callbacks of frame and pages pass on to each other."""
     return [
         dcc.Store(id="view", data={}),
@@ -59,19 +59,19 @@ def _stores() -> list[Any]:
         dcc.Store(id="imported"),
         dcc.Store(id="activity-poke"),
         dcc.Store(id="activity-known"),
-        stores(ACTIVITY),
+        build_stores(ACTIVITY),
         dcc.Interval(id="activity-poll", interval=2000, disabled=True),
     ]
 
 
-def _shell(links: list[Any]) -> Any:
+def _build_shell(links: list[Any]) -> Any:
     """Return the places of the frame: bar, navigation, page and inspector."""
     return dmc.AppShell(
         [
-            dmc.AppShellHeader(_context_bar(), className="cs-header"),
+            dmc.AppShellHeader(_build_context_bar(), className="cs-header"),
             dmc.AppShellNavbar(
                 [
-                    html.Nav(links, **aria_label("Pages")),
+                    html.Nav(links, **build_aria_label("Pages")),
                     html.Span(f"v{__version__}", className="cs-dim cs-version"),
                 ],
                 className="cs-navbar",
@@ -85,7 +85,9 @@ def _shell(links: list[Any]) -> Any:
                 ),
                 className="cs-main",
             ),
-            dmc.AppShellAside(html.Aside(id="inspector", **aria_label("Inspector")), className="cs-aside"),
+            dmc.AppShellAside(
+                html.Aside(id="inspector", **build_aria_label("Inspector")), className="cs-aside"
+            ),
         ],
         id="shell",
         header={"height": 44},
@@ -96,7 +98,7 @@ def _shell(links: list[Any]) -> Any:
     )
 
 
-def _context_bar() -> Any:
+def _build_context_bar() -> Any:
     """Return the bar: which job and run are shown, what runs in the background, and tools of every page."""
     followed: dict[str, Any] = {"data-link": ""}
     return html.Div(
@@ -118,7 +120,7 @@ def _context_bar() -> Any:
                 w=260,
                 comboboxProps={"shadow": "sm"},
             ),
-            _run_field(),
+            _build_run_field(),
             html.Span(style={"flex": 1}),
             html.Details(
                 [html.Summary(id="activity-count"), html.Ul(id="activity-list")],
@@ -126,13 +128,13 @@ def _context_bar() -> Any:
                 className="cs-activity",
                 hidden=True,
             ),
-            *_tools(),
+            *_build_tools(),
         ],
         className="cs-context",
     )
 
 
-def _run_field() -> Any:
+def _build_run_field() -> Any:
     """Return the choice of the run that is shown, which stays hidden where a job has none."""
     return html.Span(
         [
@@ -152,7 +154,7 @@ def _run_field() -> Any:
                 [html.Span("Compare ", className="cs-roomy"), "+"],
                 id="compare-shown",
                 className="cs-button",
-                **aria_label("Compare +: choose the shown run for a comparison"),
+                **build_aria_label("Compare +: choose the shown run for a comparison"),
                 title="Choose the shown run for a comparison; choose others the same way, here or on other pages",
             ),
         ],
@@ -162,7 +164,7 @@ def _run_field() -> Any:
     )
 
 
-def _tools() -> list[Any]:
+def _build_tools() -> list[Any]:
     """Return search, report, link, unit of times and theme."""
     return [
         html.Button(
@@ -188,13 +190,13 @@ def _tools() -> list[Any]:
             w=104,
             allowDeselect=False,
             comboboxProps={"shadow": "sm"},
-            **aria_label("Unit of times"),
+            **build_aria_label("Unit of times"),
         ),
         html.Button(
             "\u25d0",
             id="theme-toggle",
             className="cs-button",
             title="Theme: system, light or dark",
-            **aria_label("Theme"),
+            **build_aria_label("Theme"),
         ),
     ]

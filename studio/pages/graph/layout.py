@@ -9,11 +9,11 @@ import dash_mantine_components as dmc
 from dash import html
 
 from studio.analysis.graph.search import HELP as SEARCH_HELP
-from studio.figures.graph import stylesheet
-from studio.figures.graph_colours import hue_styles
-from studio.figures.theme import palette
-from studio.pages.base.export import menu
-from studio.pages.base.still import still
+from studio.figures.graph import build_stylesheet
+from studio.figures.graph_colours import build_hue_styles
+from studio.figures.theme import choose_palette
+from studio.pages.base.export import build_save_menu
+from studio.pages.base.still import merge_static_parts
 from studio.views.graph_request import COLOURS, DEEPEST
 
 _KEYS = (
@@ -35,12 +35,14 @@ _KEYS = (
 _SHOWN_KEYS = ("↑ ↓ ← →", "Enter", "Backspace", "/", "F")
 
 
-def controls() -> Any:
+def build_controls() -> Any:
     """Return the row of controls above the drawing."""
     return html.Div(
         [
             html.H1("Graph"),
-            _label_control("rank", _select("graph-rank", "Rank", [], 84, searchable=True, limit=200)),
+            _build_labelled_control(
+                "rank", _build_select("graph-rank", "Rank", [], 84, searchable=True, limit=200)
+            ),
             dmc.SegmentedControl(
                 id="graph-show",
                 data=[
@@ -51,16 +53,16 @@ def controls() -> Any:
                     {"value": "gate", "label": "Gates"},
                 ],
                 size="xs",
-                **_aria(label="What is drawn"),
+                **_build_aria(label="What is drawn"),
             ),
-            _label_control("fold by", _select("graph-by", "Fold by", [], 128)),
-            _label_control(
+            _build_labelled_control("fold by", _build_select("graph-by", "Fold by", [], 128)),
+            _build_labelled_control(
                 "depth",
-                _select("graph-depth", "Depth", [str(n) for n in range(1, DEEPEST + 1)], 58),
+                _build_select("graph-depth", "Depth", [str(n) for n in range(1, DEEPEST + 1)], 58),
                 off=True,
             ),
-            _field(
-                _select(
+            _build_field(
+                _build_select(
                     "graph-dir",
                     "Direction",
                     [
@@ -72,8 +74,8 @@ def controls() -> Any:
                 ),
                 off=True,
             ),
-            _field(
-                _select(
+            _build_field(
+                _build_select(
                     "graph-deps",
                     "Dependencies",
                     [
@@ -86,12 +88,12 @@ def controls() -> Any:
             ),
             html.Div(
                 [
-                    _search(),
+                    _build_search_field(),
                     html.Div(id="graph-hits", className="cs-graph-hits", role="status"),
                     html.Button(
                         "Fit", id="graph-fit", className="cs-button", title="Show all that is drawn (F)"
                     ),
-                    _save(),
+                    _build_save_menu(),
                 ],
                 className="cs-graph-find",
             ),
@@ -100,28 +102,32 @@ def controls() -> Any:
     )
 
 
-def _look() -> Any:
+def _build_look_controls() -> Any:
     """Return the controls of colours and widths, beside the legend."""
     return html.Div(
         [
-            _label_control(
+            _build_labelled_control(
                 "colour by",
-                _select(
+                _build_select(
                     "graph-colour",
                     "Colour by",
                     [{"value": value, "label": title} for value, title in COLOURS.items()],
                     150,
                 ),
             ),
-            _label_control("with", _select("graph-with", "Compare durations with", [], 150), off=True),
-            _toggle("graph-crit", "Critical path", "Draw the critical path through all ranks on top (C)"),
-            _toggle("graph-wide", "Width = time", "Draw longer nodes wider (W)"),
+            _build_labelled_control(
+                "with", _build_select("graph-with", "Compare durations with", [], 150), off=True
+            ),
+            _build_toggle(
+                "graph-crit", "Critical path", "Draw the critical path through all ranks on top (C)"
+            ),
+            _build_toggle("graph-wide", "Width = time", "Draw longer nodes wider (W)"),
         ],
         className="cs-graph-look",
     )
 
 
-def _save() -> Any:
+def _build_save_menu() -> Any:
     """Return the menu that saves what is shown."""
     kinds = {
         "png": ("PNG", "Save the picture as PNG"),
@@ -134,30 +140,30 @@ def _save() -> Any:
     choices: list[tuple[str, str, dict[str, Any]]] = [
         (text, title, {"data-graph-save": kind}) for kind, (text, title) in kinds.items()
     ]
-    return menu(choices, about="Save the graph", classes="cs-graph-save")
+    return build_save_menu(choices, about="Save the graph", classes="cs-graph-save")
 
 
-def _toggle(name: str, text: str, title: str) -> Any:
+def _build_toggle(name: str, text: str, title: str) -> Any:
     return html.Button(
-        text, id=name, className="cs-button cs-graph-toggle", title=title, **_aria(pressed="false")
+        text, id=name, className="cs-button cs-graph-toggle", title=title, **_build_aria(pressed="false")
     )
 
 
-def _aria(**names: str) -> dict[str, Any]:
+def _build_aria(**names: str) -> dict[str, Any]:
     return {f"aria-{name}": value for name, value in names.items()}
 
 
-def _label_control(text: str, control: Any, *, off: bool = False) -> Any:
-    return _field(html.Span(text, className="cs-dim", **_aria(hidden="true")), control, off=off)
+def _build_labelled_control(text: str, control: Any, *, off: bool = False) -> Any:
+    return _build_field(html.Span(text, className="cs-dim", **_build_aria(hidden="true")), control, off=off)
 
 
-def _field(*parts: Any, off: bool = False) -> Any:
+def _build_field(*parts: Any, off: bool = False) -> Any:
     """Return a field of the row of controls; `off` where it means nothing until another view is chosen."""
     how: dict[str, Any] = {"data-off": ""} if off else {}
     return html.Span(list(parts), className="cs-graph-field", **how)
 
 
-def _select(name: str, title: str, data: list[Any], width: int, **more: Any) -> Any:
+def _build_select(name: str, title: str, data: list[Any], width: int, **more: Any) -> Any:
     return dmc.Select(
         id=name,
         data=data,
@@ -165,23 +171,23 @@ def _select(name: str, title: str, data: list[Any], width: int, **more: Any) -> 
         w=width,
         allowDeselect=False,
         comboboxProps={"shadow": "sm"},
-        **_aria(label=title),
+        **_build_aria(label=title),
         **more,
     )
 
 
-def _search() -> Any:
+def _build_search_field() -> Any:
     return dmc.TextInput(
         id="graph-q",
         placeholder="Name, id, /regex/, type:…",
         size="xs",
         w=212,
         debounce=200,
-        **_aria(label="Search nodes by name, id, type or group", description=SEARCH_HELP),
+        **_build_aria(label="Search nodes by name, id, type or group", description=SEARCH_HELP),
     )
 
 
-def whole_map() -> Any:
+def build_whole_map() -> Any:
     """Return the element in which `assets/graph/map.mjs` draws the map of the whole graph."""
     about = (
         "Map of the whole graph: depth from left to right; nodes of equal depth from top to bottom. "
@@ -195,11 +201,13 @@ def whole_map() -> Any:
         className="cs-graph-map",
         tabIndex=0,
         role="slider",
-        **_aria(label=about, valuemin="0", valuemax="100", valuenow="0", valuetext="no position selected"),
+        **_build_aria(
+            label=about, valuemin="0", valuemax="100", valuenow="0", valuetext="no position selected"
+        ),
     )
 
 
-def canvas() -> Any:
+def build_canvas() -> Any:
     """Return the element in which Cytoscape draws."""
     return html.Div(
         [
@@ -215,7 +223,7 @@ def canvas() -> Any:
                 minZoom=0.02,
                 maxZoom=3,
                 style={"width": "100%", "height": "100%"},
-                stylesheet=themed_stylesheet(dark=False),
+                stylesheet=build_themed_stylesheet(dark=False),
             ),
             html.Div(id="graph-tip", className="cs-graph-tip", hidden=True),
         ],
@@ -223,11 +231,11 @@ def canvas() -> Any:
         className="cs-graph-canvas",
         tabIndex=0,
         role="application",
-        **_aria(label="Graph of dependencies", describedby="graph-sentence graph-keys"),
+        **_build_aria(label="Graph of dependencies", describedby="graph-sentence graph-keys"),
     )
 
 
-def foot() -> Any:
+def build_foot() -> Any:
     """Return the foot of the page: sentence, keys, legend."""
     short = {"↑ ↓ ← →": "walk", "Enter": "open", "Backspace": "close", "/": "search", "F": "fit"}
     keys: list[Any] = [part for key in _SHOWN_KEYS for part in (html.Kbd(key), f" {short[key]} ")]
@@ -236,12 +244,12 @@ def foot() -> Any:
     every: Any = html.Dialog(
         [
             html.H2("Keys of the Graph page"),
-            still(html.Table(html.Tbody(rows))),
+            merge_static_parts(html.Table(html.Tbody(rows))),
             html.Button("Close", id="graph-help-close", className="cs-button"),
         ],
         id="graph-help-list",
         className="cs-graph-help",
-        **_aria(label="Keys of the Graph page"),
+        **_build_aria(label="Keys of the Graph page"),
     )
     return html.Div(
         [
@@ -249,7 +257,7 @@ def foot() -> Any:
             html.Div(keys, id="graph-keys", className="cs-graph-keys"),
             every,
             html.Div(
-                [html.Div(id="graph-legend", className="cs-graph-legend"), _look()],
+                [html.Div(id="graph-legend", className="cs-graph-legend"), _build_look_controls()],
                 className="cs-graph-meaning",
             ),
         ],
@@ -257,8 +265,8 @@ def foot() -> Any:
     )
 
 
-def themed_stylesheet(*, dark: bool) -> list[dict[str, Any]]:
+def build_themed_stylesheet(*, dark: bool) -> list[dict[str, Any]]:
     """Return the stylesheet of a theme: rules of hues override those of types, and selection overrides both."""
-    plain = stylesheet(dark)
+    plain = build_stylesheet(dark)
     place = next(number for number, rule in enumerate(plain) if rule["selector"] == 'edge[dep = "ctrl"]')
-    return [*plain[:place], *hue_styles(palette(dark), dark), *plain[place:]]
+    return [*plain[:place], *build_hue_styles(choose_palette(dark), dark), *plain[place:]]

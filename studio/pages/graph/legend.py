@@ -7,17 +7,17 @@ from typing import Any
 from dash import html
 
 from studio.figures.graph import Look
-from studio.figures.graph_colours import Swatch, hue_colour
-from studio.figures.theme import palette
+from studio.figures.graph_colours import Swatch, compute_hue_colour
+from studio.figures.theme import choose_palette
 from studio.units import format_count
 from studio.views.graph_request import Request
 
 
-def legend_shown(asked: Request, looks: list[tuple[Look, int]], swatches: list[Swatch]) -> list[Any]:
+def build_legend(asked: Request, looks: list[tuple[Look, int]], swatches: list[Swatch]) -> list[Any]:
     """Return the legend; a click on an entry hides or shows its nodes."""
     if asked.colour == "type":
         items = [
-            _item(
+            _build_item(
                 look.kind,
                 html.Span(
                     className=f"cs-shape cs-shape-{look.shape}",
@@ -30,9 +30,9 @@ def legend_shown(asked: Request, looks: list[tuple[Look, int]], swatches: list[S
         ]
     else:
         items = [
-            _item(
+            _build_item(
                 swatch.hue,
-                html.Span(className="cs-hue", style={"background": _swatch(swatch.hue)}),
+                html.Span(className="cs-hue", style={"background": _format_swatch(swatch.hue)}),
                 swatch.title,
                 swatch.count,
             )
@@ -49,12 +49,12 @@ def legend_shown(asked: Request, looks: list[tuple[Look, int]], swatches: list[S
     return [*items, *lines]
 
 
-def _swatch(hue: str) -> str:
-    light, dark = (hue_colour(hue, palette(dark), dark) for dark in (False, True))
+def _format_swatch(hue: str) -> str:
+    light, dark = (compute_hue_colour(hue, choose_palette(dark), dark) for dark in (False, True))
     return f"light-dark({light}, {dark})"
 
 
-def _item(key: str, sign: Any, title: str, count: int) -> Any:
+def _build_item(key: str, sign: Any, title: str, count: int) -> Any:
     about: dict[str, Any] = {"data-filter": key, "aria-pressed": "true"}
     shown = [sign, f"{title} ", html.Span(format_count(count), className="cs-dim")]
     return html.Button(shown, className="cs-legend-item", title="Click to hide or show", **about)

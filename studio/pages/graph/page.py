@@ -10,43 +10,49 @@ import numpy as np
 from dash import ClientsideFunction, Input, Output, State, callback, clientside_callback, dcc, html, no_update
 
 from studio.analysis.graph.levels import TITLES
-from studio.analysis.job.nodes import node_ref
+from studio.analysis.job.nodes import format_node_ref
 from studio.errors import StudioError
-from studio.figures.blocks import block_ref
-from studio.figures.graph import legend, node_refs
-from studio.pages.base.state import RECORDED, session
-from studio.pages.base.widgets import error_box, loading, no_job
-from studio.pages.graph.layout import canvas, controls, foot, themed_stylesheet, whole_map
-from studio.pages.graph.legend import legend_shown
+from studio.figures.blocks import format_block_ref
+from studio.figures.graph import count_looks, format_node_refs
+from studio.pages.base.state import RECORDED, get_session
+from studio.pages.base.widgets import build_error_box, build_loading, build_no_job
+from studio.pages.graph.layout import (
+    build_canvas,
+    build_controls,
+    build_foot,
+    build_themed_stylesheet,
+    build_whole_map,
+)
+from studio.pages.graph.legend import build_legend
 from studio.trace import Int64
 from studio.units import format_count
 from studio.views.address import rank_of
 from studio.views.graph import (
-    drawing_of,
-    elements_of,
-    graph_of,
-    hits_of,
-    key_of,
-    near_of,
-    node_row,
-    others_of,
-    part_of,
+    build_asked_elements,
+    build_drawing,
+    build_drawing_key,
+    build_part,
+    find_hits,
+    find_node_row,
+    get_adjacency,
+    get_graph,
+    list_other_runs,
     read_request,
 )
-from studio.views.graph_fold import fold_sentence, folded_of, hits_in_blocks, levels_of
-from studio.views.graph_paint import critical_sentence
+from studio.views.graph_fold import find_hits_in_blocks, fold_graph, fold_sentence, get_levels
+from studio.views.graph_paint import describe_critical_path
 from studio.views.graph_request import KINDS, Request
-from studio.views.graph_words import difference_sentence, gate_sentence, path_sentence
+from studio.views.graph_words import describe_difference, describe_paths, gate_sentence
 
 
 def draw_ahead(view: dict[str, str]) -> None:
     """Begin the drawing of a view in the background: the browser asks for it once it has loaded and laid out the page."""
     if view.get("job"):
-        opened = session()
-        opened.awaited.prepare(_ahead(view), lambda: drawing_of(read_request(opened, view)[0]))
+        opened = get_session()
+        opened.awaited.prepare(_name_ahead(view), lambda: build_drawing(read_request(opened, view)[0]))
 
 
-def _ahead(view: dict[str, Any]) -> str:
+def _name_ahead(view: dict[str, Any]) -> str:
     return f"graph of {view['job']}"
 
 
@@ -60,9 +66,9 @@ def layout(**query: str) -> Any:
     draw_ahead(query)
     return html.Div(
         [
-            html.Div(loading("Laying out the graph…"), id="graph-notice"),
+            html.Div(build_loading("Laying out the graph…"), id="graph-notice"),
             html.Div(
-                [controls(), whole_map(), canvas(), foot()],
+                [build_controls(), build_whole_map(), build_canvas(), build_foot()],
                 id="graph-page",
                 className="cs-graph",
                 hidden=True,
@@ -92,35 +98,35 @@ def layout(**query: str) -> Any:
 def draw(view: dict[str, Any], drawn: dict[str, Any]) -> dict[str, Any]:
     """Draw what the view asks for, unless it is drawn already."""
     if not view.get("job"):
-        return _answer(notice=no_job(), hidden=True, drawn={}, elements=[])
-    session().awaited.settle(_ahead(view))
+        return _build_answer(notice=build_no_job(), hidden=True, drawn={}, elements=[])
+    get_session().awaited.settle(_name_ahead(view))
     try:
-        asked, note = read_request(session(), view)
+        asked, note = read_request(get_session(), view)
     except StudioError as error:
-        return _answer(
-            notice=html.Div(error_box(error), className="cs-page"), hidden=True, drawn={}, elements=[]
+        return _build_answer(
+            notice=html.Div(build_error_box(error), className="cs-page"), hidden=True, drawn={}, elements=[]
         )
-    key = key_of(asked)
+    key = build_drawing_key(asked)
     # What the browser holds already is not sent again: every piece that is costs it as much as the drawing.
-    shown = _answer(sentence=_describe_drawing(asked, note))
+    shown = _build_answer(sentence=_describe_drawing(asked, note))
     if not drawn.get("key"):
         shown |= {"notice": None, "hidden": False}
     if drawn.get("key") == key:
         return shown
-    graph = graph_of(asked)
-    elements, swatches = drawing_of(asked)
+    graph = get_graph(asked)
+    elements, swatches = build_drawing(asked)
     nodes = [element["data"] for element in elements if element["group"] == "nodes"]
     place, legend_key = [asked.job, asked.graph], [asked.mode, asked.colour, asked.critical]
     if drawn.get("place") != place:
-        shown["ranks"] = [str(rank.number) for rank in session().trace(asked.job).ranks]
+        shown["ranks"] = [str(rank.number) for rank in get_session().trace(asked.job).ranks]
     if asked.mode == "fold" and drawn.get("levels") != place:
-        levels = levels_of(asked.session, asked.job, asked.graph)
+        levels = get_levels(asked.session, asked.job, asked.graph)
         shown["levels"] = [{"value": level, "label": TITLES[level]} for level in levels]
     # Blocks change the drawing, not what there is of which type.
     if legend_key[:2] != ["fold", "type"] or [drawn.get("place"), drawn.get("told")] != [place, legend_key]:
-        rows = np.arange(len(graph)) if asked.mode == "fold" else part_of(asked).rows
-        shown["legend"] = legend_shown(asked, legend(graph, rows), swatches)
-    frames = folded_of(asked).frames if asked.mode == "fold" else ()
+        rows = np.arange(len(graph)) if asked.mode == "fold" else build_part(asked).rows
+        shown["legend"] = build_legend(asked, count_looks(graph, rows), swatches)
+    frames = fold_graph(asked).frames if asked.mode == "fold" else ()
     about = {
         "key": key,
         "place": place,
@@ -128,18 +134,20 @@ def draw(view: dict[str, Any], drawn: dict[str, Any]) -> dict[str, Any]:
         "levels": place if asked.mode == "fold" else drawn.get("levels"),
         "nodes": len(nodes),
         "first": nodes[0]["id"] if nodes else None,
-        "centre": node_ref(graph, asked.centre) if asked.centre >= 0 else None,
-        "anchor": node_ref(graph, asked.anchor) if asked.anchor >= 0 else None,
+        "centre": format_node_ref(graph, asked.centre) if asked.centre >= 0 else None,
+        "anchor": format_node_ref(graph, asked.anchor) if asked.anchor >= 0 else None,
         "mode": asked.mode,
         "by": asked.by,
         "colour": asked.colour,
         "against": None if asked.against is None else asked.against or RECORDED,
-        "opened": [block_ref(frame.path) for frame in frames],
+        "opened": [format_block_ref(frame.path) for frame in frames],
     }
     return shown | {
         "elements": _attach_drawing(elements, about),
         "drawn": about,
-        "runs": others_of(session(), asked.job, view) if asked.colour == "difference" else no_update,
+        "runs": list_other_runs(get_session(), asked.job, view)
+        if asked.colour == "difference"
+        else no_update,
     }
 
 
@@ -152,24 +160,24 @@ def _attach_drawing(elements: list[dict[str, Any]], about: dict[str, Any]) -> li
     return [*elements[:index], first, *elements[index + 1 :]]
 
 
-def _answer(**changed: Any) -> dict[str, Any]:
+def _build_answer(**changed: Any) -> dict[str, Any]:
     names = ("notice", "hidden", "elements", "drawn", "sentence", "legend", "ranks", "levels", "runs")
     return {name: changed.get(name, no_update) for name in names}
 
 
 def _describe_drawing(asked: Request, note: str) -> str:
-    more = difference_sentence(asked) if asked.colour == "difference" else ""
-    return _sentence(asked, note) + (critical_sentence(asked) if asked.critical else "") + more
+    more = describe_difference(asked) if asked.colour == "difference" else ""
+    return _describe_counts(asked, note) + (describe_critical_path(asked) if asked.critical else "") + more
 
 
-def _sentence(asked: Request, note: str) -> str:
+def _describe_counts(asked: Request, note: str) -> str:
     """Return the sentence that counts what is drawn and what is left out."""
     if asked.mode == "fold":
         return note + fold_sentence(asked)
-    graph, near, part = graph_of(asked), near_of(asked), part_of(asked)
+    graph, near, part = get_graph(asked), get_adjacency(asked), build_part(asked)
     kinds = {"both": "", "data": "data ", "ctrl": "control "}[asked.deps]
     if asked.mode == "path":
-        return note + path_sentence(asked)
+        return note + describe_paths(asked)
     if asked.mode == "gate":
         return note + gate_sentence(asked)
     if asked.centre < 0:
@@ -177,23 +185,21 @@ def _sentence(asked: Request, note: str) -> str:
         text = (
             "This rank has no nodes."
             if not nodes
-            else f"All {_n(nodes, 'node')} and {_n(len(part.edges), kinds + 'dependency')} drawn."
+            else f"All {_format_counted(nodes, 'node')} and {_format_counted(len(part.edges), kinds + 'dependency')} drawn."
         )
     else:
-        name = graph.strings[int(graph.name[asked.centre])] or f"node {node_ref(graph, asked.centre)}"
+        name = graph.strings[int(graph.name[asked.centre])] or f"node {format_node_ref(graph, asked.centre)}"
         which = {"both": "of", "up": "above", "down": "below"}[asked.direction]
-        text = f"{note}{format_count(len(part.rows))} of {_n(len(near), 'node')} drawn: within {_n(asked.depth, kinds + 'dependency')} {which} {name}."
+        text = f"{note}{format_count(len(part.rows))} of {_format_counted(len(near), 'node')} drawn: within {_format_counted(asked.depth, kinds + 'dependency')} {which} {name}."
         if part.left_out:
             text += f" {format_count(part.left_out)} more did not fit."
     dangling = sum(len(getattr(graph, kind).dangling) for kind in KINDS[asked.deps])
     if dangling:
-        text += (
-            f" {_n(dangling, 'id')} that nodes wait for {'is' if dangling == 1 else 'are'} not in the file."
-        )
+        text += f" {_format_counted(dangling, 'id')} that nodes wait for {'is' if dangling == 1 else 'are'} not in the file."
     return text
 
 
-def _n(count: int, noun: str) -> str:
+def _format_counted(count: int, noun: str) -> str:
     plural = f"{noun[:-1]}ies" if noun.endswith("y") else f"{noun}s"
     return f"{format_count(count)} {noun if count == 1 else plural}"
 
@@ -213,47 +219,51 @@ def search(searched: str | None) -> tuple[Any, list[str]]:
     if not view.get("job"):
         return None, []
     try:
-        asked, _ = read_request(session(), view)
-        graph = graph_of(asked)
+        asked, _ = read_request(get_session(), view)
+        graph = get_graph(asked)
         groups = (
-            tuple(map(str, rank_of(session().trace(view["job"]), view).slots))
+            tuple(map(str, rank_of(get_session().trace(view["job"]), view).slots))
             if view["q"].startswith("group:")
             else ()
         )
-        rows = hits_of(asked.session, asked.job, asked.graph, view["q"], groups)
+        rows = find_hits(asked.session, asked.job, asked.graph, view["q"], groups)
     except StudioError as error:
         return html.Span(error.message, className="cs-dim", title=error.hint), []
     if not len(rows):
         return html.Span("no node found", className="cs-dim"), []
-    node = node_row(graph, view.get("node"))
+    node = find_node_row(graph, view.get("node"))
     place = int(np.searchsorted(rows, node))
     is_hit = place < len(rows) and rows[place] == node
     count = f"{format_count(place + 1)} of {format_count(len(rows))}" if is_hit else format_count(len(rows))
     shown = [
         html.Span(count, className="cs-graph-count"),
-        _step("graph-previous", "‹", "Previous hit (Shift Enter, N)", asked, int(rows[place - 1])),
-        _step("graph-next", "›", "Next hit (Enter, n)", asked, int(rows[(place + is_hit) % len(rows)])),
+        _build_step_button(
+            "graph-previous", "‹", "Previous hit (Shift Enter, N)", asked, int(rows[place - 1])
+        ),
+        _build_step_button(
+            "graph-next", "›", "Next hit (Enter, n)", asked, int(rows[(place + is_hit) % len(rows)])
+        ),
     ]
     if asked.mode == "fold":
-        drawn = hits_in_blocks(asked, rows)
+        drawn = find_hits_in_blocks(asked, rows)
         blocks = [
             element
-            for element in elements_of(asked)
+            for element in build_asked_elements(asked)
             if element["group"] == "nodes" and element["data"]["kind"] != "frame"
         ]
         return shown, [blocks[index]["data"]["id"] for index in drawn]
-    return shown, node_refs(graph, _among(part_of(asked).rows, rows))
+    return shown, format_node_refs(graph, _select_common(build_part(asked).rows, rows))
 
 
-def _among(some: Int64, rows: Int64) -> Int64:
+def _select_common(some: Int64, rows: Int64) -> Int64:
     """Return the rows of `some` that are in `rows`; both are sorted."""
     places = np.minimum(np.searchsorted(rows, some), len(rows) - 1)
     common: Int64 = some[rows[places] == some]
     return common
 
 
-def _step(name: str, text: str, title: str, asked: Request, row: int) -> Any:
-    patch: dict[str, Any] = {"node": node_ref(graph_of(asked), row)}
+def _build_step_button(name: str, text: str, title: str, asked: Request, row: int) -> Any:
+    patch: dict[str, Any] = {"node": format_node_ref(get_graph(asked), row)}
     if asked.mode == "fold":
         patch |= {"show": "fold", "block": None}
     change: dict[str, Any] = {"data-view": json.dumps(patch), "aria-label": title}
@@ -267,7 +277,7 @@ def _step(name: str, text: str, title: str, asked: Request, row: int) -> Any:
 @callback(Output("graph-cy", "stylesheet"), Input("theme", "data"), State("graph-cy", "stylesheet"))
 def dress(theme: str, before: list[dict[str, Any]]) -> Any:
     """Set the stylesheet of the theme, unless it is set: a new one makes the browser restyle every element."""
-    wanted = themed_stylesheet(dark=theme == "dark")
+    wanted = build_themed_stylesheet(dark=theme == "dark")
     return no_update if wanted == before else wanted
 
 

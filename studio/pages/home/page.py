@@ -9,20 +9,33 @@ import dash
 from dash import Input, Output, State, callback, dcc, html, no_update
 
 from studio.errors import StudioError
-from studio.jobs.checking import jobs_checked, start_check
+from studio.jobs.checking import list_checked_jobs, start_check
 from studio.jobs.importing import open_sample
-from studio.pages.base.asked import HOME, Asked, answer, answer_output, asks, stores
+from studio.pages.base.asked import (
+    HOME,
+    Asked,
+    acknowledge_request,
+    build_answer_output,
+    build_click_request,
+    build_stores,
+)
 from studio.pages.base.export import with_copy_button
 from studio.pages.base.followed import (
-    changed_by_tasks,
+    build_tasks_input,
     follow_tasks,
     follow_workspace,
+    is_called_by_tasks,
     look_again,
-    tasks_changed,
 )
-from studio.pages.base.state import RECORDED, session, tasks, workspace
-from studio.pages.base.widgets import aria_label, error_box, exact, link, page
-from studio.pages.home.words import hypothetical
+from studio.pages.base.state import RECORDED, get_session, get_tasks, get_workspace
+from studio.pages.base.widgets import (
+    build_address,
+    build_aria_label,
+    build_error_box,
+    build_page,
+    build_rounded_value,
+)
+from studio.pages.home.words import describe_hypothetical
 from studio.samples import SAMPLES
 from studio.store.workspace import JobInfo
 from studio.units import format_bytes, format_count, format_ns
@@ -49,7 +62,7 @@ def layout(**_query: str) -> Any:
         id="home-drop",
         className="cs-drop",
     )
-    return page(
+    return build_page(
         "Open a job",
         html.Div(drop, className="cs-section"),
         html.Div(id="home-uploads"),
@@ -60,10 +73,13 @@ def layout(**_query: str) -> Any:
             className="cs-section",
         ),
         html.Div(
-            [html.H2("Begin without a trace of your own"), html.Div(_samples(), className="cs-samples")],
+            [
+                html.H2("Begin without a trace of your own"),
+                html.Div(_build_samples(), className="cs-samples"),
+            ],
             className="cs-section",
         ),
-        stores(HOME),
+        build_stores(HOME),
         follow_tasks("home"),
         follow_workspace("home"),
         dcc.Store(id="home-renaming"),
@@ -72,7 +88,7 @@ def layout(**_query: str) -> Any:
     )
 
 
-def _samples() -> list[Any]:
+def _build_samples() -> list[Any]:
     generated = dcc.Link(
         [
             html.Strong("No trace? Make a job from a model"),
@@ -88,7 +104,7 @@ def _samples() -> list[Any]:
         html.Button(
             [html.Strong(sample.title), html.Span(sample.description, className="cs-dim")],
             className="cs-sample",
-            **asks(HOME, "open", sample.name),
+            **build_click_request(HOME, "open", sample.name),
         )
         for sample in SAMPLES
     ]
@@ -100,7 +116,7 @@ def _samples() -> list[Any]:
     Output("home-renaming", "data"),
     Output("home-deleted", "children"),
     Output("home-refresh", "data"),
-    answer_output(HOME),
+    build_answer_output(HOME),
     Input(HOME, "data"),
     prevent_initial_call=True,
 )
@@ -112,26 +128,26 @@ def change(asked: Asked | None) -> Any:
     address = renaming = deleted = problem = None
     try:
         if asked["verb"] == "open":
-            job_id = open_sample(workspace(), job)
-            start_check(tasks(), session(), job_id)
-            address = link("/overview", {"job": job_id})
+            job_id = open_sample(get_workspace(), job)
+            start_check(get_tasks(), get_session(), job_id)
+            address = build_address("/overview", {"job": job_id})
         elif asked["verb"] == "rename":
             renaming = job
         elif asked["verb"] == "save":
-            workspace().rename(job, asked["text"])
+            get_workspace().rename(job, asked["text"])
         elif asked["verb"] == "restore":
-            workspace().restore(job)
+            get_workspace().restore(job)
         elif asked["verb"] == "delete":
-            name = workspace().info(job).name
-            workspace().delete(job)
+            name = get_workspace().info(job).name
+            get_workspace().delete(job)
             deleted = _offer_undo(job, name)
         # The job switch in the frame lists the same jobs.
         dash.set_props("imported", {"data": time.time()})
     except StudioError as error:
         renaming = job if asked["verb"] == "save" else None
         title = "The sample could not be opened" if asked["verb"] == "open" else "That did not work"
-        problem = error_box(error, title=title)
-    return problem, renaming, deleted, time.time(), answer(HOME, asked, go=address)
+        problem = build_error_box(error, title=title)
+    return problem, renaming, deleted, time.time(), acknowledge_request(HOME, asked, go=address)
 
 
 @callback(
@@ -139,31 +155,31 @@ def change(asked: Asked | None) -> Any:
     Output("home-field", "data"),
     Input("home-drop", "id"),
     Input("home-refresh", "data"),
-    tasks_changed("home"),
+    build_tasks_input("home"),
     State("home-renaming", "data"),
     State("home-field", "data"),
 )
 def list_jobs(_mounted: str, _changed: Any, _activity: Any, renaming: str | None, shown: str | None) -> Any:
     """Show the recent jobs, with a field for the name of one that is renamed."""
-    if renaming and renaming == shown and changed_by_tasks():
+    if renaming and renaming == shown and is_called_by_tasks():
         # A name is being typed. Where its field is not there yet, this call may take the place of the one that brings it.
         return no_update, no_update
-    return _jobs_table(workspace().jobs(), renaming), renaming
+    return _build_jobs_table(get_workspace().jobs(), renaming), renaming
 
 
 def _offer_undo(job: str, name: str) -> Any:
-    undo = html.Button("Undo", className="cs-button-quiet", **asks(HOME, "restore", job))
+    undo = html.Button("Undo", className="cs-button-quiet", **build_click_request(HOME, "restore", job))
     return html.P(
         [f"{name} was deleted. ", undo, html.Span("You can undo this for a day.", className="cs-dim")]
     )
 
 
-def _jobs_table(jobs: list[JobInfo], renaming: str | None) -> Any:
+def _build_jobs_table(jobs: list[JobInfo], renaming: str | None) -> Any:
     if not jobs:
         return html.P("None yet. Drop traces above, or start with a sample.", className="cs-dim")
     head = ("Job", "Ranks", "Nodes", "Recorded span", "Findings", "On disk", "Imported", "")
     numeric = (1, 2, 3, 5)
-    checking = jobs_checked(tasks())
+    checking = list_checked_jobs(get_tasks())
     shown = html.Table(
         [
             html.Thead(
@@ -176,48 +192,53 @@ def _jobs_table(jobs: list[JobInfo], renaming: str | None) -> Any:
                     ]
                 )
             ),
-            html.Tbody([_job_row(job, job.id == renaming, checking) for job in jobs]),
+            html.Tbody([_build_job_row(job, job.id == renaming, checking) for job in jobs]),
         ],
         className="cs-table cs-jobs",
     )
     return with_copy_button(shown, "the jobs")
 
 
-def _job_row(job: JobInfo, renaming: bool, checking: frozenset[str]) -> Any:
+def _build_job_row(job: JobInfo, renaming: bool, checking: frozenset[str]) -> Any:
     summary, stored = job.summary, job.stored_bytes + job.runs_bytes
-    name: Any = dcc.Link(job.name, href=link("/overview", {"job": job.id}))
+    name: Any = dcc.Link(job.name, href=build_address("/overview", {"job": job.id}))
     if renaming:
         field = dcc.Input(value=job.name, className="cs-rename", maxLength=200, autoFocus=True)
         name = html.Span(
-            [field, html.Button("Save", className="cs-button-quiet", **asks(HOME, "save", job.id))],
+            [
+                field,
+                html.Button("Save", className="cs-button-quiet", **build_click_request(HOME, "save", job.id)),
+            ],
             className="cs-renaming",
         )
     lasted = summary.end_ns - summary.start_ns
-    span = exact(format_ns(lasted), f"{lasted:,} ns") if summary.start_ns >= 0 else "–"
+    span = build_rounded_value(format_ns(lasted), f"{lasted:,} ns") if summary.start_ns >= 0 else "–"
     actions = [
-        *_compare(job),
+        *_build_compare_button(job),
         html.Button(
             "Rename",
             className="cs-button-quiet",
-            **asks(HOME, "rename", job.id),
-            **aria_label(f"Rename {job.name}"),
+            **build_click_request(HOME, "rename", job.id),
+            **build_aria_label(f"Rename {job.name}"),
         ),
         html.Button(
             "Delete",
             className="cs-button-quiet",
-            **asks(HOME, "delete", job.id),
-            **aria_label(f"Delete {job.name}"),
+            **build_click_request(HOME, "delete", job.id),
+            **build_aria_label(f"Delete {job.name}"),
         ),
     ]
     return html.Tr(
         [
-            html.Td([name, *hypothetical(job)]),
-            html.Td(_ranks(job), className="cs-num"),
+            html.Td([name, *describe_hypothetical(job)]),
+            html.Td(_format_ranks(job), className="cs-num"),
             html.Td(format_count(summary.nodes), className="cs-num"),
             html.Td(span, className="cs-num"),
-            html.Td(dcc.Link(_count_findings(job, checking), href=link("/findings", {"job": job.id}))),
             html.Td(
-                exact(format_bytes(stored), f"{stored:,} bytes{_runs(job)}"),
+                dcc.Link(_count_findings(job, checking), href=build_address("/findings", {"job": job.id}))
+            ),
+            html.Td(
+                build_rounded_value(format_bytes(stored), f"{stored:,} bytes{_describe_runs_size(job)}"),
                 className="cs-num",
             ),
             html.Td(time.strftime("%Y-%m-%d %H:%M", time.localtime(job.created))),
@@ -226,7 +247,7 @@ def _job_row(job: JobInfo, renaming: bool, checking: frozenset[str]) -> Any:
     )
 
 
-def _ranks(job: JobInfo) -> str:
+def _format_ranks(job: JobInfo) -> str:
     """Return how many ranks are known, and of how many where some are missing."""
     known = format_count(job.summary.ranks)
     return (
@@ -236,17 +257,17 @@ def _ranks(job: JobInfo) -> str:
     )
 
 
-def _compare(job: JobInfo) -> list[Any]:
+def _build_compare_button(job: JobInfo) -> list[Any]:
     """Return a button that adds a job to a comparison: its recording, else its newest run; [] if it has neither."""
     run = RECORDED if job.summary.timed_nodes else ""
     if not run and job.runs:
-        run = workspace().runs(job.id)[0].id
+        run = get_workspace().runs(job.id)[0].id
     what: dict[str, Any] = {"data-compare": f"{job.id}/{run}", "data-compare-name": job.name}
-    about = aria_label(f"Compare {job.name}")
+    about = build_aria_label(f"Compare {job.name}")
     return [html.Button("Compare +", className="cs-button-quiet", **what, **about)] if run else []
 
 
-def _runs(job: JobInfo) -> str:
+def _describe_runs_size(job: JobInfo) -> str:
     """Say how much of a job's size its runs take."""
     noun = "simulation" if job.runs == 1 else "simulations"
     return f", {job.runs_bytes:,} of them {job.runs:,} {noun}" if job.runs else ""
@@ -254,7 +275,7 @@ def _runs(job: JobInfo) -> str:
 
 def _count_findings(job: JobInfo, checking: frozenset[str]) -> Any:
     """Say how many errors and warnings a job has; before it was checked those of reading its files."""
-    levels = session().levels_found(job.id)
+    levels = get_session().levels_found(job.id)
     known = levels or {"error": job.errors, "warning": job.warnings}
     parts = [
         f"{count} {level}{'s' if count != 1 else ''}"

@@ -9,7 +9,7 @@ from dash import html
 from studio.store.workspace import JobInfo
 
 
-def hypothetical(job: JobInfo) -> list[Any]:
+def describe_hypothetical(job: JobInfo) -> list[Any]:
     """Say of a job that advice has made that nobody has recorded it, and in a title what was changed; [] for others."""
     if not job.hypothetical:
         return []

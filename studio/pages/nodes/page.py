@@ -13,10 +13,10 @@ from dash import ClientsideFunction, Input, Output, callback, clientside_callbac
 
 from studio.analysis.job.nodes import TEXT_COLUMNS
 from studio.errors import StudioError
-from studio.pages.base.export import exports
+from studio.pages.base.export import build_export_buttons
 from studio.pages.base.grids import GRID_THEME
-from studio.pages.base.state import session, workspace
-from studio.pages.base.widgets import aria_label, loading, no_job
+from studio.pages.base.state import get_session, get_workspace
+from studio.pages.base.widgets import build_aria_label, build_loading, build_no_job
 from studio.views.address import run_note
 
 dash.register_page(__name__, path="/nodes", name="Nodes", title="Nodes · Chakra Studio", order=2)
@@ -46,7 +46,7 @@ _NUMBER_FILTERS = [
 ]
 
 
-def _column(
+def _build_column(
     field: str,
     title: str,
     width: int,
@@ -81,30 +81,30 @@ def _column(
     return definition
 
 
-def _quantity_column(field: str, title: str, width: int, explained: str, **more: Any) -> dict[str, Any]:
+def _build_quantity_column(field: str, title: str, width: int, explained: str, **more: Any) -> dict[str, Any]:
     """Return the definition of a column of sizes, counts or times; its filters accept units."""
-    return _column(field, title, width, explained, tooltipField=f"{field}_exact", **more)
+    return _build_column(field, title, width, explained, tooltipField=f"{field}_exact", **more)
 
 
 _OFFSETS = "Counted from the first recorded start of the job, in a run from its beginning. Filter: < 1.5 ms, 1 ms..2 ms"
 _LASTS = "Filter: 20 us, >= 1.5 ms, 1 ms..2 ms"
 _OWN = f"Own time: without the operators that it called. {_LASTS}"
 _COLUMNS = [
-    _column("rank", "Rank", 60),
-    _column("id", "Id", 72),
-    _column("name", "Name", 0, flex=1, minWidth=160, tooltipField="name"),
-    _column("type", "Type", 98),
-    _column("collective", "Collective", 132, "Collective that a COMM_COLL node takes part in"),
-    _column("group", "Group", 74, "Comm group the node names", tooltipField="group"),
-    _quantity_column(
+    _build_column("rank", "Rank", 60),
+    _build_column("id", "Id", 72),
+    _build_column("name", "Name", 0, flex=1, minWidth=160, tooltipField="name"),
+    _build_column("type", "Type", 98),
+    _build_column("collective", "Collective", 132, "Collective that a COMM_COLL node takes part in"),
+    _build_column("group", "Group", 74, "Comm group the node names", tooltipField="group"),
+    _build_quantity_column(
         "bytes", "Bytes", 84, "Payload on this rank (comm_size). Filter: 48 MiB, > 1 GB, 1 KiB..1 MiB"
     ),
-    _quantity_column(
+    _build_quantity_column(
         "operations", "Operations", 96, "Floating-point operations (num_ops). Filter: 2 G, > 500 M"
     ),
     # While a run is shown the script adds "in run" to the first three and shows what was recorded beside them.
-    _quantity_column("start_ns", "Start", 104, f"When it began. {_OFFSETS}", run_width=104),
-    _quantity_column(
+    _build_quantity_column("start_ns", "Start", 104, f"When it began. {_OFFSETS}", run_width=104),
+    _build_quantity_column(
         "end_ns",
         "End",
         104,
@@ -112,7 +112,7 @@ _COLUMNS = [
         run_width=104,
         own=f"Start + own time: operators that it called may end later. {_OFFSETS}",
     ),
-    _quantity_column(
+    _build_quantity_column(
         "duration_ns",
         "Duration",
         94,
@@ -120,8 +120,10 @@ _COLUMNS = [
         run_width=128,
         own=_OWN,
     ),
-    _quantity_column("recorded_start_ns", "Recorded start", 104, f"In the recording. {_OFFSETS}", hide=True),
-    _quantity_column(
+    _build_quantity_column(
+        "recorded_start_ns", "Recorded start", 104, f"In the recording. {_OFFSETS}", hide=True
+    ),
+    _build_quantity_column(
         "recorded_duration_ns",
         "Recorded duration",
         142,
@@ -129,7 +131,7 @@ _COLUMNS = [
         own=_OWN,
         hide=True,
     ),
-    _column("waits_for", "Waits for", 80, "How many nodes it waits for, by data or control dependency"),
+    _build_column("waits_for", "Waits for", 80, "How many nodes it waits for, by data or control dependency"),
 ]
 
 
@@ -137,9 +139,9 @@ def layout(**_query: str) -> Any:
     """Return the page; the grid asks for its rows itself, and follows the view."""
     return html.Div(
         [
-            html.Div(no_job(), id="nodes-none", hidden=True),
+            html.Div(build_no_job(), id="nodes-none", hidden=True),
             html.Div(
-                [_head(), html.Div(id="nodes-error", role="alert"), _list(), _chips()],
+                [_build_head(), html.Div(id="nodes-error", role="alert"), _build_list(), _build_chips()],
                 id="nodes-page",
                 className="cs-page cs-nodes",
             ),
@@ -148,13 +150,13 @@ def layout(**_query: str) -> Any:
     )
 
 
-def _head() -> Any:
+def _build_head() -> Any:
     search = dmc.TextInput(
         id="nodes-search",
         placeholder="Name contains, or id is",
         size="xs",
         w=220,
-        **aria_label("Search nodes: name contains, or id is"),
+        **build_aria_label("Search nodes: name contains, or id is"),
     )
     rank = dmc.Select(
         id="nodes-rank",
@@ -166,7 +168,7 @@ def _head() -> Any:
         limit=200,
         size="xs",
         w=116,
-        **aria_label("Rank"),
+        **build_aria_label("Rank"),
     )
     return html.Div(
         [
@@ -186,7 +188,7 @@ def _head() -> Any:
                 [
                     html.Span(id="nodes-lacks", className="cs-dim cs-nodes-lacks"),
                     # The script says what is listed.
-                    html.Div(exports("nodes", source="-", title="the nodes"), id="nodes-save"),
+                    html.Div(build_export_buttons("nodes", source="-", title="the nodes"), id="nodes-save"),
                 ],
                 className="cs-nodes-aside",
             ),
@@ -195,7 +197,7 @@ def _head() -> Any:
     )
 
 
-def _list() -> Any:
+def _build_list() -> Any:
     grid = dag.AgGrid(
         id="nodes-grid",
         rowModelType="infinite",
@@ -238,13 +240,13 @@ def _list() -> Any:
         className="cs-nodes-empty",
         hidden=True,
     )
-    return html.Div([grid, empty, loading("Listing the nodes…")], className="cs-nodes-list")
+    return html.Div([grid, empty, build_loading("Listing the nodes…")], className="cs-nodes-list")
 
 
-def _chips() -> Any:
+def _build_chips() -> Any:
     """Return the place of the filters that are set, below the list: there nothing moves when they come."""
     return html.Div(
-        id="nodes-chips", className="cs-nodes-chips", hidden=True, **aria_label("Filters"), role="group"
+        id="nodes-chips", className="cs-nodes-chips", hidden=True, **build_aria_label("Filters"), role="group"
     )
 
 
@@ -254,8 +256,8 @@ def list_ranks(job: str | None) -> Any:
     if not job:
         return []
     try:
-        workspace().info(job)
-        index = session().node_index(job)
+        get_workspace().info(job)
+        index = get_session().node_index(job)
     except StudioError:
         return no_update  # the list itself reports the problem
     # The first sort or search by name would wait for this.
@@ -267,7 +269,7 @@ def list_ranks(job: str | None) -> Any:
 def tell_times(shown: str | None) -> tuple[str, str]:
     """Say which run the times are of, twice: the line may cut it."""
     job, run = json.loads(shown) if shown else (None, None)
-    note = run_note(session(), job, {"run": run})
+    note = run_note(get_session(), job, {"run": run})
     return note, note
 
 

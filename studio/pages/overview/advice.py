@@ -7,17 +7,17 @@ from typing import Any
 from dash import html
 
 from studio.advice.terms import MOST_DEVIATION, WORTH, Advice, Advised
-from studio.advice.words import bars, by_reason, doubt_words, together_words
+from studio.advice.words import build_bars, describe_doubt, describe_together, group_by_reason
 from studio.errors import StudioError
-from studio.figures.tornado import tornado
-from studio.jobs.advice_search import advice_made, is_sought, start_advising
+from studio.figures.tornado import draw_tornado
+from studio.jobs.advice_search import get_advice, is_sought, start_advising
 from studio.jobs.advising import keep_baseline, keep_run
-from studio.pages.base.asked import ADVICE, asks
-from studio.pages.base.export import Table, exports
-from studio.pages.base.figures import drawn_figure
+from studio.pages.base.asked import ADVICE, build_click_request
+from studio.pages.base.export import Table, build_export_buttons
+from studio.pages.base.figures import build_figure
 from studio.pages.base.followed import list_tasks_again
-from studio.pages.base.state import session, tasks, workspace
-from studio.pages.base.widgets import exact, hint, link, loading
+from studio.pages.base.state import get_session, get_tasks, get_workspace
+from studio.pages.base.widgets import build_address, build_hint, build_loading, build_rounded_value
 from studio.store.tasks import Problem
 from studio.units import format_count, format_counted, format_ns
 
@@ -31,21 +31,23 @@ _ABOUT = (
 )
 
 
-def advice_section(job: str, run: str) -> Any:
+def build_advice_section(job: str, run: str) -> Any:
     """Return the advice for a run, "" for the recording; begins to look for it where the job is not too large."""
     return html.Div(
         [
-            html.Div(html.H2(["What to change", hint("what to change", _ABOUT)]), className="cs-figure-head"),
-            html.Div(_content(job, run), className="cs-advice"),
+            html.Div(
+                html.H2(["What to change", build_hint("what to change", _ABOUT)]), className="cs-figure-head"
+            ),
+            html.Div(_build_content(job, run), className="cs-advice"),
         ],
         className="cs-section",
     )
 
 
-def tornado_section(job: str, run: str, *, dark: bool) -> Any:
+def build_tornado_section(job: str, run: str, *, dark: bool) -> Any:
     """Return what each change would do to the finish, as a figure; None where there is little to compare."""
-    advised = advice_made(session(), job, run)
-    rows = bars(advised) if isinstance(advised, Advised) else []
+    advised = get_advice(get_session(), job, run)
+    rows = build_bars(advised) if isinstance(advised, Advised) else []
     if len(rows) < _FEWEST_BARS:
         return None
     numbers = Table(
@@ -60,11 +62,11 @@ def tornado_section(job: str, run: str, *, dark: bool) -> Any:
             html.Div(
                 [
                     html.H2("What each change would do to the finish"),
-                    exports("advice", figure=_TORNADO, table=numbers),
+                    build_export_buttons("advice", figure=_TORNADO, table=numbers),
                 ],
                 className="cs-figure-head",
             ),
-            drawn_figure(_TORNADO, tornado(rows, dark=dark)),
+            build_figure(_TORNADO, draw_tornado(rows, dark=dark)),
             html.P(
                 "To the left what it saves; to the right, for rates and latencies, what half as good a one costs.",
                 className="cs-dim",
@@ -74,40 +76,43 @@ def tornado_section(job: str, run: str, *, dark: bool) -> Any:
     )
 
 
-def _content(job: str, run: str) -> Any:
-    advised = advice_made(session(), job, run)
+def _build_content(job: str, run: str) -> Any:
+    advised = get_advice(get_session(), job, run)
     if isinstance(advised, Advised):
-        return _list(advised, job, run)
+        return _build_list(advised, job, run)
     if isinstance(advised, Problem):
         return html.Div(
             [
                 html.P(advised.message),
                 html.P(advised.hint, className="cs-dim"),
-                _button("Look again", job, run),
+                _build_button("Look again", job, run),
             ]
         )
     # Ranks that share a graph are mostly simulated as one.
-    nodes = sum(len(graph) for graph in session().trace(job).graphs)
-    began = not is_sought(tasks(), job, run)
+    nodes = sum(len(graph) for graph in get_session().trace(job).graphs)
+    began = not is_sought(get_tasks(), job, run)
     if began:
         if nodes > _BY_ITSELF:
             words = f"The job has {format_count(nodes)} different nodes: some minutes of simulations."
             return html.Div(
-                [html.P(words, className="cs-dim"), _button("Simulate what changes would save", job, run)]
+                [
+                    html.P(words, className="cs-dim"),
+                    _build_button("Simulate what changes would save", job, run),
+                ]
             )
-        start_advising(tasks(), session(), job, run)
+        start_advising(get_tasks(), get_session(), job, run)
     list_tasks_again(began=began)
-    return loading("Simulating what changes would save…")
+    return build_loading("Simulating what changes would save…")
 
 
-def _button(words: str, job: str, run: str) -> Any:
-    return html.Button(words, className="cs-button", **asks(ADVICE, "seek", f"{job} {run}"))
+def _build_button(words: str, job: str, run: str) -> Any:
+    return html.Button(words, className="cs-button", **build_click_request(ADVICE, "seek", f"{job} {run}"))
 
 
-def _list(advised: Advised, job: str, run: str) -> Any:
+def _build_list(advised: Advised, job: str, run: str) -> Any:
     worth = advised.worth_it
     parts: list[Any] = []
-    if doubt := doubt_words(advised):
+    if doubt := describe_doubt(advised):
         parts.append(html.P(doubt, className="cs-level-warning"))
     if advised.baseline.misses and advised.baseline.deviation is not None:
         parts.append(
@@ -118,7 +123,9 @@ def _list(advised: Advised, job: str, run: str) -> Any:
             )
         )
     if worth:
-        parts.append(html.Ol([_item(item, number, job, run) for number, item in enumerate(worth[:_SHOWN])]))
+        parts.append(
+            html.Ol([_build_item(item, number, job, run) for number, item in enumerate(worth[:_SHOWN])])
+        )
     else:
         parts.append(
             html.P(f"No change that was simulated saves more than {100 * WORTH:.0f} % of the finish.")
@@ -126,7 +133,13 @@ def _list(advised: Advised, job: str, run: str) -> Any:
     if advised.combined is not None and advised.combined.is_worth_it:
         parts.append(
             html.Ul(
-                _item(advised.combined, len(advised.advice), job, run, _together(advised, advised.combined))
+                _build_item(
+                    advised.combined,
+                    len(advised.advice),
+                    job,
+                    run,
+                    _describe_combination(advised, advised.combined),
+                )
             )
         )
     more = len(worth) - _SHOWN
@@ -135,30 +148,30 @@ def _list(advised: Advised, job: str, run: str) -> Any:
         notes.append(f"{format_count(more)} more above {100 * WORTH:.0f} %")
     parts.append(html.P(" · ".join(notes), className="cs-dim"))
     if advised.refused:
-        parts.append(_not_simulated(advised))
+        parts.append(_build_not_simulated(advised))
     return html.Div(parts)
 
 
-def _together(advised: Advised, combined: Advice) -> str:
+def _describe_combination(advised: Advised, combined: Advice) -> str:
     """Name what is in the list by its number, and only spell out what is not."""
     listed = advised.worth_it[:_SHOWN]
     shown = set(map(id, listed))
-    return together_words(combined, listed, [item for item in advised.advice if id(item) not in shown])
+    return describe_together(combined, listed, [item for item in advised.advice if id(item) not in shown])
 
 
-def _not_simulated(advised: Advised) -> Any:
+def _build_not_simulated(advised: Advised) -> Any:
     """Return which kinds of change were not simulated and why, folded."""
     count = format_counted(len(advised.refused), "kind")
     return html.Details(
         [
             html.Summary(f"{count} of change not simulated"),
-            html.Ul([html.Li(f"{kinds}: {reason}.") for kinds, reason in by_reason(advised)]),
+            html.Ul([html.Li(f"{kinds}: {reason}.") for kinds, reason in group_by_reason(advised)]),
         ],
         className="cs-dim",
     )
 
 
-def _item(item: Advice, number: int, job: str, run: str, words: str = "") -> Any:
+def _build_item(item: Advice, number: int, job: str, run: str, words: str = "") -> Any:
     saves = f"−{format_ns(item.saving_ns)}"
     of = f"{item.saving_percent:.1f} %"
     between = ""
@@ -169,13 +182,13 @@ def _item(item: Advice, number: int, job: str, run: str, words: str = "") -> Any
             html.Div(html.Bdi(words or item.action)),
             html.Div(
                 [
-                    exact(saves, f"{item.saving_ns:,} ns", classes="cs-saving"),
+                    build_rounded_value(saves, f"{item.saving_ns:,} ns", classes="cs-saving"),
                     html.Span(f" {of}{between}", className="cs-dim"),
                     html.Button(
                         "Compare",
                         className="cs-button-quiet",
                         title="Keep the changed run and open it beside this one",
-                        **asks(ADVICE, "compare", f"{job} {run} {number}"),
+                        **build_click_request(ADVICE, "compare", f"{job} {run} {number}"),
                     ),
                 ]
             ),
@@ -196,15 +209,15 @@ def keep_advised(job: str, run: str, number: int) -> str:
     Raises:
         StudioError: The advice is not known any more, or the workspace cannot be written.
     """
-    advised = advice_made(session(), job, run)
+    advised = get_advice(get_session(), job, run)
     items = [*advised.advice, advised.combined] if isinstance(advised, Advised) else []
     item = items[number] if 0 <= number < len(items) else None
     if item is None or not isinstance(advised, Advised):
         raise StudioError(
             "This advice is not known any more.", hint="Open the page again to look for it anew."
         )
-    kept = keep_run(workspace(), job, session().trace(job), item)
-    before = run or session().keep_of_job(
-        "advice baseline", job, lambda: keep_baseline(workspace(), job, session().trace(job), advised)
+    kept = keep_run(get_workspace(), job, get_session().trace(job), item)
+    before = run or get_session().keep_of_job(
+        "advice baseline", job, lambda: keep_baseline(get_workspace(), job, get_session().trace(job), advised)
     )
-    return link("/compare", {"job": job, "run": before, "with": kept})
+    return build_address("/compare", {"job": job, "run": before, "with": kept})

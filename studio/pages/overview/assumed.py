@@ -7,14 +7,14 @@ from typing import Any
 
 from dash import dcc, html
 
-from studio.analysis.job.completeness import Completeness, assumed_words
-from studio.pages.base.export import Table, exports
-from studio.pages.base.rank_words import origin_line
-from studio.pages.base.widgets import exact, hint, link, table
+from studio.analysis.job.completeness import Completeness, describe_assumed
+from studio.pages.base.export import Table, build_export_buttons
+from studio.pages.base.rank_words import build_origin_line
+from studio.pages.base.widgets import build_address, build_hint, build_rounded_value, build_table
 from studio.store.workspace import JobInfo
 from studio.trace import Trace
 from studio.units import format_count
-from studio.views.ranks import equal_to, sources_of
+from studio.views.ranks import group_equal_ranks, index_sources
 
 _LISTED = 12
 _OPEN = 2
@@ -26,18 +26,18 @@ _ABOUT = (
 )
 
 
-def assumed_section(trace: Trace, info: JobInfo) -> Any:
+def build_assumed_section(trace: Trace, info: JobInfo) -> Any:
     """Return which ranks were recorded and which are assumed equal to which; None where all were recorded."""
-    words = assumed_words(trace)
+    words = describe_assumed(trace)
     if not words:
-        return origin_line(info)
-    sources = sources_of(trace)
-    copies = equal_to(list(sources.items()))
+        return build_origin_line(info)
+    sources = index_sources(trace)
+    copies = group_equal_ranks(list(sources.items()))
     rows = [
         (
-            _rank(source, is_recorded=sources.get(source, source) is None),
-            exact(format_count(len(numbers)), len(numbers)),
-            _named(numbers),
+            _name_rank(source, is_recorded=sources.get(source, source) is None),
+            build_rounded_value(format_count(len(numbers)), len(numbers)),
+            _name_ranks(numbers),
         )
         for source, numbers in list(copies.items())[:_LISTED]
     ]
@@ -47,34 +47,38 @@ def assumed_section(trace: Trace, info: JobInfo) -> Any:
         html.P(f"And {format_count(more)} more that others are equal to.", className="cs-dim")
         if more > 0
         else None,
-        html.P(f"Recorded, and equal to no other: {_named(alone)}.", className="cs-dim") if alone else None,
+        html.P(f"Recorded, and equal to no other: {_name_ranks(alone)}.", className="cs-dim")
+        if alone
+        else None,
     ]
     listed = [
         ("recorded" if source is None else f"assumed equal to rank {source}") for source in sources.values()
     ]
     each = Table(("rank", "recorded"), list(zip(sources, listed, strict=True)))
     save = (
-        exports("assumed-ranks", table=each, title="which ranks were recorded")
+        build_export_buttons("assumed-ranks", table=each, title="which ranks were recorded")
         if len(listed) <= _LARGEST_TABLE
         else None
     )
-    seen = dcc.Link("See them in the mesh of ranks", href=link("/ranks", {"job": info.id}))
-    grid = table(("Rank", "Equal to it", "Which"), rows, numeric=(1,))
+    seen = dcc.Link("See them in the mesh of ranks", href=build_address("/ranks", {"job": info.id}))
+    grid = build_table(("Rank", "Equal to it", "Which"), rows, numeric=(1,))
     summary = html.Summary(html.Strong(words))
     each_rank = html.Div(
         [
-            html.Div([html.Span([seen, hint("an assumed rank", _ABOUT)]), save], className="cs-figure-head"),
+            html.Div(
+                [html.Span([seen, build_hint("an assumed rank", _ABOUT)]), save], className="cs-figure-head"
+            ),
             grid,
             *notes,
         ]
     )
     fold = html.Details([summary, each_rank], open=len(rows) <= _OPEN, className="cs-section")
-    return html.Div([origin_line(info), fold])
+    return html.Div([build_origin_line(info), fold])
 
 
-def _rank(number: int, *, is_recorded: bool) -> str:
+def _name_rank(number: int, *, is_recorded: bool) -> str:
     return f"rank {number}" if is_recorded else f"rank {number}, as it was recorded"
 
 
-def _named(numbers: Sequence[int]) -> str:
+def _name_ranks(numbers: Sequence[int]) -> str:
     return Completeness(tuple(numbers), 0, 0).known_words()

@@ -7,13 +7,13 @@ from typing import Any
 
 from dash import dcc, html
 
-from studio.analysis.job.memory import HOST_MEMORY, MemoryUse, holder_words
+from studio.analysis.job.memory import HOST_MEMORY, MemoryUse, describe_holder
 from studio.errors import ConfigError
-from studio.pages.base.export import Table, exports
-from studio.pages.base.state import session
-from studio.pages.base.widgets import exact, hint, link, table
-from studio.sim.doubted_memory import unfit_words
-from studio.sim.systems.gpus import gpu_of_recording
+from studio.pages.base.export import Table, build_export_buttons
+from studio.pages.base.state import get_session
+from studio.pages.base.widgets import build_address, build_hint, build_rounded_value, build_table
+from studio.sim.doubted_memory import describe_unfit
+from studio.sim.systems.gpus import find_recorded_gpu
 from studio.units import format_bytes, format_count, format_ns
 
 _SHOWN, _HOLDERS = 8, 3
@@ -34,13 +34,17 @@ _COUNTED = (
 _HELD = "The operators in which it was allocated, or, of an estimate, the first that name it; the most first."
 
 
-def memory_section(job: str, run: str) -> Any:
+def build_memory_section(job: str, run: str) -> Any:
     """Return the peaks of the ranks that hold most, in a run or, for "", the recording; None where nothing tells."""
-    uses = session().memory(job, run)
-    return peaks(uses, {"job": job, **({"run": run} if run else {})}, _unfit(job, uses)) if uses else None
+    uses = get_session().memory(job, run)
+    return (
+        build_peaks(uses, {"job": job, **({"run": run} if run else {})}, _explain_unfit(job, uses))
+        if uses
+        else None
+    )
 
 
-def peaks(uses: Sequence[MemoryUse], view: dict[str, Any], unfit: str) -> Any:
+def build_peaks(uses: Sequence[MemoryUse], view: dict[str, Any], unfit: str) -> Any:
     """Return the table of peaks: of devices, else of processors.
 
     Args:
@@ -52,19 +56,22 @@ def peaks(uses: Sequence[MemoryUse], view: dict[str, Any], unfit: str) -> Any:
     shown = sorted(devices or uses, key=lambda use: -use.peak_bytes)
     reserved = any(use.reserved_bytes >= 0 for use in shown)
     head: list[Any] = ["Rank", "Where", "Peak", "At", *(["Reserved"] if reserved else [])]
-    head.append(html.Span(["Held by", hint("held by", _HELD)]))
-    rows = [_row(use, view, reserved=reserved) for use in shown[:_SHOWN]]
+    head.append(html.Span(["Held by", build_hint("held by", _HELD)]))
+    rows = [_build_row(use, view, reserved=reserved) for use in shown[:_SHOWN]]
     more = len(shown) - _SHOWN
     about = _NOTED if all(use.noted for use in shown) else _ESTIMATED
     about = _COUNTED if all(use.counted for use in shown) else about
     return html.Div(
         [
             html.Div(
-                [html.H2([_TITLE, hint(_TITLE, about)]), exports("memory", table=_numbers(shown))],
+                [
+                    html.H2([_TITLE, build_hint(_TITLE, about)]),
+                    build_export_buttons("memory", table=_build_numbers(shown)),
+                ],
                 className="cs-figure-head",
             ),
             html.P(unfit, className="cs-level-warning") if unfit else None,
-            html.Div(table(head, rows, numeric=range(2, len(head) - 1)), className="cs-scroll"),
+            html.Div(build_table(head, rows, numeric=range(2, len(head) - 1)), className="cs-scroll"),
             html.P(
                 f"{format_count(more)} more hold at most {format_bytes(shown[_SHOWN].peak_bytes)} each.",
                 className="cs-dim",
@@ -76,29 +83,33 @@ def peaks(uses: Sequence[MemoryUse], view: dict[str, Any], unfit: str) -> Any:
     )
 
 
-def _unfit(job: str, uses: Sequence[MemoryUse]) -> str:
+def _explain_unfit(job: str, uses: Sequence[MemoryUse]) -> str:
     try:
-        return unfit_words(uses, gpu_of_recording(session().trace(job)))
+        return describe_unfit(uses, find_recorded_gpu(get_session().trace(job)))
     except ConfigError:
         return ""
 
 
-def _row(use: MemoryUse, view: dict[str, Any], *, reserved: bool) -> list[Any]:
+def _build_row(use: MemoryUse, view: dict[str, Any], *, reserved: bool) -> list[Any]:
     how = "" if use.noted else "about "
     held = "; ".join(
-        f"{holder_words(use, holder)} {format_bytes(holder.bytes)}" for holder in use.holders[:_HOLDERS]
+        f"{describe_holder(use, holder)} {format_bytes(holder.bytes)}" for holder in use.holders[:_HOLDERS]
     )
     return [
-        dcc.Link(str(use.rank), href=link("/timeline", view, rank=str(use.rank))),
+        dcc.Link(str(use.rank), href=build_address("/timeline", view, rank=str(use.rank))),
         "processor" if use.device == HOST_MEMORY else f"device\N{NO-BREAK SPACE}{use.device}",
-        exact(how + format_bytes(use.peak_bytes), f"{use.peak_bytes:,} bytes"),
-        exact(format_ns(use.peak_ns), f"{use.peak_ns:,} ns"),
-        *([exact(format_bytes(use.reserved_bytes), f"{use.reserved_bytes:,} bytes")] if reserved else []),
+        build_rounded_value(how + format_bytes(use.peak_bytes), f"{use.peak_bytes:,} bytes"),
+        build_rounded_value(format_ns(use.peak_ns), f"{use.peak_ns:,} ns"),
+        *(
+            [build_rounded_value(format_bytes(use.reserved_bytes), f"{use.reserved_bytes:,} bytes")]
+            if reserved
+            else []
+        ),
         html.Bdi(held),
     ]
 
 
-def _numbers(uses: list[MemoryUse]) -> Table:
+def _build_numbers(uses: list[MemoryUse]) -> Table:
     head = ("rank", "device", "noted", "peak_bytes", "peak_ns", "reserved_bytes")
     return Table(
         head,

@@ -7,18 +7,18 @@ from typing import Any
 from dash import Input, Output, callback, html
 
 from studio.errors import ConfigError
-from studio.figures.roofline import drawable, roofline_figure
+from studio.figures.roofline import draw_roofline, select_drawable
 from studio.operators import OperatorReport, list_operators
 from studio.operators.report import OperatorRow
-from studio.operators.roofline import memory_words
-from studio.pages.base.export import Table, exports
-from studio.pages.base.figures import drawn_figure
-from studio.pages.base.state import session
-from studio.pages.base.still import still
-from studio.pages.base.widgets import hint, show_errors
+from studio.operators.roofline import describe_memory_excess
+from studio.pages.base.export import Table, build_export_buttons
+from studio.pages.base.figures import build_figure
+from studio.pages.base.state import get_session
+from studio.pages.base.still import merge_static_parts
+from studio.pages.base.widgets import build_hint, show_errors
 from studio.session import Session
 from studio.sim.systems.gpu import Gpu
-from studio.sim.systems.gpus import gpu_of_recording
+from studio.sim.systems.gpus import find_recorded_gpu
 from studio.trace import Trace
 from studio.units import format_ns
 
@@ -33,7 +33,7 @@ _LEAST_DRAWN = 0.05
 """A figure of less of the compute time would stand for what nobody asked about."""
 
 
-def operators_place() -> Any:
+def build_operators_place() -> Any:
     """Return what the figure comes into, where a job has one."""
     return html.Div(id="overview-operators")
 
@@ -43,62 +43,64 @@ def operators_place() -> Any:
 def show_operators(shown: list[Any]) -> Any:
     """Show the roofline; a callback of its own, since it reads every node."""
     job, _, theme = shown
-    report = _kept(session(), job)
-    gpu = _gpu(session().trace(job)) if report.on_device else None
-    if not drawable(report):
+    report = _get_report(get_session(), job)
+    gpu = _find_gpu(get_session().trace(job)) if report.on_device else None
+    if not select_drawable(report):
         return None
-    is_drawn = _drawn_ns(report) >= _LEAST_DRAWN * report.time_ns
+    is_drawn = _sum_drawn_ns(report) >= _LEAST_DRAWN * report.time_ns
     shown_name = "overview-roofline" if is_drawn else ""
-    return still(
+    return merge_static_parts(
         html.Div(
             [
                 html.Div(
                     [
-                        html.H2([_TITLE, hint(_TITLE, _ABOUT)]),
-                        exports("operators", figure=shown_name, table=_table(report, gpu), title=_TITLE),
+                        html.H2([_TITLE, build_hint(_TITLE, _ABOUT)]),
+                        build_export_buttons(
+                            "operators", figure=shown_name, table=_build_table(report, gpu), title=_TITLE
+                        ),
                     ],
                     className="cs-figure-head",
                 ),
-                drawn_figure(shown_name, roofline_figure(report, gpu, dark=theme == "dark"))
+                build_figure(shown_name, draw_roofline(report, gpu, dark=theme == "dark"))
                 if is_drawn
-                else html.P(_undrawn(report)),
-                html.P(_words(report, gpu), className="cs-dim cs-overview-caption"),
+                else html.P(_explain_missing_figure(report)),
+                html.P(_describe_coverage(report, gpu), className="cs-dim cs-overview-caption"),
             ],
             className="cs-section",
         )
     )
 
 
-def _kept(kept: Session, job: str) -> OperatorReport:
+def _get_report(kept: Session, job: str) -> OperatorReport:
     return kept.keep_of_job("operators", job, lambda: list_operators(kept.trace(job)))
 
 
-def _gpu(trace: Trace) -> Gpu | None:
+def _find_gpu(trace: Trace) -> Gpu | None:
     try:
-        return gpu_of_recording(trace)
+        return find_recorded_gpu(trace)
     except ConfigError:
         return None
 
 
-def _drawn_ns(report: OperatorReport) -> int:
-    return sum(row.time_ns for row in drawable(report))
+def _sum_drawn_ns(report: OperatorReport) -> int:
+    return sum(row.time_ns for row in select_drawable(report))
 
 
-def _undrawn(report: OperatorReport) -> str:
+def _explain_missing_figure(report: OperatorReport) -> str:
     """Say why there is no figure: how little could be drawn, and why most of the rest has no formula."""
     by_why: dict[str, int] = {}
     for row in report.uncovered:
         by_why[row.why] = by_why.get(row.why, 0) + row.time_ns
     why = max(by_why, key=by_why.__getitem__, default="")
-    rest = f": {_share(by_why[why], report)} is without a formula ({why})" if why else ""
-    return f"Operators that could be drawn take {_share(_drawn_ns(report), report)} of the compute time, too little for a figure{rest}."
+    rest = f": {_format_share(by_why[why], report)} is without a formula ({why})" if why else ""
+    return f"Operators that could be drawn take {_format_share(_sum_drawn_ns(report), report)} of the compute time, too little for a figure{rest}."
 
 
-def _share(ns: int, report: OperatorReport) -> str:
+def _format_share(ns: int, report: OperatorReport) -> str:
     return f"{100 * ns / max(report.time_ns, 1):.1f} %"
 
 
-def _words(report: OperatorReport, gpu: Gpu | None) -> str:
+def _describe_coverage(report: OperatorReport, gpu: Gpu | None) -> str:
     """Say whose roofs these are, how much of the compute time has a formula, and what has none."""
     if not report.on_device:
         roofs = "operators on the processor, whose roofs are not known"
@@ -108,19 +110,17 @@ def _words(report: OperatorReport, gpu: Gpu | None) -> str:
     else:
         roofs = f"roofs of {gpu.name}"
     share = f"{100 * (report.coverage or 0):.1f} % of {format_ns(report.time_ns)} compute time by formula"
-    moving = (
-        f"{_share(max(report.covered_ns - _drawn_ns(report), 0), report)} only moves data and is not drawn"
-    )
+    moving = f"{_format_share(max(report.covered_ns - _sum_drawn_ns(report), 0), report)} only moves data and is not drawn"
     lacking = ", ".join(
-        f"{row.name[:40]} {_share(row.time_ns, report)}" for row in report.uncovered[:_LISTED]
+        f"{row.name[:40]} {_format_share(row.time_ns, report)}" for row in report.uncovered[:_LISTED]
     )
     rest = f"without a formula: {lacking}" if lacking else ""
-    return " · ".join(part for part in (roofs, share, moving, rest, _doubted(report, gpu)) if part)
+    return " · ".join(part for part in (roofs, share, moving, rest, _describe_doubted(report, gpu)) if part)
 
 
-def _doubted(report: OperatorReport, gpu: Gpu | None) -> str:
+def _describe_doubted(report: OperatorReport, gpu: Gpu | None) -> str:
     """Name operators whose bytes are not to be believed; empty where all are."""
-    names = [row.operator[:40] for row in report.rows if _doubt(row, gpu)]
+    names = [row.operator[:40] for row in report.rows if _describe_doubt(row, gpu)]
     if not names:
         return ""
     rest = f" and {len(names) - _LISTED} more" if len(names) > _LISTED else ""
@@ -130,11 +130,11 @@ def _doubted(report: OperatorReport, gpu: Gpu | None) -> str:
     )
 
 
-def _doubt(row: OperatorRow, gpu: Gpu | None) -> str:
-    return memory_words(gpu, row.bytes_per_s) if gpu is not None else ""
+def _describe_doubt(row: OperatorRow, gpu: Gpu | None) -> str:
+    return describe_memory_excess(gpu, row.bytes_per_s) if gpu is not None else ""
 
 
-def _table(report: OperatorReport, gpu: Gpu | None) -> Table:
+def _build_table(report: OperatorReport, gpu: Gpu | None) -> Table:
     """Return every operator with what is not to be believed of it, and what has no formula with the reason."""
     head = (
         *("operator", "family", "type", "calls", "time_ns", "flop", "bytes", "flop_per_s", "bytes_per_s"),
@@ -145,7 +145,13 @@ def _table(report: OperatorReport, gpu: Gpu | None) -> Table:
         (
             *(row.operator, row.family, row.type, row.count, row.time_ns, row.flop, row.bytes),
             *(row.flop_per_s, row.bytes_per_s, row.intensity, row.formula, row.source),
-            *(row.by_name_count, row.by_name_ns, row.by_name_flop, row.by_name_bytes, _doubt(row, gpu)),
+            *(
+                row.by_name_count,
+                row.by_name_ns,
+                row.by_name_flop,
+                row.by_name_bytes,
+                _describe_doubt(row, gpu),
+            ),
         )
         for row in report.rows
     ]

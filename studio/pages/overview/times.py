@@ -10,36 +10,36 @@ from dash import dcc, html
 from studio.analysis.job.ledger import MADE_OF, PARTS, Ledger
 from studio.analysis.job.occupancy import Occupancy
 from studio.analysis.job.part_words import ABOUT, NAMES
-from studio.figures.occupancy import occupancy_areas
+from studio.figures.occupancy import draw_occupancy_areas
 from studio.figures.theme import FIGURE_PX
-from studio.pages.base.export import Table, exports
-from studio.pages.base.figures import drawn_figure
-from studio.pages.base.state import session, workspace
-from studio.pages.base.widgets import hint, link, loading
+from studio.pages.base.export import Table, build_export_buttons
+from studio.pages.base.figures import build_figure
+from studio.pages.base.state import get_session, get_workspace
+from studio.pages.base.widgets import build_address, build_hint, build_loading
 from studio.units import format_ns
 
 _STANDS_OUT = 0.005
 _OVER_TIME = "What the ranks do over time"
 
 
-def times_skeleton() -> Any:
+def build_times_skeleton() -> Any:
     """Return what holds the place of the figure while it is worked out."""
     return html.Div(
         [
             html.Div(html.H2(_OVER_TIME), className="cs-figure-head"),
-            html.Div(loading("Adding up the times of the nodes…"), style={"height": f"{FIGURE_PX}px"}),
+            html.Div(build_loading("Adding up the times of the nodes…"), style={"height": f"{FIGURE_PX}px"}),
             html.P(className="cs-dim cs-overview-caption"),
         ],
         className="cs-section",
     )
 
 
-def untimed(job: str, has_durations: bool, *, is_gone: bool = False) -> Any:
+def build_untimed_notice(job: str, has_durations: bool, *, is_gone: bool = False) -> Any:
     """Return what is said of a job of which nothing says when it ran, or of a run that is not there."""
     if is_gone:
         sentence = "The run that the address names is not there. Choose another one in the bar above."
         return html.P(sentence, className="cs-dim")
-    simulate = dcc.Link("Simulate it", href=link("/simulate", {"job": job}))
+    simulate = dcc.Link("Simulate it", href=build_address("/simulate", {"job": job}))
     reason = (
         "The files say how long nodes take, not when they ran. "
         if has_durations
@@ -48,52 +48,55 @@ def untimed(job: str, has_durations: bool, *, is_gone: bool = False) -> Any:
     return html.P([reason, simulate, " to see where the time would go."], className="cs-dim")
 
 
-def over_time_section(job: str, run: str, *, dark: bool) -> Any:
+def build_over_time_section(job: str, run: str, *, dark: bool) -> Any:
     """Return what the ranks of a run do over time; "" is the recording."""
-    use, over_time = session().rank_use(job, run)
-    name = f"simulated: {workspace().run_info(job, run).name}" if run else "as recorded"
-    return _section(
+    use, over_time = get_session().rank_use(job, run)
+    name = f"simulated: {get_workspace().run_info(job, run).name}" if run else "as recorded"
+    return _build_section(
         ("ranks-over-time", _OVER_TIME),
-        occupancy_areas(over_time, dark=dark),
-        _over_time(over_time),
+        draw_occupancy_areas(over_time, dark=dark),
+        _build_share_table(over_time),
         [
             f"{name} · share of the ranks; a moment counts for one part only; idle (bubble, stall) stays empty. ",
-            *_in_words(use),
+            *_describe_use(use),
         ],
     )
 
 
-def _section(name: tuple[str, str], figure: Any, table: Table, words: list[Any]) -> Any:
+def _build_section(name: tuple[str, str], figure: Any, table: Table, words: list[Any]) -> Any:
     """Return a figure with its title, save buttons and caption; `name` is the name of saved files and the title."""
     shown = f"overview-{name[0]}"
     return html.Div(
         [
             html.Div(
-                [html.H2(name[1]), exports(name[0], figure=shown, table=table)], className="cs-figure-head"
+                [html.H2(name[1]), build_export_buttons(name[0], figure=shown, table=table)],
+                className="cs-figure-head",
             ),
-            drawn_figure(shown, figure),
+            build_figure(shown, figure),
             html.P(words, className="cs-dim cs-overview-caption"),
         ],
         className="cs-section",
     )
 
 
-def _in_words(use: Ledger) -> list[Any]:
+def _describe_use(use: Ledger) -> list[Any]:
     """Say how the mean rank spends its time, and which rank works much longer than others."""
     last = int(use.finish_ns.max())
 
-    def share(column: Any) -> str:
+    def format_share(column: Any) -> str:
         return f"{100 * float(column.mean()) / max(last, 1):.1f} %"
 
     times = use.totals()
     content: list[Any] = [f"Shares of the finish ({format_ns(last)}), mean rank: "]
     for key, column in times.figures().items():
-        content += ["" if len(content) == 1 else ", ", f"{NAMES[key]} {share(column)}"]
+        content += ["" if len(content) == 1 else ", ", f"{NAMES[key]} {format_share(column)}"]
         parts = [part for part in MADE_OF.get(key, ()) if times.of(part).any()]
         # One part alone would only say its number again.
         if len(parts) > 1:
-            content.append(f" ({', '.join(f'{NAMES[part]} {share(times.of(part))}' for part in parts)})")
-        content.append(hint(NAMES[key], ABOUT[key]))
+            content.append(
+                f" ({', '.join(f'{NAMES[part]} {format_share(times.of(part))}' for part in parts)})"
+            )
+        content.append(build_hint(NAMES[key], ABOUT[key]))
     compute = times.of("compute", "overlapped")
     most, mean = int(compute.max()), float(compute.mean())
     if len(use.numbers) > 1 and most > mean * (1 + _STANDS_OUT):
@@ -103,7 +106,7 @@ def _in_words(use: Ledger) -> list[Any]:
     return content
 
 
-def _over_time(occupancy: Occupancy) -> Table:
+def _build_share_table(occupancy: Occupancy) -> Table:
     edges = occupancy.edges_ns.tolist()
     rows = [
         (round(low), round(high), *(round(share, 6) for share in shares))

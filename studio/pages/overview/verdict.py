@@ -8,27 +8,41 @@ from typing import Any
 import numpy as np
 from dash import ClientsideFunction, Input, Output, clientside_callback, dcc, html
 
-from studio.analysis.collectives.groups import group_use
-from studio.analysis.job.blame import Blame, blame
+from studio.analysis.collectives.groups import sum_group_use
+from studio.analysis.job.blame import Blame, compute_blame
 from studio.analysis.job.kinds import lacks_host, runs_on_processor
-from studio.analysis.job.layout_imbalance import Unevenness, unevenness
+from studio.analysis.job.layout_imbalance import Unevenness, find_unevenness
 from studio.analysis.job.ledger import AFTER_FINISH, Ledger
 from studio.analysis.job.measures import share_of_finish
 from studio.analysis.job.part_words import ABOUT, DID, NAMES, NO_HOST
-from studio.analysis.job.rank_rows import RankRow, rank_rows, ranks_label, unrecorded_words, waiting_ns
+from studio.analysis.job.rank_rows import (
+    RankRow,
+    build_rank_rows,
+    describe_unrecorded,
+    label_ranks,
+    sum_waiting_ns,
+)
 from studio.analysis.job.step_spans import StepSpans
-from studio.analysis.job.together import ready_words
-from studio.completion import layouts
-from studio.completion.clues import dimension_words
+from studio.analysis.job.together import describe_ready_waits
+from studio.completion import list_layouts
+from studio.completion.clues import describe_dimension
 from studio.completion.mesh import Mesh
-from studio.doctor.believed import noticed_of_times
+from studio.doctor.believed import select_time_findings
 from studio.errors import StudioError
-from studio.figures.rank_bars import bars_height_px, rank_bars
-from studio.pages.base.export import exports
-from studio.pages.base.figures import drawn_figure
+from studio.figures.rank_bars import compute_bars_height_px, draw_rank_bars
+from studio.pages.base.export import build_export_buttons
+from studio.pages.base.figures import build_figure
 from studio.pages.base.rank_table import rank_table
-from studio.pages.base.state import session
-from studio.pages.base.widgets import exact, hint, link, loading, table, term, with_hint
+from studio.pages.base.state import get_session
+from studio.pages.base.widgets import (
+    build_address,
+    build_hint,
+    build_loading,
+    build_rounded_value,
+    build_table,
+    build_term,
+    with_hint,
+)
 from studio.trace import NONE, Float64, Int64, Trace
 from studio.units import format_count, format_counted, format_ns
 
@@ -59,14 +73,14 @@ _UNEVEN = (
 )
 
 
-def verdict_skeleton(ranks: int) -> Any:
+def build_verdict_skeleton(ranks: int) -> Any:
     """Return what holds the place of the verdict's figure while it is worked out."""
     return html.Div(
         [
             html.Div(html.H2(_TITLE), className="cs-figure-head"),
             html.Div(
-                loading("Adding up the times of the nodes…"),
-                style={"height": f"{bars_height_px(min(ranks, _ROWS))}px"},
+                build_loading("Adding up the times of the nodes…"),
+                style={"height": f"{compute_bars_height_px(min(ranks, _ROWS))}px"},
             ),
             html.P(className="cs-dim cs-verdict-caption"),
         ],
@@ -74,15 +88,15 @@ def verdict_skeleton(ranks: int) -> Any:
     )
 
 
-def headline_skeleton() -> Any:
+def build_headline_skeleton() -> Any:
     """Return what holds the place of the headline."""
     return html.Dl(html.Div([html.Dt("step time"), html.Dd("…")]), className="cs-facts cs-headline")
 
 
-def headline(job: str, run: str) -> Any:
+def build_headline(job: str, run: str) -> Any:
     """Return step time, spread, exposed communication and idle of a run; "" is the recording."""
-    account, _ = session().rank_use(job, run)
-    steps = steps_of(job, run)
+    account, _ = get_session().rank_use(job, run)
+    steps = find_steps(job, run)
     finish = account.makespan_ns
     facts: list[tuple[Any, Any]] = []
     if steps is not None:
@@ -91,49 +105,51 @@ def headline(job: str, run: str) -> Any:
             (
                 with_hint("step time", _STEP),
                 [
-                    exact(format_ns(steps.typical_ns), f"{steps.typical_ns:,} ns"),
-                    _aside(format_counted(count, "step")),
+                    build_rounded_value(format_ns(steps.typical_ns), f"{steps.typical_ns:,} ns"),
+                    _build_aside(format_counted(count, "step")),
                 ],
             )
         )
     facts.append(
         (
             with_hint("finish", _FINISH if steps is None else ABOUT["finish"]),
-            exact(format_ns(finish), f"{finish:,} ns"),
+            build_rounded_value(format_ns(finish), f"{finish:,} ns"),
         )
     )
-    spreads = _spreads(steps, account)
+    spreads = _format_spreads(steps, account)
     if spreads:
         facts.append((with_hint("spread", _SPREAD), spreads))
-    facts += [(with_hint(NAMES[key], ABOUT[key]), f"{100 * share:.1f} %") for key, share in _shares(account)]
-    facts.append(("health", _health(job)))
+    facts += [
+        (with_hint(NAMES[key], ABOUT[key]), f"{100 * share:.1f} %") for key, share in _compute_shares(account)
+    ]
+    facts.append(("health", _build_health_link(job)))
     return html.Dl(
         [html.Div([html.Dt(label), html.Dd(value)]) for label, value in facts],
         className="cs-facts cs-headline",
     )
 
 
-def _shares(account: Ledger) -> list[tuple[str, float]]:
+def _compute_shares(account: Ledger) -> list[tuple[str, float]]:
     """Return the mean rank's shares of the finish; together they are all of it, but for trifles."""
     times, finish = account.totals(), account.makespan_ns
     shares = [(key, share_of_finish(times, key, finish)) for key in _SHARES]
     return [(key, share) for key, share in shares if share > _SHARES[key]]
 
 
-def _health(job: str) -> Any:
+def _build_health_link(job: str) -> Any:
     """Return how many problems the Doctor found, as a link to them."""
-    levels = session().levels_found(job)
+    levels = get_session().levels_found(job)
     if levels is None:
-        return "not checked" if job in session().unexamined else "checking…"
+        return "not checked" if job in get_session().unexamined else "checking…"
     counts = [format_counted(levels[level], level) for level in ("error", "warning") if levels.get(level)]
-    return dcc.Link(", ".join(counts) or "no problems", href=link("/findings", {"job": job}))
+    return dcc.Link(", ".join(counts) or "no problems", href=build_address("/findings", {"job": job}))
 
 
-def _aside(words: str) -> Any:
+def _build_aside(words: str) -> Any:
     return html.Span(f" {words}", className="cs-dim cs-aside-words")
 
 
-def _spreads(steps: StepSpans | None, account: Ledger) -> str:
+def _format_spreads(steps: StepSpans | None, account: Ledger) -> str:
     if steps is not None:
         spreads = [f"steps {100 * steps.spread_of_steps:.1f} %"] if len(steps.steps) > 1 else []
         spreads += [f"ranks {100 * steps.spread_of_ranks:.1f} %"] if len(steps.ranks) > 1 else []
@@ -146,41 +162,49 @@ def _spreads(steps: StepSpans | None, account: Ledger) -> str:
     )
 
 
-def steps_of(job: str, run: str) -> StepSpans | None:
+def find_steps(job: str, run: str) -> StepSpans | None:
     """Return the step times of a run; "" is the recording."""
-    return session().step_spans(job, run)
+    return get_session().step_spans(job, run)
 
 
-def rank_section(job: str, run: str, *, dark: bool) -> Any:
+def build_rank_section(job: str, run: str, *, dark: bool) -> Any:
     """Return the figure of where the time of each rank goes, with the rank others wait for in words."""
-    account, _ = session().rank_use(job, run)
-    rank_blame = session().keep_of_job(
-        "blame", job, lambda: blame(session().trace(job), session().times(job, run), account), run
+    account, _ = get_session().rank_use(job, run)
+    rank_blame = get_session().keep_of_job(
+        "blame",
+        job,
+        lambda: compute_blame(get_session().trace(job), get_session().times(job, run), account),
+        run,
     )
-    rows = rank_rows(account, _ROWS, rank_blame.of_culprits(len(account)))
+    rows = build_rank_rows(account, _ROWS, rank_blame.of_culprits(len(account)))
     view = {"job": job, **({"run": run} if run else {})}
-    links = [link("/timeline", view, rank=str(row.ranks[0])) if not row.is_mean else "" for row in rows]
+    links = [
+        build_address("/timeline", view, rank=str(row.ranks[0])) if not row.is_mean else "" for row in rows
+    ]
     return html.Div(
         [
             html.Div(
-                [html.H2(_TITLE), exports("time-of-ranks", figure=_BARS, table=rank_table(account))],
+                [
+                    html.H2(_TITLE),
+                    build_export_buttons("time-of-ranks", figure=_BARS, table=rank_table(account)),
+                ],
                 className="cs-figure-head",
             ),
-            drawn_figure(
+            build_figure(
                 _BARS,
-                rank_bars(
+                draw_rank_bars(
                     rows,
                     dark=dark,
                     links=links,
-                    notes=waits_for(rows, account, rank_blame),
+                    notes=list_awaited(rows, account, rank_blame),
                     room=min(len(account), _ROWS),
                 ),
             ),
             html.P(
                 [
-                    _noticed(session().trace(job), account),
-                    idle_words(session().trace(job), account),
-                    *_in_words(rows, account, rank_blame, view),
+                    _explain_doubtful_times(get_session().trace(job), account),
+                    describe_idle(get_session().trace(job), account),
+                    *_describe_differences(rows, account, rank_blame, view),
                 ],
                 className="cs-dim cs-verdict-caption",
             ),
@@ -189,7 +213,7 @@ def rank_section(job: str, run: str, *, dark: bool) -> Any:
     )
 
 
-def idle_words(trace: Trace, account: Ledger) -> str:
+def describe_idle(trace: Trace, account: Ledger) -> str:
     """Say what keeps devices idle for most of the finish, and what would tell or help; "" where they are not, or there are none."""
     if any(map(lacks_host, trace.graphs)):
         return f"{NO_HOST[0].upper()}{NO_HOST[1:]}. "
@@ -202,7 +226,7 @@ def idle_words(trace: Trace, account: Ledger) -> str:
     )
 
 
-def waits_for(rows: Sequence[RankRow], account: Ledger, rank_blame: Blame) -> list[str]:
+def list_awaited(rows: Sequence[RankRow], account: Ledger, rank_blame: Blame) -> list[str]:
     """Say of each row whom its ranks wait for most; "" where they wait for nobody."""
     place = {number: index for index, number in enumerate(account.numbers)}
     sentences = []
@@ -221,44 +245,46 @@ def waits_for(rows: Sequence[RankRow], account: Ledger, rank_blame: Blame) -> li
     return sentences
 
 
-def _blamed(account: Ledger, rank_blame: Blame) -> str:
+def _describe_blamed(account: Ledger, rank_blame: Blame) -> str:
     """Say for which rank the others wait most, or for which equal ones; "" where that is hardly anything, or for all alike."""
     total, parts = rank_blame.of_culprits(len(account)), account.totals()
     if not len(rank_blame) or total.max(initial=0) <= _EVEN * int(parts.ns.sum()):
         return ""
     most = int(total.argmax())
-    alike = _alike(account, most)
+    alike = _find_alike(account, most)
     if len(alike) == len(account):
         return ""
     part, during = rank_blame.mostly(np.isin(rank_blame.culprit, alike))
     return (
-        f"{100 * float(total[alike].sum()) / max(float(total.sum()), 1):.0f} % of all waiting is for {_label(account, alike)}: "
+        f"{100 * float(total[alike].sum()) / max(float(total.sum()), 1):.0f} % of all waiting is for {_label_ranks(account, alike)}: "
         f"for {100 * during:.0f} % of that time "
         f"{'they' if len(alike) > 1 else 'it'} {DID[part]}. "
     )
 
 
-def _alike(account: Ledger, place: int) -> Int64:
+def _find_alike(account: Ledger, place: int) -> Int64:
     """Return which ranks spend their time as one does, itself among them."""
     parts, finish = account.totals().ns, account.finish_ns
     return np.flatnonzero((parts == parts[place]).all(axis=1) & (finish == finish[place]))
 
 
-def _label(account: Ledger, places: Int64) -> str:
-    return ranks_label(tuple(sorted(account.numbers[place] for place in places.tolist())))
+def _label_ranks(account: Ledger, places: Int64) -> str:
+    return label_ranks(tuple(sorted(account.numbers[place] for place in places.tolist())))
 
 
-def _longest(account: Ledger, place: int, verbs: tuple[str, str]) -> str:
+def _describe_longest(account: Ledger, place: int, verbs: tuple[str, str]) -> str:
     """Return a rank and those that are like it, with what they do: of one, of several."""
-    alike = _alike(account, place)
-    label, verb = _label(account, alike), verbs[len(alike) > 1]
+    alike = _find_alike(account, place)
+    label, verb = _label_ranks(account, alike), verbs[len(alike) > 1]
     return f"{label[0].upper()}{label[1:]} {verb} longest"
 
 
-def _in_words(rows: Sequence[RankRow], account: Ledger, rank_blame: Blame, view: dict[str, Any]) -> list[Any]:
+def _describe_differences(
+    rows: Sequence[RankRow], account: Ledger, rank_blame: Blame, view: dict[str, Any]
+) -> list[Any]:
     """Say how the bars are ordered, and how far ranks differ in work."""
     times, finish = account.totals(), account.makespan_ns
-    waits = waiting_ns(account)
+    waits = sum_waiting_ns(account)
     content: list[Any] = []
     if len(account) > 1:
         least, most = int(waits.min()), int(waits.max())
@@ -272,7 +298,7 @@ def _in_words(rows: Sequence[RankRow], account: Ledger, rank_blame: Blame, view:
             )
             content.append(
                 f"The bar at the top is {'of the ranks' if several else 'the rank'} that {first}. "
-                f"{_longest(account, waiter, ('waits or stalls', 'wait or stall'))}: "
+                f"{_describe_longest(account, waiter, ('waits or stalls', 'wait or stall'))}: "
                 f"{format_ns(most - least)} more than the rank that does so least "
                 f"({100 * (most - least) / max(finish, 1):.1f} % of the finish). "
             )
@@ -281,20 +307,22 @@ def _in_words(rows: Sequence[RankRow], account: Ledger, rank_blame: Blame, view:
         if mean and work.max() > mean * (1 + _EVEN):
             place = int(work.argmax())
             content.append(
-                f"{_longest(account, place, ('computes', 'compute'))}, {100 * (float(work.max()) / mean - 1):.0f} % above the mean. "
+                f"{_describe_longest(account, place, ('computes', 'compute'))}, {100 * (float(work.max()) / mean - 1):.0f} % above the mean. "
             )
-    content.append(_blamed(account, rank_blame))
-    if words := ready_words(account):
+    content.append(_describe_blamed(account, rank_blame))
+    if words := describe_ready_waits(account):
         content.append(f"{words} ")
-    if before := unrecorded_words(account, account.before_ns):
+    if before := describe_unrecorded(account, account.before_ns):
         content.append(f"{before[0].upper()}{before[1:]}. ")
-    content.append(dcc.Link("Open in Timeline", href=link("/timeline", view, rank=str(rows[0].ranks[0]))))
+    content.append(
+        dcc.Link("Open in Timeline", href=build_address("/timeline", view, rank=str(rows[0].ranks[0])))
+    )
     return content
 
 
-def _noticed(trace: Trace, account: Ledger) -> str:
+def _explain_doubtful_times(trace: Trace, account: Ledger) -> str:
     """Say why the times of a recording are in doubt, of the first rank of which that was noticed; "" where nothing was."""
-    doubts = noticed_of_times(trace) if account.is_recording else []
+    doubts = select_time_findings(trace) if account.is_recording else []
     if not doubts:
         return ""
     more = f" So it is with {format_counted(len(doubts) - 1, 'more rank')}." if len(doubts) > 1 else ""
@@ -305,11 +333,11 @@ def _noticed(trace: Trace, account: Ledger) -> str:
 # The layout
 
 
-def layout_section(job: str, run: str | None) -> Any:
+def build_layout_section(job: str, run: str | None) -> Any:
     """Return the parallel layout inferred from comm groups and messages, with how uneven each dimension is."""
-    trace = session().trace(job)
-    mesh = session().keep_of_job("mesh", job, lambda: _mesh(trace))
-    head = html.Div([html.H2(["Parallel layout", term("comm group", "")])], className="cs-figure-head")
+    trace = get_session().trace(job)
+    mesh = get_session().keep_of_job("mesh", job, lambda: _infer_mesh(trace))
+    head = html.Div([html.H2(["Parallel layout", build_term("comm group", "")])], className="cs-figure-head")
     if mesh is None or not any(axis.size > 1 for axis in mesh.axes):
         words = (
             "One rank alone."
@@ -319,28 +347,30 @@ def layout_section(job: str, run: str | None) -> Any:
             else "The files name no comm groups, so nothing tells how the ranks are laid out."
         )
         return html.Div([head, html.P(words, className="cs-dim")], className="cs-section")
-    measures = _measures(job, run, trace)
+    measures = _list_measures(job, run, trace)
     rows = []
     for axis in mesh.axes:
         cells = [
-            _unevenness_cell(unevenness(values, ranks, axis.size, axis.stride))
+            _build_unevenness_cell(find_unevenness(values, ranks, axis.size, axis.stride))
             for _, values, ranks in measures
         ]
-        rows.append((dimension_words(axis.name), format_count(axis.size), format_count(axis.stride), *cells))
-    evidence = dcc.Link("evidence", href=link("/ranks", {"job": job}))
+        rows.append(
+            (describe_dimension(axis.name), format_count(axis.size), format_count(axis.stride), *cells)
+        )
+    evidence = dcc.Link("evidence", href=build_address("/ranks", {"job": job}))
     head.children.append(
         html.Span(["inferred from comm groups and messages: ", evidence], className="cs-dim")
     )
-    titles = [html.Span([name.capitalize(), hint(name, _UNEVEN)]) for name, _, _ in measures]
+    titles = [html.Span([name.capitalize(), build_hint(name, _UNEVEN)]) for name, _, _ in measures]
     numbered = range(1, 3 + len(titles))
     return html.Div(
         [
             head,
-            table(
+            build_table(
                 (
                     "Dimension",
                     "Ranks",
-                    html.Span(["Stride", hint("stride", "Distance of neighbours, in rank numbers.")]),
+                    html.Span(["Stride", build_hint("stride", "Distance of neighbours, in rank numbers.")]),
                     *titles,
                 ),
                 rows,
@@ -351,31 +381,31 @@ def layout_section(job: str, run: str | None) -> Any:
     )
 
 
-def _mesh(trace: Trace) -> Mesh | None:
+def _infer_mesh(trace: Trace) -> Mesh | None:
     try:
-        return next(iter(layouts(trace)), None)
+        return next(iter(list_layouts(trace)), None)
     except StudioError:
         return None
 
 
-def _measures(job: str, run: str | None, trace: Trace) -> list[tuple[str, Float64, list[int]]]:
+def _list_measures(job: str, run: str | None, trace: Trace) -> list[tuple[str, Float64, list[int]]]:
     """Return what the dimensions are compared by: a name, a figure of each rank, and the ranks."""
     measures: list[tuple[str, Float64, list[int]]] = []
     if run is not None:
-        account, _ = session().rank_use(job, run)
+        account, _ = get_session().rank_use(job, run)
         work = account.totals().of("compute", "overlapped").astype(np.float64)
         measures.append(("compute", work, account.numbers))
-    use = group_use(trace)
+    use = sum_group_use(trace)
     size = np.bincount(use.rank, use.bytes, minlength=len(use.ranks)).astype(np.float64)
     measures.append(("bytes", size, list(use.ranks)))
     return measures
 
 
-def _unevenness_cell(unevenness: Unevenness | None) -> Any:
+def _build_unevenness_cell(unevenness: Unevenness | None) -> Any:
     if unevenness is None:
         return "–"
     where = f" at place {unevenness.place}" if unevenness.ratio >= 1 + _EVEN else ""
-    return exact(f"{unevenness.ratio:.2f}{where}", f"{unevenness.ratio:.6g}")
+    return build_rounded_value(f"{unevenness.ratio:.2f}{where}", f"{unevenness.ratio:.6g}")
 
 
 clientside_callback(

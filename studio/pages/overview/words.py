@@ -14,14 +14,21 @@ from studio.analysis.job.summary import Summary
 from studio.analysis.job.type_times import TypeTime
 from studio.doctor.diagnosis import Diagnosis
 from studio.pages.base.export import Table, with_copy_button
-from studio.pages.base.widgets import aria_label, exact, hint, link, table, term
-from studio.pages.simulate.believing import mark
+from studio.pages.base.widgets import (
+    build_address,
+    build_aria_label,
+    build_hint,
+    build_rounded_value,
+    build_table,
+    build_term,
+)
+from studio.pages.simulate.believing import choose_mark
 from studio.store.run_infos import RunInfo
 from studio.trace import NONE
 from studio.units import format_bytes, format_count, format_count_range, format_ns
 
 
-def use_table(use: GroupUse) -> Table:
+def build_use_table(use: GroupUse) -> Table:
     """Return the numbers behind the matrix of groups and ranks."""
     arrays = (use.group, use.rank, use.count, use.bytes, use.sized)
     rows = [
@@ -59,35 +66,37 @@ _COLOUR = {
 }
 
 
-def doubt_lines(info: RunInfo | None) -> Any:
+def build_doubt_lines(info: RunInfo | None) -> Any:
     """Say why the times of a run are not to be believed as they stand, None where nothing is doubtful."""
     if info is None or not info.doubts:
         return None
     more = dcc.Link(
-        "Simulate: what to do about it", href=link("/simulate", {"job": info.job, "run": info.id})
+        "Simulate: what to do about it", href=build_address("/simulate", {"job": info.job, "run": info.id})
     )
     items = [
         html.Li(
             [
-                html.Span(mark([doubt]), className=f"cs-level-{'error' if doubt.impossible else 'warning'}"),
+                html.Span(
+                    choose_mark([doubt]), className=f"cs-level-{'error' if doubt.impossible else 'warning'}"
+                ),
                 f" {doubt.message}",
             ]
         )
         for doubt in info.doubts
     ]
     return html.Section(
-        [html.Ul(items), more], className="sim-doubts", **aria_label("Why this run is doubtful")
+        [html.Ul(items), more], className="sim-doubts", **build_aria_label("Why this run is doubtful")
     )
 
 
-def told_findings(diagnoses: Sequence[Diagnosis]) -> list[Diagnosis]:
+def select_findings(diagnoses: Sequence[Diagnosis]) -> list[Diagnosis]:
     """Return what Overview lists of a check: files that are no part of the job stand in the list of files."""
     return [
         diagnosis for diagnosis in diagnoses if diagnosis.level != "info" or diagnosis.code not in LEFT_OUT
     ]
 
 
-def recorded_times_of(summary: Summary) -> dict[str, TypeTime]:
+def collect_recorded_times(summary: Summary) -> dict[str, TypeTime]:
     """Return the recorded times of types, as wide in a table as those of a run that is still added up."""
     return {
         share.name: TypeTime(share.duration_ns or 1, share.duration_most_ns or 1, share.duration_most_rank)
@@ -95,7 +104,9 @@ def recorded_times_of(summary: Summary) -> dict[str, TypeTime]:
     }
 
 
-def types_table(summary: Summary, run: Mapping[str, TypeTime] | None = None, *, ran: bool = True) -> Any:
+def build_types_table(
+    summary: Summary, run: Mapping[str, TypeTime] | None = None, *, ran: bool = True
+) -> Any:
     """Return the table of nodes by type; times of a run, if one is shown, stand before those of the files, if these hold some.
 
     Args:
@@ -110,66 +121,69 @@ def types_table(summary: Summary, run: Mapping[str, TypeTime] | None = None, *, 
             className="cs-swatch", style={"background": f"var(--cs-{_COLOUR.get(share.name, 'host')})"}
         )
         row = [
-            html.Span([swatch, share.name, *_type_hint(share.name)], className="cs-type"),
+            html.Span([swatch, share.name, *_build_type_hint(share.name)], className="cs-type"),
             format_count(share.nodes),
             format_count_range(share.rank_least, share.rank_most),
         ]
         if run is not None:
             took = run.get(share.name, TypeTime(0, 0, NONE))
-            row += _mean_and_worst(took, summary.ranks)
+            row += _build_mean_cells(took, summary.ranks)
         if recorded:
             held = TypeTime(share.duration_ns, share.duration_most_ns, share.duration_most_rank)
-            row += _mean_and_worst(held, summary.ranks)
+            row += _build_mean_cells(held, summary.ranks)
         rows.append(row)
     head: list[Any] = ["Type", "Nodes", "On each rank"]
     if run is not None:
-        head += [["In run, mean rank", hint("time in the run", _ADDED)], _max_over_mean("time in the run")]
+        head += [
+            ["In run, mean rank", build_hint("time in the run", _ADDED)],
+            _build_ratio_head("time in the run"),
+        ]
     if recorded:
         name, what = ("Recorded", "recorded time") if ran else ("In the files", "time in the files")
-        head += [[f"{name}, mean rank", hint(what, _ADDED)], _max_over_mean(what)]
-    return with_copy_button(table(head, rows, numeric=range(1, len(head))), "nodes by type")
+        head += [[f"{name}, mean rank", build_hint(what, _ADDED)], _build_ratio_head(what)]
+    return with_copy_button(build_table(head, rows, numeric=range(1, len(head))), "nodes by type")
 
 
-def _type_hint(name: str) -> list[Any]:
-    return [hint(name, _NOT_COMPUTE[name])] if name in _NOT_COMPUTE else []
+def _build_type_hint(name: str) -> list[Any]:
+    return [build_hint(name, _NOT_COMPUTE[name])] if name in _NOT_COMPUTE else []
 
 
-def _mean_and_worst(took: TypeTime, ranks: int) -> list[Any]:
+def _build_mean_cells(took: TypeTime, ranks: int) -> list[Any]:
     """Return cells with the mean time of a rank, and the largest relative to it."""
     mean_ns = took.total_ns / ranks
     return [
-        exact(format_ns(mean_ns), f"{mean_ns:,.0f} ns") if took.total_ns else "–",
-        _worst(took.most_ns, mean_ns, took.most_rank, "ns"),
+        build_rounded_value(format_ns(mean_ns), f"{mean_ns:,.0f} ns") if took.total_ns else "–",
+        _build_worst_cell(took.most_ns, mean_ns, took.most_rank, "ns"),
     ]
 
 
-def _worst(most: int, mean: float, rank: int, unit: str) -> Any:
+def _build_worst_cell(most: int, mean: float, rank: int, unit: str) -> Any:
     """Return a cell with max / mean, and the rank that has the maximum."""
     if not most:
         return "–"
     ratio = most / mean
     # Where the ranks are level, or several have most, none of them stands out.
     which = f" on rank {rank}" if ratio >= _STANDS_OUT and rank != NONE else ""
-    return exact(f"{ratio:.2f}{which}", f"{most:,} / {mean:,.1f} {unit}")
+    return build_rounded_value(f"{ratio:.2f}{which}", f"{most:,} / {mean:,.1f} {unit}")
 
 
-def _size_cell(size: float, nodes: int, lacking: int) -> Any:
+def _build_size_cell(size: float, nodes: int, lacking: int) -> Any:
     """Return a cell with a size; says if it was not recorded for all nodes."""
     if not lacking:
-        return exact(format_bytes(size), f"{size:,.10g} bytes")
+        return build_rounded_value(format_bytes(size), f"{size:,.10g} bytes")
     if lacking == nodes:
         return html.Span("not recorded", title="No node of this type has a size (comm_size).")
     title = f"{size:,.10g} bytes; {lacking:,} of {nodes:,} nodes have no size (comm_size)"
-    return exact(f"{format_bytes(size)} and more", title)
+    return build_rounded_value(f"{format_bytes(size)} and more", title)
 
 
-def _max_over_mean(what: str) -> Any:
+def _build_ratio_head(what: str) -> Any:
     return html.Span(
         "Max / mean", title=f"The rank with most {what} over the mean of all ranks: 1 is balanced"
     )
 
 
-def collectives_table(summary: Summary, lacking: Mapping[str, int]) -> Any:
+def build_collectives_table(summary: Summary, lacking: Mapping[str, int]) -> Any:
     """Return the table of communication by type; `lacking` counts the nodes of each that have no size."""
     if not summary.collectives:
         return html.P("This job has no communication nodes.", className="cs-dim")
@@ -177,23 +191,23 @@ def collectives_table(summary: Summary, lacking: Mapping[str, int]) -> Any:
         (
             share.name,
             format_count(share.nodes),
-            _size_cell(share.bytes, share.nodes, lacking.get(share.name, 0)),
-            _size_cell(share.bytes_mean, share.nodes, lacking.get(share.name, 0)),
-            _worst(share.bytes_most, share.bytes_mean, share.bytes_most_rank, "bytes"),
+            _build_size_cell(share.bytes, share.nodes, lacking.get(share.name, 0)),
+            _build_size_cell(share.bytes_mean, share.nodes, lacking.get(share.name, 0)),
+            _build_worst_cell(share.bytes_most, share.bytes_mean, share.bytes_most_rank, "bytes"),
         )
         for share in summary.collectives
     ]
     head = (
         "Type",
         "Nodes",
-        term("bytes", "Bytes, all ranks"),
+        build_term("bytes", "Bytes, all ranks"),
         "Mean per rank",
-        _max_over_mean("bytes"),
+        _build_ratio_head("bytes"),
     )
-    return with_copy_button(table(head, rows, numeric=(1, 2, 3, 4)), "communication by type")
+    return with_copy_button(build_table(head, rows, numeric=(1, 2, 3, 4)), "communication by type")
 
 
-def imported_from(source: str) -> Any:
+def build_source(source: str) -> Any:
     """Return the sources of a job: its file or folder, or a list that opens.
 
     Args:
@@ -214,7 +228,9 @@ def imported_from(source: str) -> Any:
         html.Details(
             [
                 html.Summary(html.Bdi(words), title="Show all paths"),
-                html.Div(html.Ul(listed), role="region", tabIndex=0, **aria_label("Sources of the job")),
+                html.Div(
+                    html.Ul(listed), role="region", tabIndex=0, **build_aria_label("Sources of the job")
+                ),
             ],
             className="cs-menu cs-source-list",
         ),

@@ -9,16 +9,16 @@ from typing import Any
 import dash_mantine_components as dmc
 from dash import dcc, html
 
-from studio.completion.clues import dimension_words
+from studio.completion.clues import describe_dimension
 from studio.completion.layout import MOST_BYTES
 from studio.completion.mesh import NAMES, PIPELINE, Mesh, parse_layout
-from studio.completion.rules import EXPERT, SCALABLE, TENSOR, Layers, Rule, excuse, size_of
+from studio.completion.rules import EXPERT, SCALABLE, TENSOR, Layers, Rule, explain_refusal, get_size
 from studio.completion.spread import Spread, parse_share
 from studio.errors import ConfigError
 from studio.jobs.completing import Completing, Scaling
-from studio.pages.base.asked import RANKS, asks
-from studio.pages.base.export import exports, with_copy_button
-from studio.pages.base.widgets import aria_label, exact, hint, table
+from studio.pages.base.asked import RANKS, build_click_request
+from studio.pages.base.export import build_export_buttons, with_copy_button
+from studio.pages.base.widgets import build_aria_label, build_hint, build_rounded_value, build_table
 from studio.units import format_count
 
 _DEBOUNCE_MS = 250
@@ -63,14 +63,14 @@ Fields = Mapping[str, str]
 """Texts of the controls by name."""
 
 
-def fields_to_complete(layout: str) -> dict[str, str]:
+def build_completing_fields(layout: str) -> dict[str, str]:
     """Return what the form that completes a job begins with."""
     return {"layout": layout, **_ALIKE}
 
 
-def fields_to_scale(mesh: Mesh, replicas: int) -> dict[str, str]:
+def build_scaling_fields(mesh: Mesh, replicas: int) -> dict[str, str]:
     """Return what the form that scales a job begins with: twice as large."""
-    grown = {name: str(size_of(mesh, name)) for name, *_ in _GROWING}
+    grown = {name: str(get_size(mesh, name)) for name, *_ in _GROWING}
     first = {"strong": next(iter(_BATCHES)), "layers": next(iter(_SHARES))}
     return {"layout": mesh.layout, "ranks": str(2 * mesh.world), "dp": str(2 * replicas), **grown, **first}
 
@@ -107,71 +107,71 @@ def read_form(text: str, begun: Fields) -> dict[str, str]:
     return {**begun, **kept}
 
 
-def control_id(name: str) -> dict[str, str]:
+def build_control_id(name: str) -> dict[str, str]:
     """Return the id of a control."""
     return {"ranks": name}
 
 
-def text_field(name: str, label: str, value: str, width: int | str) -> Any:
+def build_text_field(name: str, label: str, value: str, width: int | str) -> Any:
     """Return a field for a text or a number."""
     return dmc.TextInput(
-        id=control_id(name),
+        id=build_control_id(name),
         value=value,
         size="xs",
         w=width,
         debounce=_DEBOUNCE_MS,
-        **aria_label(label),
+        **build_aria_label(label),
     )
 
 
-def labelled(label: str, about: str, *controls: Any) -> Any:
+def build_labelled(label: str, about: str, *controls: Any) -> Any:
     """Return controls with the word before them."""
-    content = [label, hint(label, about)] if about else [label]
+    content = [label, build_hint(label, about)] if about else [label]
     return html.Span([html.Span(content, className="cs-dim"), *controls], className="rk-field")
 
 
-def layout_fields(layout: str) -> list[Any]:
+def build_layout_fields(layout: str) -> list[Any]:
     """Return the field of the layout, and the place of those of its dimensions."""
     return [
-        labelled("Layout", _LAYOUT, text_field("layout", "Layout of the ranks", layout, 220)),
+        build_labelled("Layout", _LAYOUT, build_text_field("layout", "Layout of the ranks", layout, 220)),
         html.Span("or", className="cs-dim"),
         html.Span(id="ranks-dims", className="rk-dims"),
     ]
 
 
-def dimension_fields(sizes: Sequence[tuple[str, int]]) -> list[Any]:
+def build_dimension_fields(sizes: Sequence[tuple[str, int]]) -> list[Any]:
     """Return a name and a number for each dimension."""
     parts: list[Any] = []
     for index, (name, size) in enumerate(sizes):
         if index:
             parts.append(html.Span("×", className="cs-dim"))
         choose = dmc.Select(
-            id=control_id(f"name-{index}"),
-            data=[{"value": short, "label": dimension_words(short)} for short in NAMES],
+            id=build_control_id(f"name-{index}"),
+            data=[{"value": short, "label": describe_dimension(short)} for short in NAMES],
             value=name,
             size="xs",
             w=142,
             allowDeselect=False,
             comboboxProps={"shadow": "sm"},
-            **aria_label(f"Kind of dimension {index}"),
+            **build_aria_label(f"Kind of dimension {index}"),
         )
-        number = text_field(f"size-{index}", f"Ranks along dimension {index}", str(size), 64)
+        number = build_text_field(f"size-{index}", f"Ranks along dimension {index}", str(size), 64)
         parts.append(html.Span([choose, number], className="rk-dim"))
     return parts
 
 
-def dimensions_text(fields: Fields) -> str:
+def format_dimensions(fields: Fields) -> str:
     """Return the layout that the fields of dimensions say."""
     count = sum(name.startswith("size-") for name in fields)
     return ",".join(f"{fields[f'name-{index}']}={fields[f'size-{index}'].strip()}" for index in range(count))
 
 
-def advanced_fold(fields: Fields, *, is_damaged: bool) -> Any:
+def build_advanced_fold(fields: Fields, *, is_damaged: bool) -> Any:
     """Return the fold of how copies differ, and whether damaged ranks are copied."""
     damaged = dcc.Checklist(
         [{"label": " Complete it although something could not be read", "value": "yes"}],
         ["yes"] if fields["damaged"] else [],
-        id=control_id("damaged"),
+        id=build_control_id("damaged"),
         className="rk-check",
     )
     return html.Details(
@@ -179,15 +179,17 @@ def advanced_fold(fields: Fields, *, is_damaged: bool) -> Any:
             html.Summary("Advanced: let durations of assumed ranks differ"),
             html.Div(
                 [
-                    labelled(
-                        "each node", _NODE, text_field("jitter", "Spread of each node", fields["jitter"], 64)
+                    build_labelled(
+                        "each node",
+                        _NODE,
+                        build_text_field("jitter", "Spread of each node", fields["jitter"], 64),
                     ),
-                    labelled(
+                    build_labelled(
                         "each rank",
                         _RANK,
-                        text_field("imbalance", "Spread of each rank", fields["imbalance"], 64),
+                        build_text_field("imbalance", "Spread of each rank", fields["imbalance"], 64),
                     ),
-                    labelled("seed", _SEED, text_field("seed", "Seed", fields["seed"], 64)),
+                    build_labelled("seed", _SEED, build_text_field("seed", "Seed", fields["seed"], 64)),
                 ],
                 className="rk-line",
             ),
@@ -198,33 +200,33 @@ def advanced_fold(fields: Fields, *, is_damaged: bool) -> Any:
     )
 
 
-def layout_file() -> Any:
+def build_file_button() -> Any:
     """Return the button that takes a file of a layout, and the place of what was taken."""
     button = html.Button("Layout file…", className="cs-button-quiet", type="button")
     drop = dcc.Upload(button, id="ranks-file", max_size=MOST_BYTES, multiple=False)
     return html.Span(
         [
             html.Span(drop, **_UPLOAD_NAME),
-            hint("layout file", _FILE),
+            build_hint("layout file", _FILE),
             html.Span(id="ranks-file-said", className="cs-dim", role="status"),
-            dcc.Input(id=control_id("file"), type="hidden", value=""),
+            dcc.Input(id=build_control_id("file"), type="hidden", value=""),
         ],
         className="rk-field",
     )
 
 
-def file_text(name: str, text: str) -> str:
+def format_file(name: str, text: str) -> str:
     """Return a file as the hidden field holds it."""
     return f"{name}\n{text}"
 
 
-def completing(fields: Fields) -> Completing:
+def parse_completing(fields: Fields) -> Completing:
     """Return what the form asks for.
 
     Raises:
         ConfigError: A number is none, or not allowed.
     """
-    seed = whole_number(fields, "seed", 0) or 0
+    seed = parse_whole_number(fields, "seed", 0) or 0
     jitter, imbalance = (
         parse_share(name, fields.get(name, "").strip() or "0") for name in ("jitter", "imbalance")
     )
@@ -234,7 +236,7 @@ def completing(fields: Fields) -> Completing:
     return Completing(fields["layout"], spread, damaged=bool(fields.get("damaged")), file=file)
 
 
-def whole_number(fields: Fields, name: str, least: int = 1) -> int | None:
+def parse_whole_number(fields: Fields, name: str, least: int = 1) -> int | None:
     """Return a number of the form, None where the field is empty.
 
     Raises:
@@ -248,11 +250,11 @@ def whole_number(fields: Fields, name: str, least: int = 1) -> int | None:
     return int(text)
 
 
-def question(layouts: Sequence[Mesh], why: str, chosen: str) -> Any:
+def build_question(layouts: Sequence[Mesh], why: str, chosen: str) -> Any:
     """Ask which of several layouts it is, the likeliest first."""
     if not why:
         return None
-    buttons = [_choice(mesh.layout, is_chosen=mesh.layout == chosen) for mesh in layouts]
+    buttons = [_build_choice(mesh.layout, is_chosen=mesh.layout == chosen) for mesh in layouts]
     return html.Div(
         [
             html.P([html.Strong("Which layout? "), f"It is not recorded: {why}. The likeliest comes first."]),
@@ -262,18 +264,20 @@ def question(layouts: Sequence[Mesh], why: str, chosen: str) -> Any:
     )
 
 
-def _choice(layout: str, *, is_chosen: bool) -> Any:
+def _build_choice(layout: str, *, is_chosen: bool) -> Any:
     pressed: dict[str, Any] = {"aria-pressed": "true" if is_chosen else "false"}
-    return html.Button(layout, className="cs-button", **pressed, **asks(RANKS, "layout", layout))
+    return html.Button(
+        layout, className="cs-button", **pressed, **build_click_request(RANKS, "layout", layout)
+    )
 
 
-def evidence_table(mesh: Mesh, also: Sequence[str]) -> Any:
+def build_evidence_table(mesh: Mesh, also: Sequence[str]) -> Any:
     """Return a table row for each dimension of the mesh: its size, the evidence, and other sizes that fit."""
     rows = [
         (
-            dimension_words(axis.name),
-            exact(format_count(axis.size), axis.size),
-            exact(format_count(axis.stride), axis.stride),
+            describe_dimension(axis.name),
+            build_rounded_value(format_count(axis.size), axis.size),
+            build_rounded_value(format_count(axis.stride), axis.stride),
             html.Bdi(axis.evidence or "given"),
             other or "nothing",
         )
@@ -282,22 +286,26 @@ def evidence_table(mesh: Mesh, also: Sequence[str]) -> Any:
     head = (
         "Dimension",
         "Ranks",
-        ["Apart", hint("apart", _DISTANCE)],
-        ["What shows it", hint("what shows a dimension", _WHY)],
-        ["Would fit, too", hint("what else would fit", _ALSO)],
+        ["Apart", build_hint("apart", _DISTANCE)],
+        ["What shows it", build_hint("what shows a dimension", _WHY)],
+        ["Would fit, too", build_hint("what else would fit", _ALSO)],
     )
-    return with_copy_button(table(head, rows, numeric=(1, 2)), "the dimensions")
+    return with_copy_button(build_table(head, rows, numeric=(1, 2)), "the dimensions")
 
 
-def drawing_place(name: str, title: str, key: Any) -> Any:
+def build_drawing_place(name: str, title: str, key: Any) -> Any:
     """Return a place for a drawing of ranks, with its title, caption and legend."""
-    head = [html.H2(title), exports(name, figure=name, title=f"the ranks: {title}")]
+    head = [html.H2(title), build_export_buttons(name, figure=name, title=f"the ranks: {title}")]
     return html.Div(
         [
             html.Div(head, className="cs-figure-head"),
             html.P(id=f"{name}-caption", className="cs-dim rk-caption"),
             html.Div(
-                id=name, className="rk-drawing", tabIndex=0, role="region", **aria_label(f"Ranks: {title}")
+                id=name,
+                className="rk-drawing",
+                tabIndex=0,
+                role="region",
+                **build_aria_label(f"Ranks: {title}"),
             ),
             key,
         ],
@@ -305,7 +313,7 @@ def drawing_place(name: str, title: str, key: Any) -> Any:
     )
 
 
-def legend(*items: tuple[str, str]) -> Any:
+def build_legend(*items: tuple[str, str]) -> Any:
     """Return what the looks of ranks mean, as (class, words)."""
     return html.Ul(
         [html.Li([html.Span(className=f"rk-key {look}"), words]) for look, words in items],
@@ -313,35 +321,37 @@ def legend(*items: tuple[str, str]) -> Any:
     )
 
 
-def _choose(name: str, label: str, choices: Mapping[str, str], chosen: str) -> Any:
+def _build_select(name: str, label: str, choices: Mapping[str, str], chosen: str) -> Any:
     """Return a field with few values."""
     return dmc.Select(
-        id=control_id(name),
+        id=build_control_id(name),
         data=[{"value": value, "label": words} for value, words in choices.items()],
         value=chosen,
         size="xs",
         w=172,
         allowDeselect=False,
         comboboxProps={"shadow": "sm"},
-        **aria_label(label),
+        **build_aria_label(label),
     )
 
 
-def scale_fields(mesh: Mesh, fields: Fields) -> list[Any]:
+def build_scale_controls(mesh: Mesh, fields: Fields) -> list[Any]:
     """Return the fields of what else can grow, as far as the job has it, and of how."""
     parts: list[Any] = [
-        labelled(axis_words, about, text_field(name, label, fields[name], 64))
+        build_labelled(axis_words, about, build_text_field(name, label, fields[name], 64))
         for name, axis_words, about, label in _GROWING
         if (axis := mesh.axis(name)) is not None and axis.size > 1
     ]
-    parts.append(labelled("the batch", _STRONG, _choose("strong", "The batch", _BATCHES, fields["strong"])))
-    if size_of(mesh, PIPELINE) > 1:
-        choose = _choose("layers", "Layers of more stages", _SHARES, fields["layers"])
-        parts.append(labelled("more stages", _LAYERS, choose))
+    parts.append(
+        build_labelled("the batch", _STRONG, _build_select("strong", "The batch", _BATCHES, fields["strong"]))
+    )
+    if get_size(mesh, PIPELINE) > 1:
+        choose = _build_select("layers", "Layers of more stages", _SHARES, fields["layers"])
+        parts.append(build_labelled("more stages", _LAYERS, choose))
     return parts
 
 
-def scaling(fields: Fields, ranks: int) -> Scaling:
+def parse_scaling(fields: Fields, ranks: int) -> Scaling:
     """Return what the form asks for; a number that stays is left out.
 
     Raises:
@@ -349,7 +359,7 @@ def scaling(fields: Fields, ranks: int) -> Scaling:
     """
     before = Mesh.of(parse_layout(fields["layout"]))
     pp, ep, tp = (
-        number if (number := whole_number(fields, name)) != size_of(before, name) else None
+        number if (number := parse_whole_number(fields, name)) != get_size(before, name) else None
         for name in (PIPELINE, EXPERT, TENSOR)
     )
     layers: Layers = "kept" if fields.get("layers") == "kept" else "divided"
@@ -358,16 +368,18 @@ def scaling(fields: Fields, ranks: int) -> Scaling:
     )
 
 
-def rules_table(rules: Sequence[Rule]) -> Any:
+def build_rules_table(rules: Sequence[Rule]) -> Any:
     """Return the rules by which a job is scaled, and why other dimensions are not."""
     changes = [(rule.about, rule.change, rule.why) for rule in rules]
-    refused = [(dimension_words(name), excuse(name)) for name in NAMES if name not in SCALABLE]
+    refused = [(describe_dimension(name), explain_refusal(name)) for name in NAMES if name not in SCALABLE]
     return html.Div(
         [
             html.Div(
                 [
                     html.H2("What this scaling changes"),
-                    with_copy_button(table(("Nodes", "What becomes of them", "Why"), changes), "the rules")
+                    with_copy_button(
+                        build_table(("Nodes", "What becomes of them", "Why"), changes), "the rules"
+                    )
                     if changes
                     else html.P("Nothing: the job stays as it is.", className="cs-dim"),
                 ],
@@ -376,7 +388,7 @@ def rules_table(rules: Sequence[Rule]) -> Any:
             html.Div(
                 [
                     html.H2("Dimensions that cannot be scaled"),
-                    with_copy_button(table(("Dimension", "Why not"), refused), "other dimensions"),
+                    with_copy_button(build_table(("Dimension", "Why not"), refused), "other dimensions"),
                 ],
                 className="cs-section",
             ),

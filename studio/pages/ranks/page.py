@@ -21,61 +21,88 @@ from dash import (
     no_update,
 )
 
-from studio.analysis.job.completeness import Completeness, completeness
-from studio.completion.layout import layout_of_text
+from studio.analysis.job.completeness import Completeness, infer_completeness
+from studio.completion.layout import parse_layout_file
 from studio.completion.mesh import Mesh, parse_layout
-from studio.completion.rules import applying, rules_for
-from studio.completion.scale import DATA, scaled_mesh
+from studio.completion.rules import select_applying_rules, select_rules
+from studio.completion.scale import DATA, scale_mesh
 from studio.errors import ConfigError, StudioError
-from studio.figures.mesh import Cell, assumed_cell, directions, mesh_drawing
-from studio.generation.recipe import unchanged_recipe
-from studio.jobs.completing import Scaling, layout_facts, start_completing, start_scaling, unreadable
-from studio.pages.base.asked import RANKS, Asked, answer, answer_output, asks, stores
-from studio.pages.base.followed import follow_tasks, list_tasks_again, tasks_changed, tasks_ticked
-from studio.pages.base.jobs_made import made_job, making_line
-from studio.pages.base.rank_words import here_words, known_word, lost_line, origin_line, whole_words
-from studio.pages.base.state import session, tasks, trace, workspace
-from studio.pages.base.still import still
-from studio.pages.base.widgets import error_box, link, loading, no_job, page, read_upload, show_errors
+from studio.figures.mesh import Cell, build_assumed_cell, describe_directions, draw_mesh
+from studio.generation.recipe import find_unchanged_recipe
+from studio.jobs.completing import (
+    Scaling,
+    collect_layout_facts,
+    find_unreadable,
+    start_completing,
+    start_scaling,
+)
+from studio.pages.base.asked import (
+    RANKS,
+    Asked,
+    acknowledge_request,
+    build_answer_output,
+    build_click_request,
+    build_stores,
+)
+from studio.pages.base.followed import build_tasks_input, build_ticks_input, follow_tasks, list_tasks_again
+from studio.pages.base.jobs_made import build_progress_line, find_made_job
+from studio.pages.base.rank_words import (
+    build_lost_line,
+    build_origin_line,
+    describe_present_ranks,
+    describe_whole_job,
+    name_known_rank,
+)
+from studio.pages.base.state import get_session, get_tasks, get_trace, get_workspace
+from studio.pages.base.still import merge_static_parts
+from studio.pages.base.widgets import (
+    build_address,
+    build_error_box,
+    build_loading,
+    build_no_job,
+    build_page,
+    read_upload,
+    show_errors,
+)
 from studio.pages.ranks.form import (
     Fields,
-    advanced_fold,
-    completing,
-    control_id,
-    dimension_fields,
-    dimensions_text,
-    drawing_place,
-    evidence_table,
-    fields_to_complete,
-    fields_to_scale,
-    file_text,
-    labelled,
-    layout_fields,
-    layout_file,
-    legend,
-    question,
+    build_advanced_fold,
+    build_completing_fields,
+    build_control_id,
+    build_dimension_fields,
+    build_drawing_place,
+    build_evidence_table,
+    build_file_button,
+    build_labelled,
+    build_layout_fields,
+    build_legend,
+    build_question,
+    build_rules_table,
+    build_scale_controls,
+    build_scaling_fields,
+    build_text_field,
+    format_dimensions,
+    format_file,
+    parse_completing,
+    parse_scaling,
+    parse_whole_number,
     read_form,
-    rules_table,
-    scale_fields,
-    scaling,
-    text_field,
-    whole_number,
     write_form,
 )
-from studio.pages.ranks.words import planned_words
+from studio.pages.ranks.words import describe_plan
 from studio.store.tasks import cancel, get, wait
 from studio.store.workspace import JobInfo
 from studio.units import format_counted
 from studio.views.ranks import (
     Layouts,
     Planned,
-    also_fitting,
+    build_layout_mesh,
+    describe_also_fitting,
+    index_sources,
     is_kept,
-    layout_mesh,
-    layouts_of,
-    planned_completion,
-    planned_scaling,
-    sources_of,
+    list_layouts,
+    plan_completion,
+    plan_scaling,
 )
 
 dash.register_page(__name__, path="/ranks", name="Ranks", title="Ranks · Chakra Studio", order=1.5)
@@ -97,8 +124,8 @@ def layout(**_query: str) -> Any:
             html.Div(
                 [html.Div(id="ranks-error"), html.Div(id="ranks-progress", role="status")], className="rk-top"
             ),
-            html.Div(page("Ranks", loading("Reading the job…")), id="ranks-body"),
-            stores(RANKS),
+            html.Div(build_page("Ranks", build_loading("Reading the job…")), id="ranks-body"),
+            build_stores(RANKS),
             follow_tasks("ranks"),
             dcc.Store(id="ranks-shown"),
             dcc.Store(id="ranks-drawings"),
@@ -127,60 +154,64 @@ def show(view: dict[str, Any], shown: str | None) -> Any:
 def show_job(job: str, form: str) -> Any:
     """Return the content of the page for a job, with the form as the address says."""
     if not job:
-        return no_job()
-    info, known = workspace().info(job), trace(job)
-    here = completeness(known)
+        return build_no_job()
+    info, known = get_workspace().info(job), get_trace(job)
+    here = infer_completeness(known)
     try:
-        layouts = layouts_of(layout_facts(known))
+        layouts = list_layouts(collect_layout_facts(known))
     except StudioError as error:
-        why = html.P(_here(here, known), className="rk-ask")
-        return page(
+        why = html.P(_describe_presence(here, known), className="rk-ask")
+        return build_page(
             "Ranks",
-            lost_line(known, job),
-            origin_line(info),
+            build_lost_line(known, job),
+            build_origin_line(info),
             why,
-            error_box(error, title="The ranks form no mesh"),
+            build_error_box(error, title="The ranks form no mesh"),
         )
-    word = known_word(known)
+    word = name_known_rank(known)
     if here.is_whole:
-        parts = _scale_form(layouts, word, form)
+        parts = _build_scale_form(layouts, word, form)
     else:
         likely = layouts.fitting[0].layout if layouts.fitting else f"dp={max(here.world, 2)}"
-        begun = fields_to_complete(likely)
-        damaged = unreadable(known) is not None
+        begun = build_completing_fields(likely)
+        damaged = find_unreadable(known) is not None
         parts = [
             dcc.Store(id="ranks-begun", data=begun),
-            *_complete_form(layouts, word, read_form(form, begun), is_damaged=damaged),
+            *_build_complete_form(layouts, word, read_form(form, begun), is_damaged=damaged),
         ]
-    head = [lost_line(known, job), origin_line(info), html.P(_here(here, known), className="rk-ask")]
+    head = [
+        build_lost_line(known, job),
+        build_origin_line(info),
+        html.P(_describe_presence(here, known), className="rk-ask"),
+    ]
     if not here.is_whole:
         head.append(html.P(here.sentence(), className="cs-dim"))
-    return page("Ranks", *head, *parts, controls=_onward(info, here))
+    return build_page("Ranks", *head, *parts, controls=_build_links(info, here))
 
 
-def _here(here: Completeness, known: Any) -> str:
-    return whole_words(known) if here.is_whole else f"{here_words(here)} Complete the job?"
+def _describe_presence(here: Completeness, known: Any) -> str:
+    return describe_whole_job(known) if here.is_whole else f"{describe_present_ranks(here)} Complete the job?"
 
 
-def _onward(info: JobInfo, here: Completeness) -> list[Any]:
+def _build_links(info: JobInfo, here: Completeness) -> list[Any]:
     keep = {"job": info.id}
-    simulate = dcc.Link("Simulate it", href=link("/simulate", keep), className="cs-button")
+    simulate = dcc.Link("Simulate it", href=build_address("/simulate", keep), className="cs-button")
     return [
         html.Bdi(info.name, className="cs-dim rk-name"),
         html.Span(style={"flex": 1}),
         *([simulate] if here.is_whole else []),
-        dcc.Link("Overview", href=link("/overview", keep), className="cs-button"),
+        dcc.Link("Overview", href=build_address("/overview", keep), className="cs-button"),
     ]
 
 
-def _make_line(verb: str, *fields: Any) -> list[Any]:
+def _build_make_line(verb: str, *fields: Any) -> list[Any]:
     """Return the fields beside the button, the button, and what is said below."""
     button = html.Button(
         "Make the job",
         id="ranks-make",
         className="cs-button cs-ask-button rk-make",
         disabled=True,
-        **asks(RANKS, verb),
+        **build_click_request(RANKS, verb),
     )
     return [
         html.Div([*fields, button], className="rk-line"),
@@ -188,48 +219,50 @@ def _make_line(verb: str, *fields: Any) -> list[Any]:
     ]
 
 
-def _complete_form(layouts: Layouts, word: str, fields: Fields, *, is_damaged: bool) -> list[Any]:
+def _build_complete_form(layouts: Layouts, word: str, fields: Fields, *, is_damaged: bool) -> list[Any]:
     return [
-        html.Div(question(layouts.fitting, layouts.why, fields["layout"]), id="ranks-question"),
-        *_make_line("complete", *layout_fields(fields["layout"]), layout_file()),
-        drawing_place(
-            "ranks-before", "Ranks of the whole job", legend(("rk-recorded", word), _ASSUMED, _OPEN)
+        html.Div(build_question(layouts.fitting, layouts.why, fields["layout"]), id="ranks-question"),
+        *_build_make_line("complete", *build_layout_fields(fields["layout"]), build_file_button()),
+        build_drawing_place(
+            "ranks-before", "Ranks of the whole job", build_legend(("rk-recorded", word), _ASSUMED, _OPEN)
         ),
         html.Div(id="ranks-evidence", className="cs-section"),
-        advanced_fold(fields, is_damaged=is_damaged),
+        build_advanced_fold(fields, is_damaged=is_damaged),
         html.Div(id="ranks-rules", hidden=True),
     ]
 
 
-def _scale_form(layouts: Layouts, word: str, form: str) -> list[Any]:
+def _build_scale_form(layouts: Layouts, word: str, form: str) -> list[Any]:
     mesh = layouts.fitting[0] if layouts.fitting else Mesh.of([(DATA, max(layouts.world, 1))])
     data = mesh.axis(DATA)
-    begun = fields_to_scale(mesh, data.size if data else 1)
+    begun = build_scaling_fields(mesh, data.size if data else 1)
     fields = read_form(form, begun)
     return [
         dcc.Store(id="ranks-begun", data=begun),
         html.H2("Scale it"),
-        *_make_line(
+        *_build_make_line(
             "scale",
-            labelled(
+            build_labelled(
                 "Ranks",
                 "",
-                text_field("ranks", "Ranks of the larger job", fields["ranks"], 84),
+                build_text_field("ranks", "Ranks of the larger job", fields["ranks"], 84),
             ),
             html.Span("or", className="cs-dim"),
-            labelled("data-parallel replicas", _REPLICAS, text_field("dp", "Replicas", fields["dp"], 84)),
-            *scale_fields(mesh, fields),
+            build_labelled(
+                "data-parallel replicas", _REPLICAS, build_text_field("dp", "Replicas", fields["dp"], 84)
+            ),
+            *build_scale_controls(mesh, fields),
         ),
         html.Div(
             [
-                drawing_place("ranks-before", "Before", legend(("rk-recorded", word), _ASSUMED)),
-                drawing_place("ranks-after", "After", legend(*_AFTER_STAYS)),
+                build_drawing_place("ranks-before", "Before", build_legend(("rk-recorded", word), _ASSUMED)),
+                build_drawing_place("ranks-after", "After", build_legend(*_AFTER_STAYS)),
             ],
             className="rk-beside",
         ),
         html.H2("The layout as it is"),
-        html.Div(question(layouts.fitting, layouts.why, fields["layout"]), id="ranks-question"),
-        html.Div(layout_fields(fields["layout"]), className="rk-line"),
+        html.Div(build_question(layouts.fitting, layouts.why, fields["layout"]), id="ranks-question"),
+        html.Div(build_layout_fields(fields["layout"]), className="rk-line"),
         html.Div(id="ranks-evidence", className="cs-section"),
         html.Div(id="ranks-rules"),
     ]
@@ -261,13 +294,13 @@ def follow(
     values: list[Any], ids: list[dict[str, str]], job: str | None, begun: dict[str, str] | None
 ) -> Any:
     """Draw the mesh that the form describes, show the errors of its fields, and keep them in the address."""
-    fields = _fields(ids, values)
+    fields = _collect_fields(ids, values)
     if not job or "layout" not in fields:
         return [no_update] * 8
-    touched = {control["ranks"] for control in _touched()}
+    touched = {control["ranks"] for control in _list_touched()}
     if any(name.startswith(("name-", "size-")) for name in touched) and "layout" not in touched:
-        fields["layout"] = dimensions_text(fields)
-        dash.set_props(control_id("layout"), {"value": fields["layout"]})
+        fields["layout"] = format_dimensions(fields)
+        dash.set_props(build_control_id("layout"), {"value": fields["layout"]})
     try:
         shown = _show_valid(job, fields, touched)
     except StudioError as error:
@@ -275,11 +308,11 @@ def follow(
     return [*shown, write_form(fields, begun or {})]
 
 
-def _touched() -> list[dict[str, str]]:
+def _list_touched() -> list[dict[str, str]]:
     return [control for control in dash.ctx.triggered_prop_ids.values() if isinstance(control, dict)]
 
 
-def _fields(ids: Sequence[dict[str, str]], values: Sequence[Any]) -> dict[str, str]:
+def _collect_fields(ids: Sequence[dict[str, str]], values: Sequence[Any]) -> dict[str, str]:
     """Return the texts of the controls by name; of a list whether something is in it."""
     return {
         control["ranks"]: ("yes" if value else "") if isinstance(value, list) else str(value or "")
@@ -293,51 +326,65 @@ def _show_valid(job: str, fields: dict[str, str], touched: set[str]) -> Any:
     Raises:
         StudioError: It is not.
     """
-    known = trace(job)
-    here, word = completeness(known), known_word(known)
+    known = get_trace(job)
+    here, word = infer_completeness(known), name_known_rank(known)
     after: dict[str, Any] | None = None
     rules: Any = no_update
     if here.is_whole:
-        mesh, larger, wanted, plan = _scaling(job, fields, touched)
-        sources = sources_of(known)
-        before = _drawn(mesh, lambda rank: assumed_cell(rank, sources.get(rank), word), ())
+        mesh, larger, wanted, plan = _plan_scaling(job, fields, touched)
+        sources = index_sources(known)
+        before = _build_drawing(mesh, lambda rank: build_assumed_cell(rank, sources.get(rank), word), ())
         first_new = next((rank for rank in range(larger.world) if not is_kept(mesh, larger, rank)), None)
         shown = [] if first_new is None else [first_new]
-        after = _drawn(larger, lambda rank: _after_cell(rank, plan, is_kept(mesh, larger, rank)), shown)
-        generated = unchanged_recipe(known) is not None
-        changes = rules_for(mesh, larger, strong=wanted.strong, layers=wanted.layers, generated=generated)
-        rules = still(rules_table(applying(changes, known, mesh)))
+        after = _build_drawing(
+            larger, lambda rank: _build_after_cell(rank, plan, is_kept(mesh, larger, rank)), shown
+        )
+        generated = find_unchanged_recipe(known) is not None
+        changes = select_rules(mesh, larger, strong=wanted.strong, layers=wanted.layers, generated=generated)
+        rules = merge_static_parts(build_rules_table(select_applying_rules(changes, known, mesh)))
         words = f"Make the job of {format_counted(larger.world, 'rank')}"
         same = larger.world == mesh.world
-        message: Any = "This is the job as it is: choose more ranks." if same else planned_words(plan)
+        message: Any = "This is the job as it is: choose more ranks." if same else describe_plan(plan)
     else:
-        plan = planned_completion(known, completing(fields))
+        plan = plan_completion(known, parse_completing(fields))
         mesh, same = plan.mesh, False
-        before = _drawn(mesh, lambda rank: assumed_cell(rank, plan.source(rank), word), here.known)
+        before = _build_drawing(
+            mesh, lambda rank: build_assumed_cell(rank, plan.source(rank), word), here.known
+        )
         words = f"Make the job of {format_counted(mesh.world, 'rank')}"
-        message = planned_words(plan)
-    evidence = still(evidence_table(mesh, also_fitting(layout_facts(known), mesh)))
-    return _dims(fields, touched), message, evidence, {"before": before, "after": after}, same, words, rules
+        message = describe_plan(plan)
+    evidence = merge_static_parts(
+        build_evidence_table(mesh, describe_also_fitting(collect_layout_facts(known), mesh))
+    )
+    return (
+        _build_dimension_fields(fields, touched),
+        message,
+        evidence,
+        {"before": before, "after": after},
+        same,
+        words,
+        rules,
+    )
 
 
-def _scaling(job: str, fields: dict[str, str], touched: set[str]) -> tuple[Mesh, Mesh, Scaling, Planned]:
+def _plan_scaling(job: str, fields: dict[str, str], touched: set[str]) -> tuple[Mesh, Mesh, Scaling, Planned]:
     """Return the meshes before and after, what is asked for, and what would be made; ranks and replicas follow each other.
 
     Raises:
         StudioError: The numbers do not fit.
     """
-    mesh = layout_mesh(layout_facts(trace(job)), fields["layout"])
+    mesh = build_layout_mesh(collect_layout_facts(get_trace(job)), fields["layout"])
     by_replicas = "ranks" not in touched
     name, other = ("dp", "ranks") if by_replicas else ("ranks", "dp")
-    number = whole_number(fields, name)
+    number = parse_whole_number(fields, name)
     if number is None:
         raise ConfigError(
             f"no number of {'replicas' if by_replicas else 'ranks'} is given",
             hint="Enter a whole number from 1.",
         )
-    wanted = scaling(fields, number)
+    wanted = parse_scaling(fields, number)
     larger = (
-        scaled_mesh(mesh, dp=number, pp=wanted.pp, ep=wanted.ep, tp=wanted.tp)
+        scale_mesh(mesh, dp=number, pp=wanted.pp, ep=wanted.ep, tp=wanted.tp)
         if by_replicas
         else wanted.mesh(mesh)
     )
@@ -345,11 +392,11 @@ def _scaling(job: str, fields: dict[str, str], touched: set[str]) -> tuple[Mesh,
     replicas = larger.axis(DATA)
     follows = str(larger.world if by_replicas else replicas.size if replicas else 1)
     if fields[other] != follows:
-        dash.set_props(control_id(other), {"value": follows})
-    return mesh, larger, wanted, planned_scaling(trace(job), wanted, mesh, larger)
+        dash.set_props(build_control_id(other), {"value": follows})
+    return mesh, larger, wanted, plan_scaling(get_trace(job), wanted, mesh, larger)
 
 
-def _after_cell(rank: int, plan: Planned, was_there: bool) -> Cell:
+def _build_after_cell(rank: int, plan: Planned, was_there: bool) -> Cell:
     source = plan.source(rank)
     title = f"rank {rank}: has the graph of rank {source}"
     return Cell("rk-kept" if was_there else "rk-assumed", f"= {source}", title, is_hatched=not was_there)
@@ -357,23 +404,25 @@ def _after_cell(rank: int, plan: Planned, was_there: bool) -> Cell:
 
 def _show_errors(job: str, fields: dict[str, str], error: StudioError) -> Any:
     """Return the form's outputs when a field is invalid: its errors, and the mesh where the layout itself is valid."""
-    here = completeness(trace(job))
-    box = error_box(error, title="This cannot be made")
+    here = infer_completeness(get_trace(job))
+    box = build_error_box(error, title="This cannot be made")
     drawn, dims = None, no_update
     try:
         sizes = parse_layout(fields["layout"])
         mesh = Mesh.of(sizes)
         known = set(here.known)
         drawn = (
-            _drawn(mesh, lambda rank: _known_cell(rank, known), here.known) if mesh.world < 1 << 20 else None
+            _build_drawing(mesh, lambda rank: _build_known_cell(rank, known), here.known)
+            if mesh.world < 1 << 20
+            else None
         )
-        dims = _dims(fields, {control["ranks"] for control in _touched()})
+        dims = _build_dimension_fields(fields, {control["ranks"] for control in _list_touched()})
     except StudioError:
         pass  # The error that is shown says so.
     return dims, box, None, {"before": drawn, "after": None}, True, "Make the job", no_update
 
 
-def _known_cell(rank: int, known: set[int]) -> Cell:
+def _build_known_cell(rank: int, known: set[int]) -> Cell:
     return (
         Cell("rk-recorded", title=f"rank {rank}: here")
         if rank in known
@@ -381,20 +430,20 @@ def _known_cell(rank: int, known: set[int]) -> Cell:
     )
 
 
-def _dims(fields: Fields, touched: set[str]) -> Any:
+def _build_dimension_fields(fields: Fields, touched: set[str]) -> Any:
     """Return the fields of the dimensions; those that are typed into stay."""
     sizes = parse_layout(fields["layout"])
     shown = [(fields.get(f"name-{index}"), fields.get(f"size-{index}")) for index in range(len(sizes))]
     count = sum(name.startswith("size-") for name in fields)
     if count == len(sizes) and shown == [(name, str(size)) for name, size in sizes]:
         return no_update
-    return dimension_fields(sizes)
+    return build_dimension_fields(sizes)
 
 
-def _drawn(mesh: Mesh, cell_of: Any, shown: Sequence[int]) -> dict[str, Any]:
+def _build_drawing(mesh: Mesh, cell_of: Any, shown: Sequence[int]) -> dict[str, Any]:
     return {
-        **asdict(mesh_drawing(mesh, cell_of, shown)),
-        "caption": " · ".join(filter(None, (mesh.layout, directions(mesh)))),
+        **asdict(draw_mesh(mesh, cell_of, shown)),
+        "caption": " · ".join(filter(None, (mesh.layout, describe_directions(mesh)))),
     }
 
 
@@ -412,17 +461,17 @@ def take_file(contents: str | None, name: str | None) -> Any:
     called = (name or "layout").replace("\n", " ")[:80]
     try:
         text = read_upload(contents).decode("utf-8")
-        given = layout_of_text(called, text)
+        given = parse_layout_file(called, text)
     except ConfigError as error:
-        return no_update, error_box(error, title="This file is no layout")
+        return no_update, build_error_box(error, title="This file is no layout")
     except ValueError:
-        return no_update, error_box(
+        return no_update, build_error_box(
             ConfigError(f"{called}: no text.", hint="A layout is YAML or JSON, in UTF-8."),
             title="This file is no layout",
         )
-    dash.set_props(control_id("file"), {"value": file_text(called, text)})
+    dash.set_props(build_control_id("file"), {"value": format_file(called, text)})
     sizes = ",".join(f"{axis}={size}" for axis, size in given.sizes)
-    dash.set_props(control_id("layout"), {"value": sizes})
+    dash.set_props(build_control_id("layout"), {"value": sizes})
     groups = len(given.members) + len(given.axes)
     return [html.Bdi(called), f": {format_counted(groups, 'comm group')}"], None
 
@@ -434,7 +483,7 @@ def take_file(contents: str | None, name: str | None) -> Any:
 @callback(
     Output("ranks-error", "children"),
     Output("ranks-making", "data"),
-    answer_output(RANKS),
+    build_answer_output(RANKS),
     Input(RANKS, "data"),
     State({"ranks": ALL}, "value"),
     State({"ranks": ALL}, "id"),
@@ -446,29 +495,29 @@ def change(asked: Asked | None, values: list[Any], ids: list[dict[str, str]], jo
     if not asked or not job:
         return no_update, no_update, no_update
     if asked["verb"] == "layout":
-        dash.set_props(control_id("layout"), {"value": asked["of"]})
-        return None, no_update, answer(RANKS, asked)
+        dash.set_props(build_control_id("layout"), {"value": asked["of"]})
+        return None, no_update, acknowledge_request(RANKS, asked)
     if asked["verb"] == "stop":
-        cancel(tasks(), asked["of"])
-        return None, None, answer(RANKS, asked)
-    fields = _fields(ids, values)
+        cancel(get_tasks(), asked["of"])
+        return None, None, acknowledge_request(RANKS, asked)
+    fields = _collect_fields(ids, values)
     try:
         if asked["verb"] == "complete":
-            started = start_completing(tasks(), session(), job, completing(fields))
+            started = start_completing(get_tasks(), get_session(), job, parse_completing(fields))
         else:
-            ranks = whole_number(fields, "ranks")
+            ranks = parse_whole_number(fields, "ranks")
             if ranks is None:
                 raise ConfigError("no number of ranks is given", hint="Enter a whole number from 1.")
-            started = start_scaling(tasks(), session(), job, scaling(fields, ranks))
-        task = wait(tasks(), started.id, _AT_ONCE_S)
-        job_id = made_job(task)
+            started = start_scaling(get_tasks(), get_session(), job, parse_scaling(fields, ranks))
+        task = wait(get_tasks(), started.id, _AT_ONCE_S)
+        job_id = find_made_job(task)
     except StudioError as error:
-        return error_box(error, title="The job was not made"), None, answer(RANKS, asked)
+        return build_error_box(error, title="The job was not made"), None, acknowledge_request(RANKS, asked)
     if job_id is None:
         list_tasks_again()
-        return None, started.id, answer(RANKS, asked)
+        return None, started.id, acknowledge_request(RANKS, asked)
     dash.set_props("imported", {"data": time.time()})
-    return None, None, answer(RANKS, asked, go=link("/ranks", {"job": job_id}))
+    return None, None, acknowledge_request(RANKS, asked, go=build_address("/ranks", {"job": job_id}))
 
 
 @callback(
@@ -477,24 +526,24 @@ def change(asked: Asked | None, values: list[Any], ids: list[dict[str, str]], jo
     Output("ranks-making", "data", allow_duplicate=True),
     Output(f"{RANKS}-answered", "data", allow_duplicate=True),
     Input("ranks-making", "data"),
-    tasks_ticked("ranks"),
-    tasks_changed("ranks"),
+    build_ticks_input("ranks"),
+    build_tasks_input("ranks"),
     prevent_initial_call=True,
 )
 def watch(making: str | None, _tick: int | None, _known: str | None) -> Any:
     """Say how far the job is that is being made, and open it once it is there."""
     if not making:
         return None, no_update, no_update, no_update
-    task = get(tasks(), making)
+    task = get(get_tasks(), making)
     try:
-        job_id = made_job(task)
+        job_id = find_made_job(task)
     except StudioError as error:
-        return None, error_box(error, title="The job was not made"), None, no_update
+        return None, build_error_box(error, title="The job was not made"), None, no_update
     if job_id is None:
         assert task is not None
-        return making_line(RANKS, making, task.phase), None, no_update, no_update
+        return build_progress_line(RANKS, making, task.phase), None, no_update, no_update
     dash.set_props("imported", {"data": time.time()})
-    go = {"store": RANKS, "number": 0, "go": link("/ranks", {"job": job_id})}
+    go = {"store": RANKS, "number": 0, "go": build_address("/ranks", {"job": job_id})}
     return None, None, None, go
 
 

@@ -6,12 +6,12 @@ from typing import Any
 
 from dash import html
 
-from studio.pages.base.widgets import findings_list
+from studio.pages.base.widgets import build_findings_list
 from studio.units import format_counted
 from studio.views.ranks import MOST_TRIED, Planned
 
 
-def planned_words(plan: Planned) -> Any:
+def describe_plan(plan: Planned) -> Any:
     """Say what would be made."""
     ranks = format_counted(plan.mesh.world, "rank")
     size = (
@@ -23,5 +23,5 @@ def planned_words(plan: Planned) -> Any:
     findings = [finding for finding in plan.findings if finding.level != "info"]
     return [
         html.P([html.Strong("Would make "), size, " This job stays as it is."]),
-        findings_list(findings) if findings else None,
+        build_findings_list(findings) if findings else None,
     ]

@@ -7,20 +7,20 @@ from typing import Any
 
 from dash import html
 
-from studio.pages.base.asked import ORDER, asks
-from studio.pages.base.widgets import aria_label, as_sentence
+from studio.pages.base.asked import ORDER, build_click_request
+from studio.pages.base.widgets import as_sentence, build_aria_label
 from studio.sim.doubt import Doubt
-from studio.sim.doubts import options_of
+from studio.sim.doubts import format_cure_options
 from studio.store.run_infos import RunInfo
 
 _MARKS = {True: "impossible", False: "doubtful"}
 
 
-def mark(doubts: Sequence[Doubt]) -> str:
+def choose_mark(doubts: Sequence[Doubt]) -> str:
     """Return the word for an answer about which there are doubts; empty where there are none.
 
     Example:
-        >>> mark([]), mark([Doubt("a", "", False), Doubt("b", "", True)])
+        >>> choose_mark([]), choose_mark([Doubt("a", "", False), Doubt("b", "", True)])
         ('', 'impossible')
     """
     return _MARKS[any(doubt.impossible for doubt in doubts)] if doubts else ""
@@ -28,12 +28,12 @@ def mark(doubts: Sequence[Doubt]) -> str:
 
 def show_mark(info: RunInfo) -> Any:
     """Return the mark that stands wherever the time of a run does; None where nothing is doubtful."""
-    word = mark(info.doubts)
+    word = choose_mark(info.doubts)
     level = "error" if word == "impossible" else "warning"
     about = " ".join(doubt.message for doubt in info.doubts)
     if not word:
         return None
-    sign: dict[str, Any] = {"role": "img", **aria_label(f"{word}: {about}")}
+    sign: dict[str, Any] = {"role": "img", **build_aria_label(f"{word}: {about}")}
     return html.Span("⚠", className=f"cs-level-{level} sim-mark", title=f"{word}: {about}", **sign)
 
 
@@ -47,26 +47,26 @@ def show_warnings(info: RunInfo) -> Any:
     items = [
         html.Li(
             [
-                html.Span(_MARKS[doubt.impossible], className=f"cs-level-{_level(doubt)}"),
+                html.Span(_MARKS[doubt.impossible], className=f"cs-level-{_choose_level(doubt)}"),
                 html.Span(f" {doubt.message}"),
                 html.Span(f" {doubt.cure.label}.", className="cs-dim") if doubt.cure else None,
             ]
         )
         for doubt in info.doubts
     ]
-    options = options_of(info.doubts)
+    options = format_cure_options(info.doubts)
     button = html.Button(
         f"Run with {options}",
         className="cs-button sim-run",
         title=f"Simulate {info.name} again with what cures this, and say what it changes",
-        **asks(ORDER, "cure", f"{info.job} {info.id}"),
+        **build_click_request(ORDER, "cure", f"{info.job} {info.id}"),
     )
     return html.Section(
         [changed, html.Ul(items), button if options else None],
         className="sim-doubts",
-        **aria_label("Why this result is doubtful"),
+        **build_aria_label("Why this result is doubtful"),
     )
 
 
-def _level(doubt: Doubt) -> str:
+def _choose_level(doubt: Doubt) -> str:
     return "error" if doubt.impossible else "warning"

@@ -7,9 +7,9 @@ from typing import Any
 import dash_mantine_components as dmc
 from dash import html
 
-from studio.pages.base.widgets import aria_label, hint
-from studio.pages.simulate.form import foretold_at
-from studio.pages.simulate.system import models, presets
+from studio.pages.base.widgets import build_aria_label, build_hint
+from studio.pages.simulate.form import build_foretold_place
+from studio.pages.simulate.system import list_model_options, list_preset_options
 
 _MODEL = (
     "Full: all collectives, each timed on every dimension that it crosses, beside what else is under way, with the costs of "
@@ -18,39 +18,39 @@ _MODEL = (
 )
 
 
-def choice() -> Any:
+def build_choice() -> Any:
     """Return the controls at the top of the form; callbacks in `system` set and read them by their ids."""
     return [
-        _line(
+        _build_line(
             "System",
             dmc.Select(
                 id="sim-preset",
-                data=presets(),
+                data=list_preset_options(),
                 size="xs",
                 placeholder="start from a preset",
                 allowDeselect=False,
                 searchable=True,
                 nothingFoundMessage="No such preset",
                 comboboxProps={"shadow": "sm"},
-                **aria_label("Start from a preset"),
+                **build_aria_label("Start from a preset"),
             ),
         ),
-        _line(
+        _build_line(
             "Model",
             dmc.SegmentedControl(
                 id="sim-mode",
-                data=models("full"),
+                data=list_model_options("full"),
                 size="xs",
-                **aria_label("Model"),
+                **build_aria_label("Model"),
             ),
-            hint("the model", _MODEL),
+            build_hint("the model", _MODEL),
             html.Span(id="sim-congestion"),
         ),
-        foretold_at("model"),
+        build_foretold_place("model"),
     ]
 
 
-def _line(name: str, *controls: Any) -> Any:
+def _build_line(name: str, *controls: Any) -> Any:
     hidden: dict[str, Any] = {"aria-hidden": "true"}
     return html.Div(
         [html.Span(name, className="cs-dim sim-choice-name", **hidden), *controls],

@@ -9,14 +9,14 @@ from typing import Any
 
 import msgspec
 
-from studio.analysis.job.completeness import completeness
-from studio.decoding import decoder
+from studio.analysis.job.completeness import infer_completeness
+from studio.decoding import build_decoder
 from studio.sim.check import check
 from studio.sim.config import SystemConfig
 from studio.sim.doubted_range import UNEVEN
-from studio.sim.models import Model, model_of, with_model
-from studio.sim.parts import Parts, is_extended, read_number, read_speeds, table_of, with_mode, with_value
-from studio.sim.presets import PRESETS, full_form, preset, uneven_words
+from studio.sim.models import Model, get_model, with_model
+from studio.sim.parts import Parts, get_table, is_extended, read_number, read_speeds, with_mode, with_value
+from studio.sim.presets import PRESETS, convert_to_full, describe_unevenness, preset
 from studio.sim.problems import examine_parts
 from studio.sim.remote_memory import FINDING, with_memory_for
 from studio.sim.replays import as_replay
@@ -29,7 +29,7 @@ _ROOFLINE = "roofline-enabled"
 _LISTS = (*DIMENSION_SETTINGS, *ALGORITHM_SETTINGS)
 
 
-def dimensions(tables: Parts) -> int:
+def count_dimensions(tables: Parts) -> int:
     """Return how many dimensions the network has."""
     kinds = tables.network.get("topology")
     return len(kinds) if isinstance(kinds, list | tuple) else 0
@@ -39,40 +39,40 @@ def dimensions(tables: Parts) -> int:
 # Texts
 
 
-def shown_text(tables: Parts, setting: Setting, index: int | None = None) -> str:
+def format_setting(tables: Parts, setting: Setting, index: int | None = None) -> str:
     """Return the text in the field of a setting; empty if it is not set.
 
     Example:
         >>> tables = Parts({"bandwidth": [50, 12.5]}, {"roofline-enabled": 1})
-        >>> shown_text(tables, BY_KEY["bandwidth"], 1), shown_text(tables, BY_KEY["roofline-enabled"])
+        >>> format_setting(tables, BY_KEY["bandwidth"], 1), format_setting(tables, BY_KEY["roofline-enabled"])
         ('12.5', '1')
-        >>> shown_text(tables, BY_KEY["memory-type"]), shown_text(tables, BY_KEY["local-mem-bw"])
+        >>> format_setting(tables, BY_KEY["memory-type"]), format_setting(tables, BY_KEY["local-mem-bw"])
         ('NO_MEMORY_EXPANSION', '')
     """
-    value = table_of(tables, setting.file).get(setting.key)
+    value = get_table(tables, setting.file).get(setting.key)
     if index is not None:
         value = value[index] if isinstance(value, list | tuple) and index < len(value) else None
     if value is None or value == "":
-        return form_choices(setting)[0][0] if form_choices(setting) and index is None else ""
+        return list_choices(setting)[0][0] if list_choices(setting) and index is None else ""
     if isinstance(value, bool):
         return str(int(value))
     if isinstance(value, Mapping):
-        return ", ".join(f"{key}: {_text(entry)}" for key, entry in value.items())
-    return _text(value)
+        return ", ".join(f"{key}: {_format_value(entry)}" for key, entry in value.items())
+    return _format_value(value)
 
 
-def _text(value: object) -> str:
+def _format_value(value: object) -> str:
     return value if isinstance(value, str) else json.dumps(value)
 
 
-def form_choices(setting: Setting) -> Sequence[tuple[str, str]]:
+def list_choices(setting: Setting) -> Sequence[tuple[str, str]]:
     """Return the texts a field may have, and what each is called; empty for a number or text."""
     if setting.type == "flag":
         return ("0", "off"), ("1", "on")
     return [(choice.name, choice.label) for choice in setting.choices]
 
 
-def _value(setting: Setting, text: str) -> object:
+def _parse_value(setting: Setting, text: str) -> object:
     """Parse the text of a field; what is not a number stays a text, which validation refuses later."""
     if setting.type == "speeds":
         return read_speeds(text)
@@ -94,12 +94,12 @@ def with_text(tables: Parts, key: str, text: str) -> Parts:
     name, _, rest = key.partition("[")
     setting, text = BY_KEY[name], text.strip()
     if not rest:
-        return _with_value(tables, setting, _value(setting, text) if text else None)
+        return _with_value(tables, setting, _parse_value(setting, text) if text else None)
     index = int(rest.removesuffix("]"))
-    before = table_of(tables, setting.file).get(name)
+    before = get_table(tables, setting.file).get(name)
     items: list[object] = list(before) if isinstance(before, list | tuple) else []
     items += ["ring" if setting in ALGORITHM_SETTINGS else setting.first] * (index + 1 - len(items))
-    items[index] = _value(setting, text)
+    items[index] = _parse_value(setting, text)
     if setting in ALGORITHM_SETTINGS:
         while items and items[-1] == "":
             items.pop()
@@ -112,13 +112,13 @@ def _with_value(tables: Parts, setting: Setting, value: object) -> Parts:
     return with_value(tables, setting, value)
 
 
-def changed_texts(tables: Parts, texts: Mapping[str, str]) -> dict[str, str]:
+def select_changed_texts(tables: Parts, texts: Mapping[str, str]) -> dict[str, str]:
     """Return the fields whose text differs from the system's."""
     changed = {}
     for key, text in texts.items():
         name, _, rest = key.partition("[")
         index = int(rest.removesuffix("]")) if rest else None
-        if (text or "").strip() != shown_text(tables, BY_KEY[name], index):
+        if (text or "").strip() != format_setting(tables, BY_KEY[name], index):
             changed[key] = text or ""
     return changed
 
@@ -127,11 +127,11 @@ def changed_texts(tables: Parts, texts: Mapping[str, str]) -> dict[str, str]:
 # Dimensions
 
 
-def _per_dimension(tables: Parts, change: Any) -> Parts:
+def _change_dimensions(tables: Parts, change: Any) -> Parts:
     """Return a system whose lists with an entry per dimension are changed by `change(setting, items)`."""
-    count = dimensions(tables)
+    count = count_dimensions(tables)
     for setting in _LISTS:
-        items = table_of(tables, setting.file).get(setting.key)
+        items = get_table(tables, setting.file).get(setting.key)
         if isinstance(items, list | tuple):
             # A list of algorithms may be shorter than the dimensions; pad it so that entries keep their dimension.
             padded = [*items, *[None] * (count - len(items))]
@@ -148,20 +148,20 @@ def with_dimension(tables: Parts) -> Parts:
             return [*items, "ring"] if None not in items else items
         return [*items, setting.first]
 
-    return _per_dimension(tables, add)
+    return _change_dimensions(tables, add)
 
 
 def without_dimension(tables: Parts, index: int) -> Parts:
     """Return a system without one of its dimensions; the last one stays."""
-    if dimensions(tables) < 2:
+    if count_dimensions(tables) < 2:
         return tables
-    return _per_dimension(tables, lambda _setting, items: items[:index] + items[index + 1 :])
+    return _change_dimensions(tables, lambda _setting, items: items[:index] + items[index + 1 :])
 
 
 def with_dimension_moved(tables: Parts, index: int, by: int) -> Parts:
     """Return a system with a dimension moved inwards (-1) or outwards (1)."""
     to = index + by
-    if not (0 <= index < dimensions(tables) and 0 <= to < dimensions(tables)):
+    if not (0 <= index < count_dimensions(tables) and 0 <= to < count_dimensions(tables)):
         return tables
 
     def swap(_setting: Setting, items: list[object]) -> list[object]:
@@ -169,16 +169,16 @@ def with_dimension_moved(tables: Parts, index: int, by: int) -> Parts:
         swapped[index], swapped[to] = swapped[to], swapped[index]
         return swapped
 
-    return _per_dimension(tables, swap)
+    return _change_dimensions(tables, swap)
 
 
-def fitting_sizes(sizes: Sequence[int], ranks: int) -> list[int]:
+def choose_fitting_sizes(sizes: Sequence[int], ranks: int) -> list[int]:
     """Return sizes near those given whose product is the number of ranks; 1 for a dimension to be left out.
 
     Inner dimensions keep their size where it divides what is left, the last takes the rest.
 
     Example:
-        >>> fitting_sizes([8, 4], 64), fitting_sizes([8, 4], 8), fitting_sizes([8, 4], 12), fitting_sizes([4, 2], 7)
+        >>> choose_fitting_sizes([8, 4], 64), choose_fitting_sizes([8, 4], 8), choose_fitting_sizes([8, 4], 12), choose_fitting_sizes([4, 2], 7)
         ([8, 8], [8, 1], [6, 2], [1, 7])
     """
     left, fitting = ranks, []
@@ -203,7 +203,7 @@ def fit_to_ranks(tables: Parts, ranks: int) -> Parts:
     )
     if not sizes or ranks < 1:
         return tables
-    fitting = fitting_sizes(sizes, ranks)
+    fitting = choose_fitting_sizes(sizes, ranks)
     network = {**tables.network, "npus_count": fitting}
     if fitting != sizes:
         network = {key: value for key, value in network.items() if key not in ("links", "switches")}
@@ -230,9 +230,9 @@ def from_preset(name: str, npus: int | None = None, model: Model = "full") -> Pa
     return replace(tables, network=lists)
 
 
-def preset_like(name: str, tables: Parts, npus: int | None = None) -> Parts:
+def build_similar_preset(name: str, tables: Parts, npus: int | None = None) -> Parts:
     """Return the system of a preset under the model of another system; single links stay, which ASTRA-sim lacks."""
-    if model_of(tables) == "full":
+    if get_model(tables) == "full":
         return from_preset(name, npus)
     plain = from_preset(name, npus, "astra-sim")
     return with_mode(plain, "extended") if is_extended(tables) else plain
@@ -240,23 +240,23 @@ def preset_like(name: str, tables: Parts, npus: int | None = None) -> Parts:
 
 def replay_known(tables: Parts, trace: Trace) -> Parts:
     """Return a system on which the known ranks of a job take their recorded times."""
-    return as_replay(with_mode(fit_to_ranks(tables, completeness(trace).world), "extended"))
+    return as_replay(with_mode(fit_to_ranks(tables, infer_completeness(trace).world), "extended"))
 
 
 def is_changed(draft: Draft, trace: Trace) -> bool:
     """Return whether a system differs from its preset; model, comm groups and changes by `suit_to_job` do not count."""
     if draft.origin not in PRESETS:
         return False
-    ranks = completeness(trace).world
-    fresh = [preset_like(draft.origin, draft.tables, npus) for npus in (None, ranks)]
-    if model_of(draft.tables) == "astra-sim" and "links" not in draft.tables.network:
+    ranks = infer_completeness(trace).world
+    fresh = [build_similar_preset(draft.origin, draft.tables, npus) for npus in (None, ranks)]
+    if get_model(draft.tables) == "astra-sim" and "links" not in draft.tables.network:
         # Another model by the switch of the form.
         fresh.append(with_model(from_preset(draft.origin, ranks), "astra-sim"))
     fresh += [suit_to_job(Draft(tables, draft.origin), trace).tables for tables in fresh[1:]]
     return _encode_settings(draft.tables) not in map(_encode_settings, fresh)
 
 
-_anything = decoder(object)
+_anything = build_decoder(object)
 
 
 def _encode_settings(tables: Parts) -> object:
@@ -266,13 +266,13 @@ def _encode_settings(tables: Parts) -> object:
 def propose_draft(trace: Trace) -> Draft:
     """Choose the first system for a job: the first that is proposed, changed so that the job can run on it."""
     name = propose(trace)[0].system
-    return suit_to_job(Draft(from_preset(name, completeness(trace).world), name), trace)
+    return suit_to_job(Draft(from_preset(name, infer_completeness(trace).world), name), trace)
 
 
 def suit_to_job(draft: Draft, trace: Trace) -> Draft:
     """Change a system so that the job can run on it, and note the reasons."""
     tables, notes = draft.tables, []
-    ranks = completeness(trace).world
+    ranks = infer_completeness(trace).world
     fit = fit_to_ranks(tables, ranks)
     if fit != tables:
         tables = fit
@@ -283,14 +283,14 @@ def suit_to_job(draft: Draft, trace: Trace) -> Draft:
     if (with_memory := with_memory_for(tables, trace)) is not tables:
         tables = with_memory
         notes.append(FINDING.message)
-    reason = extended_reason(trace)
+    reason = explain_extended_mode(trace)
     if reason and not is_extended(tables):
         tables = with_mode(tables, "extended")
         notes.append(f"Extended mode: {reason}.")
     return replace(draft, tables=tables, notes=tuple(notes))
 
 
-def under_model(draft: Draft, model: Model, trace: Trace) -> Draft:
+def change_model(draft: Draft, model: Model, trace: Trace) -> Draft:
     """Return a draft under another model; of a preset that was not changed it is the preset's own form.
 
     Raises:
@@ -298,13 +298,13 @@ def under_model(draft: Draft, model: Model, trace: Trace) -> Draft:
     """
     after = replace(draft, edited="", notes=())
     if draft.origin in PRESETS and "links" not in draft.tables.network and not is_changed(draft, trace):
-        tables = from_preset(draft.origin, completeness(trace).world, model)
+        tables = from_preset(draft.origin, infer_completeness(trace).world, model)
         return suit_to_job(replace(after, tables=replace(tables, groups=draft.tables.groups)), trace)
-    tables = full_form(draft.tables) if model == "full" else with_model(draft.tables, model)
+    tables = convert_to_full(draft.tables) if model == "full" else with_model(draft.tables, model)
     return replace(after, tables=tables)
 
 
-def extended_reason(trace: Trace) -> str:
+def explain_extended_mode(trace: Trace) -> str:
     """Return why a job needs the extended mode; empty where the compatible one can simulate it."""
     named = [group.name for group in trace.groups if group.name and not group.name.isdecimal()]
     if named:
@@ -322,9 +322,9 @@ def _lacks_roofline(trace: Trace) -> bool:
     return False
 
 
-def findings_of(trace: Trace, config: SystemConfig | None, tables: Parts) -> list[Finding]:
+def list_findings(trace: Trace, config: SystemConfig | None, tables: Parts) -> list[Finding]:
     """Return what would go wrong in a simulation, and findings about the system itself."""
     read = examine_parts(tables)
-    uneven = uneven_words(tables)
+    uneven = describe_unevenness(tables)
     about_size = [Finding("warning", UNEVEN, uneven)] if uneven else []
     return [*(check(trace, config) if config else []), *read.findings, *about_size]

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from studio.errors import ConfigError
-from studio.et.archive import member_pieces
+from studio.et.archive import iterate_member_pieces
 from studio.sim import astra
 from studio.sim.models import with_model
 from studio.sim.parts import (
@@ -26,7 +26,7 @@ from studio.sim.parts import (
     Parts,
     is_extended,
 )
-from studio.sim.settings import BY_KEY, in_file
+from studio.sim.settings import BY_KEY, list_file_settings
 
 _MANY = 8
 _MOST_BYTES = 8 << 20
@@ -39,7 +39,7 @@ _CALLED = {
 }
 _TELLING: Mapping[str, frozenset[str]] = {
     "network": frozenset(("topology", "npus_count")),
-    "memory": frozenset(setting.key for setting in in_file("memory")),
+    "memory": frozenset(setting.key for setting in list_file_settings("memory")),
     # The keys L, o, g and G are too short to identify a file.
     "system": frozenset(key for key in (*SYSTEM_KEYS, *SYSTEM_IGNORED) if len(key) > 1),
 }
@@ -79,10 +79,10 @@ def import_files(tables: Parts, files: Mapping[str, bytes]) -> tuple[Parts, tupl
     if zipped and {"network", "system"} <= taken.keys():
         absent: dict[str, Any] = {part: None for part in ("memory", "groups") if part not in taken}
         system = replace(system, **absent)
-    return _of_their_model(system, taken, congestion), tuple(notes)
+    return _apply_file_model(system, taken, congestion), tuple(notes)
 
 
-def _of_their_model(system: Parts, taken: Collection[str], congestion: str) -> Parts:
+def _apply_file_model(system: Parts, taken: Collection[str], congestion: str) -> Parts:
     """Return a system that files have become part of, under the model that a system file is of.
 
     Args:
@@ -124,7 +124,7 @@ def _read_zip(name: str, content: bytes) -> dict[str, bytes]:
                 raise ConfigError(f"{name}: {len(members)} files in it; allowed: one of each kind")
             for member in members:
                 pieces = []
-                for piece in member_pieces(archive, member):
+                for piece in iterate_member_pieces(archive, member):
                     pieces.append(piece)
                     left -= len(piece)
                     if left < 0:
@@ -143,9 +143,9 @@ def _read_part(folder: Path, name: str, content: bytes) -> tuple[str, dict[str, 
     if content.strip() and all(
         _OPTION.fullmatch(line.strip()) for line in content.splitlines() if line.strip()
     ):
-        return "options", _options(name, content)
+        return "options", _parse_options(name, content)
     table = _read(folder, name, content)
-    part = kind_of(table)
+    part = infer_kind(table)
     if not part:
         keys = ", ".join(list(table)[:5]) or "no keys"
         raise ConfigError(
@@ -154,13 +154,13 @@ def _read_part(folder: Path, name: str, content: bytes) -> tuple[str, dict[str, 
             "and the zip that Export makes.",
         )
     _refuse_traces(name, table)
-    return part, astra.system_fields(table) if part == "system" else {part: table}
+    return part, astra.collect_system_fields(table) if part == "system" else {part: table}
 
 
-def _options(name: str, content: bytes) -> dict[str, Any]:
+def _parse_options(name: str, content: bytes) -> dict[str, Any]:
     """Parse command-line options, one per line, as `export_zip` writes them."""
     try:
-        given = astra.options([line.strip() for line in content.decode().splitlines() if line.strip()])
+        given = astra.parse_options([line.strip() for line in content.decode().splitlines() if line.strip()])
     except UnicodeDecodeError as error:
         raise ConfigError(
             f"{name}: not UTF-8 text",
@@ -172,11 +172,11 @@ def _options(name: str, content: bytes) -> dict[str, Any]:
     allowed = BY_KEY["congestion"]
     if congestion is not None and congestion not in allowed.values:
         raise ConfigError(f"{name}: congestion is {congestion[:40]!r}; allowed: {allowed.allowed_words()}")
-    parts: dict[str, Any] = {"options": {key: _option(value) for key, value in given.items()}}
+    parts: dict[str, Any] = {"options": {key: _parse_option(value) for key, value in given.items()}}
     return parts | ({"congestion": congestion} if congestion else {})
 
 
-def _option(value: str) -> object:
+def _parse_option(value: str) -> object:
     """Parse the value of an option as JSON; typed by hand it may be a bare word."""
     try:
         read: object = json.loads(value)
@@ -185,13 +185,13 @@ def _option(value: str) -> object:
     return read
 
 
-def kind_of(table: Mapping[str, object]) -> str:
+def infer_kind(table: Mapping[str, object]) -> str:
     """Return which of the tables a file holds; empty where it is none.
 
     Example:
-        >>> kind_of({"topology": ["Ring"], "bandwidth": [50]}), kind_of({"1": [0, 1]}), kind_of({"memory-type": "X"})
+        >>> infer_kind({"topology": ["Ring"], "bandwidth": [50]}), infer_kind({"1": [0, 1]}), infer_kind({"memory-type": "X"})
         ('network', 'groups', 'memory')
-        >>> kind_of({"scheduling-policy": "LIFO"}), kind_of({"name": "a"}), kind_of({"links": [], "finish_ns": 1})
+        >>> infer_kind({"scheduling-policy": "LIFO"}), infer_kind({"name": "a"}), infer_kind({"links": [], "finish_ns": 1})
         ('system', '', '')
     """
     counts = {part: len(telling & table.keys()) for part, telling in _TELLING.items()}

@@ -9,13 +9,13 @@ import dash_mantine_components as dmc
 from dash import html
 
 from studio.errors import ConfigError
-from studio.pages.base.asked import EDIT, asks
+from studio.pages.base.asked import EDIT, build_click_request
 from studio.pages.base.fold import Fold
-from studio.pages.base.widgets import aria_label, hint
-from studio.pages.simulate.edits import dimensions, form_choices, shown_text
+from studio.pages.base.widgets import build_aria_label, build_hint
+from studio.pages.simulate.edits import count_dimensions, format_setting, list_choices
 from studio.pages.simulate.naming import format_number
 from studio.sim.algorithms import ALGORITHM_NAMES, ALGORITHMS_HINT
-from studio.sim.models import model_of
+from studio.sim.models import get_model
 from studio.sim.parts import Parts, is_extended
 from studio.sim.problems import examine_parts
 from studio.sim.settings import (
@@ -39,40 +39,51 @@ _TABLES = (*DIMENSION_SETTINGS, *ALGORITHM_SETTINGS)
 """Settings that have a field per dimension, in tables."""
 
 
-def form(draft: Draft) -> Any:
+def build_form(draft: Draft) -> Any:
     """Return the fields that always stand open: what the studio has set by itself, and the network."""
     notes = html.Ul([html.Li(note) for note in draft.notes], className="sim-notes") if draft.notes else None
-    return [notes, html.Section([html.H2("Network"), _dimensions(draft.tables)], className="sim-section")]
+    return [
+        notes,
+        html.Section([html.H2("Network"), _build_dimension_table(draft.tables)], className="sim-section"),
+    ]
 
 
-def folds(draft: Draft) -> Any:
+def build_folds(draft: Draft) -> Any:
     """Return the remaining fields in folds by topic; each fold names the fields that are set in it.
 
     One in which something is not allowed stands open.
     """
     tables = draft.tables
     wrong = {key.partition("[")[0] for key in examine_parts(tables).problems}
-    shown = [(name, settings) for name in HEADINGS if (settings := _shown_settings(tables, name))]
-    algorithms = [_fold_title("Algorithm of each collective", _algorithm_words(tables)), _algorithms(tables)]
+    shown = [(name, settings) for name in HEADINGS if (settings := _select_settings(tables, name))]
+    algorithms = [
+        _build_fold_title("Algorithm of each collective", _describe_algorithms(tables)),
+        _build_algorithm_table(tables),
+    ]
     return [
-        _fold(algorithms, _algorithm_settings(tables), wrong),
-        _further(tables, wrong),
+        _build_fold(algorithms, _list_algorithm_settings(tables), wrong),
+        _build_further_settings(tables, wrong),
         *[
-            _fold(
-                [_fold_title(name, _set_words(tables, settings)), _fields(tables, settings)], settings, wrong
+            _build_fold(
+                [
+                    _build_fold_title(name, _describe_set_fields(tables, settings)),
+                    _build_fields(tables, settings),
+                ],
+                settings,
+                wrong,
             )
             for name, settings in shown
         ],
     ]
 
 
-def _fold(parts: Sequence[Any], settings: Sequence[Setting], wrong: Collection[str]) -> Any:
+def _build_fold(parts: Sequence[Any], settings: Sequence[Setting], wrong: Collection[str]) -> Any:
     """Return a fold of a title and its content."""
     is_open = any(setting.key in wrong for setting in settings)
     return Fold(parts, "sim-section sim-fold", is_open=is_open)
 
 
-def _fold_title(title: str, words: str) -> Any:
+def _build_fold_title(title: str, words: str) -> Any:
     """Return the line that a fold consists of while it is closed; `words` say what is set in it."""
     return html.Summary(
         [
@@ -83,12 +94,12 @@ def _fold_title(title: str, words: str) -> Any:
     )
 
 
-def _set_words(tables: Parts, settings: Sequence[Setting]) -> str:
+def _describe_set_fields(tables: Parts, settings: Sequence[Setting]) -> str:
     """Return the settings of a fold that differ from their default, with their values."""
     words = []
     for setting in settings:
-        text = shown_text(tables, setting)
-        labels = dict(form_choices(setting))
+        text = format_setting(tables, setting)
+        labels = dict(list_choices(setting))
         usual = next(iter(labels), setting.placeholder)
         if text and text != usual:
             unit = f" {setting.unit}" if setting.unit else ""
@@ -96,14 +107,14 @@ def _set_words(tables: Parts, settings: Sequence[Setting]) -> str:
     return ", ".join(words)
 
 
-def _algorithm_words(tables: Parts) -> str:
+def _describe_algorithms(tables: Parts) -> str:
     """Return the algorithms that are set: one name where all agree, else that of each collective."""
     if is_extended(tables) and tables.network.get("costs"):
         return "chosen by the cost model"
-    count = dimensions(tables)
+    count = count_dimensions(tables)
     each = {
-        setting.label: [text for index in range(count) if (text := shown_text(tables, setting, index))]
-        for setting in _algorithm_settings(tables)
+        setting.label: [text for index in range(count) if (text := format_setting(tables, setting, index))]
+        for setting in _list_algorithm_settings(tables)
     }
     given = {label: texts for label, texts in each.items() if texts}
     if len({text for texts in given.values() for text in texts}) == 1:
@@ -111,7 +122,7 @@ def _algorithm_words(tables: Parts) -> str:
     return ", ".join(f"{label} {' × '.join(texts)}" for label, texts in given.items())
 
 
-def control_id(name: str) -> dict[str, str]:
+def build_control_id(name: str) -> dict[str, str]:
     """Return the id of a field's control."""
     return {"sim": name}
 
@@ -120,28 +131,28 @@ def control_id(name: str) -> dict[str, str]:
 # Dimensions
 
 
-def _dimensions(tables: Parts) -> Any:
+def _build_dimension_table(tables: Parts) -> Any:
     columns = [field for field in DIMENSION_SETTINGS if not field.extended]
-    count = dimensions(tables)
-    network_unit = shown_text(tables, BY_KEY["bandwidth-unit"])
+    count = count_dimensions(tables)
+    network_unit = format_setting(tables, BY_KEY["bandwidth-unit"])
     head: list[Any] = [html.Th("Dim.", scope="col")]
     for field in columns:
-        unit = _unit(network_unit if field.unit == NETWORK_UNIT else field.unit)
-        title = html.Span([field.label, unit, _hint(field)], className="sim-label")
+        unit = _build_unit(network_unit if field.unit == NETWORK_UNIT else field.unit)
+        title = html.Span([field.label, unit, _build_hint(field)], className="sim-label")
         head.append(html.Th(title, scope="col"))
     head.append(html.Th(html.Span("Order", className="sim-unseen"), scope="col"))
     rows = []
     for index in range(count):
         cells: list[Any] = [html.Th(str(index), scope="row")]
-        cells += [html.Td(_dimension_control(tables, field, index)) for field in columns]
-        rows.append(html.Tr([*cells, html.Td(_order(index, count), className="sim-order")]))
+        cells += [html.Td(_build_dimension_control(tables, field, index)) for field in columns]
+        rows.append(html.Tr([*cells, html.Td(_build_order_buttons(index, count), className="sim-order")]))
         said_at = html.Td(id={"sim-said": f"dim-{index}"}, colSpan=len(columns) + 2, className="sim-said")
         rows.append(html.Tr(said_at))
     buttons = html.Div(
         [
-            html.Button("Add dimension", className="cs-button-quiet", **asks(EDIT, "add")),
+            html.Button("Add dimension", className="cs-button-quiet", **build_click_request(EDIT, "add")),
             html.Span(id={"sim-said": "network"}, className="sim-said"),
-            foretold_at("network"),
+            build_foretold_place("network"),
         ],
         className="sim-row",
     )
@@ -150,62 +161,64 @@ def _dimensions(tables: Parts) -> Any:
     )
 
 
-def _further(tables: Parts, wrong: Collection[str]) -> Any:
+def _build_further_settings(tables: Parts, wrong: Collection[str]) -> Any:
     """Return the fold of further settings of each dimension, which the extended mode has."""
     settings = [field for field in DIMENSION_SETTINGS if field.extended and is_extended(tables)]
     if not settings:
         return None
     head = [html.Th("Dim.", scope="col")]
-    head += [html.Th(_label(field), scope="col") for field in settings]
+    head += [html.Th(_build_label(field), scope="col") for field in settings]
     rows, words = [], []
-    for index in range(dimensions(tables)):
-        cells = [html.Td(_dimension_control(tables, field, index)) for field in settings]
+    for index in range(count_dimensions(tables)):
+        cells = [html.Td(_build_dimension_control(tables, field, index)) for field in settings]
         rows.append(html.Tr([html.Th(str(index), scope="row"), *cells]))
         words += [
             f"{field.label.lower()} {format_number(text)} in dim. {index}"
             for field in settings
-            if (text := shown_text(tables, field, index)) and text != field.placeholder
+            if (text := format_setting(tables, field, index)) and text != field.placeholder
         ]
     grid = html.Table([html.Thead(html.Tr(head)), html.Tbody(rows)], className="sim-table")
-    return _fold([_fold_title("Efficiency and overhead of links", ", ".join(words)), grid], settings, wrong)
+    return _build_fold(
+        [_build_fold_title("Efficiency and overhead of links", ", ".join(words)), grid], settings, wrong
+    )
 
 
-def _label(field: Setting) -> Any:
-    return html.Span([field.label, _unit(field.unit), _hint(field)], className="sim-label")
+def _build_label(field: Setting) -> Any:
+    return html.Span([field.label, _build_unit(field.unit), _build_hint(field)], className="sim-label")
 
 
-def _dimension_control(tables: Parts, field: Setting, index: int) -> Any:
+def _build_dimension_control(tables: Parts, field: Setting, index: int) -> Any:
     name = f"{field.label} of dimension {index}"
-    return control(field, f"{field.key}[{index}]", shown_text(tables, field, index), name)
+    return build_control(field, f"{field.key}[{index}]", format_setting(tables, field, index), name)
 
 
-def _order(index: int, count: int) -> list[Any]:
-    def button(text: str, act: str, title: str, *, off: bool) -> Any:
+def _build_order_buttons(index: int, count: int) -> list[Any]:
+    def build_button(text: str, act: str, title: str, *, off: bool) -> Any:
         return html.Button(
             text,
             className="sim-icon",
             disabled=off,
             title=title,
-            **asks(EDIT, act, f"{index}/{count}"),
-            **aria_label(f"{title} (dimension {index})"),
+            **build_click_request(EDIT, act, f"{index}/{count}"),
+            **build_aria_label(f"{title} (dimension {index})"),
         )
 
     return [
-        button("↑", "inwards", "Move towards the NPU", off=index == 0),
-        button("↓", "outwards", "Move away from the NPU", off=index == count - 1),
-        button("×", "remove", "Remove", off=count == 1),
+        build_button("↑", "inwards", "Move towards the NPU", off=index == 0),
+        build_button("↓", "outwards", "Move away from the NPU", off=index == count - 1),
+        build_button("×", "remove", "Remove", off=count == 1),
     ]
 
 
-def _algorithm_settings(tables: Parts) -> list[Setting]:
+def _list_algorithm_settings(tables: Parts) -> list[Setting]:
     return [field for field in ALGORITHM_SETTINGS if is_extended(tables) or not field.extended]
 
 
-def _algorithms(tables: Parts) -> Any:
-    count = dimensions(tables)
-    rows = _algorithm_settings(tables)
+def _build_algorithm_table(tables: Parts) -> Any:
+    count = count_dimensions(tables)
+    rows = _list_algorithm_settings(tables)
     head = [
-        html.Th(["Collective", hint("the algorithm of a collective", _ALGORITHMS_HINT)], scope="col"),
+        html.Th(["Collective", build_hint("the algorithm of a collective", _ALGORITHMS_HINT)], scope="col"),
         *[html.Th(f"in dim. {index}" if count > 1 else "", scope="col") for index in range(count)],
     ]
     body = []
@@ -213,10 +226,10 @@ def _algorithms(tables: Parts) -> Any:
         cells: list[Any] = [html.Th(field.label, scope="row")]
         cells += [
             html.Td(
-                control(
+                build_control(
                     field,
                     f"{field.key}[{index}]",
-                    shown_text(tables, field, index),
+                    format_setting(tables, field, index),
                     f"Algorithm of {field.label.lower()} in dimension {index}",
                 )
             )
@@ -228,7 +241,7 @@ def _algorithms(tables: Parts) -> Any:
             html.Table([html.Thead(html.Tr(head)), html.Tbody(body)], className="sim-table sim-algorithms"),
             html.Datalist([html.Option(value=name) for name in ALGORITHM_NAMES], id="sim-algorithms"),
             html.Div(id={"sim-said": "algorithms"}, className="sim-said"),
-            foretold_at("algorithms"),
+            build_foretold_place("algorithms"),
         ]
     )
 
@@ -237,32 +250,32 @@ def _algorithms(tables: Parts) -> Any:
 # Fields that stand alone
 
 
-def _shown_settings(tables: Parts, group: str) -> list[Setting]:
-    def counts(field: Setting) -> bool:
+def _select_settings(tables: Parts, group: str) -> list[Setting]:
+    def is_shown(field: Setting) -> bool:
         if field.extended and not is_extended(tables):
             return False
         master = BY_KEY.get(field.needs)
-        return master is None or shown_text(tables, master) != form_choices(master)[0][0]
+        return master is None or format_setting(tables, master) != list_choices(master)[0][0]
 
-    return [field for field in SETTINGS if field.heading == group and counts(field)]
+    return [field for field in SETTINGS if field.heading == group and is_shown(field)]
 
 
-def _unit(unit: str) -> Any:
+def _build_unit(unit: str) -> Any:
     return html.Span(f" {unit}", className="cs-dim") if unit else None
 
 
-def _hint(field: Setting) -> Any:
-    return hint(field.label, field.about)
+def _build_hint(field: Setting) -> Any:
+    return build_hint(field.label, field.about)
 
 
-def _fields(tables: Parts, settings: Sequence[Setting]) -> Any:
+def _build_fields(tables: Parts, settings: Sequence[Setting]) -> Any:
     items = [
         html.Div(
             [
-                html.Div(_label(field)),
-                control(field, field.key, shown_text(tables, field), field.label),
+                html.Div(_build_label(field)),
+                build_control(field, field.key, format_setting(tables, field), field.label),
                 html.Div(id={"sim-said": field.key}, className="sim-said"),
-                foretold_at(field.key) if field.key in _FORETOLD_AT else None,
+                build_foretold_place(field.key) if field.key in _FORETOLD_AT else None,
             ],
             className="sim-field",
         )
@@ -271,16 +284,16 @@ def _fields(tables: Parts, settings: Sequence[Setting]) -> Any:
     return html.Div(items, className="sim-fields")
 
 
-def control(field: Setting, key: str, text: str, name: str) -> Any:
+def build_control(field: Setting, key: str, text: str, name: str) -> Any:
     """Return the control of a field; `name` is its accessible name."""
-    about = aria_label(name)
-    choices = dict(form_choices(field))
+    about = build_aria_label(name)
+    choices = dict(list_choices(field))
     if choices:
         known = [{"value": value, "label": label} for value, label in choices.items()]
         if text not in choices:
             known.append({"value": text, "label": text})
         return dmc.Select(
-            id=control_id(key),
+            id=build_control_id(key),
             value=text,
             data=known,
             size="xs",
@@ -290,7 +303,7 @@ def control(field: Setting, key: str, text: str, name: str) -> Any:
         )
     suggested = {"attributes": {"input": {"list": "sim-algorithms"}}} if field in ALGORITHM_SETTINGS else {}
     return dmc.TextInput(
-        id=control_id(key),
+        id=build_control_id(key),
         value=text,
         size="xs",
         debounce=_DEBOUNCE_MS,
@@ -302,7 +315,7 @@ def control(field: Setting, key: str, text: str, name: str) -> Any:
     )
 
 
-def congestion_control(tables: Parts) -> Any:
+def build_congestion_control(tables: Parts) -> Any:
     """Return the choice between the reference's two networks; hidden in the full model, in which messages wait.
 
     It stays in the page, as Dash tells callbacks of all fields of a control that has gone.
@@ -311,11 +324,11 @@ def congestion_control(tables: Parts) -> Any:
     return html.Span(
         [
             html.Span("congestion", className="cs-dim"),
-            control(congestion, congestion.key, tables.congestion, congestion.label),
-            _hint(congestion),
+            build_control(congestion, congestion.key, tables.congestion, congestion.label),
+            _build_hint(congestion),
         ],
         className="cs-graph-field sim-congestion",
-        hidden=model_of(tables) == "full",
+        hidden=get_model(tables) == "full",
     )
 
 
@@ -323,11 +336,11 @@ def congestion_control(tables: Parts) -> Any:
 # What is wrong
 
 
-def place_of(key: str) -> str:
+def find_place(key: str) -> str:
     """Return the place in the form that shows problems with `key`.
 
     Example:
-        >>> place_of("bandwidth[1]"), place_of("bandwidth"), place_of("all-reduce-implementation[0]"), place_of("peak-perf")
+        >>> find_place("bandwidth[1]"), find_place("bandwidth"), find_place("all-reduce-implementation[0]"), find_place("peak-perf")
         ('dim-1', 'network', 'algorithms', 'peak-perf')
     """
     name, _, index = key.partition("[")
@@ -337,12 +350,12 @@ def place_of(key: str) -> str:
     return "algorithms" if setting in ALGORITHM_SETTINGS else name
 
 
-def problem_texts(problems: Mapping[str, ConfigError]) -> dict[str, list[Any]]:
+def collect_problem_texts(problems: Mapping[str, ConfigError]) -> dict[str, list[Any]]:
     """Return the messages of each place in the form: the allowed values and hints."""
     messages: dict[str, list[Any]] = {}
     for key, error in problems.items():
         text = f"{_name_setting(key)}: {error.allowed}." if error.allowed else error.message
-        messages.setdefault(place_of(key), []).append(
+        messages.setdefault(find_place(key), []).append(
             html.P([html.Span(text), html.Span(f" {error.hint}", className="cs-dim")])
         )
     return messages
@@ -367,7 +380,7 @@ _FORETOLD_AT = frozenset(_FORETOLD.values())
 _LEVELS = ("error", "warning")
 
 
-def foretold_at(place: str) -> Any:
+def build_foretold_place(place: str) -> Any:
     """Return the element that says what a run would meet because of the field above it."""
     return html.Div(id={"sim-foretold": place}, className="sim-foretold")
 

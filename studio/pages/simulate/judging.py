@@ -7,11 +7,11 @@ from typing import Any
 from dash import ALL, Input, Output, State, callback, html, no_update
 from dash.exceptions import PreventUpdate
 
-from studio.analysis.job.completeness import completeness, is_recording
-from studio.pages.base.state import session, trace, workspace
-from studio.pages.simulate.edits import findings_of
-from studio.pages.simulate.form import foretell, place_of, problem_texts
-from studio.pages.simulate.live import describe_findings, draw_network, legend, show_facts
+from studio.analysis.job.completeness import infer_completeness, is_recording
+from studio.pages.base.state import get_session, get_trace, get_workspace
+from studio.pages.simulate.edits import list_findings
+from studio.pages.simulate.form import collect_problem_texts, find_place, foretell
+from studio.pages.simulate.live import build_legend, describe_findings, draw_network, show_facts
 from studio.pages.simulate.proposals import show_compute
 from studio.pages.simulate.recompute import show_recompute, show_unfit
 from studio.pages.simulate.system import FormState
@@ -40,44 +40,44 @@ def judge(
     spots = [place["sim-said"] for place in places if place]
     if not state or len(known) < len(fields) or len(spots) < len(places):
         raise PreventUpdate  # the form was replaced meanwhile
-    draft = load_draft(workspace().root, state["config"])
+    draft = load_draft(get_workspace().root, state["config"])
     system = examine_parts(draft.tables)
-    messages = problem_texts(system.problems)
+    messages = collect_problem_texts(system.problems)
     general = [text for spot, texts in messages.items() if spot not in spots for text in texts]
-    errors = [key in system.problems or _whole_list(key, system) for key in known]
+    errors = [key in system.problems or _is_list_invalid(key, system) for key in known]
     shown = [[*messages.get(spot, []), *(general if spot == "" else [])] for spot in spots]
     # Not nothing: what stands below is shown once this has come.
     live: list[Any] = [html.Span(), None, None]
     partial = False
-    if system.config and not _topology_wrong(system):
+    if system.config and not _is_topology_invalid(system):
         topology = system.config.topology
-        job, recorded = completeness(trace(state["job"])), is_recording(trace(state["job"]))
+        job, recorded = infer_completeness(get_trace(state["job"])), is_recording(get_trace(state["job"]))
         # What the ranks that are there did is known, what they waited for is not: the replay is offered instead.
         partial = recorded and not job.is_whole and system.config.needs_every_rank
         live = [
             [
                 *show_facts(system.config, job, state["job"], recorded=recorded),
-                show_compute(trace(state["job"]), system.config),
-                show_recompute(trace(state["job"]), system.config, draft.origin),
+                show_compute(get_trace(state["job"]), system.config),
+                show_recompute(get_trace(state["job"]), system.config, draft.origin),
                 show_unfit(
-                    session().memory(state["job"], "") if recorded else (), system.config, draft.origin
+                    get_session().memory(state["job"], "") if recorded else (), system.config, draft.origin
                 ),
             ],
             draw_network(topology),
-            legend(topology),
+            build_legend(topology),
         ]
     elif system.config:
         live = [no_update] * 3
     return *live, bool(system.problems) or partial, errors, shown, not draft.before
 
 
-def _whole_list(key: str, system: Examined) -> bool:
+def _is_list_invalid(key: str, system: Examined) -> bool:
     """Return whether the whole list of an entry is invalid."""
     return key.partition("[")[0] in system.problems
 
 
-def _topology_wrong(system: Examined) -> bool:
-    return any(place_of(key) == "network" or place_of(key).startswith("dim-") for key in system.problems)
+def _is_topology_invalid(system: Examined) -> bool:
+    return any(find_place(key) == "network" or find_place(key).startswith("dim-") for key in system.problems)
 
 
 @callback(
@@ -93,7 +93,7 @@ def foresee(state: FormState | None, places: list[dict[str, str] | None]) -> Any
     spots = [place["sim-foretold"] if place else "" for place in places]
     if not state:
         return None, "Run", [None] * len(spots)
-    draft = load_draft(workspace().root, state["config"])
+    draft = load_draft(get_workspace().root, state["config"])
     system = examine_parts(draft.tables)
     if system.usable is None:
         return (
@@ -101,7 +101,7 @@ def foresee(state: FormState | None, places: list[dict[str, str] | None]) -> Any
             "Run",
             [None] * len(spots),
         )
-    findings = findings_of(trace(state["job"]), system.usable, draft.tables)
+    findings = list_findings(get_trace(state["job"]), system.usable, draft.tables)
     # Where the ranks of a recording are missing, no run starts: a replay of the others is offered beside.
     anyway = any(finding.level == "error" and finding.code != "ranks-unknown" for finding in findings)
     by_place = foretell(findings)

@@ -10,13 +10,13 @@ import numpy as np
 from dash import dcc, html
 
 from studio.analysis.job.completeness import Completeness
-from studio.figures.drawing import Drawing, describe_links, topology_drawing
-from studio.pages.base.asked import EDIT, asks
-from studio.pages.base.export import Table, exports
-from studio.pages.base.widgets import exact, findings_list, hint, link
-from studio.sim.charges import group_shape, network_ports
+from studio.figures.drawing import Drawing, describe_links, draw_topology
+from studio.pages.base.asked import EDIT, build_click_request
+from studio.pages.base.export import Table, build_export_buttons
+from studio.pages.base.widgets import build_address, build_findings_list, build_hint, build_rounded_value
+from studio.sim.charges import build_group_shape, build_network_ports
 from studio.sim.config import SystemConfig, Topology
-from studio.sim.topology import bisection_bytes_per_ns, ideal_all_reduce_ns, npu_bytes_per_ns
+from studio.sim.topology import compute_bisection_rate, compute_ideal_ns, compute_npu_rate
 from studio.trace import Finding
 from studio.units import format_bytes, format_count, format_counted, format_ns, format_rate
 
@@ -44,17 +44,20 @@ def show_facts(config: SystemConfig, job: Completeness, job_id: str, *, recorded
     sizes = " × ".join(format_count(dim.size) for dim in topology.dims)
     npus = f"{sizes} = {format_count(topology.npus)}" if len(topology.dims) > 1 else sizes
     network = config.links or topology
-    cut, each = bisection_bytes_per_ns(network), npu_bytes_per_ns(network)
+    cut, each = compute_bisection_rate(network), compute_npu_rate(network)
     shown: list[tuple[Any, Any]] = [
         ("NPUs", npus),
         (
-            ["bandwidth per NPU", hint("bandwidth per NPU", _PER_NPU)],
-            exact(format_rate(each), f"{each:,} bytes/ns"),
+            ["bandwidth per NPU", build_hint("bandwidth per NPU", _PER_NPU)],
+            build_rounded_value(format_rate(each), f"{each:,} bytes/ns"),
         ),
     ]
     if topology.npus > 1:
-        bisection = exact(format_rate(cut), f"{cut:,} bytes/ns")
-        shown += [(["bisection", hint("bisection bandwidth", _BISECTION)], bisection), _all_reduce(config)]
+        bisection = build_rounded_value(format_rate(cut), f"{cut:,} bytes/ns")
+        shown += [
+            (["bisection", build_hint("bisection bandwidth", _BISECTION)], bisection),
+            _estimate_all_reduce(config),
+        ]
     return [
         html.Dl(
             [html.Div([html.Dt(name), html.Dd(value)]) for name, value in shown],
@@ -64,18 +67,18 @@ def show_facts(config: SystemConfig, job: Completeness, job_id: str, *, recorded
     ]
 
 
-def _all_reduce(config: SystemConfig) -> tuple[Any, Any]:
+def _estimate_all_reduce(config: SystemConfig) -> tuple[Any, Any]:
     """Return name and value of the time of an all-reduce of all NPUs: what it costs alone, or what bounds it."""
     topology, what = config.topology, f"all-reduce of {format_bytes(_SIZE_BYTES)}"
     if config.costs is not None and config.flows and topology.npus > 1:
-        ports = network_ports(topology)
-        shape = group_shape(range(topology.npus), ports.per_node)
+        ports = build_network_ports(topology)
+        shape = build_group_shape(range(topology.npus), ports.per_node)
         charge = config.costs.charge("all_reduce", np.array([float(_SIZE_BYTES)]), shape, ports)
         alone, way = float(charge.total_ns[0]), charge.choices[int(charge.choice[0])]
-        name = [f"{what}, by {way}", hint("the time of an all-reduce", _ALONE)]
-        return name, exact(format_ns(alone), f"{alone:,.0f} ns")
-    ideal = ideal_all_reduce_ns(config.links or topology, _SIZE_BYTES)
-    return [f"{what}, at best", hint("ideal all-reduce time", _IDEAL)], exact(
+        name = [f"{what}, by {way}", build_hint("the time of an all-reduce", _ALONE)]
+        return name, build_rounded_value(format_ns(alone), f"{alone:,.0f} ns")
+    ideal = compute_ideal_ns(config.links or topology, _SIZE_BYTES)
+    return [f"{what}, at best", build_hint("ideal all-reduce time", _IDEAL)], build_rounded_value(
         format_ns(ideal), f"{ideal:,.0f} ns"
     )
 
@@ -90,7 +93,7 @@ def show_fit(config: SystemConfig, job: Completeness, job_id: str, *, recorded: 
                     f"The job has {format_counted(job.world, 'rank')}, the system {format_counted(npus, 'NPU')}. ",
                     className="cs-level-error",
                 ),
-                html.Button("Fit to the job", className="cs-button", **asks(EDIT, "fit")),
+                html.Button("Fit to the job", className="cs-button", **build_click_request(EDIT, "fit")),
             ],
             className="sim-fit",
         )
@@ -105,14 +108,16 @@ def show_fit(config: SystemConfig, job: Completeness, job_id: str, *, recorded: 
         [
             html.Span(f"{job.sentence()} ", className="cs-level-error"),
             dcc.Link(
-                "Complete the job", href=link("/ranks", {"job": job_id}), className="cs-button cs-ask-button"
+                "Complete the job",
+                href=build_address("/ranks", {"job": job_id}),
+                className="cs-button cs-ask-button",
             ),
             " ",
             html.Button(
                 "Replay the known ranks",
                 className="cs-button",
                 title="Recorded times for communication, too; Undo brings back the settings there are now",
-                **asks(EDIT, "replay"),
+                **build_click_request(EDIT, "replay"),
             )
             if recorded
             else None,
@@ -123,11 +128,11 @@ def show_fit(config: SystemConfig, job: Completeness, job_id: str, *, recorded: 
 
 def draw_network(topology: Topology) -> dict[str, Any]:
     """Return the drawing of a network as plain data for the browser."""
-    drawing: Drawing = topology_drawing(topology)
+    drawing: Drawing = draw_topology(topology)
     return asdict(drawing)
 
 
-def legend(topology: Topology) -> Any:
+def build_legend(topology: Topology) -> Any:
     """Return a line per dimension: what its links are."""
     lines = html.Ul(
         [
@@ -141,7 +146,9 @@ def legend(topology: Topology) -> Any:
         (index, dim.kind, dim.size, dim.bytes_per_ns, dim.latency_ns)
         for index, dim in enumerate(topology.dims)
     ]
-    save = exports("topology", figure="sim-drawing", table=Table(head, rows), title="the network")
+    save = build_export_buttons(
+        "topology", figure="sim-drawing", table=Table(head, rows), title="the network"
+    )
     return html.Div([lines, save], className="cs-figure-head")
 
 
@@ -162,4 +169,4 @@ def describe_findings(findings: Sequence[Finding]) -> Any:
             html.Span(worst.message, className="sim-told-first", title=worst.message),
         ]
     )
-    return html.Details([line, findings_list(listed, most=20)], className="sim-told")
+    return html.Details([line, build_findings_list(listed, most=20)], className="sim-told")

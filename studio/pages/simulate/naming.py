@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 from itertools import count
 
-from studio.pages.simulate.edits import shown_text
-from studio.sim.models import model_of, model_words
+from studio.pages.simulate.edits import format_setting
+from studio.sim.models import get_model, label_system_model
 from studio.sim.parts import Parts
-from studio.sim.setting_values import differences
+from studio.sim.setting_values import describe_differences
 from studio.sim.settings import BY_KEY
 from studio.store.run_infos import RunInfo
 
@@ -26,10 +26,10 @@ def describe_model(tables: Parts) -> str:
         >>> describe_model(Parts({}, {})), describe_model(Parts({}, {"extended": {}}, congestion="aware"))
         ('astra-sim unaware', 'full')
     """
-    return model_words(tables)
+    return label_system_model(tables)
 
 
-def run_name(tables: Parts, taken: Collection[str] = (), runs: Sequence[RunInfo] = ()) -> str:
+def name_run(tables: Parts, taken: Collection[str] = (), runs: Sequence[RunInfo] = ()) -> str:
     """Return a default name for a run: what tells it from the job's other runs first, then its network.
 
     Args:
@@ -39,15 +39,17 @@ def run_name(tables: Parts, taken: Collection[str] = (), runs: Sequence[RunInfo]
 
     Example:
         >>> tables = Parts({"topology": ["Switch", "Ring"], "npus_count": [8, 4], "bandwidth": [400, 50 / 3]}, {})
-        >>> run_name(tables), run_name(tables, ["400/16.67 GiB/s · Switch 8 × Ring 4"])
+        >>> name_run(tables), name_run(tables, ["400/16.67 GiB/s · Switch 8 × Ring 4"])
         ('400/16.67 GiB/s · Switch 8 × Ring 4', '400/16.67 GiB/s · Switch 8 × Ring 4 · 2nd run')
     """
     name = describe_network(tables)
     if name in taken:
-        name = " · ".join([*_differing(name, tables, runs), name])
+        name = " · ".join([*_list_differing(name, tables, runs), name])
     if name not in taken:
         return name
-    return next(again for number in count(2) if (again := f"{name} · {_ordinal(number)} run") not in taken)
+    return next(
+        again for number in count(2) if (again := f"{name} · {_format_ordinal(number)} run") not in taken
+    )
 
 
 def describe_network(tables: Parts) -> str:
@@ -55,21 +57,23 @@ def describe_network(tables: Parts) -> str:
     columns = [tables.network.get(key) for key in ("topology", "npus_count", "bandwidth")]
     kinds, sizes, rates = (list(column) if isinstance(column, list | tuple) else [] for column in columns)
     dims = " × ".join(f"{kind} {size}" for kind, size in zip(kinds, sizes, strict=False))
-    unit = shown_text(tables, BY_KEY["bandwidth-unit"])
-    aware = ", aware" if tables.congestion == "aware" and model_of(tables) != "full" else ""
+    unit = format_setting(tables, BY_KEY["bandwidth-unit"])
+    aware = ", aware" if tables.congestion == "aware" and get_model(tables) != "full" else ""
     return f"{'/'.join(format_number(rate) for rate in rates)} {unit}{aware} · {dims}"
 
 
-def _differing(name: str, tables: Parts, runs: Sequence[RunInfo]) -> list[str]:
+def _list_differing(name: str, tables: Parts, runs: Sequence[RunInfo]) -> list[str]:
     """Return the settings that differ from the newest run on the same network, the first few."""
     like = next((run for run in runs if describe_network(run.tables) == name), None)
     if like is None:
         return []
     new = [
-        difference for difference in differences(tables, like.tables) if not difference.startswith(_IN_NAME)
+        difference
+        for difference in describe_differences(tables, like.tables)
+        if not difference.startswith(_IN_NAME)
     ]
-    if model_words(like.tables) != model_words(tables):
-        new.insert(0, model_words(tables))
+    if label_system_model(like.tables) != label_system_model(tables):
+        new.insert(0, label_system_model(tables))
     more = [f"{len(new) - _NAMED} more"] if len(new) > _NAMED else []
     return [*new[:_NAMED], *more]
 
@@ -89,11 +93,11 @@ def format_number(value: object) -> str:
     return str(int(number)) if whole else f"{number:.4g}"
 
 
-def _ordinal(number: int) -> str:
+def _format_ordinal(number: int) -> str:
     """Return a number as in a list of repetitions.
 
     Example:
-        >>> [_ordinal(number) for number in (2, 3, 4, 11, 22)]
+        >>> [_format_ordinal(number) for number in (2, 3, 4, 11, 22)]
         ['2nd', '3rd', '4th', '11th', '22nd']
     """
     teen = 10 < number % 100 < 20

@@ -31,18 +31,25 @@ from studio.jobs.simulations import (
     list_simulations,
     start,
 )
-from studio.pages.base.asked import ORDER, RUNS, Asked, answer, answer_output, asks
-from studio.pages.base.state import run_of, simulations, workspace
-from studio.pages.base.still import still
-from studio.pages.base.widgets import clear_with_job, error_box
+from studio.pages.base.asked import (
+    ORDER,
+    RUNS,
+    Asked,
+    acknowledge_request,
+    build_answer_output,
+    build_click_request,
+)
+from studio.pages.base.state import get_run, get_simulations, get_workspace
+from studio.pages.base.still import merge_static_parts
+from studio.pages.base.widgets import build_error_box, clear_with_job
 from studio.pages.simulate.believing import show_warnings
-from studio.pages.simulate.naming import run_name
-from studio.pages.simulate.run_list import runs_table
-from studio.pages.simulate.runs import compare_with_form, result
-from studio.pages.simulate.system import FormState, current, form_inputs
-from studio.pages.simulate.under_way import list_key, progress_list, report_progress
+from studio.pages.simulate.naming import name_run
+from studio.pages.simulate.run_list import build_run_table
+from studio.pages.simulate.runs import build_result, compare_with_form
+from studio.pages.simulate.system import FormState, build_form_inputs, read_form
+from studio.pages.simulate.under_way import build_list_key, build_progress_list, report_progress
 from studio.sim.doubt import Cured
-from studio.sim.doubts import cured, options_of
+from studio.sim.doubts import apply_cures, format_cure_options
 from studio.sim.problems import examine_parts
 from studio.store.drafts import load_draft
 from studio.store.run_infos import RunInfo
@@ -59,55 +66,55 @@ _JUST_S = 10
     Output("sim-begun", "data"),
     Output("activity-poke", "data"),
     Output("sim-notice", "children", allow_duplicate=True),
-    answer_output(ORDER),
-    inputs={"asked": Input(ORDER, "data"), **form_inputs()},
+    build_answer_output(ORDER),
+    inputs={"asked": Input(ORDER, "data"), **build_form_inputs()},
     prevent_initial_call=True,
 )
-def order(
+def handle_order(
     asked: Asked | None, ids: list[dict[str, str] | None], texts: list[str | None], state: FormState | None
 ) -> Any:
     """Start, cancel, dismiss or repeat a simulation."""
     if not asked:
         return no_update, no_update, no_update, no_update
-    done = answer(ORDER, asked)
+    done = acknowledge_request(ORDER, asked)
     if not state:
         return no_update, no_update, no_update, done
-    queue, begun = simulations(), None
+    queue, begun = get_simulations(), None
     try:
         if asked["verb"] == "run":
-            draft, _ = current(ids, texts, state)
+            draft, _ = read_form(ids, texts, state)
             if examine_parts(draft.tables).problems:
                 raise StudioError("Some settings are not allowed.", hint="Fix the marked settings, then run.")
             job = state["job"]
-            name = run_name(draft.tables, _names(job), workspace().runs(job))
+            name = name_run(draft.tables, _collect_names(job), get_workspace().runs(job))
             begun = start(queue, job, draft.tables, name).id
             dismiss_ended(queue, state["job"], but=begun)
         elif asked["verb"] == "cure":
-            begun = _cure(queue, *asked["of"].partition(" ")[::2])
+            begun = _simulate_cure(queue, *asked["of"].partition(" ")[::2])
         elif asked["verb"] == "stop":
             cancel(queue, asked["of"])
         else:
             begun = _repeat_or_dismiss(queue, asked["verb"], asked["of"])
     except StudioError as error:
-        return no_update, no_update, html.Div(error_box(error), className="sim-wide"), done
+        return no_update, no_update, html.Div(build_error_box(error), className="sim-wide"), done
     return {"at": time.time(), "begun": begun}, time.time(), None, done
 
 
-def _cure(queue: Simulations, job: str, run: str) -> str:
+def _simulate_cure(queue: Simulations, job: str, run: str) -> str:
     """Simulate a doubtful run again with what cures it; return the id of the simulation."""
-    info = workspace().run_info(job, run)
-    tables = cured(info.tables, info.doubts)
-    name = run_name(tables, _names(job), workspace().runs(job))
-    cures = Cured(options_of(info.doubts), info.makespan_ns, info.id)
+    info = get_workspace().run_info(job, run)
+    tables = apply_cures(info.tables, info.doubts)
+    name = name_run(tables, _collect_names(job), get_workspace().runs(job))
+    cures = Cured(format_cure_options(info.doubts), info.makespan_ns, info.id)
     begun = start(queue, job, tables, name, cures).id
     dismiss_ended(queue, job, but=begun)
     return begun
 
 
-def _names(job: str) -> set[str]:
+def _collect_names(job: str) -> set[str]:
     """Return the names of a job's runs and of its simulations in progress."""
-    return {run.name for run in workspace().runs(job)} | {
-        simulation.name for simulation in list_simulations(simulations(), job)
+    return {run.name for run in get_workspace().runs(job)} | {
+        simulation.name for simulation in list_simulations(get_simulations(), job)
     }
 
 
@@ -158,24 +165,24 @@ def poll(
     """Show the progress of the job's simulations, and open a run when it is done."""
     if not state:
         return None, None, None, True, [], no_update
-    queue = simulations()
+    queue = get_simulations()
     of_job = list_simulations(queue, state["job"])
     active = [simulation.id for simulation in of_job if simulation.status in ACTIVE]
     # One that has just been asked for may be over before anybody looks.
     fresh = begun if begun and time.time() - begun["at"] < _JUST_S else {}
-    seen = {*(watched or []), fresh.get("begun"), *_just_over(of_job, view or {})}
+    seen = {*(watched or []), fresh.get("begun"), *_list_just_ended(of_job, view or {})}
     over = [
         {"job": simulation.job, "run": simulation.run}
         for simulation in of_job
         if simulation.id in seen and simulation.status == "done"
     ]
     news = next((run for run in over if run != finished), no_update)
-    now, shown = queue.now(), list_key(of_job)
-    items = no_update if shown == known else progress_list(of_job, now)
+    now, shown = queue.now(), build_list_key(of_job)
+    items = no_update if shown == known else build_progress_list(of_job, now)
     return items, shown, report_progress(of_job, now), not active, active, news
 
 
-def _just_over(of_job: Sequence[Simulation], view: Mapping[str, Any]) -> list[str]:
+def _list_just_ended(of_job: Sequence[Simulation], view: Mapping[str, Any]) -> list[str]:
     """Return simulations that ended while the page was opened, which may have listed the runs before; none where a run is named."""
     return (
         []
@@ -219,7 +226,7 @@ clientside_callback(
 @callback(
     Output("sim-renaming", "data"),
     Output("sim-deleted", "children"),
-    answer_output(RUNS),
+    build_answer_output(RUNS),
     Input(RUNS, "data"),
     prevent_initial_call=True,
 )
@@ -228,7 +235,7 @@ def change_runs(asked: Asked | None) -> Any:
     if not asked:
         return no_update, no_update, no_update
     job, _, run = asked["of"].partition(" ")
-    root = workspace()
+    root = get_workspace()
     renaming = said_here = None
     try:
         if asked["verb"] == "rename":
@@ -240,12 +247,14 @@ def change_runs(asked: Asked | None) -> Any:
         elif asked["verb"] == "delete":
             name = root.run_info(job, run).name
             root.delete_run(job, run)
-            undo = html.Button("Undo", className="cs-button-quiet", **asks(RUNS, "restore", f"{job} {run}"))
+            undo = html.Button(
+                "Undo", className="cs-button-quiet", **build_click_request(RUNS, "restore", f"{job} {run}")
+            )
             said_here = html.P([f"{name} was deleted. ", undo])
     except StudioError as error:
         renaming = run if asked["verb"] == "save" else None
-        said_here = error_box(error, title="That did not work")
-    return {"run": renaming, "at": time.time()}, said_here, answer(RUNS, asked)
+        said_here = build_error_box(error, title="That did not work")
+    return {"run": renaming, "at": time.time()}, said_here, acknowledge_request(RUNS, asked)
 
 
 clear_with_job("sim-deleted")
@@ -261,9 +270,9 @@ def list_runs(which: dict[str, str] | None, renaming: dict[str, Any] | None) -> 
     """List the runs of the job."""
     if not which or not which["job"]:
         return None
-    infos = workspace().runs(which["job"])
+    infos = get_workspace().runs(which["job"])
     renamed = renaming["run"] if renaming else None
-    return runs_table(infos, _shown_run(which["run"], infos), renamed, which["job"])
+    return build_run_table(infos, _choose_run(which["run"], infos), renamed, which["job"])
 
 
 # Apart from the result: it takes longer to make, and until then it would be said of a form that is gone.
@@ -278,11 +287,11 @@ def tell_settings(state: FormState | None, _of: Any, shown: list[dict[str, str] 
     """Say whether the shown run was simulated with the settings in the form."""
     if not state or not all(shown):
         raise PreventUpdate  # the result was removed meanwhile
-    root = workspace()
+    root = get_workspace()
     try:
         tables = load_draft(root.root, state["config"]).tables
         return [
-            still(compare_with_form(root.run_info(state["job"], identity["sim-made"]), tables))
+            merge_static_parts(compare_with_form(root.run_info(state["job"], identity["sim-made"]), tables))
             for identity in shown
             if identity
         ]
@@ -290,7 +299,7 @@ def tell_settings(state: FormState | None, _of: Any, shown: list[dict[str, str] 
         raise PreventUpdate from None  # the run was deleted or is of another job: its result will be replaced
 
 
-def _shown_run(wanted: str, infos: Sequence[RunInfo]) -> str | None:
+def _choose_run(wanted: str, infos: Sequence[RunInfo]) -> str | None:
     """Return the run to show: that of the address, else the newest."""
     known = [info.id for info in infos]
     return wanted if wanted in known else next(iter(known), None)
@@ -317,8 +326,8 @@ def show_result(
     """Show the result of the run that the address names; skip it if it is shown already."""
     if not state or not which or which["job"] != state["job"]:
         return None, None, None
-    infos = workspace().runs(state["job"])
-    chosen = _shown_run(which["run"], infos)
+    infos = get_workspace().runs(state["job"])
+    chosen = _choose_run(which["run"], infos)
     info = next((candidate for candidate in infos if candidate.id == chosen), None)
     if info is None:
         return None, None, None
@@ -326,8 +335,8 @@ def show_result(
     if shown == known:
         return no_update, no_update, no_update
     try:
-        tables = load_draft(workspace().root, state["config"]).tables
-        content = result(run_of(state["job"], info.id), info, tables, dark=theme == "dark")
-        return still(content), still(show_warnings(info)), shown
+        tables = load_draft(get_workspace().root, state["config"]).tables
+        content = build_result(get_run(state["job"], info.id), info, tables, dark=theme == "dark")
+        return merge_static_parts(content), merge_static_parts(show_warnings(info)), shown
     except StudioError as error:
-        return error_box(error), None, None
+        return build_error_box(error), None, None

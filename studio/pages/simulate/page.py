@@ -9,9 +9,9 @@ from dash import dcc, html
 
 import studio.pages.simulate.judging
 import studio.pages.simulate.orders  # noqa: F401 - their callbacks
-from studio.pages.base.asked import EDIT, ORDER, RUNS, asks, stores
-from studio.pages.base.widgets import aria_label, loading
-from studio.pages.simulate.choice import choice
+from studio.pages.base.asked import EDIT, ORDER, RUNS, build_click_request, build_stores
+from studio.pages.base.widgets import build_aria_label, build_loading
+from studio.pages.simulate.choice import build_choice
 
 dash.register_page(__name__, path="/simulate", name="Simulate", title="Simulate · Chakra Studio", order=6)
 
@@ -22,9 +22,9 @@ def layout(**_query: str) -> Any:
     """Return the page; what it shows follows the view."""
     return html.Div(
         [
-            html.Div(loading("Reading the job and its system…"), id="sim-notice"),
+            html.Div(build_loading("Reading the job and its system…"), id="sim-notice"),
             html.Div(
-                [_controls(), html.Div([_form(), _side()], className="sim-body")],
+                [_build_controls(), html.Div([_build_form(), _build_side()], className="sim-body")],
                 id="sim-page",
                 className="sim",
                 hidden=True,
@@ -35,7 +35,7 @@ def layout(**_query: str) -> Any:
             dcc.Store(id="sim-scene"),
             dcc.Store(id="sim-which"),
             dcc.Store(id="sim-result-of"),
-            *[stores(name) for name in (EDIT, ORDER, RUNS)],
+            *[build_stores(name) for name in (EDIT, ORDER, RUNS)],
             dcc.Store(id="sim-begun"),
             dcc.Store(id="sim-finished"),
             dcc.Store(id="sim-watched", data=[]),
@@ -50,25 +50,25 @@ def layout(**_query: str) -> Any:
     )
 
 
-def _form() -> Any:
+def _build_form() -> Any:
     """Return the left half: what is chosen first, the fields, and what they mean for the network."""
     return html.Div(
         [
-            html.Div(choice(), id="sim-choice", className="sim-choice"),
+            html.Div(build_choice(), id="sim-choice", className="sim-choice"),
             html.Div(id={"sim-said": ""}, className="sim-said sim-general"),
             html.Div(id="sim-form"),
             html.Div(id="sim-proposals"),
-            _network(),
+            _build_network(),
             html.Div(id="sim-folds"),
         ],
         className="sim-left",
         tabIndex=0,
         role="region",
-        **aria_label("The system"),
+        **build_aria_label("The system"),
     )
 
 
-def _network() -> Any:
+def _build_network() -> Any:
     """Return the place for figures and picture of the network, which follow what is typed."""
     return html.Section(
         [
@@ -78,11 +78,11 @@ def _network() -> Any:
         ],
         id="sim-network",
         className="sim-section",
-        **aria_label("The network"),
+        **build_aria_label("The network"),
     )
 
 
-def _side() -> Any:
+def _build_side() -> Any:
     """Return the right half: what a run would meet, the runs, and the result of the one that is shown."""
     return html.Div(
         [
@@ -96,11 +96,11 @@ def _side() -> Any:
         className="sim-side",
         tabIndex=0,
         role="region",
-        **aria_label("Runs and results"),
+        **build_aria_label("Runs and results"),
     )
 
 
-def _controls() -> Any:
+def _build_controls() -> Any:
     """Return the row of buttons above both halves."""
     return html.Div(
         [
@@ -112,13 +112,13 @@ def _controls() -> Any:
                         id="sim-undo",
                         className="cs-button",
                         title="Undo the last change",
-                        **asks(EDIT, "undo"),
+                        **build_click_request(EDIT, "undo"),
                     ),
                     html.Button(
                         "Reset",
                         className="cs-button",
                         title="Back to the preset, fitted to the job",
-                        **asks(EDIT, "reset"),
+                        **build_click_request(EDIT, "reset"),
                     ),
                 ],
                 className="sim-files",
@@ -148,7 +148,11 @@ def _controls() -> Any:
                 **_UPLOAD_NAME,
             ),
             html.Button(
-                "Run", id="sim-run", className="cs-button sim-run", disabled=True, **asks(ORDER, "run")
+                "Run",
+                id="sim-run",
+                className="cs-button sim-run",
+                disabled=True,
+                **build_click_request(ORDER, "run"),
             ),
         ],
         className="sim-controls",

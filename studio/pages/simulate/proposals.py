@@ -7,10 +7,10 @@ from typing import Any
 
 from dash import html
 
-from studio.pages.base.asked import EDIT, asks
-from studio.pages.base.widgets import aria_label, as_sentence
+from studio.pages.base.asked import EDIT, build_click_request
+from studio.pages.base.widgets import as_sentence, build_aria_label
 from studio.session import Session, keep_result
-from studio.sim.compute import ComputeTimes, compute_times, mean_compute_ns
+from studio.sim.compute import ComputeTimes, compute_mean_times, compute_times
 from studio.sim.config import SystemConfig
 from studio.sim.systems.proposals import AlgorithmChoice, Proposal, propose
 from studio.trace import Trace
@@ -24,7 +24,7 @@ _CHOICES = {
 
 
 @keep_result
-def proposals_of(session: Session, job: str) -> list[Proposal]:
+def find_proposals(session: Session, job: str) -> list[Proposal]:
     """Return the systems that fit a job."""
     return propose(session.trace(job))
 
@@ -39,29 +39,32 @@ def show_proposals(proposals: Sequence[Proposal], current: str) -> Any:
             html.Span(", ".join(proposal.system for proposal in proposals), className="cs-dim sim-set"),
         ]
     )
-    items = [html.Li(_proposal(proposal, current == proposal.system)) for proposal in proposals]
+    items = [html.Li(_build_proposal(proposal, current == proposal.system)) for proposal in proposals]
     return html.Details([line, html.Ul(items, className="sim-proposals")], className="sim-section sim-fold")
 
 
-def _proposal(proposal: Proposal, chosen: bool) -> list[Any]:
+def _build_proposal(proposal: Proposal, chosen: bool) -> list[Any]:
     button = html.Button(
         "Use",
         className="cs-button-quiet",
         disabled=chosen,
-        **asks(EDIT, "propose", proposal.system),
-        **aria_label(f"Use {proposal.system}"),
+        **build_click_request(EDIT, "propose", proposal.system),
+        **build_aria_label(f"Use {proposal.system}"),
     )
     return [
         html.Div([html.Strong(proposal.title), " ", button]),
         html.Div([proposal.why, " ", html.Span(proposal.measured_error, className="cs-dim")]),
-        *[html.Div(_algorithm(choice), className="cs-dim") for choice in proposal.algorithms[:_SHOWN]],
+        *[
+            html.Div(_describe_algorithm(choice), className="cs-dim")
+            for choice in proposal.algorithms[:_SHOWN]
+        ],
         html.Div(f"and {len(proposal.algorithms) - _SHOWN} more", className="cs-dim")
         if len(proposal.algorithms) > _SHOWN
         else None,
     ]
 
 
-def _algorithm(choice: AlgorithmChoice) -> str:
+def _describe_algorithm(choice: AlgorithmChoice) -> str:
     sizes = format_bytes(choice.least_bytes)
     if choice.most_bytes != choice.least_bytes:
         sizes = f"{sizes} to {format_bytes(choice.most_bytes)}"
@@ -79,8 +82,8 @@ def show_compute(trace: Trace, config: SystemConfig) -> Any:
     recomputes = config.extensions is not None and config.extensions.recompute_for is not None
     if not times.words or not config.needs_every_rank or recomputes:
         return None
-    words = html.Span(compute_words(times))
-    means = mean_compute_ns(trace, config)
+    words = html.Span(describe_compute(times))
+    means = compute_mean_times(trace, config)
     if config.extensions is None or len(set(means.values())) < 2:
         return html.P(words, className="sim-fit cs-dim")
     chosen = config.extensions.compute_times
@@ -88,23 +91,23 @@ def show_compute(trace: Trace, config: SystemConfig) -> Any:
         html.Button(
             f"{label}: {format_ns(means[key])} per rank",
             className="cs-button",
-            **asks(EDIT, "compute", key),
-            **_pressed(key == chosen),
+            **build_click_request(EDIT, "compute", key),
+            **_mark_pressed(key == chosen),
         )
         for key, label in _CHOICES.items()
     ]
     return html.Div([words, html.Div(buttons, className="sim-row")], className="sim-fit")
 
 
-def _pressed(yes: bool) -> dict[str, Any]:
+def _mark_pressed(yes: bool) -> dict[str, Any]:
     return {"aria-pressed": "true" if yes else "false"}
 
 
-def compute_words(times: ComputeTimes) -> str:
+def describe_compute(times: ComputeTimes) -> str:
     """Return the shares of recorded and computed times as a sentence; empty where nothing computes.
 
     Example:
-        >>> compute_words(ComputeTimes(98, 2, 0, is_generated=True))
+        >>> describe_compute(ComputeTimes(98, 2, 0, is_generated=True))
         'Compute: generated on 98 % of nodes, roofline on 2 %, at peak rates: hardware takes longer.'
     """
     return as_sentence(times.words)

@@ -9,12 +9,12 @@ from typing import Any
 
 from dash import dcc, html
 
-from studio.pages.base.asked import EDIT, RUNS, asks
+from studio.pages.base.asked import EDIT, RUNS, build_click_request
 from studio.pages.base.export import with_copy_button
-from studio.pages.base.widgets import aria_label, exact, hint, link
+from studio.pages.base.widgets import build_address, build_aria_label, build_hint, build_rounded_value
 from studio.pages.simulate.believing import show_mark
 from studio.pages.simulate.naming import describe_model
-from studio.sim.setting_values import differences
+from studio.sim.setting_values import describe_differences
 from studio.store.run_infos import RunInfo
 from studio.units import format_ns
 
@@ -28,7 +28,7 @@ _FASTEST = (
 )
 
 
-def runs_table(infos: Sequence[RunInfo], shown: str | None, renaming: str | None, job: str) -> Any:
+def build_run_table(infos: Sequence[RunInfo], shown: str | None, renaming: str | None, job: str) -> Any:
     """Return the table of a job's runs: model, finish, and the settings in which they differ from the shown one."""
     if not infos:
         return html.Div(
@@ -42,24 +42,28 @@ def runs_table(infos: Sequence[RunInfo], shown: str | None, renaming: str | None
     rows = [
         html.Tr(
             [
-                html.Td(_name(info, renaming, job)),
+                html.Td(_build_name(info, renaming, job)),
                 html.Td(model := describe_model(info.tables), title=model, className="cs-dim"),
                 html.Td(
-                    [show_mark(info), " ", exact(format_ns(info.makespan_ns), f"{info.makespan_ns:,} ns")],
+                    [
+                        show_mark(info),
+                        " ",
+                        build_rounded_value(format_ns(info.makespan_ns), f"{info.makespan_ns:,} ns"),
+                    ],
                     className="cs-num",
                 ),
-                html.Td(_than_fastest(info.makespan_ns, of_model[model]), className="cs-num"),
+                html.Td(_compare_with_fastest(info.makespan_ns, of_model[model]), className="cs-num"),
                 _list_differences(info, base),
                 html.Td(_describe_day(info.created), title=_describe_moment(info.created)),
-                html.Td(_actions(info), className="cs-row-actions"),
+                html.Td(_build_actions(info), className="cs-row-actions"),
             ],
-            **_current(info.id == shown),
+            **_mark_current(info.id == shown),
         )
         for info in infos
     ]
     head = [
         html.Th(
-            _heading(index, name),
+            _build_heading(index, name),
             scope="col",
             className="cs-num" if index in _NUMERIC else None,
         )
@@ -67,18 +71,18 @@ def runs_table(infos: Sequence[RunInfo], shown: str | None, renaming: str | None
     ]
     grid = html.Table([html.Thead(html.Tr(head)), html.Tbody(rows)], className="cs-table sim-runs")
     scroll = html.Div(
-        grid, className="sim-runs-scroll", tabIndex=0, role="region", **aria_label("Runs of this job")
+        grid, className="sim-runs-scroll", tabIndex=0, role="region", **build_aria_label("Runs of this job")
     )
     return html.Section([html.H2("Runs of this job"), with_copy_button(scroll, "the runs")])
 
 
-def _heading(index: int, name: str) -> Any:
+def _build_heading(index: int, name: str) -> Any:
     if index == _ACTIONS:
         return html.Span(name, className="sim-unseen")
-    return [name, " ", hint("the fastest", _FASTEST)] if index == _NUMERIC[1] else name
+    return [name, " ", build_hint("the fastest", _FASTEST)] if index == _NUMERIC[1] else name
 
 
-def _than_fastest(makespan_ns: int, of_model: Sequence[int]) -> str:
+def _compare_with_fastest(makespan_ns: int, of_model: Sequence[int]) -> str:
     """Say how much later a run finishes than the fastest of its model; nothing where it has none beside it."""
     fastest = min(of_model)
     if len(of_model) < 2 or not fastest:
@@ -96,11 +100,11 @@ def _describe_day(at: float) -> str:
     return time.strftime("%H:%M" if today else "%b %d", time.localtime(at))
 
 
-def _current(yes: bool) -> dict[str, Any]:
+def _mark_current(yes: bool) -> dict[str, Any]:
     return {"aria-current": "true"} if yes else {}
 
 
-def _name(info: RunInfo, renaming: str | None, job: str) -> Any:
+def _build_name(info: RunInfo, renaming: str | None, job: str) -> Any:
     if info.id == renaming:
         field = dcc.Input(
             value=info.name,
@@ -111,43 +115,54 @@ def _name(info: RunInfo, renaming: str | None, job: str) -> Any:
         return html.Span(
             [
                 field,
-                html.Button("Save", className="cs-button-quiet", **asks(RUNS, "save", _job_and_run(info))),
+                html.Button(
+                    "Save",
+                    className="cs-button-quiet",
+                    **build_click_request(RUNS, "save", _join_job_and_run(info)),
+                ),
             ],
             className="cs-renaming",
         )
     select: dict[str, Any] = {"data-view": json.dumps({"run": info.id})}
-    here = link("/simulate", {"job": job, "run": info.id})
+    here = build_address("/simulate", {"job": job, "run": info.id})
     return html.A(info.name, href=here, title=info.name, **select)
 
 
-def _job_and_run(info: RunInfo) -> str:
+def _join_job_and_run(info: RunInfo) -> str:
     """Return job and run for a button: by its next click the page may show another job."""
     return f"{info.job} {info.id}"
 
 
-def _actions(info: RunInfo) -> Any:
-    def button(text: str, store: str, verb: str, of: str, about: str) -> Any:
-        return html.Button(text, className="cs-button-quiet", **asks(store, verb, of), **aria_label(about))
+def _build_actions(info: RunInfo) -> Any:
+    def build_button(text: str, store: str, verb: str, of: str, about: str) -> Any:
+        return html.Button(
+            text,
+            className="cs-button-quiet",
+            **build_click_request(store, verb, of),
+            **build_aria_label(about),
+        )
 
     compare: dict[str, Any] = {"data-compare": f"{info.job}/{info.id}", "data-compare-name": info.name}
     choices = [
         html.Button(
-            "Compare +", className="cs-button-quiet", **compare, **aria_label(f"Compare {info.name}")
+            "Compare +", className="cs-button-quiet", **compare, **build_aria_label(f"Compare {info.name}")
         ),
-        button("Edit its system", EDIT, "load", info.id, f"Edit the system of {info.name}"),
-        button("Rename", RUNS, "rename", _job_and_run(info), f"Rename {info.name}"),
-        button("Delete", RUNS, "delete", _job_and_run(info), f"Delete {info.name}"),
+        build_button("Edit its system", EDIT, "load", info.id, f"Edit the system of {info.name}"),
+        build_button("Rename", RUNS, "rename", _join_job_and_run(info), f"Rename {info.name}"),
+        build_button("Delete", RUNS, "delete", _join_job_and_run(info), f"Delete {info.name}"),
     ]
     what = f"What to do with {info.name}"
-    opener = html.Summary("⋯", title="Compare, edit, rename, delete", **aria_label(what))
-    return html.Details([opener, html.Div(choices, role="group", **aria_label(what))], className="cs-menu")
+    opener = html.Summary("⋯", title="Compare, edit, rename, delete", **build_aria_label(what))
+    return html.Details(
+        [opener, html.Div(choices, role="group", **build_aria_label(what))], className="cs-menu"
+    )
 
 
 def _list_differences(info: RunInfo, base: RunInfo) -> Any:
     """Return the cell that says how the settings of a run differ from the base run's: the first few, all in its title."""
     if info.id == base.id:
         return html.Td("shown", className="sim-differs")
-    differing = differences(info.tables, base.tables)
+    differing = describe_differences(info.tables, base.tables)
     if not differing:
         return html.Td("the same system", className="sim-differs")
     whole = f"Against {base.name}: {' · '.join(differing)}"

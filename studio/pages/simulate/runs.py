@@ -9,24 +9,30 @@ import numpy as np
 from dash import dcc, html
 
 from studio.analysis.job.alike import count_alike
-from studio.analysis.job.blame import assumed_host_words, assumed_ns
+from studio.analysis.job.blame import describe_assumed_host, sum_assumed_ns
 from studio.analysis.job.ledger import MADE_OF, PartTimes
 from studio.analysis.job.part_words import ABOUT, NAMES
 from studio.distinct import find_distinct
-from studio.figures.ranks import rank_times
-from studio.pages.base.asked import EDIT, asks
-from studio.pages.base.export import exports, with_copy_button
-from studio.pages.base.figures import drawn_figure
+from studio.figures.ranks import draw_rank_times
+from studio.pages.base.asked import EDIT, build_click_request
+from studio.pages.base.export import build_export_buttons, with_copy_button
+from studio.pages.base.figures import build_figure
 from studio.pages.base.rank_table import rank_table
-from studio.pages.base.widgets import aria_label, exact, hint, link, table
+from studio.pages.base.widgets import (
+    build_address,
+    build_aria_label,
+    build_hint,
+    build_rounded_value,
+    build_table,
+)
 from studio.pages.simulate.believing import show_mark
-from studio.pages.simulate.proposals import compute_words
+from studio.pages.simulate.proposals import describe_compute
 from studio.sim.compute import compute_times
 from studio.sim.parts import Parts
-from studio.sim.result import SimResult, ledger_of
+from studio.sim.result import SimResult, compute_ledger
 from studio.sim.retargeting import recompute_words
-from studio.sim.setting_values import differences
-from studio.sim.traffic import offered_load_words
+from studio.sim.setting_values import describe_differences
+from studio.sim.traffic import explain_offered_load
 from studio.store.run_infos import RunInfo
 from studio.store.runs import Run
 from studio.units import format_bytes, format_count, format_ns, format_rate
@@ -36,23 +42,23 @@ _NAMED = 4
 _CLASSES = "Ranks that do the same at the same times form a class; one of each was simulated and stands for the others."
 
 
-def result(run: Run, info: RunInfo, in_form: Parts, *, dark: bool) -> Any:
+def build_result(run: Run, info: RunInfo, in_form: Parts, *, dark: bool) -> Any:
     """Show the result of a run, and how its system differs from the form."""
     outcome = run.result
-    account = ledger_of(outcome)
-    arriving = assumed_ns(outcome.trace, outcome.node_times(), account)
+    account = compute_ledger(outcome)
+    arriving = sum_assumed_ns(outcome.trace, outcome.node_times(), account)
     numbers = [rank.number for rank in outcome.trace.ranks]
     run_of = {"job": info.job, "run": info.id}
-    slowest = link("/collectives", {**run_of, "metric": "duration", "sort": "time"})
+    slowest = build_address("/collectives", {**run_of, "metric": "duration", "sort": "time"})
     onward = [
         dcc.Link(
             "What to change",
-            href=link("/overview", run_of),
+            href=build_address("/overview", run_of),
             title="The verdict of this run: where its time goes, and what changes of the job or this system would save",
             className="cs-button",
         ),
         dcc.Link("Collectives", href=slowest, className="cs-button"),
-        dcc.Link("Open the timeline", href=link("/timeline", run_of), className="cs-button"),
+        dcc.Link("Open the timeline", href=build_address("/timeline", run_of), className="cs-button"),
     ]
     return html.Section(
         [
@@ -61,18 +67,18 @@ def result(run: Run, info: RunInfo, in_form: Parts, *, dark: bool) -> Any:
                 className="sim-row",
             ),
             html.Div(compare_with_form(info, in_form), id={"sim-made": info.id}),
-            _figures(outcome, account.totals(), numbers, show_mark(info)),
+            _build_figures(outcome, account.totals(), numbers, show_mark(info)),
             html.P(
-                " ".join(filter(None, [f"{info.assumed}.", assumed_host_words(account, arriving)])),
+                " ".join(filter(None, [f"{info.assumed}.", describe_assumed_host(account, arriving)])),
                 className="sim-assumed",
             )
             if info.assumed
             else None,
-            html.P(_compute_words(outcome), className="cs-dim"),
+            html.P(_describe_compute(outcome), className="cs-dim"),
             html.Div(
                 [
                     html.P(describe_spread(outcome, numbers)),
-                    exports(
+                    build_export_buttons(
                         "ranks",
                         figure="sim-ranks",
                         table=rank_table(account, arriving),
@@ -81,35 +87,38 @@ def result(run: Run, info: RunInfo, in_form: Parts, *, dark: bool) -> Any:
                 ],
                 className="cs-figure-head",
             ),
-            drawn_figure("sim-ranks", rank_times(account, dark=dark, assumed_ns=arriving)),
-            _links(outcome),
+            build_figure("sim-ranks", draw_rank_times(account, dark=dark, assumed_ns=arriving)),
+            _build_link_table(outcome),
         ],
         className="sim-result",
-        **aria_label("Result"),
+        **build_aria_label("Result"),
     )
 
 
-def _compute_words(outcome: SimResult) -> str:
+def _describe_compute(outcome: SimResult) -> str:
     """Say where the time of compute comes from."""
     again = recompute_words(outcome)
     if again:
         return f"Compute: {again}."
-    return compute_words(compute_times(outcome.trace, outcome.config))
+    return describe_compute(compute_times(outcome.trace, outcome.config))
 
 
 def compare_with_form(info: RunInfo, in_form: Parts) -> Any:
     """Say whether a run was simulated with the settings in the form; if not, list the differences and offer to load them."""
-    differing = differences(info.tables, in_form)
+    differing = describe_differences(info.tables, in_form)
     if not differing:
         return html.P("Simulated with the settings in the form.", className="cs-dim sim-made")
     button = html.Button(
         "Load its settings",
         className="cs-button-quiet",
         title=f"Put the settings of {info.name} into the form; Undo brings back what is there now",
-        **asks(EDIT, "load", info.id),
+        **build_click_request(EDIT, "load", info.id),
     )
     rest = len(differing) - _NAMED
-    more = [f" · and {rest} more ", hint(f"how {info.name} differs from the form", " · ".join(differing))]
+    more = [
+        f" · and {rest} more ",
+        build_hint(f"how {info.name} differs from the form", " · ".join(differing)),
+    ]
     return html.P(
         [
             html.Strong("Settings that differ from the form: "),
@@ -122,12 +131,12 @@ def compare_with_form(info: RunInfo, in_form: Parts) -> Any:
     )
 
 
-def _figures(outcome: SimResult, times: PartTimes, numbers: Sequence[int], marked: Any = None) -> Any:
+def _build_figures(outcome: SimResult, times: PartTimes, numbers: Sequence[int], marked: Any = None) -> Any:
     whole = max(outcome.makespan_ns, 1)
 
-    def share(column: Any) -> Any:
+    def format_share(column: Any) -> Any:
         mean = float(column.mean())
-        return exact(
+        return build_rounded_value(
             f"{format_ns(mean)} · {100 * mean / whole:.1f} % of the finish",
             f"least {int(column.min()):,} ns, mean {mean:,.1f} ns, most {int(column.max()):,} ns "
             f"on rank {numbers[int(column.argmax())]}",
@@ -138,7 +147,7 @@ def _figures(outcome: SimResult, times: PartTimes, numbers: Sequence[int], marke
             "finish",
             [
                 html.Span(
-                    exact(format_ns(outcome.makespan_ns), f"{outcome.makespan_ns:,} ns"),
+                    build_rounded_value(format_ns(outcome.makespan_ns), f"{outcome.makespan_ns:,} ns"),
                     className="sim-finish",
                 ),
                 " ",
@@ -149,16 +158,18 @@ def _figures(outcome: SimResult, times: PartTimes, numbers: Sequence[int], marke
     # The shares add up to the finish: parts, with what exposed communication and idle are made of behind their "?".
     for key, column in times.figures().items():
         words = f"{NAMES[key]}, mean per rank" if key == "compute" else NAMES[key]
-        shown.append(([words, hint(NAMES[key], _definition(key, times))], share(column)))
+        shown.append(([words, build_hint(NAMES[key], _explain_figure(key, times))], format_share(column)))
     classes = len(find_distinct(outcome.representative))
     if classes < len(numbers):
-        shown.append((["classes", hint("classes of ranks", _CLASSES)], f"{classes:,} of {len(numbers):,}"))
+        shown.append(
+            (["classes", build_hint("classes of ranks", _CLASSES)], f"{classes:,} of {len(numbers):,}")
+        )
     return html.Dl(
         [html.Div([html.Dt(name), html.Dd(value)]) for name, value in shown], className="cs-facts sim-facts"
     )
 
 
-def _definition(key: str, times: PartTimes) -> str:
+def _explain_figure(key: str, times: PartTimes) -> str:
     """Return what a figure means and, of a sum, what it is made of here."""
     parts = [part for part in MADE_OF.get(key, ()) if times.of(part).any()]
     summands = [f"{NAMES[part]} {format_ns(float(times.of(part).mean()))}" for part in parts]
@@ -172,12 +183,12 @@ def describe_spread(outcome: SimResult, numbers: Sequence[int]) -> str:
     if format_ns(least) == format_ns(most):
         return _describe_level(least, most, len(numbers))
 
-    def who(time_ns: int) -> str:
+    def describe_ranks(time_ns: int) -> str:
         places = np.flatnonzero(finish == time_ns).tolist()
         return f"{len(places):,} ranks" if len(places) > 1 else f"rank {numbers[places[0]]}"
 
     return (
-        f"Ranks finish from {format_ns(least)} ({who(least)}) to {format_ns(most)} ({who(most)}), "
+        f"Ranks finish from {format_ns(least)} ({describe_ranks(least)}) to {format_ns(most)} ({describe_ranks(most)}), "
         f"{format_ns(float(finish.mean()))} on average: {format_ns(most - least)} or "
         f"{100 * (most - least) / most:.2g} % apart."
     )
@@ -192,17 +203,19 @@ def _describe_level(least: int, most: int, ranks: int) -> str:
     return f"All {ranks:,} ranks finish at {format_ns(most)}, {format_ns(most - least)} apart."
 
 
-def _links(outcome: SimResult) -> Any:
+def _build_link_table(outcome: SimResult) -> Any:
     """Show the busiest links of a congestion-aware run, and the traffic of each dimension."""
     whole = max(outcome.makespan_ns, 1)
     links = outcome.links
     rows = [
         (
             count_alike(links.name(link_row), alike),
-            exact(
+            build_rounded_value(
                 f"{100 * int(links.busy_ns[link_row]) / whole:.1f} %", f"{int(links.busy_ns[link_row]):,} ns"
             ),
-            exact(format_bytes(int(links.bytes[link_row])), f"{int(links.bytes[link_row]):,} bytes"),
+            build_rounded_value(
+                format_bytes(int(links.bytes[link_row])), f"{int(links.bytes[link_row]):,} bytes"
+            ),
             format_rate(int(links.bytes[link_row]) / whole),
             format_count(int(links.peak_queue[link_row])),
         )
@@ -211,14 +224,16 @@ def _links(outcome: SimResult) -> Any:
     busiest = [
         html.H2("Busiest links"),
         with_copy_button(
-            table(("Link", "Busy", "Carried", "Mean rate", "Longest queue"), rows, numeric=(1, 2, 3, 4)),
+            build_table(
+                ("Link", "Busy", "Carried", "Mean rate", "Longest queue"), rows, numeric=(1, 2, 3, 4)
+            ),
             "the busiest links",
         ),
     ]
-    return html.Div([*(busiest if rows else []), _dimensions(outcome)])
+    return html.Div([*(busiest if rows else []), _build_dimension_table(outcome)])
 
 
-def _dimensions(outcome: SimResult) -> Any:
+def _build_dimension_table(outcome: SimResult) -> Any:
     whole = max(outcome.makespan_ns, 1)
     rows = []
     for index, (dim, traffic) in enumerate(
@@ -232,13 +247,13 @@ def _dimensions(outcome: SimResult) -> Any:
         rows.append(
             (
                 f"{index} · {kind} of {format_count(dim.size)}",
-                exact(format_bytes(total), f"{total:,} bytes"),
+                build_rounded_value(format_bytes(total), f"{total:,} bytes"),
                 format_count(int(traffic.messages.sum())),
                 format_rate(rate),
                 share,
             )
         )
-    load_head = ["Offered load", hint("offered load", offered_load_words(outcome.config))]
+    load_head = ["Offered load", build_hint("offered load", explain_offered_load(outcome.config))]
     head = ("Dimension", "Sent by all", "Messages", "Mean per NPU", load_head)
-    shown = with_copy_button(table(head, rows, numeric=(1, 2, 3, 4)), "the dimensions")
+    shown = with_copy_button(build_table(head, rows, numeric=(1, 2, 3, 4)), "the dimensions")
     return html.Div([html.H2("Traffic per dimension"), shown])

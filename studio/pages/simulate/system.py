@@ -21,32 +21,32 @@ from dash import (
     no_update,
 )
 
-from studio.analysis.job.completeness import completeness
+from studio.analysis.job.completeness import infer_completeness
 from studio.errors import StudioError
-from studio.pages.base.asked import EDIT, Asked, answer, answer_output
-from studio.pages.base.state import session, trace, workspace
-from studio.pages.base.still import still
-from studio.pages.base.widgets import error_box, no_job, read_upload
+from studio.pages.base.asked import EDIT, Asked, acknowledge_request, build_answer_output
+from studio.pages.base.state import get_session, get_trace, get_workspace
+from studio.pages.base.still import merge_static_parts
+from studio.pages.base.widgets import build_error_box, build_no_job, read_upload
 from studio.pages.simulate.edits import (
-    changed_texts,
-    dimensions,
+    build_similar_preset,
+    change_model,
+    count_dimensions,
     fit_to_ranks,
     from_preset,
     is_changed,
-    preset_like,
     propose_draft,
     replay_known,
+    select_changed_texts,
     suit_to_job,
-    under_model,
     with_dimension,
     with_dimension_moved,
     with_text,
     without_dimension,
 )
 from studio.pages.simulate.files import export_zip, import_files
-from studio.pages.simulate.form import congestion_control, folds, form
-from studio.pages.simulate.proposals import proposals_of, show_proposals
-from studio.sim.models import MODELS, model_of
+from studio.pages.simulate.form import build_congestion_control, build_folds, build_form
+from studio.pages.simulate.proposals import find_proposals, show_proposals
+from studio.sim.models import MODELS, get_model
 from studio.sim.presets import PRESETS
 from studio.sim.settings import SETTINGS
 from studio.store.drafts import Draft, load_draft, save_draft
@@ -71,17 +71,17 @@ _MASTERS = {setting.needs for setting in SETTINGS} | {"bandwidth-unit"}
 """Fields on which others depend: a change of one redraws the form."""
 
 
-def presets() -> list[dict[str, str]]:
+def list_preset_options() -> list[dict[str, str]]:
     """Return the options of the preset switch."""
-    return [{"value": name, "label": preset_label(name)} for name in PRESETS]
+    return [{"value": name, "label": label_preset(name)} for name in PRESETS]
 
 
-def preset_label(name: str) -> str:
+def label_preset(name: str) -> str:
     """Return what a preset is called in lists, so that a search finds name and title."""
     return f"{name} · {PRESETS[name].title}"
 
 
-def models(current: str) -> list[dict[str, str]]:
+def list_model_options(current: str) -> list[dict[str, str]]:
     """Return the options of the model switch: the models there are, and what a system is by its single settings."""
     names: dict[str, str] = {**dict.fromkeys(MODELS, ""), current: ""}
     return [{"value": name, "label": _MODEL_LABELS[name]} for name in names]
@@ -109,7 +109,7 @@ clientside_callback(
 )
 
 
-def _page() -> dict[str, Any]:
+def _build_outputs() -> dict[str, Any]:
     """Return all outputs that show a system; every callback that changes it sets them together."""
     return {
         "notice": Output("sim-notice", "children", allow_duplicate=True),
@@ -127,7 +127,7 @@ def _page() -> dict[str, Any]:
     }
 
 
-def form_inputs() -> dict[str, Any]:
+def build_form_inputs() -> dict[str, Any]:
     """Return the states that hold the form's current texts, including what was typed just now."""
     return {
         "ids": State({"sim": ALL}, "id"),
@@ -136,7 +136,7 @@ def form_inputs() -> dict[str, Any]:
     }
 
 
-_NOTHING: dict[str, Any] = dict.fromkeys(_page(), no_update)
+_NOTHING: dict[str, Any] = dict.fromkeys(_build_outputs(), no_update)
 
 
 def _show_draft(draft: Draft, config: str, state: FormState, *, replace_step: bool = False) -> dict[str, Any]:
@@ -145,12 +145,14 @@ def _show_draft(draft: Draft, config: str, state: FormState, *, replace_step: bo
         **_show_state(draft, config, state, replace_step=replace_step),
         "notice": None,
         "hidden": False,
-        "form": still(form(draft), fewest=2),
-        "folds": still(folds(draft), fewest=2),
-        "congestion": congestion_control(draft.tables),
-        "mode": model_of(draft.tables),
-        "models": models(model_of(draft.tables)),
-        "proposals": still(show_proposals(proposals_of(session(), state["job"]), draft.origin)),
+        "form": merge_static_parts(build_form(draft), fewest=2),
+        "folds": merge_static_parts(build_folds(draft), fewest=2),
+        "congestion": build_congestion_control(draft.tables),
+        "mode": get_model(draft.tables),
+        "models": list_model_options(get_model(draft.tables)),
+        "proposals": merge_static_parts(
+            show_proposals(find_proposals(get_session(), state["job"]), draft.origin)
+        ),
     }
 
 
@@ -167,39 +169,44 @@ def _show_state(draft: Draft, config: str, state: FormState, *, replace_step: bo
 
 
 def _show_error(error: StudioError) -> dict[str, Any]:
-    return _NOTHING | {"notice": html.Div(error_box(error, title="That did not work"), className="sim-wide")}
+    return _NOTHING | {
+        "notice": html.Div(build_error_box(error, title="That did not work"), className="sim-wide")
+    }
 
 
 def _list_presets(draft: Draft, job: str) -> tuple[list[dict[str, str]], str | None]:
     """Return the options of the preset switch and the current one; a changed preset is an option of its own."""
     if draft.origin not in PRESETS:
-        return presets(), None
-    if not is_changed(draft, trace(job)):
-        return presets(), draft.origin
+        return list_preset_options(), None
+    if not is_changed(draft, get_trace(job)):
+        return list_preset_options(), draft.origin
     value = f"{_CHANGED}{draft.origin}"
-    return [{"value": value, "label": f"{preset_label(draft.origin)} (changed)"}, *presets()], value
+    return [
+        {"value": value, "label": f"{label_preset(draft.origin)} (changed)"},
+        *list_preset_options(),
+    ], value
 
 
-@callback(_page(), Input("sim-show", "data"), prevent_initial_call=True)
+@callback(_build_outputs(), Input("sim-show", "data"), prevent_initial_call=True)
 def show(wanted: dict[str, Any] | None) -> dict[str, Any]:
     """Show the system of the address, else that of its run, else one proposed for the job."""
     if not wanted or not wanted["job"]:
-        return _NOTHING | {"notice": no_job(), "hidden": True, "state": None}
+        return _NOTHING | {"notice": build_no_job(), "hidden": True, "state": None}
     job, config = wanted["job"], wanted["config"]
     problem = draft = None
     try:
-        trace(job)  # says what is wrong with the job
+        get_trace(job)  # says what is wrong with the job
         if config:
             try:
-                draft = load_draft(workspace().root, config)
+                draft = load_draft(get_workspace().root, config)
             except StudioError as error:
-                problem = error_box(error, title="Another system is shown")
+                problem = build_error_box(error, title="Another system is shown")
         if draft is None:
-            draft = _draft_to_begin_with(job, wanted["run"])
-            config = save_draft(workspace().root, draft)
+            draft = _choose_first_draft(job, wanted["run"])
+            config = save_draft(get_workspace().root, draft)
     except StudioError as error:
         return _NOTHING | {
-            "notice": html.Div(error_box(error), className="cs-page"),
+            "notice": html.Div(build_error_box(error), className="cs-page"),
             "hidden": True,
             "state": None,
         }
@@ -207,10 +214,10 @@ def show(wanted: dict[str, Any] | None) -> dict[str, Any]:
     return _show_draft(draft, config, state, replace_step=True) | {"notice": problem}
 
 
-def _draft_to_begin_with(job: str, run: str) -> Draft:
+def _choose_first_draft(job: str, run: str) -> Draft:
     """Return the system of a run, or one proposed for the job if there is no such run."""
-    draft = propose_draft(trace(job))
-    info = next((candidate for candidate in workspace().runs(job) if candidate.id == run), None)
+    draft = propose_draft(get_trace(job))
+    info = next((candidate for candidate in get_workspace().runs(job) if candidate.id == run), None)
     # A run on the proposed system keeps the name of its preset.
     return draft if info is None or info.tables == draft.tables else Draft(info.tables, "a run")
 
@@ -219,15 +226,15 @@ def _draft_to_begin_with(job: str, run: str) -> Draft:
 # Edits
 
 
-def current(
+def read_form(
     ids: Sequence[dict[str, str] | None], texts: Sequence[str | None], state: FormState
 ) -> tuple[Draft, str]:
     """Return the system in the form, and the id of its stored draft.
 
     Includes what was typed just before a click, even if the callback of that edit is still running.
     """
-    draft = load_draft(workspace().root, state["config"])
-    return _take_over(draft, state["config"], changed_texts(draft.tables, _read_fields(ids, texts)))
+    draft = load_draft(get_workspace().root, state["config"])
+    return _take_over(draft, state["config"], select_changed_texts(draft.tables, _read_fields(ids, texts)))
 
 
 def _take_over(draft: Draft, config: str, changed: Mapping[str, str]) -> tuple[Draft, str]:
@@ -240,7 +247,7 @@ def _take_over(draft: Draft, config: str, changed: Mapping[str, str]) -> tuple[D
             edited=key,
             before=draft.before if draft.edited == key else config,
         )
-        config = save_draft(workspace().root, draft)
+        config = save_draft(get_workspace().root, draft)
     return draft, config
 
 
@@ -252,11 +259,11 @@ def _read_fields(ids: Sequence[dict[str, str] | None], texts: Sequence[str | Non
 def _save_and_show(draft: Draft, before: str, state: FormState) -> dict[str, Any]:
     """Store a draft made from the one stored as `before`, and return the outputs that show it."""
     draft = replace(draft, before=before)
-    return _show_draft(draft, save_draft(workspace().root, draft), state)
+    return _show_draft(draft, save_draft(get_workspace().root, draft), state)
 
 
 @callback(
-    _page(),
+    _build_outputs(),
     inputs={
         "texts": Input({"sim": ALL}, "value"),
         "ids": State({"sim": ALL}, "id"),
@@ -270,8 +277,8 @@ def type_in(
     """Apply what was typed or chosen."""
     if not state or not ids:
         return _NOTHING
-    before = load_draft(workspace().root, state["config"])
-    changed = changed_texts(before.tables, _read_fields(ids, texts))
+    before = load_draft(get_workspace().root, state["config"])
+    changed = select_changed_texts(before.tables, _read_fields(ids, texts))
     draft, config = _take_over(before, state["config"], changed)
     if config == state["config"]:
         return _NOTHING
@@ -281,8 +288,8 @@ def type_in(
 
 
 @callback(
-    {**_page(), "answered": answer_output(EDIT)},
-    inputs={"asked": Input(EDIT, "data"), **form_inputs()},
+    {**_build_outputs(), "answered": build_answer_output(EDIT)},
+    inputs={"asked": Input(EDIT, "data"), **build_form_inputs()},
     prevent_initial_call=True,
 )
 def act(
@@ -291,15 +298,15 @@ def act(
     """Carry out a button: undo, reset, change dimensions, or load the settings of a run."""
     if not asked:
         return {**_NOTHING, "answered": no_update}
-    done = {"answered": answer(EDIT, asked)}
+    done = {"answered": acknowledge_request(EDIT, asked)}
     if not state:
         return _NOTHING | done
     try:
-        draft, config = current(ids, texts, state)
+        draft, config = read_form(ids, texts, state)
         if asked["verb"] == "undo":
             if not draft.before:
                 return _NOTHING | done
-            return _show_draft(load_draft(workspace().root, draft.before), draft.before, state) | done
+            return _show_draft(load_draft(get_workspace().root, draft.before), draft.before, state) | done
         after = _apply_action(draft, asked["verb"], asked["of"], state["job"])
         return (_NOTHING if after.tables == draft.tables else _save_and_show(after, config, state)) | done
     except StudioError as error:
@@ -310,27 +317,29 @@ def _apply_action(draft: Draft, verb: str, of: str, job: str) -> Draft:
     """Return the draft that a button leads to."""
     tables = draft.tables
     if verb == "load":
-        return Draft(workspace().run_info(job, of).tables, "a run")
+        return Draft(get_workspace().run_info(job, of).tables, "a run")
     if verb == "reset":
-        job_trace = trace(job)
+        job_trace = get_trace(job)
         fresh = propose_draft(job_trace)
         if draft.origin in PRESETS and draft.origin != fresh.origin:
             fresh = Draft(from_preset(draft.origin), draft.origin)
         return fresh
     if verb == "propose":
-        return suit_to_job(Draft(from_preset(of, completeness(trace(job)).world), of), trace(job))
+        return suit_to_job(
+            Draft(from_preset(of, infer_completeness(get_trace(job)).world), of), get_trace(job)
+        )
     place, _, drawn = ("0" if verb in ("compute", "recompute") else of).partition("/")
     index = int(place or 0)
     # The form had more rows when it was clicked: which dimension was meant is unknown.
-    if drawn and dimensions(tables) < int(drawn):
+    if drawn and count_dimensions(tables) < int(drawn):
         return draft
     changed = {
         "add": lambda: with_dimension(tables),
         "remove": lambda: without_dimension(tables, index),
         "inwards": lambda: with_dimension_moved(tables, index, -1),
         "outwards": lambda: with_dimension_moved(tables, index, 1),
-        "fit": lambda: fit_to_ranks(tables, completeness(trace(job)).world),
-        "replay": lambda: replay_known(tables, trace(job)),
+        "fit": lambda: fit_to_ranks(tables, infer_completeness(get_trace(job)).world),
+        "replay": lambda: replay_known(tables, get_trace(job)),
         "compute": lambda: with_text(tables, "compute-times", of),
         "recompute": lambda: with_text(tables, "recompute-for", of),
     }[verb]()
@@ -338,8 +347,12 @@ def _apply_action(draft: Draft, verb: str, of: str, job: str) -> Draft:
 
 
 @callback(
-    _page(),
-    inputs={"preset": Input("sim-preset", "value"), "mode": Input("sim-mode", "value"), **form_inputs()},
+    _build_outputs(),
+    inputs={
+        "preset": Input("sim-preset", "value"),
+        "mode": Input("sim-mode", "value"),
+        **build_form_inputs(),
+    },
     prevent_initial_call=True,
 )
 def choose(
@@ -357,14 +370,14 @@ def choose(
     if not state:
         return _NOTHING
     try:
-        draft, config = current(ids, texts, state)
+        draft, config = read_form(ids, texts, state)
         after = (
             _choose_preset(draft, preset, state["job"])
             if "sim-preset.value" in ctx.triggered_prop_ids
             else draft
         )
-        if model_of(draft.tables) != mode and mode in MODELS:
-            after = under_model(after, mode, trace(state["job"]))
+        if get_model(draft.tables) != mode and mode in MODELS:
+            after = change_model(after, mode, get_trace(state["job"]))
     except StudioError as error:
         return _show_error(error)
     return _NOTHING if after == draft else _save_and_show(after, config, state)
@@ -374,19 +387,19 @@ def _choose_preset(draft: Draft, name: str | None, job: str) -> Draft:
     """Return the draft that a choice of preset leads to."""
     if not name or name.startswith(_CHANGED):
         return draft
-    if name == draft.origin and not is_changed(draft, trace(job)):
+    if name == draft.origin and not is_changed(draft, get_trace(job)):
         return draft
-    tables = preset_like(name, draft.tables, completeness(trace(job)).world)
+    tables = build_similar_preset(name, draft.tables, infer_completeness(get_trace(job)).world)
     chosen = Draft(replace(tables, groups=draft.tables.groups), name)
-    return suit_to_job(chosen, trace(job)) if name == draft.origin else chosen
+    return suit_to_job(chosen, get_trace(job)) if name == draft.origin else chosen
 
 
 @callback(
-    _page(),
+    _build_outputs(),
     inputs={
         "contents": Input("sim-upload", "contents"),
         "names": State("sim-upload", "filename"),
-        **form_inputs(),
+        **build_form_inputs(),
     },
     prevent_initial_call=True,
 )
@@ -402,7 +415,7 @@ def take_in(
         return _NOTHING
     files = {name: read_upload(content) for name, content in zip(names or [], contents, strict=True)}
     try:
-        draft, config = current(ids, texts, state)
+        draft, config = read_form(ids, texts, state)
         tables, notes = import_files(draft.tables, files)
         return _save_and_show(Draft(tables, "imported files", notes=notes), config, state)
     except StudioError as error:
@@ -423,6 +436,6 @@ def export(clicks: int | None, state: FormState | None) -> Any:
     """Download the system as ASTRA-sim's files."""
     if not clicks or not state:
         return no_update
-    draft = load_draft(workspace().root, state["config"])
+    draft = load_draft(get_workspace().root, state["config"])
     content = base64.b64encode(export_zip(draft.tables)).decode()
     return {"content": content, "filename": "system.zip", "base64": True, "type": "application/zip"}

@@ -9,24 +9,24 @@ from dash import dcc, html
 
 from studio.errors import StudioError
 from studio.jobs.simulations import ACTIVE, Simulation
-from studio.pages.base.asked import ORDER, asks
+from studio.pages.base.asked import ORDER, build_click_request
 from studio.pages.base.export import with_copy_button
-from studio.pages.base.widgets import aria_label, error_box, link, table
+from studio.pages.base.widgets import build_address, build_aria_label, build_error_box, build_table
 from studio.store.pace import describe_remaining
 from studio.units import format_count, format_counted, format_ns
 
 
-def list_key(simulations: Sequence[Simulation]) -> list[Any]:
+def build_list_key(simulations: Sequence[Simulation]) -> list[Any]:
     """Return a key of the list of simulations that changes when its entries do, but not with progress."""
     return [
         [simulation.id, "" if simulation.status in ACTIVE else simulation.status]
-        for simulation in _in_order(simulations)
+        for simulation in _order_simulations(simulations)
     ]
 
 
 def report_progress(simulations: Sequence[Simulation], now: float) -> list[dict[str, Any]]:
     """Return the progress of active simulations; `assets/simulate/simulate.mjs` writes it into their list."""
-    active = [simulation for simulation in _in_order(simulations) if simulation.status in ACTIVE]
+    active = [simulation for simulation in _order_simulations(simulations) if simulation.status in ACTIVE]
     return [
         {
             "id": simulation.id,
@@ -38,7 +38,7 @@ def report_progress(simulations: Sequence[Simulation], now: float) -> list[dict[
     ]
 
 
-def _in_order(simulations: Sequence[Simulation]) -> list[Simulation]:
+def _order_simulations(simulations: Sequence[Simulation]) -> list[Simulation]:
     """Return active simulations and those that ended without a run, oldest first; equal ones once."""
     ordered = sorted(simulations, key=lambda simulation: simulation.created)
     newest = {
@@ -54,12 +54,12 @@ def _in_order(simulations: Sequence[Simulation]) -> list[Simulation]:
     ]
 
 
-def progress_list(simulations: Sequence[Simulation], now: float) -> Any:
+def build_progress_list(simulations: Sequence[Simulation], now: float) -> Any:
     """Show active simulations and those that ended without a run."""
     stand = {progress["id"]: progress["said"] for progress in report_progress(simulations, now)}
     return [
         _show_active(simulation, stand[simulation.id]) if simulation.id in stand else _show_ended(simulation)
-        for simulation in _in_order(simulations)
+        for simulation in _order_simulations(simulations)
     ]
 
 
@@ -67,17 +67,17 @@ def _show_active(simulation: Simulation, stand: str) -> Any:
     cancel = html.Button(
         "Cancel",
         className="cs-button",
-        **asks(ORDER, "stop", simulation.id),
-        **aria_label(f"Cancel {simulation.name}"),
+        **build_click_request(ORDER, "stop", simulation.id),
+        **build_aria_label(f"Cancel {simulation.name}"),
     )
     bar = (
         html.Progress(
             value=str(simulation.done),
             max=str(simulation.total),
-            **aria_label(f"Progress of {simulation.name}"),
+            **build_aria_label(f"Progress of {simulation.name}"),
         )
         if simulation.total
-        else html.Progress(**aria_label(f"Progress of {simulation.name}"))
+        else html.Progress(**build_aria_label(f"Progress of {simulation.name}"))
     )
     this: dict[str, Any] = {"data-progress": simulation.id}
     words = html.Span([html.Strong(simulation.name), " · ", html.Span(stand, className="sim-stand")])
@@ -102,25 +102,25 @@ def _show_ended(simulation: Simulation) -> Any:
         html.Button(
             "Dismiss",
             className="cs-button-quiet",
-            **asks(ORDER, "dismiss", simulation.id),
-            **aria_label(f"Dismiss {simulation.name}"),
+            **build_click_request(ORDER, "dismiss", simulation.id),
+            **build_aria_label(f"Dismiss {simulation.name}"),
         ),
         html.Button(
             "Run again",
             className="cs-button-quiet",
-            **asks(ORDER, "again", simulation.id),
-            **aria_label(f"Run {simulation.name} again"),
+            **build_click_request(ORDER, "again", simulation.id),
+            **build_aria_label(f"Run {simulation.name} again"),
         ),
     ]
     if simulation.status == "failed" and simulation.error:
         title = f"{simulation.name}: no result"
-        box = error_box(StudioError(simulation.error.message, hint=simulation.error.hint), title=title)
-        return html.Div([box, _stuck(simulation), *buttons])
+        box = build_error_box(StudioError(simulation.error.message, hint=simulation.error.hint), title=title)
+        return html.Div([box, _build_stuck_list(simulation), *buttons])
     why = {"cancelled": "was cancelled.", "interrupted": "was interrupted: the studio was closed."}
     return html.P([f"{simulation.name} {why.get(simulation.status, simulation.status)} ", *buttons])
 
 
-def _stuck(simulation: Simulation) -> Any:
+def _build_stuck_list(simulation: Simulation) -> Any:
     """List the ranks that never finish, each with the nodes it is stuck at."""
     if not simulation.stuck:
         return None
@@ -128,7 +128,7 @@ def _stuck(simulation: Simulation) -> Any:
         (
             html.Span(f"rank {stuck.rank}"),
             html.Span(
-                [part for node in stuck.nodes for part in (_node(simulation.job, stuck.rank, node), " ")]
+                [part for node in stuck.nodes for part in (_link_node(simulation.job, stuck.rank, node), " ")]
             ),
             stuck.reason,
         )
@@ -137,10 +137,10 @@ def _stuck(simulation: Simulation) -> Any:
     return html.Details(
         [
             html.Summary(f"{format_counted(len(rows), 'stuck rank')} and what they wait for"),
-            with_copy_button(table(("Rank", "Nodes", "Waits"), rows), "the stuck ranks"),
+            with_copy_button(build_table(("Rank", "Nodes", "Waits"), rows), "the stuck ranks"),
         ]
     )
 
 
-def _node(job: str, rank: int, node: int) -> Any:
-    return dcc.Link(str(node), href=link("/graph", {"job": job, "rank": rank, "node": node}))
+def _link_node(job: str, rank: int, node: int) -> Any:
+    return dcc.Link(str(node), href=build_address("/graph", {"job": job, "rank": rank, "node": node}))

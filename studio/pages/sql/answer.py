@@ -10,7 +10,7 @@ from typing import Any
 import pyarrow as pa
 from dash import html
 
-from studio.sql.answers import plain_rows
+from studio.sql.answers import iterate_plain_rows
 from studio.sql.columns import TABLES
 from studio.sql.database import Answer
 from studio.units import format_bytes, format_counted, format_ns, format_rate
@@ -36,24 +36,24 @@ _OF_ONE = re.compile(
 """What DuckDB calls columns of a function of one column whose value has the unit of that; of products it has another."""
 
 
-def grid_of(table: pa.Table) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
+def build_grid(table: pa.Table) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
     """Return the columns and the rows of the grid for an answer."""
     names: list[str] = table.column_names
     numeric = [_is_numeric(field.type) for field in table.schema]
-    units = [_unit(name) if number else None for name, number in zip(names, numeric, strict=True)]
+    units = [_find_formatter(name) if number else None for name, number in zip(names, numeric, strict=True)]
     exact = [
         bool(unit) or pa.types.is_floating(field.type)
         for unit, field in zip(units, table.schema, strict=True)
     ]
     # Ids and the like are no counts.
     grouped = [name not in _OF_TABLES and not name.endswith("id") for name in names]
-    rows, widths = [], [_width(name) + _LETTER for name in names]
-    for values in plain_rows(table):
+    rows, widths = [], [_estimate_width(name) + _LETTER for name in names]
+    for values in iterate_plain_rows(table):
         row: dict[str, Any] = {}
         for place, value in enumerate(values):
-            shown = _shown(value, units[place], grouped=grouped[place])
-            widths[place] = max(widths[place], _width(shown))
-            row[f"c{place}"], row[f"t{place}"] = _sortable(value), shown
+            shown = _format_value(value, units[place], grouped=grouped[place])
+            widths[place] = max(widths[place], _estimate_width(shown))
+            row[f"c{place}"], row[f"t{place}"] = _make_sortable(value), shown
             if exact[place] and value is not None:
                 row[f"e{place}"] = f"{value:,}"
         rows.append(row)
@@ -72,7 +72,7 @@ def grid_of(table: pa.Table) -> tuple[list[dict[str, Any]], list[dict[str, Any]]
     return columns, rows
 
 
-def _width(text: str) -> float:
+def _estimate_width(text: str) -> float:
     wide = sum(letter.isupper() or letter == "_" for letter in text)
     return _CAPITAL * wide + _LETTER * (len(text) - wide)
 
@@ -81,14 +81,14 @@ def _is_numeric(kind: pa.DataType) -> bool:
     return bool(pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_decimal(kind))
 
 
-def _unit(name: str) -> Callable[[float], str] | None:
+def _find_formatter(name: str) -> Callable[[float], str] | None:
     """Return how a column is written by its name; sums and the like of one thing are in its unit."""
     if inside := _OF_ONE.fullmatch(name):
         name = inside[1]
     return next((unit for end, unit in _UNITS.items() if name.endswith(end)), None)
 
 
-def _shown(value: Any, unit: Callable[[float], str] | None, *, grouped: bool) -> str:
+def _format_value(value: Any, unit: Callable[[float], str] | None, *, grouped: bool) -> str:
     if value is None:
         return _MISSING
     if unit is not None:
@@ -96,11 +96,11 @@ def _shown(value: Any, unit: Callable[[float], str] | None, *, grouped: bool) ->
     if isinstance(value, bool):
         return "true" if value else "false"
     if isinstance(value, float):
-        return _plain(value)
+        return _format_plain(value)
     return f"{value:,}" if grouped and isinstance(value, int) else str(value)
 
 
-def _plain(value: float) -> str:
+def _format_plain(value: float) -> str:
     """Write a number without a unit with four digits at least, all whole ones, and no exponent where digits do."""
     size = abs(value)
     if not math.isfinite(value) or (value and not _FINE <= size < _EXACT):
@@ -110,13 +110,13 @@ def _plain(value: float) -> str:
     return f"{value:.4g}"
 
 
-def _sortable(value: Any) -> Any:
+def _make_sortable(value: Any) -> Any:
     if isinstance(value, int) and not isinstance(value, bool):
         return value if abs(value) < _EXACT else str(value)
     return value if value is None or isinstance(value, float | bool | str) else str(value)
 
 
-def said_of(answer: Answer) -> Any:
+def describe_answer(answer: Answer) -> Any:
     """Return how many rows there are, and how long they took."""
     count = format_counted(answer.table.num_rows, "row")
     more = " are shown, and there are more: CSV and Parquet have up to a million" if answer.more else ""

@@ -13,13 +13,13 @@ from dash import ClientsideFunction, Input, Output, State, callback, clientside_
 
 from studio.errors import StudioError
 from studio.pages.base.grids import GRID_THEME
-from studio.pages.base.state import session
-from studio.pages.base.still import still
-from studio.pages.base.widgets import aria_label, error_box, link
-from studio.pages.sql.answer import grid_of, said_of
+from studio.pages.base.state import get_session
+from studio.pages.base.still import merge_static_parts
+from studio.pages.base.widgets import build_address, build_aria_label, build_error_box
+from studio.pages.sql.answer import build_grid, describe_answer
 from studio.sql.columns import EXAMPLES, TABLES, Table
 from studio.sql.database import ROWS_SHOWN, require_duckdb
-from studio.views.address import shown_run
+from studio.views.address import choose_shown_run
 from studio.views.sql import answer_of, cancel, query_of
 
 dash.register_page(__name__, path="/sql", name="SQL", title="SQL · Chakra Studio", order=8.5)
@@ -37,7 +37,7 @@ def layout(**query: str) -> Any:
         minRows=4,
         maxRows=12,
         spellCheck=False,
-        **aria_label("Query"),
+        **build_aria_label("Query"),
     )
     bar = html.Div(
         [
@@ -57,21 +57,25 @@ def layout(**query: str) -> Any:
     )
     main = html.Div(
         [
-            still(_examples()),
+            merge_static_parts(_build_examples()),
             field,
             bar,
             html.Div(id="sql-error"),
-            html.Div(_grid(), id="sql-list", className="cs-sql-list"),
+            html.Div(_build_empty_grid(), id="sql-list", className="cs-sql-list"),
         ],
         className="cs-sql-main",
     )
     tables = html.Div(
-        [html.H2("Tables"), html.P(_ABOUT), *still([_described(table) for table in TABLES])],
+        [
+            html.H2("Tables"),
+            html.P(_ABOUT),
+            *merge_static_parts([_build_description(table) for table in TABLES]),
+        ],
         className="cs-sql-tables",
         # It scrolls, which has to be possible by the keyboard as well.
         tabIndex=0,
         role="region",
-        **aria_label("Tables and columns"),
+        **build_aria_label("Tables and columns"),
     )
     return html.Div(
         [
@@ -86,7 +90,7 @@ def layout(**query: str) -> Any:
     )
 
 
-def _examples() -> Any:
+def _build_examples() -> Any:
     """Return the examples; a click puts one into the address."""
     buttons = []
     for example in EXAMPLES:
@@ -95,7 +99,7 @@ def _examples() -> Any:
     return html.Div([html.Span("Examples", className="cs-dim"), *buttons], className="cs-sql-examples")
 
 
-def _described(table: Table) -> Any:
+def _build_description(table: Table) -> Any:
     columns = [
         part
         for column in table.columns
@@ -107,7 +111,7 @@ def _described(table: Table) -> Any:
     return html.Details([html.Summary(table.name), html.P(table.about.replace("`", "")), html.Dl(columns)])
 
 
-def _grid() -> Any:
+def _build_empty_grid() -> Any:
     return dag.AgGrid(
         id="sql-grid",
         columnDefs=[],
@@ -149,34 +153,44 @@ def show(view: dict[str, Any], shown: str | None, asker: str) -> Any:
     of = ""
     try:
         require_duckdb()
-        of = _named(view)
-        answer = answer_of(session(), view, ROWS_SHOWN, asker)
+        of = _label_run(view)
+        answer = answer_of(get_session(), view, ROWS_SHOWN, asker)
     except StudioError as error:
-        return query, of, "", [], error_box(error, title="No answer"), True, [], [], mark
-    columns, rows = grid_of(answer.table)
+        return query, of, "", [], build_error_box(error, title="No answer"), True, [], [], mark
+    columns, rows = build_grid(answer.table)
     notes = [html.P(note, className="cs-sql-notes") for note in answer.notes]
-    return query, of, said_of(answer), _files(view, query), notes, False, columns, rows, mark
+    return (
+        query,
+        of,
+        describe_answer(answer),
+        _build_downloads(view, query),
+        notes,
+        False,
+        columns,
+        rows,
+        mark,
+    )
 
 
-def _named(view: dict[str, Any]) -> str:
+def _label_run(view: dict[str, Any]) -> str:
     """Return the name of the job and run that trace tables are of."""
     job = view.get("job")
     if not job:
         return "No job is open: jobs and runs can be asked for"
-    name = session().workspace.info(job).name
-    run = shown_run(session(), job, view)
+    name = get_session().workspace.info(job).name
+    run = choose_shown_run(get_session(), job, view)
     if not run:
         return f"{name} · as recorded" if run == "" else name
-    return f"{name} · {session().workspace.run_info(job, run).label}"
+    return f"{name} · {get_session().workspace.run_info(job, run).label}"
 
 
-def _files(view: dict[str, Any], query: str) -> list[Any]:
+def _build_downloads(view: dict[str, Any], query: str) -> list[Any]:
     asked = {key: value for key, value in view.items() if key in ("job", "run") and value}
     kinds = (("CSV", "/api/sql/answer.csv"), ("Parquet", "/api/sql/answer.parquet"))
     return [
         html.A(
             name,
-            href=link(path, asked, sql=query),
+            href=build_address(path, asked, sql=query),
             className="cs-button",
             download="",
             title=f"Save the answer as {name}",
@@ -186,7 +200,7 @@ def _files(view: dict[str, Any], query: str) -> list[Any]:
 
 
 @callback(Input("sql-cancel", "n_clicks"), State("sql-asker", "data"), prevent_initial_call=True)
-def end(_clicks: int, asker: str) -> None:
+def cancel_query(_clicks: int, asker: str) -> None:
     """Cancel the query that is running."""
     cancel(asker)
 

@@ -10,16 +10,16 @@ from dash import dcc, html
 
 from studio.errors import ConfigError, StudioError
 from studio.jobs.advising import is_for_advice
-from studio.jobs.sweeps import PREFIX, Asked, made_of
-from studio.pages.base.asked import SWEEP, asks
-from studio.pages.base.state import session, workspace
-from studio.pages.base.widgets import aria_label, hint
-from studio.sim.models import model_of
+from studio.jobs.sweeps import PREFIX, Asked, build_sweep
+from studio.pages.base.asked import SWEEP, build_click_request
+from studio.pages.base.state import get_session, get_workspace
+from studio.pages.base.widgets import build_aria_label, build_hint
+from studio.sim.models import get_model
 from studio.sim.network import COSTS
 from studio.sim.presets import PRESETS
 from studio.sim.settings import BY_KEY
 from studio.sim.systems.proposals import propose
-from studio.sweep.costs import EXAMPLE, Costs, costs_of
+from studio.sweep.costs import EXAMPLE, Costs, build_costs
 from studio.sweep.space import parse_space
 from studio.sweep.sweep import refuse_impossible
 from studio.trace import NodeType
@@ -50,7 +50,7 @@ _SCHEDULER = (
 )
 
 
-def form() -> Any:
+def build_form() -> Any:
     """Return the form."""
     return html.Div(
         [
@@ -60,26 +60,28 @@ def form() -> Any:
             html.Div(
                 [
                     html.Label("Settings and their values", htmlFor="sweep-varied", className="cs-dim"),
-                    hint("a setting with values", _VALUES),
+                    build_hint("a setting with values", _VALUES),
                 ]
             ),
             dcc.Textarea(id="sweep-varied", className="sweep-varied", spellCheck=False),
             html.Div(id="sweep-count", role="status", className="sweep-count"),
-            _draw_row(),
-            _bisection_row(),
-            _scheduler_row(),
+            _build_draw_row(),
+            _build_bisection_row(),
+            _build_scheduler_row(),
             html.Div(
                 [
                     html.Span("Prices", className="cs-dim"),
-                    hint("what a system costs", _COSTS),
+                    build_hint("what a system costs", _COSTS),
                 ],
                 className="sweep-row",
             ),
             html.Div(
                 [
-                    _price("gpu", "a GPU", EXAMPLE.gpu),
-                    _price("inside", "GB/s of a port, dimension 0", EXAMPLE.gb_per_s_port[0]),
-                    _price("between", "GB/s of a port, further dimensions", EXAMPLE.gb_per_s_port[1]),
+                    _build_price_field("gpu", "a GPU", EXAMPLE.gpu),
+                    _build_price_field("inside", "GB/s of a port, dimension 0", EXAMPLE.gb_per_s_port[0]),
+                    _build_price_field(
+                        "between", "GB/s of a port, further dimensions", EXAMPLE.gb_per_s_port[1]
+                    ),
                 ],
                 className="sweep-prices",
             ),
@@ -88,29 +90,29 @@ def form() -> Any:
     )
 
 
-def _draw_row() -> Any:
+def _build_draw_row() -> Any:
     """Return the fields of a random draw, and the button that runs the sweep."""
     return html.Div(
         [
             html.Span("at random", className="cs-dim"),
             dmc.TextInput(
-                id="sweep-draw", size="xs", w=72, placeholder="all", **aria_label("Points at random")
+                id="sweep-draw", size="xs", w=72, placeholder="all", **build_aria_label("Points at random")
             ),
-            hint("a random draw", _DRAW),
+            build_hint("a random draw", _DRAW),
             html.Span(style={"flex": 1}),
             html.Button(
                 "Run",
                 id="sweep-run",
                 className="cs-button cs-ask-button sweep-go",
                 disabled=True,
-                **asks(SWEEP, "run"),
+                **build_click_request(SWEEP, "run"),
             ),
         ],
         className="sweep-row",
     )
 
 
-def _bisection_row() -> Any:
+def _build_bisection_row() -> Any:
     """Return the fields of a bisection: the time to come under, and the setting."""
     return html.Div(
         [
@@ -121,7 +123,7 @@ def _bisection_row() -> Any:
                 w=72,
                 placeholder="20 ms",
                 debounce=300,
-                **aria_label("Time"),
+                **build_aria_label("Time"),
             ),
             html.Span("by", className="cs-dim"),
             dmc.TextInput(
@@ -130,15 +132,15 @@ def _bisection_row() -> Any:
                 placeholder="setting",
                 debounce=300,
                 className="sweep-wide",
-                **aria_label("Setting to bisect"),
+                **build_aria_label("Setting to bisect"),
             ),
-            hint("a bisection", _UNDER),
+            build_hint("a bisection", _UNDER),
         ],
         className="sweep-row",
     )
 
 
-def _scheduler_row() -> Any:
+def _build_scheduler_row() -> Any:
     """Return the field of the scheduler whose workers simulate the points."""
     return html.Div(
         [
@@ -149,15 +151,15 @@ def _scheduler_row() -> Any:
                 placeholder="this machine",
                 debounce=300,
                 className="sweep-wide",
-                **aria_label("Address of a scheduler"),
+                **build_aria_label("Address of a scheduler"),
             ),
-            hint("a scheduler", _SCHEDULER),
+            build_hint("a scheduler", _SCHEDULER),
         ],
         className="sweep-row",
     )
 
 
-def _price(name: str, label: str, value: float) -> Any:
+def _build_price_field(name: str, label: str, value: float) -> Any:
     return html.Div(
         [
             html.Label(label, htmlFor=f"sweep-price-{name}"),
@@ -167,30 +169,30 @@ def _price(name: str, label: str, value: float) -> Any:
     )
 
 
-def prices(gpu: str | None, inside: str | None, between: str | None) -> Costs:
+def parse_prices(gpu: str | None, inside: str | None, between: str | None) -> Costs:
     """Return the prices in the form.
 
     Raises:
         ConfigError: One is no number.
     """
     rates = [
-        _number("GB/s of a port, dimension 0", inside),
-        _number("GB/s of a port, further dimensions", between),
+        _parse_number("GB/s of a port, dimension 0", inside),
+        _parse_number("GB/s of a port, further dimensions", between),
     ]
-    return costs_of({"gpu": _number("a GPU", gpu), "gb_per_s_port": rates}, "Prices")
+    return build_costs({"gpu": _parse_number("a GPU", gpu), "gb_per_s_port": rates}, "Prices")
 
 
-def _number(name: str, text: str | None) -> float:
+def _parse_number(name: str, text: str | None) -> float:
     try:
         return float(text or 0)
     except ValueError as error:
         raise ConfigError(f"The price of {name} is {text!r}; allowed: a number from 0") from error
 
 
-def systems(job: str) -> list[dict[str, str]]:
+def list_systems(job: str) -> list[dict[str, str]]:
     """Return what can be varied: the systems of the job's runs, newest first, and presets."""
     runs = [
-        {"value": f"{RUN}{info.id}", "label": f"as in run {info.label}"} for info in workspace().runs(job)
+        {"value": f"{RUN}{info.id}", "label": f"as in run {info.label}"} for info in get_workspace().runs(job)
     ]
     return [
         *runs,
@@ -198,22 +200,22 @@ def systems(job: str) -> list[dict[str, str]]:
     ]
 
 
-def first_system(job: str, shown: str | None) -> str:
+def choose_first_system(job: str, shown: str | None) -> str:
     """Return the system to begin with: of the run that is shown, else of the newest, else the first that is proposed for the job.
 
     Neither replays, in which the network changes nothing, nor runs that the studio made for a sweep or for advice.
     """
-    runs = [info for info in workspace().runs(job) if model_of(info.tables) != "replay"]
+    runs = [info for info in get_workspace().runs(job) if get_model(info.tables) != "replay"]
     own = [info.id for info in runs if info.id == shown]
     own += [info.id for info in runs if not (info.name.startswith(PREFIX) or is_for_advice(info.name))]
-    return f"{RUN}{own[0]}" if own else propose(session().trace(job))[0].system
+    return f"{RUN}{own[0]}" if own else propose(get_session().trace(job))[0].system
 
 
-def first_settings(job: str, system: str) -> str:
+def choose_first_settings(job: str, system: str) -> str:
     """Return settings to begin with: rates and latency, and the memory that a job with loads and stores needs."""
-    trace = session().trace(job)
+    trace = get_session().trace(job)
     if system.startswith(RUN):
-        tables = workspace().run_info(job, system.removeprefix(RUN)).tables
+        tables = get_workspace().run_info(job, system.removeprefix(RUN)).tables
         network, has_memory = tables.network, tables.memory is not None
     else:
         network, has_memory = PRESETS[system].system.parts(len(trace.ranks)).network, False
@@ -256,7 +258,7 @@ class Typed:
     scheduler: str | None = None
 
 
-def asked_for(job: str, typed: Typed) -> Asked:
+def parse_form(job: str, typed: Typed) -> Asked:
     """Return what the form asks for.
 
     Raises:
@@ -281,13 +283,13 @@ def asked_for(job: str, typed: Typed) -> Asked:
         "" if run else name,
         run,
         int(text) if text else None,
-        bisect=(key or _rising_key(lines)) if under else "",
+        bisect=(key or _find_rising_key(lines)) if under else "",
         under_ns=parse_ns(under) if under else 0,
         scheduler=(typed.scheduler or "").strip(),
     )
 
 
-def _rising_key(lines: tuple[str, ...]) -> str:
+def _find_rising_key(lines: tuple[str, ...]) -> str:
     """Return the first setting whose values are rising numbers, the default for a bisection."""
     for axis in parse_space(lines).axes:
         numbers = axis.numbers
@@ -299,11 +301,11 @@ def _rising_key(lines: tuple[str, ...]) -> str:
     )
 
 
-def count_words(asked: Asked) -> tuple[Any, bool]:
+def describe_count(asked: Asked) -> tuple[Any, bool]:
     """Say how many points the form asks for, or what is wrong with it; and whether it can run."""
     try:
-        sweep = made_of(session(), asked)
-        refuse_impossible(sweep, len(session().trace(asked.job).ranks))
+        sweep = build_sweep(get_session(), asked)
+        refuse_impossible(sweep, len(get_session().trace(asked.job).ranks))
     except StudioError as error:
         return html.Span(
             [error.message, " ", html.Span(error.hint, className="cs-dim")], className="cs-level-error"

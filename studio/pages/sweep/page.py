@@ -22,7 +22,7 @@ from dash import (
 )
 
 from studio.errors import StudioError
-from studio.figures.sweeps import FRONT_PX, front_figure
+from studio.figures.sweeps import FRONT_PX, draw_front
 from studio.jobs.simulations import ACTIVE as UNDER_WAY
 from studio.jobs.simulations import list_simulations
 from studio.jobs.sweeps import (
@@ -30,40 +30,48 @@ from studio.jobs.sweeps import (
     Kept,
     continue_sweep,
     delete_sweep,
+    find_task,
     is_under_way,
     list_sweeps,
     price_rows,
     start_point,
     start_sweep,
-    task_of,
 )
-from studio.pages.base.asked import ACTIVITY, SWEEP, Asked, answer, answer_output, asks, stores
-from studio.pages.base.export import exports
-from studio.pages.base.state import session, simulations, tasks
-from studio.pages.base.widgets import aria_label, error_box, hint, no_job
+from studio.pages.base.asked import (
+    ACTIVITY,
+    SWEEP,
+    Asked,
+    acknowledge_request,
+    build_answer_output,
+    build_click_request,
+    build_stores,
+)
+from studio.pages.base.export import build_export_buttons
+from studio.pages.base.state import get_session, get_simulations, get_tasks
+from studio.pages.base.widgets import build_aria_label, build_error_box, build_hint, build_no_job
 from studio.pages.sweep.form import (
     Typed,
-    asked_for,
-    count_words,
-    first_settings,
-    first_system,
-    form,
-    prices,
-    systems,
+    build_form,
+    choose_first_settings,
+    choose_first_system,
+    describe_count,
+    list_systems,
+    parse_form,
+    parse_prices,
 )
 from studio.pages.sweep.results import (
     FRONT,
-    asked_words,
-    chosen_point,
-    impossible,
-    results,
-    runs_made,
-    summary,
-    units_of,
+    build_chosen_point,
+    build_results,
+    build_run_list,
+    collect_units,
+    describe_asked,
+    describe_results,
+    explain_impossible,
 )
 from studio.store.pace import describe_remaining
 from studio.store.tasks import Task
-from studio.sweep.analysis import possible
+from studio.sweep.analysis import select_possible
 from studio.units import format_count
 
 dash.register_page(__name__, path="/sweep", name="Sweep", title="Sweep · Chakra Studio", order=6.5)
@@ -86,7 +94,7 @@ def layout(**_query: str) -> Any:
                         placeholder="none shown",
                         allowDeselect=False,
                         comboboxProps={"shadow": "sm"},
-                        **aria_label("Sweep that is shown"),
+                        **build_aria_label("Sweep that is shown"),
                     ),
                     html.Span("along", className="cs-dim"),
                     dmc.Select(
@@ -95,7 +103,7 @@ def layout(**_query: str) -> Any:
                         size="xs",
                         w=190,
                         allowDeselect=False,
-                        **aria_label("Setting of the slice"),
+                        **build_aria_label("Setting of the slice"),
                     ),
                     html.Span(style={"flex": 1}),
                     html.Div(id="sweep-actions", className="sweep-row"),
@@ -106,14 +114,14 @@ def layout(**_query: str) -> Any:
             html.Div(
                 [
                     html.Div(
-                        [form(), html.Div(id="sweep-said", role="status"), html.Div(id="sweep-runs")],
+                        [build_form(), html.Div(id="sweep-said", role="status"), html.Div(id="sweep-runs")],
                         className="sweep-left",
                     ),
                     html.Div(
                         [
                             html.Div(id="sweep-progress", className="sweep-progress", role="status"),
                             html.Div(id="sweep-impossible"),
-                            html.Div(_front(), id="sweep-front-box", hidden=True),
+                            html.Div(_build_front(), id="sweep-front-box", hidden=True),
                             html.Div(id="sweep-point"),
                             html.Div(id="sweep-results"),
                         ],
@@ -128,7 +136,7 @@ def layout(**_query: str) -> Any:
             dcc.Store(id="sweep-mark"),
             dcc.Store(id="sweep-filled"),
             dcc.Store(id="sweep-suggested"),
-            stores(SWEEP),
+            build_stores(SWEEP),
             html.Div(id="sweep-sync", hidden=True),
             dcc.Interval(id="sweep-poll", interval=_POLL_MS, disabled=True),
         ],
@@ -136,14 +144,14 @@ def layout(**_query: str) -> Any:
     )
 
 
-def _front() -> Any:
+def _build_front() -> Any:
     """Return the place of the figure whose points can be clicked; it stays while results come."""
     return [
         html.Div(
             [
                 html.H2("Which points are worth their cost"),
-                hint("the front", FRONT),
-                exports("sweep-front", figure="sweep-front", title="the points"),
+                build_hint("the front", FRONT),
+                build_export_buttons("sweep-front", figure="sweep-front", title="the points"),
             ],
             className="cs-figure-head",
         ),
@@ -169,13 +177,13 @@ def _front() -> Any:
 def open_job(job: str | None, shown: str | None) -> Any:
     """Fill the form for a job."""
     if not job:
-        return no_job(), True, [], None
+        return build_no_job(), True, [], None
     try:
-        options = systems(job)
+        options = list_systems(job)
         named, run = json.loads(shown) if shown else (None, None)
-        return None, False, options, first_system(job, run if named == job else None)
+        return None, False, options, choose_first_system(job, run if named == job else None)
     except StudioError as error:
-        return error_box(error), True, [], None
+        return build_error_box(error), True, [], None
 
 
 @callback(
@@ -191,7 +199,7 @@ def suggest(system: str | None, job: str | None, typed: str | None, suggested: s
     if not (system and job) or (typed or "").strip() not in {"", suggested}:
         return no_update, no_update
     try:
-        settings = first_settings(job, system)
+        settings = choose_first_settings(job, system)
     except StudioError:
         return no_update, no_update
     return settings, settings
@@ -213,7 +221,7 @@ def count(*given: str | None) -> Any:
     if not job:
         return "", True
     try:
-        words, fine = count_words(asked_for(job, Typed(*typed)))
+        words, fine = describe_count(parse_form(job, Typed(*typed)))
     except StudioError as error:
         return html.Span(error.message, className="cs-level-error"), True
     return words, not fine
@@ -223,7 +231,7 @@ def count(*given: str | None) -> Any:
     Output("sweep-started", "data"),
     Output("sweep-said", "children"),
     Output("activity-poke", "data", allow_duplicate=True),
-    answer_output(SWEEP),
+    build_answer_output(SWEEP),
     Input(SWEEP, "data"),
     State("sweep-system", "value"),
     State("sweep-varied", "value"),
@@ -243,25 +251,25 @@ def act(asked: Asked | None, *given: str | None) -> Any:
     try:
         shown, message = _carry_out(asked, job, Typed(*typed))
     except StudioError as error:
-        message = error_box(error, title="This was not started")
-    return {"id": shown, "at": time.time()}, message, time.time(), answer(SWEEP, asked)
+        message = build_error_box(error, title="This was not started")
+    return {"id": shown, "at": time.time()}, message, time.time(), acknowledge_request(SWEEP, asked)
 
 
 def _carry_out(asked: Asked, job: str, typed: Typed) -> tuple[str, Any]:
     """Do what a button asks for; returns the sweep to show and what to say."""
     if asked["verb"] == "run":
-        return start_sweep(tasks(), session(), asked_for(job, typed)).id, None
+        return start_sweep(get_tasks(), get_session(), parse_form(job, typed)).id, None
     name, _, index = asked["of"].partition(" ")
-    kept = next((sweep for sweep in list_sweeps(session(), job) if sweep.id == name), None)
+    kept = next((sweep for sweep in list_sweeps(get_session(), job) if sweep.id == name), None)
     if kept is None:
         return "", html.P("This sweep is gone.", className="cs-dim")
     if asked["verb"] == "continue":
-        continue_sweep(tasks(), session(), kept)
+        continue_sweep(get_tasks(), get_session(), kept)
     elif asked["verb"] == "delete":
-        delete_sweep(tasks(), session(), kept)
+        delete_sweep(get_tasks(), get_session(), kept)
         return "", html.P("The sweep was deleted; runs that were made of it stay.", className="cs-dim")
     elif asked["verb"] == "point":
-        started = start_point(simulations(), session(), kept, int(index))
+        started = start_point(get_simulations(), get_session(), kept, int(index))
         if isinstance(started, Task):
             words: list[Any] = [
                 "Making ",
@@ -330,12 +338,12 @@ def show(  # noqa: PLR0913 (a callback has an argument for each input)
     # What is under way is asked before what is there: whatever ends in between is shown now, or by the next poll.
     busy = any(
         each.status in UNDER_WAY and each.name.startswith(PREFIX)
-        for each in list_simulations(simulations(), job)
+        for each in list_simulations(get_simulations(), job)
     )
     task, going = None, False
     try:
-        listed = list_sweeps(session(), job)
-        costs, run_section = prices(gpu, inside, between), runs_made(job)
+        listed = list_sweeps(get_session(), job)
+        costs, run_section = parse_prices(gpu, inside, between), build_run_list(job)
         wanted = (
             started["id"] if started and ctx.triggered_id == "sweep-started" and started["id"] else picked
         )
@@ -345,37 +353,54 @@ def show(  # noqa: PLR0913 (a callback has an argument for each input)
             (each for each in listed if each.id == wanted), listed[0] if listed and not is_named else None
         )
         if kept is not None:
-            task, going = task_of(tasks(), kept), is_under_way(tasks(), kept)
+            task, going = find_task(get_tasks(), kept), is_under_way(get_tasks(), kept)
         rows = price_rows(kept.rows(), costs, kept) if kept else []
     except StudioError as error:
-        return (*nothing[:4], error_box(error), *nothing[5:])
-    options = [{"value": each.id, "label": _label(each)} for each in listed]
+        return (*nothing[:4], build_error_box(error), *nothing[5:])
+    options = [{"value": each.id, "label": _label_sweep(each)} for each in listed]
     if kept is None:
         return (
             options,
             *nothing[1:4],
-            _gone() if listed else _empty(),
+            _build_gone_page() if listed else _build_empty_page(),
             *nothing[5:10],
             run_section,
             not busy,
             None,
             None,
         )
-    along = key if key in kept.space.keys else _first_key(kept)
+    along = key if key in kept.space.keys else _choose_first_key(kept)
     keys = [{"value": name, "label": name} for name in kept.space.keys]
     now = [kept.id, len(rows), along, theme, gpu, inside, between, going]
     drawn: tuple[Any, ...] = (no_update,) * 4
     if mark != now:
         dark = theme == "dark"
-        figure = front_figure(kept.space, rows, dark=dark, units=units_of(kept))
-        drawn = results(kept, rows, along, dark=dark), figure, not possible(rows), impossible(rows)
-    words: list[Any] = [html.P(html.Bdi(asked_words(kept))), summary(kept, rows)]
+        figure = draw_front(kept.space, rows, dark=dark, units=collect_units(kept))
+        drawn = (
+            build_results(kept, rows, along, dark=dark),
+            figure,
+            not select_possible(rows),
+            explain_impossible(rows),
+        )
+    words: list[Any] = [html.P(html.Bdi(describe_asked(kept))), describe_results(kept, rows)]
     if going or not kept.is_whole:
-        words += [" · ", _progress_words(task, kept)]
+        words += [" · ", _describe_progress(task, kept)]
     # One that was just started is a step of the user, not a choice that was filled in.
     filled = [] if ctx.triggered_id == "sweep-started" else [kept.id, along]
     waits = not (going or busy)
-    return options, kept.id, keys, along, *drawn, words, _actions(kept, task), run_section, waits, now, filled
+    return (
+        options,
+        kept.id,
+        keys,
+        along,
+        *drawn,
+        words,
+        _build_actions(kept, task),
+        run_section,
+        waits,
+        now,
+        filled,
+    )
 
 
 clientside_callback(
@@ -388,11 +413,11 @@ clientside_callback(
 )
 
 
-def _first_key(kept: Kept) -> str:
+def _choose_first_key(kept: Kept) -> str:
     return next((axis.key for axis in kept.space.axes if len(axis.values) > 1), kept.space.keys[0])
 
 
-def _label(kept: Kept) -> str:
+def _label_sweep(kept: Kept) -> str:
     when = time.strftime("%d %b %H:%M", time.localtime(kept.asked.created))
     sizes = " × ".join(f"{len(axis.values):,}" for axis in kept.space.axes if len(axis.values) > 1) or "1"
     return f"{when} · {sizes} · {', '.join(axis.key for axis in kept.space.axes if len(axis.values) > 1)}"[
@@ -400,7 +425,7 @@ def _label(kept: Kept) -> str:
     ]
 
 
-def _progress_words(task: Task | None, kept: Kept) -> Any:
+def _describe_progress(task: Task | None, kept: Kept) -> Any:
     if task is None or (task.status not in ("queued", "preparing", "running") and not task.error):
         return "stopped before its end; what is done is kept"
     if task.error:
@@ -408,29 +433,32 @@ def _progress_words(task: Task | None, kept: Kept) -> Any:
         return html.Span([f"{task.error.message}. ", hint], className="cs-level-error")
     if not task.total:
         return "waiting for its turn" if task.status == "queued" else "starting"
-    left = describe_remaining(task.remaining_s(tasks().now()))
+    left = describe_remaining(task.remaining_s(get_tasks().now()))
     done = f"{format_count(task.done)} of {format_count(task.total)} points"
     return ", ".join(filter(None, (done, left)))
 
 
-def _actions(kept: Kept, task: Task | None) -> Any:
+def _build_actions(kept: Kept, task: Task | None) -> Any:
     """Return the buttons for the sweep that is shown."""
-    if task is not None and is_under_way(tasks(), kept):
-        return html.Button("Stop", className="cs-button", **asks(ACTIVITY, "cancel", task.id))
+    if task is not None and is_under_way(get_tasks(), kept):
+        return html.Button("Stop", className="cs-button", **build_click_request(ACTIVITY, "cancel", task.id))
     buttons = [
         html.Button(
             "Delete",
             className="cs-button-quiet",
-            **asks(SWEEP, "delete", kept.id),
-            **aria_label("Delete this sweep"),
+            **build_click_request(SWEEP, "delete", kept.id),
+            **build_aria_label("Delete this sweep"),
         )
     ]
     if not kept.is_whole:
-        buttons.insert(0, html.Button("Continue", className="cs-button", **asks(SWEEP, "continue", kept.id)))
+        buttons.insert(
+            0,
+            html.Button("Continue", className="cs-button", **build_click_request(SWEEP, "continue", kept.id)),
+        )
     return buttons
 
 
-def _gone() -> Any:
+def _build_gone_page() -> Any:
     return html.Div(
         [
             html.H2("The sweep that the address names is not there"),
@@ -440,7 +468,7 @@ def _gone() -> Any:
     )
 
 
-def _empty() -> Any:
+def _build_empty_page() -> Any:
     return html.Div(
         [
             html.H2("Which settings would change the step?"),
@@ -478,11 +506,11 @@ def choose(
     """Show the point that was clicked in the figure."""
     if ctx.triggered_id != "sweep-front" or not clicked or not job:
         return None
-    kept = next((sweep for sweep in list_sweeps(session(), job) if sweep.id == picked), None)
+    kept = next((sweep for sweep in list_sweeps(get_session(), job) if sweep.id == picked), None)
     index = clicked["points"][0].get("customdata")
     try:
-        rows = price_rows(kept.rows(), prices(gpu, inside, between), kept) if kept else []
+        rows = price_rows(kept.rows(), parse_prices(gpu, inside, between), kept) if kept else []
     except StudioError as error:
-        return error_box(error)
+        return build_error_box(error)
     row = next((row for row in rows if row.index == index), None)
-    return chosen_point(kept, row) if kept and row else None
+    return build_chosen_point(kept, row) if kept and row else None

@@ -8,40 +8,40 @@ from dash import dcc, html
 
 from studio.analysis.job.part_words import ABOUT, NAMES
 from studio.errors import StudioError
-from studio.figures.sweeps import MOST_LINES, importance_figure, parallel_figure, slice_figure
+from studio.figures.sweeps import MOST_LINES, draw_importance, draw_parallel, draw_slice
 from studio.jobs.simulations import ACTIVE, list_simulations
 from studio.jobs.sweeps import PREFIX, Kept
-from studio.pages.base.asked import SWEEP, asks
-from studio.pages.base.export import Table, exports
-from studio.pages.base.figures import drawn_figure
-from studio.pages.base.state import session, simulations, workspace
-from studio.pages.base.widgets import as_sentence, exact, hint, link, table
+from studio.pages.base.asked import SWEEP, build_click_request
+from studio.pages.base.export import Table, build_export_buttons
+from studio.pages.base.figures import build_figure
+from studio.pages.base.state import get_session, get_simulations, get_workspace
+from studio.pages.base.widgets import as_sentence, build_address, build_hint, build_rounded_value, build_table
 from studio.sim.network import UNIT
 from studio.sim.presets import PRESETS
-from studio.sim.setting_values import rate_of, unit_of
+from studio.sim.setting_values import get_unit, rate_of
 from studio.sweep.analysis import (
     IMPORTANCE,
     LITTLE,
     NOTHING_MATTERS,
     Importance,
-    best,
+    choose_cheap_enough,
+    compute_importance,
+    count_reasons,
     describe_finishes,
     describe_little,
-    doubted,
-    enough,
+    find_slower_with_more,
     finish_varies,
-    importance,
-    models,
-    pareto,
-    possible,
-    reasons,
-    slower_with_more,
+    list_models,
+    select_best,
+    select_doubted,
+    select_front,
+    select_possible,
 )
 from studio.sweep.running import Row
-from studio.sweep.search import cheapest
+from studio.sweep.search import choose_cheapest
 from studio.sweep.space import Space
-from studio.sweep.sweep import values_of
-from studio.sweep.tables import columns_of
+from studio.sweep.sweep import index_values
+from studio.sweep.tables import build_columns
 from studio.units import format_count, format_counted, format_ns, format_si
 
 _BEST = 8
@@ -52,31 +52,29 @@ FRONT = "Points that no other one beats in both cost and finish. All others cost
 _SHOWN = ("compute", "overlapped", "exposed", "idle", "after_finish")
 
 
-def results(kept: Kept, rows: list[Row], key: str, *, dark: bool) -> Any:
+def build_results(kept: Kept, rows: list[Row], key: str, *, dark: bool) -> Any:
     """Return what is known of a sweep."""
-    ranked, space = possible(rows), kept.space
+    ranked, space = select_possible(rows), kept.space
     if not ranked:
         return None if rows else html.P("No results yet.", className="cs-dim")
-    shares = importance(space, rows)
+    shares = compute_importance(space, rows)
     step = -(-len(ranked) // MOST_LINES)
     lines = f" (1 in {step} drawn)" if step > 1 else ""
-    units = units_of(kept)
-    numbers = columns_of(space, rows[:_MOST_ROWS])
+    units = collect_units(kept)
+    numbers = build_columns(space, rows[:_MOST_ROWS])
     every = Table(list(numbers), list(zip(*numbers.values(), strict=True)))
     return html.Div(
         [
             html.P(kept.asked.doubt, className="cs-level-warning") if kept.asked.doubt else None,
-            _doubts(rows),
+            _describe_doubts(rows),
             _name_cheapest(kept, rows),
-            conclusion(kept.space, rows, kept.asked.job) if kept.target is None else None,
+            build_conclusion(kept.space, rows, kept.asked.job) if kept.target is None else None,
             html.Div(
                 [
                     html.Div(
                         [
-                            _head(f"What {key} does", "sweep-slice", None),
-                            drawn_figure(
-                                "sweep-slice", slice_figure(space, rows, key, dark=dark, units=units)
-                            ),
+                            _build_head(f"What {key} does", "sweep-slice", None),
+                            build_figure("sweep-slice", draw_slice(space, rows, key, dark=dark, units=units)),
                         ]
                     ),
                     html.Div(
@@ -84,12 +82,12 @@ def results(kept: Kept, rows: list[Row], key: str, *, dark: bool) -> Any:
                             html.Div(
                                 [
                                     html.H2("Which setting matters"),
-                                    hint("how much a setting matters", IMPORTANCE),
+                                    build_hint("how much a setting matters", IMPORTANCE),
                                 ],
                                 className="cs-figure-head",
                             ),
                             html.P(as_sentence(little)) if (little := describe_little(rows)) else None,
-                            drawn_figure("sweep-importance", importance_figure(shares, dark=dark))
+                            build_figure("sweep-importance", draw_importance(shares, dark=dark))
                             if shares and finish_varies(rows)
                             else html.P(_say_why_unexplained(shares), className="cs-dim"),
                         ]
@@ -97,22 +95,22 @@ def results(kept: Kept, rows: list[Row], key: str, *, dark: bool) -> Any:
                 ],
                 className="sweep-pair",
             ),
-            _head(f"All settings side by side, the quickest on top{lines}", "sweep-parallel", every),
-            drawn_figure("sweep-parallel", parallel_figure(space, rows, dark=dark, units=units)),
+            _build_head(f"All settings side by side, the quickest on top{lines}", "sweep-parallel", every),
+            build_figure("sweep-parallel", draw_parallel(space, rows, dark=dark, units=units)),
             html.H2("Least finish"),
-            html.Div(_points(kept, best(rows, _BEST)), className="sweep-points"),
+            html.Div(_build_point_table(kept, select_best(rows, _BEST)), className="sweep-points"),
         ]
     )
 
 
-def _doubts(rows: list[Row]) -> Any:
+def _describe_doubts(rows: list[Row]) -> Any:
     """Say how many points no such network could have, and why the first cannot be; None where there are none."""
-    marked = doubted(rows)
+    marked = select_doubted(rows)
     if not marked:
         return None
     some = (
         " They are ranked last, and left out of the front and the shares."
-        if len(marked) < len(possible(rows))
+        if len(marked) < len(select_possible(rows))
         else ""
     )
     many = (
@@ -121,10 +119,10 @@ def _doubts(rows: list[Row]) -> Any:
     return html.P(f"{many}: {marked[0].doubt}{some}", className="cs-level-warning")
 
 
-def _finish(row: Row) -> Any:
+def _format_finish(row: Row) -> Any:
     """Return the finish of a point, marked where no such network could have it."""
     words = f"{format_ns(row.finish_ns or 0)}{' impossible' if row.doubt else ''}"
-    return exact(words, f"{row.finish_ns:,} ns{f'. {row.doubt}' if row.doubt else ''}")
+    return build_rounded_value(words, f"{row.finish_ns:,} ns{f'. {row.doubt}' if row.doubt else ''}")
 
 
 def _name_cheapest(kept: Kept, rows: list[Row]) -> Any:
@@ -133,11 +131,11 @@ def _name_cheapest(kept: Kept, rows: list[Row]) -> Any:
     if target is None:
         return None
     under = format_ns(target.under_ns)
-    row = cheapest(rows, values_of(kept.space, target.key, rows), target)
+    row = choose_cheapest(rows, index_values(kept.space, target.key, rows), target)
     if row is None and not kept.is_whole:
         return None
     if row is None:
-        least = min(row.finish_ns or 0 for row in possible(rows))
+        least = min(row.finish_ns or 0 for row in select_possible(rows))
         return html.P(
             f"No point that was simulated finishes within {under}; the least takes {format_ns(least)}."
         )
@@ -155,38 +153,38 @@ def _name_cheapest(kept: Kept, rows: list[Row]) -> Any:
                 ]
             ),
             html.Span(style={"flex": 1}),
-            run_button(kept, row),
+            build_run_button(kept, row),
         ],
         className="sweep-row sweep-found",
     )
 
 
-def conclusion(space: Space, rows: list[Row], job: str) -> Any:
+def build_conclusion(space: Space, rows: list[Row], job: str) -> Any:
     """Say which point is the quickest, which is nearly as quick and cheaper, and where more bandwidth takes longer; None where nothing compares."""
-    if len(models(rows)) > 1 or not finish_varies(rows):
+    if len(list_models(rows)) > 1 or not finish_varies(rows):
         return None
-    quickest, near = best(rows, 1)[0], enough(rows)
-    sentences: list[Any] = ["Quickest: ", html.Bdi(_point_words(space, quickest)), "."]
+    quickest, near = select_best(rows, 1)[0], choose_cheap_enough(rows)
+    sentences: list[Any] = ["Quickest: ", html.Bdi(_describe_point(space, quickest)), "."]
     if near is not None and quickest.cost and (near.cost or 0.0) < quickest.cost * (1 - LITTLE / 10):
         less = 100 * (1 - (near.cost or 0.0) / quickest.cost)
         sentences += [
             f" Within {100 * LITTLE:.0f} % of it, {less:.2g} % cheaper: ",
-            html.Bdi(_point_words(space, near)),
+            html.Bdi(_describe_point(space, near)),
             ".",
         ]
-    if slower := slower_with_more(space, rows):
+    if slower := find_slower_with_more(space, rows):
         key, row = slower
         value = space.point(row.index)[key]
         sentences += [
             f" More {key} is not quicker: with {value} it takes {format_ns(row.finish_ns or 0)}, all else equal.",
             " Libraries choose the way of a collective by estimates of their own; ",
-            dcc.Link("Explain", href=link("/explain", {"job": job})),
+            dcc.Link("Explain", href=build_address("/explain", {"job": job})),
             " compares the ways.",
         ]
     return html.P(sentences, className="sweep-conclusion")
 
 
-def _point_words(space: Space, row: Row) -> str:
+def _describe_point(space: Space, row: Row) -> str:
     values = ", ".join(f"{key}={value}" for key, value in space.point(row.index).items())
     costs = "" if row.cost is None else f" for {format_si(row.cost)}"
     return f"{values}: {format_ns(row.finish_ns or 0)}{costs}"
@@ -199,27 +197,27 @@ def _say_why_unexplained(shares: list[Importance]) -> str:
     return as_sentence(NOTHING_MATTERS)
 
 
-def _head(title: str, figure: str, numbers: Table | None) -> Any:
-    saves = exports(figure, figure=figure, table=numbers, title=title)
+def _build_head(title: str, figure: str, numbers: Table | None) -> Any:
+    saves = build_export_buttons(figure, figure=figure, table=numbers, title=title)
     return html.Div([html.H2(title), saves], className="cs-figure-head")
 
 
-def summary(kept: Kept, rows: list[Row]) -> str:
+def describe_results(kept: Kept, rows: list[Row]) -> str:
     """Say what is known of a sweep in one line."""
-    ranked = possible(rows)
+    ranked = select_possible(rows)
     words = [f"{format_counted(len(rows), 'point')}"]
     if ranked:
         words += [describe_finishes(rows)]
-        words += [f"{format_count(len(pareto(rows)))} on the front"]
-    if len(models(rows)) > 1:
-        words += [f"of several models ({', '.join(models(rows))}), whose times do not compare"]
+        words += [f"{format_count(len(select_front(rows)))} on the front"]
+    if len(list_models(rows)) > 1:
+        words += [f"of several models ({', '.join(list_models(rows))}), whose times do not compare"]
     return f"{', '.join(kept.space.keys)}: {' · '.join(words)}"
 
 
-def asked_words(kept: Kept) -> str:
+def describe_asked(kept: Kept) -> str:
     """Say what was varied, and on which system: the form beside the results is for a new sweep."""
     asked = kept.asked
-    words = [f"Varied on {_system_words(kept)}: {'; '.join(asked.varied)}"]
+    words = [f"Varied on {_describe_system(kept)}: {'; '.join(asked.varied)}"]
     if asked.draw is not None:
         words += [f"{format_counted(asked.draw, 'point')} at random"]
     if asked.bisect:
@@ -227,43 +225,43 @@ def asked_words(kept: Kept) -> str:
     return " · ".join(words)
 
 
-def _system_words(kept: Kept) -> str:
+def _describe_system(kept: Kept) -> str:
     if not kept.asked.run:
         return kept.asked.preset or "the presets named"
     try:
-        return f"the system of run {workspace().run_info(kept.asked.job, kept.asked.run).label}"
+        return f"the system of run {get_workspace().run_info(kept.asked.job, kept.asked.run).label}"
     except StudioError:
         return "the system of a run that was deleted"
 
 
-def units_of(kept: Kept) -> dict[str, str]:
+def collect_units(kept: Kept) -> dict[str, str]:
     """Return the unit of each setting that is varied and has one that is the same at all points."""
-    rates = _rates(kept)
+    rates = _collect_rates(kept)
     rate = rates.pop() if len(rates) == 1 else ""
-    named = {key: unit_of(key, rate) for key in kept.space.keys}
+    named = {key: get_unit(key, rate) for key in kept.space.keys}
     return {key: unit for key, unit in named.items() if unit}
 
 
-def _rates(kept: Kept) -> set[str]:
+def _collect_rates(kept: Kept) -> set[str]:
     """Return what the systems of a sweep count bandwidths of the network in; nothing where that is not known."""
     asked, axes = kept.asked, {axis.key: axis.values for axis in kept.space.axes}
     if UNIT in axes:
         return set(axes[UNIT])
     try:
         if asked.run and "preset" not in axes:
-            return {rate_of(workspace().run_info(asked.job, asked.run).tables)}
-        ranks = len(session().trace(asked.job).ranks)
+            return {rate_of(get_workspace().run_info(asked.job, asked.run).tables)}
+        ranks = len(get_session().trace(asked.job).ranks)
         return {rate_of(PRESETS[name].system.parts(ranks)) for name in axes.get("preset", (asked.preset,))}
     except (StudioError, KeyError):
         return set()  # the run was deleted, or a preset is named with a size
 
 
-def impossible(rows: list[Row]) -> Any:
+def explain_impossible(rows: list[Row]) -> Any:
     """Say how many points cannot be simulated, and why; None where all can."""
-    bad = len(rows) - len(possible(rows))
+    bad = len(rows) - len(select_possible(rows))
     if not bad:
         return None
-    listed = reasons(rows)
+    listed = count_reasons(rows)
     items = [
         html.Li(f"{format_count(count)} × {error.splitlines()[0]}") for error, count in listed[:_REASONS]
     ]
@@ -278,7 +276,7 @@ def impossible(rows: list[Row]) -> Any:
     )
 
 
-def _points(kept: Kept, rows: list[Row]) -> Any:
+def _build_point_table(kept: Kept, rows: list[Row]) -> Any:
     keys = kept.space.keys
     head = ("Point", *keys, "Finish", "Exposed", "Cost", "")
     lines = []
@@ -289,44 +287,46 @@ def _points(kept: Kept, rows: list[Row]) -> Any:
             (
                 format_count(row.index),
                 *(point[key] for key in keys),
-                _finish(row),
-                exact(format_ns(exposed), f"{exposed:,.1f} ns"),
-                "" if row.cost is None else exact(format_si(row.cost), f"{row.cost:,.2f}"),
-                run_button(kept, row),
+                _format_finish(row),
+                build_rounded_value(format_ns(exposed), f"{exposed:,.1f} ns"),
+                "" if row.cost is None else build_rounded_value(format_si(row.cost), f"{row.cost:,.2f}"),
+                build_run_button(kept, row),
             )
         )
     wide = len(keys)
-    return table(head, lines, numeric=(0, *range(1, wide + 4)))
+    return build_table(head, lines, numeric=(0, *range(1, wide + 4)))
 
 
-def run_button(kept: Kept, row: Row) -> Any:
+def build_run_button(kept: Kept, row: Row) -> Any:
     """Return the button that makes a point a run."""
     return html.Button(
         "Make a run",
         className="cs-button",
         title=f"Simulate point {row.index} again and keep it as a run, with timeline and comparison",
-        **asks(SWEEP, "point", f"{kept.id} {row.index}"),
+        **build_click_request(SWEEP, "point", f"{kept.id} {row.index}"),
     )
 
 
-def chosen_point(kept: Kept, row: Row) -> Any:
+def build_chosen_point(kept: Kept, row: Row) -> Any:
     """Return what is known of the point that was clicked."""
     point = kept.space.point(row.index)
     facts: list[tuple[Any, Any]] = [(key, html.Bdi(value)) for key, value in point.items()]
-    facts += [("finish", _finish(row))]
+    facts += [("finish", _format_finish(row))]
     facts += [
         (
-            [NAMES[part], hint(NAMES[part], ABOUT[part])],
-            exact(format_ns(row.parts_ns[part]), f"mean {row.parts_ns[part]:,.1f} ns"),
+            [NAMES[part], build_hint(NAMES[part], ABOUT[part])],
+            build_rounded_value(format_ns(row.parts_ns[part]), f"mean {row.parts_ns[part]:,.1f} ns"),
         )
         for part in _SHOWN
         if row.parts_ns.get(part)
     ]
-    facts += [] if row.cost is None else [("cost", exact(format_si(row.cost), f"{row.cost:,.2f}"))]
+    facts += (
+        [] if row.cost is None else [("cost", build_rounded_value(format_si(row.cost), f"{row.cost:,.2f}"))]
+    )
     return html.Section(
         [
             html.Div(
-                [html.H2(f"Point {row.index:,}"), html.Span(style={"flex": 1}), run_button(kept, row)],
+                [html.H2(f"Point {row.index:,}"), html.Span(style={"flex": 1}), build_run_button(kept, row)],
                 className="sweep-row",
             ),
             html.Dl(
@@ -337,12 +337,12 @@ def chosen_point(kept: Kept, row: Row) -> Any:
     )
 
 
-def runs_made(job: str) -> Any:
+def build_run_list(job: str) -> Any:
     """Return the runs that were made of points: under way, failed, and kept, with the way to compare them."""
-    infos = [info for info in workspace().runs(job) if info.name.startswith(PREFIX)]
+    infos = [info for info in get_workspace().runs(job) if info.name.startswith(PREFIX)]
     others = [
         simulation
-        for simulation in list_simulations(simulations(), job)
+        for simulation in list_simulations(get_simulations(), job)
         if simulation.name.startswith(PREFIX)
     ]
     items: list[Any] = [
@@ -365,9 +365,9 @@ def runs_made(job: str) -> Any:
             [
                 html.Bdi(info.name),
                 " ",
-                dcc.Link("Timeline", href=link("/timeline", {"job": job, "run": info.id})),
+                dcc.Link("Timeline", href=build_address("/timeline", {"job": job, "run": info.id})),
                 " · ",
-                dcc.Link("Result", href=link("/simulate", {"job": job, "run": info.id})),
+                dcc.Link("Result", href=build_address("/simulate", {"job": job, "run": info.id})),
             ]
         )
         for info in infos
@@ -375,7 +375,9 @@ def runs_made(job: str) -> Any:
     if not items:
         return None
     sides = [f"{job}/{info.id}" for info in infos[1:8]]
-    compare = link("/compare", {"job": job, "run": infos[0].id, "with": ",".join(sides)}) if sides else ""
+    compare = (
+        build_address("/compare", {"job": job, "run": infos[0].id, "with": ",".join(sides)}) if sides else ""
+    )
     return html.Section(
         [
             html.Div(

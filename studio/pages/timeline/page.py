@@ -9,13 +9,20 @@ from dash import ClientsideFunction, Input, Output, State, callback, clientside_
 
 from studio.analysis.job.part_words import ABOUT
 from studio.analysis.timeline.coverage import Category
-from studio.analysis.timeline.perfetto import INSTALL, cannot_write
+from studio.analysis.timeline.perfetto import INSTALL, explain_unwritable
 from studio.errors import StudioError
-from studio.pages.base.export import menu
-from studio.pages.base.state import session
-from studio.pages.base.still import still
-from studio.pages.base.widgets import aria_label, error_box, hint, link, loading, no_job
-from studio.views.address import runs_of, shown_run
+from studio.pages.base.export import build_save_menu
+from studio.pages.base.state import get_session
+from studio.pages.base.still import merge_static_parts
+from studio.pages.base.widgets import (
+    build_address,
+    build_aria_label,
+    build_error_box,
+    build_hint,
+    build_loading,
+    build_no_job,
+)
+from studio.views.address import choose_shown_run, list_run_options
 
 dash.register_page(__name__, path="/timeline", name="Timeline", title="Timeline · Chakra Studio", order=4)
 
@@ -54,9 +61,14 @@ def layout(**_query: str) -> Any:
     """Return the page; its script draws, and follows the view."""
     return html.Div(
         [
-            html.Div(loading("Reading the times…"), id="timeline-notice"),
+            html.Div(build_loading("Reading the times…"), id="timeline-notice"),
             html.Div(
-                [_controls(), html.Div(id="timeline-error", role="alert"), _body(), _keys()],
+                [
+                    _build_controls(),
+                    html.Div(id="timeline-error", role="alert"),
+                    _build_body(),
+                    _build_keys(),
+                ],
                 id="timeline-page",
                 className="cs-timeline",
                 hidden=True,
@@ -67,33 +79,33 @@ def layout(**_query: str) -> Any:
     )
 
 
-def _controls() -> Any:
+def _build_controls() -> Any:
     return html.Div(
         [
             html.H1("Timeline"),
-            _button("timeline-fit", "Fit", "Show everything (0)"),
-            _button("timeline-out", "−", "Zoom out (S)"),
-            _button("timeline-in", "+", "Zoom in (W)"),
-            _button("timeline-fold", "Fold all", "Fold or open the lanes of all ranks"),
-            _choices("order", (("rank", "by rank"), ("finish", "by finish"), ("idle", "by idle"))),
-            _button("timeline-counts", "Counters", "What is in flight over time, under the lanes (K)"),
-            _button(
+            _build_button("timeline-fit", "Fit", "Show everything (0)"),
+            _build_button("timeline-out", "−", "Zoom out (S)"),
+            _build_button("timeline-in", "+", "Zoom in (W)"),
+            _build_button("timeline-fold", "Fold all", "Fold or open the lanes of all ranks"),
+            _build_choices("order", (("rank", "by rank"), ("finish", "by finish"), ("idle", "by idle"))),
+            _build_button("timeline-counts", "Counters", "What is in flight over time, under the lanes (K)"),
+            _build_button(
                 "timeline-path", "Critical path", "Outline what the finish consists of, across ranks (X)"
             ),
-            _button("timeline-chain", "Chain", "Arrows of the whole chain of dependencies (C)"),
-            _search(),
+            _build_button("timeline-chain", "Chain", "Arrows of the whole chain of dependencies (C)"),
+            _build_search(),
             html.Span(
                 [
                     html.Span(id="timeline-other"),  # the script puts the choice of another run here
                     # Hidden until another run is shown: it would push the choice into a line of its own.
-                    _button(
+                    _build_button(
                         "timeline-differences",
                         "Differences",
                         "How much each node differs from the other run",
                         hidden=True,
                     ),
-                    _save(),
-                    _button("timeline-help", "?", "List the keys (?)"),
+                    _build_save_menu(),
+                    _build_button("timeline-help", "?", "List the keys (?)"),
                 ],
                 className="cs-timeline-end",
             ),
@@ -102,39 +114,39 @@ def _controls() -> Any:
     )
 
 
-def _choices(name: str, parts: tuple[tuple[str, str], ...]) -> Any:
+def _build_choices(name: str, parts: tuple[tuple[str, str], ...]) -> Any:
     """Return buttons of which one is pressed; `data-<name>` holds the value of each."""
     return html.Span(
-        [html.Button(words, **_data(name, value)) for value, words in parts],
+        [html.Button(words, **_build_data_attributes(name, value)) for value, words in parts],
         className="cs-timeline-choices",
         role="group",
     )
 
 
-def _data(name: str, value: str) -> dict[str, Any]:
+def _build_data_attributes(name: str, value: str) -> dict[str, Any]:
     return {f"data-{name}": value, "aria-pressed": "false"}
 
 
-def _search() -> Any:
+def _build_search() -> Any:
     return html.Span(
         [
             html.Span(id="timeline-find"),  # the script puts the field here
             html.Span(id="timeline-hits", className="cs-dim", role="status"),
-            _button("timeline-hit-previous", "↑", "Previous hit (Shift Enter, Shift N)", hidden=True),
-            _button("timeline-hit-next", "↓", "Next hit (Enter, N)", hidden=True),
+            _build_button("timeline-hit-previous", "↑", "Previous hit (Shift Enter, Shift N)", hidden=True),
+            _build_button("timeline-hit-next", "↓", "Next hit (Enter, N)", hidden=True),
         ],
         className="cs-timeline-field",
         title="Part of a name, /a regular expression/, id:118, type:all_reduce or group:tp0",
     )
 
 
-def _button(name: str, text: str, title: str, *, hidden: bool = False) -> Any:
+def _build_button(name: str, text: str, title: str, *, hidden: bool = False) -> Any:
     return html.Button(text, id=name, className="cs-button", title=title, hidden=hidden)
 
 
-def _save() -> Any:
+def _build_save_menu() -> Any:
     """Return the Save menu; `data-missing` says what is missing to write Perfetto's format."""
-    reason = cannot_write()
+    reason = explain_unwritable()
     perfetto = {"id": "timeline-perfetto"} | ({"data-missing": f"{reason} {INSTALL}"} if reason else {})
     choices: list[tuple[str, str, dict[str, Any]]] = [
         ("PNG", "Save the picture as PNG", {"id": "timeline-png"}),
@@ -158,17 +170,17 @@ def _save() -> Any:
         ("Chrome trace", "Save the run as Chrome trace JSON, which Perfetto opens", {"id": "timeline-json"}),
         ("Perfetto", "Save the run in Perfetto's own format, which is smaller than a Chrome trace", perfetto),
     ]
-    return menu(choices, about="Save what is shown")
+    return build_save_menu(choices, about="Save what is shown")
 
 
-def _body() -> Any:
+def _build_body() -> Any:
     scroll = html.Div(
         id="timeline-scroll",
         className="cs-timeline-scroll",
         tabIndex=0,
         role="application",
         **{
-            **aria_label("Timeline of lanes per rank; press ? for the keys"),
+            **build_aria_label("Timeline of lanes per rank; press ? for the keys"),
             "aria-describedby": "timeline-status",
         },
     )
@@ -182,12 +194,12 @@ def _body() -> Any:
                 title,
             ],
             title="Show or hide",
-            **_category_attributes(category),
+            **_build_category_attributes(category),
         )
         for category, title, colour in _LEGEND
     ]
     legend += [
-        html.Span([html.Span(className=f"cs-bar cs-bar-{part}"), words, hint(words, ABOUT[part])],
+        html.Span([html.Span(className=f"cs-bar cs-bar-{part}"), words, build_hint(words, ABOUT[part])],
                   className="cs-timeline-kind")
         for part, words in (("waiting", "waiting"), ("bubble", "bubble, idle"))
     ]  # fmt: skip
@@ -202,15 +214,17 @@ def _body() -> Any:
         className="cs-timeline-foot",
     )
     counters = html.Div(id="timeline-counters", className="cs-timeline-counters")
-    return html.Div([scroll, counters, _window(), foot], id="timeline-body", className="cs-timeline-body")
+    return html.Div(
+        [scroll, counters, _build_window(), foot], id="timeline-body", className="cs-timeline-body"
+    )
 
 
-def _window() -> Any:
+def _build_window() -> Any:
     """Return the place of the table of the marked window; the script fills it."""
     head = html.Div(
         [
             html.H2(id="timeline-window-title"),
-            _choices(
+            _build_choices(
                 "window-by",
                 (
                     ("part", "part"),
@@ -221,11 +235,11 @@ def _window() -> Any:
                     ("counters", "counters"),
                 ),
             ),
-            _choices("window-per", (("rank", "each rank"), ("all", "all ranks"))),
+            _build_choices("window-per", (("rank", "each rank"), ("all", "all ranks"))),
             html.Span(id="timeline-window-count", className="cs-dim"),
             html.Span(style={"flex": 1}),
-            _button("timeline-window-copy", "Copy TSV", "Copy the whole table as tab-separated values"),
-            _button("timeline-window-close", "Close", "Clear the marked window (Esc)"),
+            _build_button("timeline-window-copy", "Copy TSV", "Copy the whole table as tab-separated values"),
+            _build_button("timeline-window-close", "Close", "Clear the marked window (Esc)"),
         ],
         className="cs-timeline-window-head",
     )
@@ -234,28 +248,28 @@ def _window() -> Any:
         className="cs-timeline-window-table",
         tabIndex=0,
         role="region",
-        **aria_label("Where the time of the marked window went"),
+        **build_aria_label("Where the time of the marked window went"),
     )
     return html.Section([head, table], id="timeline-window", className="cs-timeline-window", hidden=True)
 
 
-def _category_attributes(category: Category) -> dict[str, Any]:
+def _build_category_attributes(category: Category) -> dict[str, Any]:
     return {"data-category": str(int(category)), "aria-pressed": "true"}
 
 
-def _keys() -> Any:
+def _build_keys() -> Any:
     rows = [
         part for keys, does in _KEYS for part in (html.Dt([html.Kbd(key) for key in keys]), html.Dd(does))
     ]
     return html.Dialog(
         [
             html.H2("Keys of the timeline"),
-            still(html.Dl(rows)),
+            merge_static_parts(html.Dl(rows)),
             html.Button("Close", id="timeline-keys-close", className="cs-button"),
         ],
         id="timeline-keys",
         className="cs-timeline-keys",
-        **aria_label("Keys of the timeline"),
+        **build_aria_label("Keys of the timeline"),
     )
 
 
@@ -270,19 +284,19 @@ def choose(view: dict[str, Any]) -> tuple[Any, bool, Any, bool]:
     """Set the run that the view shows, if there is one, and make room for the choice of another where there are several."""
     job = view.get("job")
     if not job:
-        return no_job(), True, None, True
+        return build_no_job(), True, None, True
     try:
-        run = shown_run(session(), job, view)
+        run = choose_shown_run(get_session(), job, view)
     except StudioError as error:
-        return html.Div(error_box(error), className="cs-page"), True, None, True
+        return html.Div(build_error_box(error), className="cs-page"), True, None, True
     if run is None:
-        return _nothing(view), True, None, True
+        return _build_empty_page(view), True, None, True
     # If the run was deleted, the script reports it and offers the others.
-    others = runs_of(session(), job)
+    others = list_run_options(get_session(), job)
     return None, False, {"job": job, "run": run, "others": others}, len(others) < 2
 
 
-def _nothing(view: dict[str, Any]) -> Any:
+def _build_empty_page(view: dict[str, Any]) -> Any:
     return html.Div(
         [
             html.H2("No times yet"),
@@ -290,7 +304,11 @@ def _nothing(view: dict[str, Any]) -> Any:
                 "This page shows when every node of every rank ran. The files of this job hold no times, and it has "
                 "not been simulated."
             ),
-            dcc.Link("Simulate it", href=link("/simulate", {"job": view.get("job")}), className="cs-button"),
+            dcc.Link(
+                "Simulate it",
+                href=build_address("/simulate", {"job": view.get("job")}),
+                className="cs-button",
+            ),
         ],
         className="cs-empty",
     )

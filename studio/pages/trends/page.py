@@ -11,25 +11,32 @@ import dash
 import dash_mantine_components as dmc
 from dash import ClientsideFunction, Input, Output, State, callback, clientside_callback, dcc, html, no_update
 
-from studio.analysis.trends.changes import KEYS, Change, difference, find_changes
+from studio.analysis.trends.changes import KEYS, Change, describe_difference, find_changes
 from studio.comparing import RECORDED
-from studio.figures.trends import Mark, Shift, trend_figure
+from studio.figures.trends import Mark, Shift, draw_trend
 from studio.jobs.measuring import is_measuring, start_measuring
-from studio.pages.base.export import Table, exports, with_copy_button
-from studio.pages.base.figures import drawn_figure
+from studio.pages.base.export import Table, build_export_buttons, with_copy_button
+from studio.pages.base.figures import build_figure
 from studio.pages.base.followed import (
-    changed_by_tasks,
+    build_tasks_input,
     follow_tasks,
     follow_workspace,
+    is_called_by_tasks,
     list_tasks_again,
     look_again,
-    tasks_changed,
 )
-from studio.pages.base.state import session, tasks
-from studio.pages.base.still import still
-from studio.pages.base.widgets import aria_label, exact, hint, link, show_errors, table
+from studio.pages.base.state import get_session, get_tasks
+from studio.pages.base.still import merge_static_parts
+from studio.pages.base.widgets import (
+    build_address,
+    build_aria_label,
+    build_hint,
+    build_rounded_value,
+    build_table,
+    show_errors,
+)
 from studio.units import format_count, format_counted, format_ns
-from studio.views.trends import Point, address_of, by_series, points, verdict_words
+from studio.views.trends import Point, build_trends_address, describe_verdict, group_by_series, list_points
 
 dash.register_page(__name__, path="/trends", name="Trends", title="Trends · Chakra Studio", order=7.5)
 
@@ -64,9 +71,9 @@ def layout(**query: str) -> Any:
                         allowDeselect=False,
                         placeholder="no jobs yet",
                         comboboxProps={"shadow": "sm"},
-                        **aria_label("Series that is shown"),
+                        **build_aria_label("Series that is shown"),
                     ),
-                    hint("a series", _SERIES),
+                    build_hint("a series", _SERIES),
                 ],
                 className="cs-page-head",
             ),
@@ -89,7 +96,7 @@ def layout(**query: str) -> Any:
     Output("trends-filled", "data"),
     Input("view", "data"),
     Input("theme", "data"),
-    tasks_changed("trends"),
+    build_tasks_input("trends"),
     State("trends-series", "value"),
     State("trends-shown", "data"),
 )
@@ -97,9 +104,9 @@ def show(
     view: dict[str, Any], theme: str | None, _activity: str | None, current: str | None, shown: str | None
 ) -> Any:
     """Draw the series that the address names, else the one of its job, else the largest one."""
-    known = points(session())
-    grouped = by_series(known)
-    chosen = _chosen(view, grouped, known)
+    known = list_points(get_session())
+    grouped = group_by_series(known)
+    chosen = _choose_series(view, grouped, known)
     mark = repr(
         [
             chosen,
@@ -107,7 +114,7 @@ def show(
             [(p.job, p.name, p.run, p.measures is None, p.levels) for p in grouped.get(chosen, [])],
         ]
     )
-    if changed_by_tasks() and mark == shown and not is_measuring(tasks()):
+    if is_called_by_tasks() and mark == shown and not is_measuring(get_tasks()):
         return [no_update] * 5
     options = [
         {"value": name, "label": f"{name} ({format_counted(len(of), 'job')})"} for name, of in grouped.items()
@@ -116,7 +123,9 @@ def show(
     return options, no_update if chosen == current else chosen or None, body, mark, [chosen]
 
 
-def _chosen(view: Mapping[str, Any], grouped: Mapping[str, Sequence[Point]], known: Sequence[Point]) -> str:
+def _choose_series(
+    view: Mapping[str, Any], grouped: Mapping[str, Sequence[Point]], known: Sequence[Point]
+) -> str:
     wanted = str(view.get("series") or "")
     if wanted in grouped:
         return wanted
@@ -128,22 +137,26 @@ def _chosen(view: Mapping[str, Any], grouped: Mapping[str, Sequence[Point]], kno
 def show_series(name: str, series: Sequence[Point], *, dark: bool) -> Any:
     """Return the content of the page."""
     if not series:
-        return _nothing()
+        return _build_empty_page()
     missing = [(point.job, point.run) for point in series if point.is_missing]
     if missing:
-        list_tasks_again(began=start_measuring(tasks(), session(), missing))
+        list_tasks_again(began=start_measuring(get_tasks(), get_session(), missing))
     timed = [point for point in series if point.measures is not None and point.measures.finish_ns is not None]
     changes = find_changes([point.measures for point in timed])
-    parts = [_missing_words(missing, series), _changes_section(timed, changes)]
+    parts = [_describe_missing(missing, series), _build_changes_section(timed, changes)]
     if timed:
-        parts.append(_figure_section(timed, changes, dark=dark))
-    parts.append(_table_section(series, timed, changes))
+        parts.append(_build_figure_section(timed, changes, dark=dark))
+    parts.append(_build_table_section(series, timed, changes))
     return html.Div(
-        [part if getattr(part, "id", None) else still(part) for part in parts if part is not None]
+        [
+            part if getattr(part, "id", None) else merge_static_parts(part)
+            for part in parts
+            if part is not None
+        ]
     )
 
 
-def _nothing() -> Any:
+def _build_empty_page() -> Any:
     return html.Div(
         [
             html.H2("No jobs yet"),
@@ -161,9 +174,9 @@ def _nothing() -> Any:
     )
 
 
-def _missing_words(missing: Sequence[tuple[str, str | None]], series: Sequence[Point]) -> Any:
+def _describe_missing(missing: Sequence[tuple[str, str | None]], series: Sequence[Point]) -> Any:
     """Say what is not measured yet, or cannot be."""
-    failed = [session().unmeasured[run] for run in missing if run in session().unmeasured]
+    failed = [get_session().unmeasured[run] for run in missing if run in get_session().unmeasured]
     sentences = []
     if len(missing) > len(failed):
         count = format_counted(len(missing) - len(failed), "job")
@@ -177,8 +190,8 @@ def _missing_words(missing: Sequence[tuple[str, str | None]], series: Sequence[P
     return html.P(" ".join(sentences), className="cs-dim") if sentences else None
 
 
-def _changes_section(timed: Sequence[Point], changes: Sequence[Change]) -> Any:
-    head = html.Div(html.H2(["What changed", hint("a change", _CHANGED)]), className="cs-figure-head")
+def _build_changes_section(timed: Sequence[Point], changes: Sequence[Change]) -> Any:
+    head = html.Div(html.H2(["What changed", build_hint("a change", _CHANGED)]), className="cs-figure-head")
     if len(timed) < 2:
         count = "No job of this series holds times" if not timed else "One job with times so far"
         words = f"{count}: a trend needs two. `chakra-studio watch FOLDER` imports what arrives in a folder."
@@ -190,7 +203,7 @@ def _changes_section(timed: Sequence[Point], changes: Sequence[Change]) -> Any:
     for change in changes:
         at_job.setdefault(change.at, []).append(change)
     latest = list(reversed(at_job.values()))
-    items = [html.Li(_change_words(timed, together)) for together in latest[:_MOST_CHANGES]]
+    items = [html.Li(_describe_change(timed, together)) for together in latest[:_MOST_CHANGES]]
     hidden = len(latest) - _MOST_CHANGES
     more = html.P(
         f"{format_counted(hidden, 'earlier change')} not listed; the figure has them.", className="cs-dim"
@@ -200,7 +213,7 @@ def _changes_section(timed: Sequence[Point], changes: Sequence[Change]) -> Any:
     )
 
 
-def _change_words(timed: Sequence[Point], together: Sequence[Change]) -> Any:
+def _describe_change(timed: Sequence[Point], together: Sequence[Change]) -> Any:
     """Say what changed at one job, in a sentence per measure."""
     first = together[0]
     before, after = timed[first.before], timed[first.at]
@@ -214,13 +227,16 @@ def _change_words(timed: Sequence[Point], together: Sequence[Change]) -> Any:
     sentences = [first.words(before.name, after.name), *(change.words("", "") for change in together[1:])]
     return [
         html.Span("worse" if first.is_worse else "better", className=f"cs-level cs-level-{level}"),
-        html.Div([" ".join(sentences), " ", dcc.Link("Compare them", href=link("/compare", sides))]),
+        html.Div([" ".join(sentences), " ", dcc.Link("Compare them", href=build_address("/compare", sides))]),
     ]
 
 
-def _figure_section(timed: Sequence[Point], changes: Sequence[Change], *, dark: bool) -> Any:
-    pace = _pace(timed)
-    shifts = [Shift(change.at, KEYS.index(change.key), _short(change), change.is_worse) for change in changes]
+def _build_figure_section(timed: Sequence[Point], changes: Sequence[Change], *, dark: bool) -> Any:
+    pace = _label_pace(timed)
+    shifts = [
+        Shift(change.at, KEYS.index(change.key), _format_change(change), change.is_worse)
+        for change in changes
+    ]
     return html.Div(
         [
             html.Div(
@@ -230,45 +246,47 @@ def _figure_section(timed: Sequence[Point], changes: Sequence[Change], *, dark: 
                         "A mark per job, in the order of time, at equal distances; ▲ the Doctor warns, ✕ it found an error. A click opens the job.",
                         className="cs-dim",
                     ),
-                    exports("trends", figure=_FIGURE, table=_numbers(timed)),
+                    build_export_buttons("trends", figure=_FIGURE, table=_build_export_table(timed)),
                 ],
                 className="cs-figure-head",
             ),
-            drawn_figure(_FIGURE, trend_figure([_mark(point) for point in timed], shifts, pace, dark=dark)),
+            build_figure(
+                _FIGURE, draw_trend([_build_mark(point) for point in timed], shifts, pace, dark=dark)
+            ),
         ],
         className="cs-section",
     )
 
 
-def _pace(timed: Sequence[Point]) -> str:
+def _label_pace(timed: Sequence[Point]) -> str:
     with_step = sum(point.measures is not None and point.measures.step_ns is not None for point in timed)
     return "step time" if with_step == len(timed) else "finish" if not with_step else "step time or finish"
 
 
-def _short(change: Change) -> str:
+def _format_change(change: Change) -> str:
     by = change.new - change.old
     if change.key == "step":
         return f"{100 * by / max(change.old, 1):+.1f} %"
     return f"{100 * by:+.1f} points" if change.key == "exposed" else f"{by:+.2f}"
 
 
-def _mark(point: Point) -> Mark:
+def _build_mark(point: Point) -> Mark:
     measures, levels = point.measures, point.levels or {}
     assert measures is not None, "jobs in the figure are measured"
     level = next((level for level in ("error", "warning") if levels.get(level)), "")
     return Mark(
         point.name,
         point.when,
-        verdict_words(point.levels),
+        describe_verdict(point.levels),
         level,
         measures.pace_ns,
         measures.exposed,
         measures.imbalance,
-        link("/overview", address_of(point)),
+        build_address("/overview", build_trends_address(point)),
     )
 
 
-def _numbers(timed: Sequence[Point]) -> Table:
+def _build_export_table(timed: Sequence[Point]) -> Table:
     head = (
         "job",
         "name",
@@ -292,20 +310,20 @@ def _numbers(timed: Sequence[Point]) -> Table:
     return Table(head, rows)
 
 
-def _table_section(series: Sequence[Point], timed: Sequence[Point], changes: Sequence[Change]) -> Any:
+def _build_table_section(series: Sequence[Point], timed: Sequence[Point], changes: Sequence[Change]) -> Any:
     before: dict[str, Point] = {after.job: earlier for earlier, after in itertools.pairwise(timed)}
     changed = {timed[change.at].job for change in changes}
     rows = [
-        _row(point, before.get(point.job), point.job in changed)
+        _build_row(point, before.get(point.job), point.job in changed)
         for point in list(reversed(series))[:_MOST_ROWS]
     ]
     heads = (
         "Written",
         "Job",
         "Ranks",
-        html.Span(["Step time", hint("the step time", _STEP)]),
-        html.Span(["Exposed", hint("exposed communication", _EXPOSED)]),
-        html.Span(["Imbalance", hint("imbalance", _IMBALANCE)]),
+        html.Span(["Step time", build_hint("the step time", _STEP)]),
+        html.Span(["Exposed", build_hint("exposed communication", _EXPOSED)]),
+        html.Span(["Imbalance", build_hint("imbalance", _IMBALANCE)]),
         "Findings",
         "Against the one before",
     )
@@ -315,7 +333,7 @@ def _table_section(series: Sequence[Point], timed: Sequence[Point], changes: Seq
         if hidden > 0
         else None
     )
-    shown = table(heads, rows, numeric=(2, 3, 4, 5))
+    shown = build_table(heads, rows, numeric=(2, 3, 4, 5))
     return html.Div(
         [
             html.Div(html.H2(format_counted(len(series), "job")), className="cs-figure-head"),
@@ -326,14 +344,14 @@ def _table_section(series: Sequence[Point], timed: Sequence[Point], changes: Seq
     )
 
 
-def _row(point: Point, before: Point | None, is_change: bool) -> tuple[Any, ...]:
+def _build_row(point: Point, before: Point | None, is_change: bool) -> tuple[Any, ...]:
     run = point.measures
     written = time.strftime("%Y-%m-%d %H:%M", time.localtime(point.when))
-    name = dcc.Link(point.name, href=link("/overview", address_of(point)))
-    findings = dcc.Link(verdict_words(point.levels), href=link("/findings", {"job": point.job}))
+    name = dcc.Link(point.name, href=build_address("/overview", build_trends_address(point)))
+    findings = dcc.Link(describe_verdict(point.levels), href=build_address("/findings", {"job": point.job}))
     if run is None or run.finish_ns is None:
         reason = "no times" if point.run is None or run is not None else "being measured"
-        if point.run is not None and (point.job, point.run) in session().unmeasured:
+        if point.run is not None and (point.job, point.run) in get_session().unmeasured:
             reason = "cannot be measured"
         return (
             written,
@@ -346,14 +364,14 @@ def _row(point: Point, before: Point | None, is_change: bool) -> tuple[Any, ...]
             html.Span(reason, className="cs-dim"),
         )
     pace = run.pace_ns or 0
-    against = "" if before is None or before.measures is None else difference(before.measures, run)
+    against = "" if before is None or before.measures is None else describe_difference(before.measures, run)
     return (
         written,
         name,
         format_count(point.ranks),
-        exact(format_ns(pace) + ("" if run.step_ns is not None else " *"), f"{pace:,} ns"),
-        exact(f"{100 * (run.exposed or 0):.1f} %", f"{run.exposed:.6g}"),
-        "–" if run.imbalance is None else exact(f"{run.imbalance:.2f}", f"{run.imbalance:.6g}"),
+        build_rounded_value(format_ns(pace) + ("" if run.step_ns is not None else " *"), f"{pace:,} ns"),
+        build_rounded_value(f"{100 * (run.exposed or 0):.1f} %", f"{run.exposed:.6g}"),
+        "–" if run.imbalance is None else build_rounded_value(f"{run.imbalance:.2f}", f"{run.imbalance:.6g}"),
         findings,
         html.Strong(against) if is_change else html.Span(against or "the first", className="cs-dim"),
     )

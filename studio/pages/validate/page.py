@@ -10,15 +10,15 @@ import dash_mantine_components as dmc
 from dash import ClientsideFunction, Input, Output, State, callback, clientside_callback, dcc, html, no_update
 
 from studio.calibration.judging import judge_all
-from studio.calibration.machines import machines_of
+from studio.calibration.machines import group_by_machine
 from studio.calibration.reading.given import Given
 from studio.errors import StudioError
-from studio.figures.validation import measured_and_simulated
-from studio.pages.base.export import exports
-from studio.pages.base.state import workspace
-from studio.pages.base.widgets import aria_label, error_box, hint, read_upload, show_errors
-from studio.pages.validate.words import error_table, short_names, sizes_table, summary_words
-from studio.sim.systems import SYSTEMS, find_system, measured_error_words
+from studio.figures.validation import draw_measured_and_simulated
+from studio.pages.base.export import build_export_buttons
+from studio.pages.base.state import get_workspace
+from studio.pages.base.widgets import build_aria_label, build_error_box, build_hint, read_upload, show_errors
+from studio.pages.validate.words import build_error_table, build_size_table, describe_errors, label_tables
+from studio.sim.systems import SYSTEMS, describe_measured_errors, find_system
 from studio.store.measured import Shelf
 
 dash.register_page(__name__, path="/validate", name="Validate", title="Validate · Chakra Studio", order=9)
@@ -42,7 +42,7 @@ def layout(**query: str) -> Any:
     """Return the page; its content follows the view, and what the address says already stands in the choices."""
     return html.Div(
         [
-            _controls(_system_of(query), _curve_of(query)),
+            _build_controls(_get_system(query), _get_curve(query)),
             html.Div(id="validate-kept-words", role="status"),
             html.Div(id="validate-body"),
             dcc.Store(id="validate-kept"),
@@ -54,13 +54,13 @@ def layout(**query: str) -> Any:
     )
 
 
-def _controls(system: str, curve: str) -> Any:
+def _build_controls(system: str, curve: str) -> Any:
     return html.Div(
         [
             html.H1("Validate"),
-            _select("tables", "Measured tables", "no tables yet", 220),
-            _select("machine", "Machine", "machine", 170),
-            _select("system", "System to judge on", "the system its hardware names", 250, value=system),
+            _build_select("tables", "Measured tables", "no tables yet", 220),
+            _build_select("machine", "Machine", "machine", 170),
+            _build_select("system", "System to judge on", "the system its hardware names", 250, value=system),
             dmc.SegmentedControl(
                 id="validate-curve",
                 data=[
@@ -69,18 +69,18 @@ def _controls(system: str, curve: str) -> Any:
                 ],
                 value=curve,
                 size="xs",
-                **aria_label("Residual curves"),
+                **build_aria_label("Residual curves"),
             ),
-            hint("a residual curve", _CURVE),
+            build_hint("a residual curve", _CURVE),
             html.Span(style={"flex": 1}),
             html.Span(
                 [
                     html.Span("GPUs per node", className="cs-dim"),
-                    _number("gpus", "GPUs per node"),
+                    _build_number_field("gpus", "GPUs per node"),
                     html.Span("nodes", className="cs-dim"),
-                    _number("nodes", "Nodes"),
-                    hint("GPUs and nodes", _GIVEN),
-                    _upload(),
+                    _build_number_field("nodes", "Nodes"),
+                    build_hint("GPUs and nodes", _GIVEN),
+                    _build_upload(),
                 ],
                 className="cs-validate-given",
             ),
@@ -89,7 +89,7 @@ def _controls(system: str, curve: str) -> Any:
     )
 
 
-def _upload() -> Any:
+def _build_upload() -> Any:
     button = html.Button(
         "Add tables",
         className="cs-button",
@@ -100,10 +100,10 @@ def _upload() -> Any:
     )
 
 
-def _select(name: str, title: str, placeholder: str, width: int, *, value: str | None = None) -> Any:
+def _build_select(name: str, title: str, placeholder: str, width: int, *, value: str | None = None) -> Any:
     return dmc.Select(
         id=f"validate-{name}",
-        data=[] if value is None else _systems(),
+        data=[] if value is None else _list_systems(),
         value=value,
         size="xs",
         w=width,
@@ -111,16 +111,16 @@ def _select(name: str, title: str, placeholder: str, width: int, *, value: str |
         allowDeselect=False,
         placeholder=placeholder,
         comboboxProps={"shadow": "sm"},
-        **aria_label(title),
+        **build_aria_label(title),
     )
 
 
-def _number(name: str, title: str) -> Any:
+def _build_number_field(name: str, title: str) -> Any:
     return dmc.TextInput(
         id=f"validate-{name}",
         size="xs",
         w=52,
-        **aria_label(f"{title}, where added tables do not say"),
+        **build_aria_label(f"{title}, where added tables do not say"),
     )
 
 
@@ -139,12 +139,14 @@ def keep(contents: list[str] | None, names: list[str] | None, gpus: str | None, 
         return no_update, no_update
     files = {name: read_upload(content) for name, content in zip(names or [], contents, strict=True)}
     try:
-        given = Given(_whole(gpus), _whole(nodes))
-        added = _shelf().keep(files, given)
+        given = Given(_parse_whole(gpus), _parse_whole(nodes))
+        added = _open_shelf().keep(files, given)
     except StudioError as error:
-        return no_update, error_box(error, title="These files were not added")
+        return no_update, build_error_box(error, title="These files were not added")
     messages: list[Any] = [
-        error_box(error, title="This file was not added" if len(files) > 1 else "The file was not added")
+        build_error_box(
+            error, title="This file was not added" if len(files) > 1 else "The file was not added"
+        )
         for error in added.refused
     ]
     messages += [html.P(note, className="cs-dim") for note in added.notes]
@@ -153,7 +155,7 @@ def keep(contents: list[str] | None, names: list[str] | None, gpus: str | None, 
     return {"tables": added.tables} if added.tables or added.systems else no_update, messages
 
 
-def _whole(text: str | None) -> int | None:
+def _parse_whole(text: str | None) -> int | None:
     word = (text or "").strip()
     return int(word) if word.isascii() and word.isdecimal() and 0 < int(word) < 2**24 else None
 
@@ -181,10 +183,10 @@ def show(view: dict[str, Any], theme: str | None, _kept: dict[str, str] | None, 
 
     One that is made while this answer is under way would be taken back by it.
     """
-    sets = _shelf().tables()
+    sets = _open_shelf().tables()
     chosen = str(view.get("tables") or (sets[0] if sets else ""))
-    system, curve = _system_of(view), _curve_of(view)
-    machines, machine, problem = _machines(chosen, str(view.get("machine") or ""))
+    system, curve = _get_system(view), _get_curve(view)
+    machines, machine, problem = _choose_machine(chosen, str(view.get("machine") or ""))
     body = problem or show_machine((chosen, machine, system), curve == "with", theme == "dark")
     wanted = (chosen or None, machine, system, curve)
     tables_value, machine_value, system_value, curve_value = (
@@ -195,40 +197,40 @@ def show(view: dict[str, Any], theme: str | None, _kept: dict[str, str] | None, 
         tables_value,
         [{"value": name, "label": name or "(no name)"} for name in machines],
         machine_value,
-        _systems(),
+        _list_systems(),
         system_value,
         curve_value,
         wanted,
-        body if chosen else _nothing(),
+        body if chosen else _build_empty_page(),
     )
 
 
-def _system_of(view: Mapping[str, Any]) -> str:
+def _get_system(view: Mapping[str, Any]) -> str:
     return str(view.get("system") or _AUTOMATIC)
 
 
-def _curve_of(view: Mapping[str, Any]) -> str:
+def _get_curve(view: Mapping[str, Any]) -> str:
     return "without" if view.get("curve") == "without" else "with"
 
 
-def _machines(chosen: str, wanted: str) -> tuple[list[str], str, Any]:
+def _choose_machine(chosen: str, wanted: str) -> tuple[list[str], str, Any]:
     """Return the machines of a set of tables, the one to show, and an error in place of them."""
     if not chosen:
         return [], "", None
     try:
-        machines = list(machines_of(_shelf().read(chosen).tables))
+        machines = list(group_by_machine(_open_shelf().read(chosen).tables))
     except StudioError as error:
-        return [], "", error_box(error)
+        return [], "", build_error_box(error)
     return machines, wanted if wanted in machines else machines[0], None
 
 
-def _systems() -> list[dict[str, str]]:
-    own = [{"value": f"{_OWN}{name}", "label": f"{name} (calibrated)"} for name in _shelf().systems()]
+def _list_systems() -> list[dict[str, str]]:
+    own = [{"value": f"{_OWN}{name}", "label": f"{name} (calibrated)"} for name in _open_shelf().systems()]
     built_in = [{"value": name, "label": name} for name in SYSTEMS]
     return [{"value": _AUTOMATIC, "label": "the system its hardware names"}, *own, *built_in]
 
 
-def _nothing() -> Any:
+def _build_empty_page() -> Any:
     return html.Div(
         [
             html.H2("No measured tables yet"),
@@ -255,47 +257,49 @@ def show_machine(which: tuple[str, str, str], corrected: bool, dark: bool) -> An
         dark: Which theme.
     """
     chosen, machine, system = which
-    tables = machines_of(_shelf().read(chosen).tables)[machine]
-    judged, notes = judge_all(tables, _named(system))
+    tables = group_by_machine(_open_shelf().read(chosen).tables)[machine]
+    judged, notes = judge_all(tables, _resolve_system(system))
     drawn = judged[:_MOST_SHOWN]
     more = "" if len(judged) == len(drawn) else f" The first {len(drawn)} of {len(judged)} tables are drawn."
-    names = short_names(drawn)
+    names = label_tables(drawn)
     return html.Div(
         [
             html.Div(
                 [
                     html.H2("How far simulated times are from measured ones"),
-                    exports("validation", figure="validate-figure", table=sizes_table(judged)),
+                    build_export_buttons(
+                        "validation", figure="validate-figure", table=build_size_table(judged)
+                    ),
                 ],
                 className="cs-figure-head",
             ),
-            html.P([summary_words(judged, corrected=corrected), more], className="cs-dim"),
-            html.P(_own_error(judged[0].system, _named(system)), className="cs-dim"),
+            html.P([describe_errors(judged, corrected=corrected), more], className="cs-dim"),
+            html.P(_describe_own_error(judged[0].system, _resolve_system(system)), className="cs-dim"),
             dcc.Graph(
                 id="validate-figure",
-                figure=measured_and_simulated(drawn, names, corrected=corrected, dark=dark),
+                figure=draw_measured_and_simulated(drawn, names, corrected=corrected, dark=dark),
                 config={"displayModeBar": False},
                 className="cs-figure",
             ),
-            html.Div(error_table(judged), className="cs-validate-table"),
+            html.Div(build_error_table(judged), className="cs-validate-table"),
             html.Ul([html.Li(note) for note in notes], className="cs-dim"),
         ]
     )
 
 
-def _own_error(name: str, path: str | None) -> str:
+def _describe_own_error(name: str, path: str | None) -> str:
     """Say how far the system is off by its own calibration."""
-    return f"{name}, by its own calibration: {measured_error_words(find_system(path or name)[0])}."
+    return f"{name}, by its own calibration: {describe_measured_errors(find_system(path or name)[0])}."
 
 
-def _named(system: str) -> str | None:
+def _resolve_system(system: str) -> str | None:
     if system == _AUTOMATIC:
         return None
-    return str(_shelf().system_path(system.removeprefix(_OWN))) if system.startswith(_OWN) else system
+    return str(_open_shelf().system_path(system.removeprefix(_OWN))) if system.startswith(_OWN) else system
 
 
-def _shelf() -> Shelf:
-    return Shelf(workspace().root)
+def _open_shelf() -> Shelf:
+    return Shelf(get_workspace().root)
 
 
 clientside_callback(

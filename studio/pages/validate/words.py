@@ -8,9 +8,9 @@ from typing import Any
 from dash import html
 
 from studio.calibration.judging import CLASSES, Judgement
-from studio.calibration.measures import RANGES, quantile
+from studio.calibration.measures import RANGES, compute_quantile
 from studio.pages.base.export import Table
-from studio.pages.base.widgets import exact, hint, table
+from studio.pages.base.widgets import build_hint, build_rounded_value, build_table
 from studio.units import format_counted
 
 _GM = "gm|e|: the geometric mean of |simulated / measured − 1|, by which ASTRA-sim's authors judge theirs."
@@ -23,21 +23,21 @@ _CLASS = (
 )
 
 
-def short_names(judged: Sequence[Judgement]) -> list[str]:
+def label_tables(judged: Sequence[Judgement]) -> list[str]:
     """Return what each table is called in a legend: collective, GPUs and nodes; with its name where these repeat.
 
     Example:
-        >>> short_names([])
+        >>> label_tables([])
         []
     """
-    names = [_name(judgement) for judgement in judged]
+    names = [_label_table(judgement) for judgement in judged]
     return [
         name if names.count(name) == 1 else f"{name} · {judgement.table.table_id}"
         for name, judgement in zip(names, judged, strict=True)
     ]
 
 
-def _name(judgement: Judgement) -> str:
+def _label_table(judgement: Judgement) -> str:
     measured = judgement.table
     where = (
         f"{measured.nodes} × {measured.gpus_per_node}" if measured.nodes > 1 else f"{measured.gpus_per_node}"
@@ -45,11 +45,14 @@ def _name(judgement: Judgement) -> str:
     return f"{measured.collective.replace('_', '-')} · {where} GPUs"
 
 
-def summary_words(judged: Sequence[Judgement], *, corrected: bool) -> str:
+def describe_errors(judged: Sequence[Judgement], *, corrected: bool) -> str:
     """Say how far all tables together are off."""
     counted = [judgement for judgement in judged if not judgement.reported] or list(judged)
     errors = [judgement.errors if corrected else judgement.uncorrected for judgement in counted]
-    gmf, gm = quantile([each.gmf for each in errors], 0.5), quantile([each.gm_error for each in errors], 0.5)
+    gmf, gm = (
+        compute_quantile([each.gmf for each in errors], 0.5),
+        compute_quantile([each.gm_error for each in errors], 0.5),
+    )
     left_out = len(judged) - len(counted)
     more = f"; {format_counted(left_out, 'table')} reported and not counted" if left_out else ""
     curves = any(judgement.uncorrected != judgement.errors for judgement in judged)
@@ -60,46 +63,46 @@ def summary_words(judged: Sequence[Judgement], *, corrected: bool) -> str:
     )
 
 
-def error_table(judged: Sequence[Judgement]) -> Any:
+def build_error_table(judged: Sequence[Judgement]) -> Any:
     """Return the errors of each table."""
     head = [
         "table",
-        html.Span(["class", hint("the class", _CLASS)]),
-        html.Span(["gm|e|", hint("gm|e|", _GM)]),
-        html.Span(["GMF", hint("GMF", _GMF)]),
-        html.Span(["bias, small", hint("the bias", _BIAS)]),
+        html.Span(["class", build_hint("the class", _CLASS)]),
+        html.Span(["gm|e|", build_hint("gm|e|", _GM)]),
+        html.Span(["GMF", build_hint("GMF", _GMF)]),
+        html.Span(["bias, small", build_hint("the bias", _BIAS)]),
         "middle",
         "large",
         "without curve: gm|e|",
         "GMF",
         "remarks",
     ]
-    return table(head, [_row(judgement) for judgement in judged], numeric=range(2, 9))
+    return build_table(head, [_build_row(judgement) for judgement in judged], numeric=range(2, 9))
 
 
-def _row(judgement: Judgement) -> list[Any]:
+def _build_row(judgement: Judgement) -> list[Any]:
     errors, plain = judgement.errors, judgement.uncorrected
     remarks: list[Any] = ["extrapolated"] if judgement.extrapolated.any() else []
     if judgement.reported:
-        remarks.append(html.Span([" not counted", hint("why it is not counted", judgement.reported)]))
+        remarks.append(html.Span([" not counted", build_hint("why it is not counted", judgement.reported)]))
     return [
         judgement.table.table_id,
         html.Span(judgement.relation, className="cs-type"),
-        _share(errors.gm_error),
-        _share(errors.gmf),
-        *(_share(errors.bias[name], signed=True) if name in errors.bias else "" for name, _ in RANGES),
-        _share(plain.gm_error),
-        _share(plain.gmf),
+        _format_share(errors.gm_error),
+        _format_share(errors.gmf),
+        *(_format_share(errors.bias[name], signed=True) if name in errors.bias else "" for name, _ in RANGES),
+        _format_share(plain.gm_error),
+        _format_share(plain.gmf),
         html.Span(remarks, className="cs-type"),
     ]
 
 
-def _share(value: float, *, signed: bool = False) -> Any:
+def _format_share(value: float, *, signed: bool = False) -> Any:
     text = f"{100 * value:+.1f} %" if signed else f"{100 * value:.1f} %"
-    return exact(text.replace("-", "−"), repr(value))
+    return build_rounded_value(text.replace("-", "−"), repr(value))
 
 
-def sizes_table(judged: Sequence[Judgement]) -> Table:
+def build_size_table(judged: Sequence[Judgement]) -> Table:
     """Return every size of every table, for export."""
     rows = [
         (

@@ -11,17 +11,24 @@ from studio.errors import ConfigError
 from studio.generation.fitting import fit_in
 from studio.generation.inference.deployment import PHASES
 from studio.generation.inference.fitting import propose_steps
-from studio.generation.inference.options import asked_of
+from studio.generation.inference.options import build_asked_steps
 from studio.generation.llm import describe
 from studio.generation.models import Model
 from studio.generation.program import Speed
 from studio.generation.proposal import propose
 from studio.generation.workload import Workload
-from studio.jobs.generating import Generating, Kind, described, model_of_config, system_of
+from studio.jobs.generating import Generating, Kind, describe_steps_asked, find_system, parse_config_model
 from studio.pages.workloads.form import FILE
-from studio.pages.workloads.texts import Fields, field_of, given_of, kind_of, on_form, ranks_of
+from studio.pages.workloads.texts import (
+    Fields,
+    find_field,
+    infer_kind,
+    parse_fields,
+    parse_ranks,
+    replace_options,
+)
 from studio.sim.systems import SYSTEMS
-from studio.sim.systems.gpus import find_gpu, system_of_gpu
+from studio.sim.systems.gpus import find_gpu, find_gpu_system
 
 _MOST_NODE = 8
 _MOST_CURES = 4
@@ -59,21 +66,25 @@ class Filled:
         """How fast compute nodes of a transformer run."""
         if self.of is not None:
             return self.of.speed
-        return asked_of(self.wanted.model, self.wanted.ranks, dict(self.wanted.given)).speed
+        return build_asked_steps(self.wanted.model, self.wanted.ranks, dict(self.wanted.given)).speed
 
     @property
     def fits(self) -> bool:
         """Whether the fullest NPU has room; where no GPU is chosen nothing is known against it."""
         if self.memory_bytes is None:
             return True
-        held = sum(self.of.peak_memory.values()) if self.of else described(self.wanted)["memory"]["total"]
+        held = (
+            sum(self.of.peak_memory.values())
+            if self.of
+            else describe_steps_asked(self.wanted)["memory"]["total"]
+        )
         return held <= self.memory_bytes
 
 
-def counts(filled: Filled) -> Mapping[str, Any]:
+def compute_counts(filled: Filled) -> Mapping[str, Any]:
     """Return what closed forms say of a job."""
     if filled.of is None:
-        return described(filled.wanted)
+        return describe_steps_asked(filled.wanted)
     return describe(filled.of.model, filled.of.layout)
 
 
@@ -81,60 +92,64 @@ Wrong = dict[str, ConfigError]
 """What is wrong, by field; "" where it is about none."""
 
 
-def asked_for(fields: Fields, file: File | None) -> Filled | Wrong:
+def parse_form(fields: Fields, file: File | None) -> Filled | Wrong:
     """Return what a form asks for, or what is wrong with it."""
-    given, wrong = given_of(fields)
+    given, wrong = parse_fields(fields)
     model: str | Model = fields["model"]
     try:
-        ranks = ranks_of(fields)
-        model = _model(fields["model"], file)
+        ranks = parse_ranks(fields)
+        model = _resolve_model(fields["model"], file)
     except ConfigError as error:
         wrong[error.key] = error
     if wrong:
         return wrong
     try:
-        return _filled(model, ranks, tuple(given.items()), kind_of(fields))
+        return _fill_form(model, ranks, tuple(given.items()), infer_kind(fields))
     except ConfigError as error:
-        on_field = ConfigError(on_form(error.message), hint=on_form(error.hint), key=field_of(error))
+        on_field = ConfigError(
+            replace_options(error.message), hint=replace_options(error.hint), key=find_field(error)
+        )
         return {on_field.key: on_field}
 
 
-def _model(name: str, file: File | None) -> str | Model:
+def _resolve_model(name: str, file: File | None) -> str | Model:
     if name != FILE:
         return name
     if not file:
         raise ConfigError("The config.json is not here any more.", hint="Drop it again.", key="model")
     try:
-        return _config_model(file["name"], file["text"])
+        return _parse_config_model(file["name"], file["text"])
     except ConfigError as error:
-        raise ConfigError(on_form(error.message), hint=on_form(error.hint), key="model") from error
+        raise ConfigError(
+            replace_options(error.message), hint=replace_options(error.hint), key="model"
+        ) from error
 
 
 @lru_cache(maxsize=8)
-def _config_model(name: str, text: str) -> Model:
-    return model_of_config(name, text)
+def _parse_config_model(name: str, text: str) -> Model:
+    return parse_config_model(name, text)
 
 
 @lru_cache(maxsize=32)
-def _filled(model: str | Model, ranks: int, options: tuple[tuple[str, Any], ...], kind: Kind) -> Filled:
+def _fill_form(model: str | Model, ranks: int, options: tuple[tuple[str, Any], ...], kind: Kind) -> Filled:
     given = dict(options)
     if kind != "llm":
-        return _other(Generating(model, ranks, options, kind))
+        return _fill_other(Generating(model, ranks, options, kind))
     if given.get("gpu") is None:
         wanted = Generating(model, ranks, options)
         return Filled(wanted, wanted.workload())
     memory = find_gpu(given["gpu"]).memory_gbytes * 1e9
-    node = _node(given["gpu"])
+    node = _count_node_gpus(given["gpu"])
     proposed = propose(model, ranks, given, memory, node)
     wanted = Generating(model, ranks, tuple(sorted({**given, **proposed}.items())))
     filled = Filled(wanted, wanted.workload(), proposed, memory)
-    system_of(given["gpu"], ranks)  # says where its machines do not come in this size
+    find_system(given["gpu"], ranks)  # says where its machines do not come in this size
     if filled.fits:
         return filled
-    return replace(filled, cures=tuple(_cures(filled.workload, given, memory, node)))
+    return replace(filled, cures=tuple(_iterate_cures(filled.workload, given, memory, node)))
 
 
-def _cures(
+def _iterate_cures(
     workload: Workload, given: Mapping[str, Any], memory: float, node: int
 ) -> Iterator[dict[str, Any]]:
     """Yield what would make a job fit, as changes of fields: what is not said stays so."""
@@ -145,7 +160,7 @@ def _cures(
         yield {key: value for key, value in change.items() if value is not None or given.get(key) is not None}
 
 
-def _other(wanted: Generating) -> Filled:
+def _fill_other(wanted: Generating) -> Filled:
     """Return steps of inference, with the degrees that are proposed, or the training of another network."""
     phase = dict(wanted.given).get("phase")
     if phase not in (None, *PHASES):
@@ -154,27 +169,27 @@ def _other(wanted: Generating) -> Filled:
             hint="`chakra-studio generate inference` makes disaggregated jobs.",
             key="phase",
         )
-    described(wanted)  # says what is wrong
+    describe_steps_asked(wanted)  # says what is wrong
     if wanted.gpu is None:
         return Filled(wanted)
-    system_of(wanted.gpu, wanted.ranks)
+    find_system(wanted.gpu, wanted.ranks)
     filled = Filled(wanted, memory_bytes=find_gpu(wanted.gpu).memory_gbytes * 1e9)
-    return filled if filled.fits or wanted.kind != "inference" else _proposed_steps(filled)
+    return filled if filled.fits or wanted.kind != "inference" else _fit_steps(filled)
 
 
-def _proposed_steps(filled: Filled) -> Filled:
+def _fit_steps(filled: Filled) -> Filled:
     """Return steps that do not fit as they are said, with the degrees that make them fit where there are such."""
     wanted, memory = filled.wanted, filled.memory_bytes or 0
     given = dict(wanted.given)
-    asked = asked_of(wanted.model, wanted.ranks, given)
-    proposed = propose_steps(asked.model, asked.wish, memory, given, _node(given["gpu"]))
+    asked = build_asked_steps(wanted.model, wanted.ranks, given)
+    proposed = propose_steps(asked.model, asked.wish, memory, given, _count_node_gpus(given["gpu"]))
     if not proposed:
         return filled
     wanted = replace(wanted, given=tuple(sorted({**given, **proposed}.items())))
     return Filled(wanted, proposed=proposed, memory_bytes=memory)
 
 
-def _node(gpu: str) -> int:
+def _count_node_gpus(gpu: str) -> int:
     """Return how many GPUs of a machine tensor parallel ranks may share, at most."""
-    family = SYSTEMS[system_of_gpu(gpu)].family
+    family = SYSTEMS[find_gpu_system(gpu)].family
     return _MOST_NODE if family is None or family.torus else min(family.node, _MOST_NODE)

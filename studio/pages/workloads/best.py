@@ -11,14 +11,14 @@ from studio.generation.options import BY_KEY
 from studio.jobs.generating import Generating
 from studio.layout_search.layout_plan import LayoutPlan
 from studio.layout_search.search import Item
-from studio.layout_search.space import degrees
-from studio.layout_search.unfit import describe
-from studio.layout_search.why import reasons
-from studio.pages.base.asked import WORKLOADS, asks
-from studio.pages.base.export import Table, exports, with_copy_button
-from studio.pages.base.widgets import aria_label, exact, hint, table
+from studio.layout_search.space import list_degrees
+from studio.layout_search.unfit import describe_layout
+from studio.layout_search.why import list_reasons
+from studio.pages.base.asked import WORKLOADS, build_click_request
+from studio.pages.base.export import Table, build_export_buttons, with_copy_button
+from studio.pages.base.widgets import build_aria_label, build_hint, build_rounded_value, build_table
 from studio.pages.workloads.asking import Filled
-from studio.pages.workloads.texts import on_form
+from studio.pages.workloads.texts import replace_options
 from studio.store.pace import describe_remaining
 from studio.store.tasks import Task
 from studio.units import format_count, format_ns, format_si
@@ -31,19 +31,19 @@ _MOST_REASONS = 4
 FIGURE = "workload-front"
 
 
-def place() -> Any:
+def build_place() -> Any:
     """Return the place of the search on the page."""
     button = html.Button(
         "Find the best layout",
         id="workload-plan-go",
         className="cs-button",
         disabled=True,
-        **asks(WORKLOADS, "plan"),
+        **build_click_request(WORKLOADS, "plan"),
     )
     return html.Div(
         [
             html.Div(
-                [html.H2(["The best layout", hint("the best layout", _ABOUT)]), button],
+                [html.H2(["The best layout", build_hint("the best layout", _ABOUT)]), button],
                 className="wl-plan-head",
             ),
             html.Div(id="workload-plan-said", role="status"),
@@ -53,34 +53,40 @@ def place() -> Any:
     )
 
 
-def searched(filled: Filled) -> Generating:
+def build_search(filled: Filled) -> Generating:
     """Return what a search is for: the form without what is proposed."""
     wanted = filled.wanted
     given = tuple(pair for pair in wanted.given if pair[0] not in filled.proposed)
     return Generating(wanted.model, wanted.ranks, given)
 
 
-def progress(task: Task | None, now: float) -> Any:
+def build_progress(task: Task | None, now: float) -> Any:
     """Say how far a search is, with a button that ends it."""
     if task is None:
         return None
     counted = f" · {format_count(task.done)} of {format_count(task.total)} layouts" if task.total else ""
     left = describe_remaining(task.remaining_s(now))
-    stop = html.Button("Cancel", className="cs-button-quiet", **asks(WORKLOADS, "stop", task.id))
-    return html.P([f"{on_form(task.phase or 'waiting')}{counted}{f', {left}' if left else ''} ", stop])
+    stop = html.Button(
+        "Cancel", className="cs-button-quiet", **build_click_request(WORKLOADS, "stop", task.id)
+    )
+    return html.P(
+        [f"{replace_options(task.phase or 'waiting')}{counted}{f', {left}' if left else ''} ", stop]
+    )
 
 
-def results(layouts: LayoutPlan, *, dark: bool) -> Any:
+def build_results(layouts: LayoutPlan, *, dark: bool) -> Any:
     """Return the layouts that were found: the front, the fastest, and why the others are slower."""
-    why = reasons(layouts)[:_MOST_REASONS]
+    why = list_reasons(layouts)[:_MOST_REASONS]
     config: Any = {"displaylogo": False, "displayModeBar": False}
     return html.Div(
         [
-            html.P(_summary(layouts)),
+            html.P(_describe_plan(layouts)),
             html.Div(
                 [
                     html.H3("Step time against memory"),
-                    exports("layouts", figure=FIGURE, table=_numbers(layouts), title="the layouts"),
+                    build_export_buttons(
+                        "layouts", figure=FIGURE, table=_build_export_table(layouts), title="the layouts"
+                    ),
                 ],
                 className="cs-figure-head",
             ),
@@ -91,13 +97,13 @@ def results(layouts: LayoutPlan, *, dark: bool) -> Any:
                 className="cs-figure",
                 style={"height": f"{HEIGHT_PX}px"},
             ),
-            html.Div(_fastest(layouts), className="cs-scroll"),
+            html.Div(_build_fastest_table(layouts), className="cs-scroll"),
             html.Ul([html.Li(line) for line in why], className="wl-why") if why else None,
         ]
     )
 
 
-def _summary(layouts: LayoutPlan) -> str:
+def _describe_plan(layouts: LayoutPlan) -> str:
     frame = layouts.frame
     without = (
         f" None fits without host memory (offload). {layouts.without_host}" if layouts.without_host else ""
@@ -108,39 +114,39 @@ def _summary(layouts: LayoutPlan) -> str:
     )
 
 
-def _fastest(layouts: LayoutPlan) -> Any:
+def _build_fastest_table(layouts: LayoutPlan) -> Any:
     head = ("Layout", "Step", "MFU", "Memory", "")
     rows = [
         (
-            describe(item.candidate),
-            exact(format_ns(layouts.step_ns(item)), f"{layouts.step_ns(item):,.0f} ns"),
-            exact(f"{100 * layouts.mfu(item):.1f} %", f"{layouts.mfu(item):.6f}"),
-            exact(format_si(item.held.total, "B"), item.held.total),
-            _use(item),
+            describe_layout(item.candidate),
+            build_rounded_value(format_ns(layouts.step_ns(item)), f"{layouts.step_ns(item):,.0f} ns"),
+            build_rounded_value(f"{100 * layouts.mfu(item):.1f} %", f"{layouts.mfu(item):.6f}"),
+            build_rounded_value(format_si(item.held.total, "B"), item.held.total),
+            _build_use_button(item),
         )
         for item in layouts.ranked
     ]
-    return with_copy_button(table(head, rows, numeric=(1, 2, 3)), "the fastest layouts")
+    return with_copy_button(build_table(head, rows, numeric=(1, 2, 3)), "the fastest layouts")
 
 
-def _use(item: Item) -> Any:
+def _build_use_button(item: Item) -> Any:
     return html.Button(
         "Use",
         className="cs-button-quiet",
-        **asks(WORKLOADS, "set", _spell_layout(item)),
-        **aria_label(f"Use {describe(item.candidate)}"),
+        **build_click_request(WORKLOADS, "set", _spell_layout(item)),
+        **build_aria_label(f"Use {describe_layout(item.candidate)}"),
     )
 
 
 def _spell_layout(item: Item) -> str:
     """Return the texts of the fields of a layout; what is the default is left empty, so that rules apply."""
     options, layout = item.candidate.options, item.candidate.layout
-    texts = {degree.key: _text(degree.key, options.get(degree.key)) for degree in degrees()}
-    texts |= {"offload": _text("offload", options.get("offload")), "batch": str(layout.batch)}
+    texts = {degree.key: _format_value(degree.key, options.get(degree.key)) for degree in list_degrees()}
+    texts |= {"offload": _format_value("offload", options.get("offload")), "batch": str(layout.batch)}
     return " ".join(f"{key}={text}" for key, text in texts.items())
 
 
-def _text(key: str, value: Any) -> str:
+def _format_value(key: str, value: Any) -> str:
     if value is None:
         return ""
     if isinstance(value, bool):
@@ -151,10 +157,10 @@ def _text(key: str, value: Any) -> str:
     )
 
 
-def _numbers(layouts: LayoutPlan) -> Table:
+def _build_export_table(layouts: LayoutPlan) -> Table:
     rows = [
         (
-            describe(item.candidate),
+            describe_layout(item.candidate),
             item.held.total,
             layouts.step_ns(item),
             "simulated" if item.answer is not None else "at least",

@@ -13,20 +13,20 @@ from dash import dcc, html
 from studio.generation.families.presets import NETWORKS, find_network
 from studio.generation.models import MODELS
 from studio.generation.options import BATCH, LAYOUT, MODEL, Option
-from studio.generation.transformer import parameters
+from studio.generation.transformer import count_parameters
 from studio.generation.workload import CUSTOM
-from studio.operators.roofline import peak
+from studio.operators.roofline import find_peak
 from studio.pages.base.fold import Fold
-from studio.pages.base.widgets import aria_label, hint
+from studio.pages.base.widgets import build_aria_label, build_hint
 from studio.pages.workloads.texts import (
     FIELDS,
     OPTIONS_OF,
     STEP,
     Fields,
-    kind_of,
-    label_of,
-    on_form,
-    small,
+    get_label,
+    infer_kind,
+    lower_label,
+    replace_options,
     spell,
 )
 from studio.sim.systems import SYSTEMS
@@ -73,40 +73,52 @@ _MEANINGS = {"zero": {"0": "nothing", "1": "optimizer", "2": "and gradients", "3
 """What choices mean that are numbers."""
 
 
-def control_id(key: str) -> dict[str, str]:
+def build_control_id(key: str) -> dict[str, str]:
     """Return the id of the field of an option."""
     return {"workload": key}
 
 
-def said_id(key: str) -> dict[str, str]:
+def build_message_id(key: str) -> dict[str, str]:
     """Return the id of the place below a field for what is wrong with it."""
     return {"workload-said": key}
 
 
-def _section(option: Option) -> str:
+def _choose_section(option: Option) -> str:
     """Return the heading of an option on the form: those of open headings that few jobs need are folded."""
     is_common = option.heading not in (LAYOUT, BATCH) or option.key in _COMMON
     return option.heading if is_common else f"More of {option.heading.lower()}"
 
 
-FOLDED = tuple(dict.fromkeys(name for name in map(_section, FIELDS.values()) if name not in (MODEL, *_OPEN)))
+FOLDED = tuple(
+    dict.fromkeys(name for name in map(_choose_section, FIELDS.values()) if name not in (MODEL, *_OPEN))
+)
 """The headings that are folded."""
 
 
-def form(fields: Fields) -> Any:
+def build_form(fields: Fields) -> Any:
     """Return the form with these texts in its fields; where they are the first ones, what the tab has kept of earlier ones."""
-    kind = _select("kind", fields, _JOBS, clearable=True)
-    controls = {"model": _model(fields), "kind": kind, "ranks": _text("ranks", fields), "gpu": _gpu(fields)}
-    controls |= {key: _control(option, fields) for key, option in FIELDS.items() if key not in _ABOVE}
+    kind = _build_select("kind", fields, _JOBS, clearable=True)
+    controls = {
+        "model": _build_model_field(fields),
+        "kind": kind,
+        "ranks": _build_text_field("ranks", fields),
+        "gpu": _build_gpu_field(fields),
+    }
+    controls |= {key: _build_control(option, fields) for key, option in FIELDS.items() if key not in _ABOVE}
     for control in controls.values():
         # An address that says something is not overridden by what was kept.
         control.persistence, control.persistence_type = spell(fields) or True, "session"
-    first = [_field(key, _ABOUT[key], controls[key]) for key in _ABOVE]
-    parts: list[Any] = [html.Div([first[0], _drop(), *first[1:]], className=f"wl-group {_of(*_ABOVE)}")]
+    first = [_build_field(key, _ABOUT[key], controls[key]) for key in _ABOVE]
+    parts: list[Any] = [
+        html.Div([first[0], _build_drop(), *first[1:]], className=f"wl-group {_build_kind_classes(*_ABOVE)}")
+    ]
     for heading in (MODEL, *_OPEN, *FOLDED):
-        keys = _keys_of(heading)
-        rows = [html.H2(heading), *(_field(key, _about(FIELDS[key]), controls[key]) for key in keys)]
-        group = f"wl-group {_of(*keys)}"
+        keys = _list_keys(heading)
+        rows = [
+            html.H2(heading),
+            *(_build_field(key, _describe_option(FIELDS[key]), controls[key]) for key in keys),
+        ]
+        group = f"wl-group {_build_kind_classes(*keys)}"
         if heading == MODEL:
             hidden = fields["model"] != CUSTOM
             parts.append(html.Div(rows, id="workload-shape", hidden=hidden, className=group))
@@ -116,15 +128,15 @@ def form(fields: Fields) -> Any:
             line = html.Summary([rows[0], html.Span(id={"workload-set": heading}, className="cs-dim")])
             is_open = any(fields.get(key) for key in keys)
             parts.append(Fold([line, *rows[1:]], f"{group} wl-fold", is_open=is_open))
-    return html.Div(parts, id="workload-form", className=form_class(fields))
+    return html.Div(parts, id="workload-form", className=build_form_class(fields))
 
 
-def form_class(fields: Fields) -> str:
+def build_form_class(fields: Fields) -> str:
     """Return the class of the form, which shows the fields of the kind of job alone."""
-    return f"wl-form wl-kind-{kind_of(fields)}"
+    return f"wl-form wl-kind-{infer_kind(fields)}"
 
 
-def _of(*keys: str) -> str:
+def _build_kind_classes(*keys: str) -> str:
     """Return the classes of what some fields are in: the kinds of jobs that have one of them."""
     shared = any(key in ("model", "ranks", "gpu") for key in keys)
     return " ".join(
@@ -134,40 +146,48 @@ def _of(*keys: str) -> str:
     )
 
 
-def _keys_of(heading: str) -> list[str]:
-    return [key for key, option in FIELDS.items() if _section(option) == heading and key not in _ABOVE]
+def _list_keys(heading: str) -> list[str]:
+    return [key for key, option in FIELDS.items() if _choose_section(option) == heading and key not in _ABOVE]
 
 
-def set_words(heading: str, fields: Fields) -> str:
+def describe_set_fields(heading: str, fields: Fields) -> str:
     """Say what is set under a heading, for its fold.
 
     Example:
-        >>> set_words("Sharding and memory", {"model": "llama3-8b", "zero": "3"})
+        >>> describe_set_fields("Sharding and memory", {"model": "llama3-8b", "zero": "3"})
         'sharding 3'
     """
-    known = OPTIONS_OF[kind_of(fields)]
-    keys = [key for key in _keys_of(heading) if fields.get(key) and key in known]
-    return ", ".join(f"{small(label_of(key))} {fields[key]}" for key in keys)
+    known = OPTIONS_OF[infer_kind(fields)]
+    keys = [key for key in _list_keys(heading) if fields.get(key) and key in known]
+    return ", ".join(f"{lower_label(get_label(key))} {fields[key]}" for key in keys)
 
 
-def _about(option: Option) -> str:
-    return on_form(f"{option.hint} Where nothing is said: {option.rule}." if option.rule else option.hint)
+def _describe_option(option: Option) -> str:
+    return replace_options(
+        f"{option.hint} Where nothing is said: {option.rule}." if option.rule else option.hint
+    )
 
 
-def _field(key: str, about: str, control: Any) -> Any:
-    label = label_of(key)
-    named = html.Span([label, hint(label, about)], className="wl-label")
-    message = html.Div(id=said_id(key), className="wl-said", role="alert")
+def _build_field(key: str, about: str, control: Any) -> Any:
+    label = get_label(key)
+    named = html.Span([label, build_hint(label, about)], className="wl-label")
+    message = html.Div(id=build_message_id(key), className="wl-said", role="alert")
     row = f"wl-row{' wl-wide' if key in _ABOVE else ''}"
-    return html.Div([html.Div([named, control], className=row), message], className=f"wl-field {_of(key)}")
+    return html.Div(
+        [html.Div([named, control], className=row), message], className=f"wl-field {_build_kind_classes(key)}"
+    )
 
 
-def _control(option: Option, fields: Fields) -> Any:
-    choices = option_choices(option)
-    return _select(option.key, fields, choices, clearable=True) if choices else _text(option.key, fields)
+def _build_control(option: Option, fields: Fields) -> Any:
+    choices = list_option_choices(option)
+    return (
+        _build_select(option.key, fields, choices, clearable=True)
+        if choices
+        else _build_text_field(option.key, fields)
+    )
 
 
-def option_choices(option: Option) -> list[dict[str, str]]:
+def list_option_choices(option: Option) -> list[dict[str, str]]:
     """Return what a field may be set to, as values and labels; empty where it is a text."""
     if option.kind == "choice":
         meanings = _MEANINGS.get(option.key, {})
@@ -179,41 +199,41 @@ def option_choices(option: Option) -> list[dict[str, str]]:
     return [{"value": value, "label": label} for value, label in _CHOICES.get(option.kind, ())]
 
 
-def _text(key: str, fields: Fields) -> Any:
+def _build_text_field(key: str, fields: Fields) -> Any:
     return dmc.TextInput(
-        id=control_id(key),
+        id=build_control_id(key),
         value=fields.get(key, ""),
         size="xs",
         debounce=_DEBOUNCE_MS,
         className="wl-control",
-        **aria_label(label_of(key)),
+        **build_aria_label(get_label(key)),
     )
 
 
-def _select(key: str, fields: Fields, data: Any, **more: Any) -> Any:
+def _build_select(key: str, fields: Fields, data: Any, **more: Any) -> Any:
     return dmc.Select(
-        id=control_id(key),
+        id=build_control_id(key),
         data=data,
         value=fields.get(key) or None,
         size="xs",
         className="wl-control",
         comboboxProps={"shadow": "sm"},
         **more,
-        **aria_label(label_of(key)),
+        **build_aria_label(get_label(key)),
     )
 
 
-def _model(fields: Fields) -> Any:
+def _build_model_field(fields: Fields) -> Any:
     none = {"nothingFoundMessage": "No such model", "maxDropdownHeight": 380}
-    return _select("model", fields, model_choices(), searchable=True, allowDeselect=False, **none)
+    return _build_select("model", fields, list_model_choices(), searchable=True, allowDeselect=False, **none)
 
 
-def _gpu(fields: Fields) -> Any:
+def _build_gpu_field(fields: Fields) -> Any:
     more = {"searchable": True, "clearable": True, "nothingFoundMessage": "No such GPU"}
-    return _select("gpu", fields, gpu_choices(), **more)
+    return _build_select("gpu", fields, list_gpu_choices(), **more)
 
 
-def _drop() -> Any:
+def _build_drop() -> Any:
     drop = dcc.Upload(
         html.Button("Drop a config.json, or choose it", className="cs-button-quiet", type="button"),
         id="workload-upload",
@@ -224,40 +244,40 @@ def _drop() -> Any:
 
 
 @cache
-def gpu_choices() -> list[dict[str, str]]:
+def list_gpu_choices() -> list[dict[str, str]]:
     """Return the GPUs that can be chosen: those with a peak for the data type of generated jobs."""
     choices = []
     for name, system in SYSTEM_OF.items():
         gpu = SYSTEMS[system].gpu
-        if gpu is not None and peak(gpu, "bf16") is not None:
+        if gpu is not None and find_peak(gpu, "bf16") is not None:
             choices.append({"value": name, "label": f"{name} · {gpu.memory_gbytes:g} GB"})
     return choices
 
 
 @cache
-def _presets() -> list[dict[str, Any]]:
+def _list_presets() -> list[dict[str, Any]]:
     families: dict[str, list[dict[str, str]]] = {}
     for name, model in MODELS.items():
-        choice = {"value": name, "label": f"{name} · {size_words(parameters(model))}"}
-        families.setdefault(family_of(name), []).append(choice)
+        choice = {"value": name, "label": f"{name} · {describe_size(count_parameters(model))}"}
+        families.setdefault(parse_family(name), []).append(choice)
     return [{"group": family, "items": items} for family, items in families.items()]
 
 
-def model_choices(file: str = "") -> list[dict[str, Any]]:
+def list_model_choices(file: str = "") -> list[dict[str, Any]]:
     """Return the models that can be chosen, by family; `file` is what is to be said of a config.json that is there."""
     own = [{"value": CUSTOM, "label": "custom · numbers of your own"}]
     if file:
         own.insert(0, {"value": FILE, "label": file})
-    return [{"group": "Your own", "items": own}, *_presets(), *_networks()]
+    return [{"group": "Your own", "items": own}, *_list_presets(), *_list_networks()]
 
 
 @cache
-def _networks() -> list[dict[str, Any]]:
+def _list_networks() -> list[dict[str, Any]]:
     return [
         {
             "group": _FAMILIES[family],
             "items": [
-                {"value": name, "label": f"{name} · {size_words(find_network(name).parameters)}"}
+                {"value": name, "label": f"{name} · {describe_size(find_network(name).parameters)}"}
                 for name in named
             ],
         }
@@ -265,11 +285,11 @@ def _networks() -> list[dict[str, Any]]:
     ]
 
 
-def family_of(name: str) -> str:
+def parse_family(name: str) -> str:
     """Return the family of a model by its name.
 
     Example:
-        >>> [family_of(name) for name in ("llama3.1-8b", "gpt3-175b", "mistral-7b", "qwen2.5-7b")]
+        >>> [parse_family(name) for name in ("llama3.1-8b", "gpt3-175b", "mistral-7b", "qwen2.5-7b")]
         ['Llama 3.1', 'GPT-3', 'Mistral', 'Qwen 2.5']
     """
     match = re.match(r"([a-z]+)([\d.]*)", name)
@@ -282,11 +302,11 @@ def family_of(name: str) -> str:
     return f"{called} {version}".strip()
 
 
-def size_words(count: int) -> str:
+def describe_size(count: int) -> str:
     """Return a number of parameters in words.
 
     Example:
-        >>> size_words(8_030_261_248), size_words(124_439_808), size_words(1_010_000_000_000)
+        >>> describe_size(8_030_261_248), describe_size(124_439_808), describe_size(1_010_000_000_000)
         ('8.03 billion', '124 million', '1.01 trillion')
     """
     for word, unit in (("trillion", 10**12), ("billion", 10**9), ("million", 10**6)):

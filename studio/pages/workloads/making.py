@@ -6,13 +6,13 @@ from typing import TypedDict
 
 from studio.errors import StudioError
 from studio.jobs import simulations as queue
-from studio.jobs.generating import kept_system, start_generating, start_simulating, system_of
+from studio.jobs.generating import find_system, keep_system, start_generating, start_simulating
 from studio.pages.base.asked import Asked
-from studio.pages.base.jobs_made import made_job
-from studio.pages.base.state import session, simulations, tasks
-from studio.pages.base.widgets import link
+from studio.pages.base.jobs_made import find_made_job
+from studio.pages.base.state import get_session, get_simulations, get_tasks
+from studio.pages.base.widgets import build_address
 from studio.pages.workloads.asking import Filled, Wrong
-from studio.pages.workloads.texts import on_form
+from studio.pages.workloads.texts import replace_options
 from studio.sim.parts import Parts
 from studio.store.tasks import get
 
@@ -49,7 +49,7 @@ def start(filled: Filled | Wrong, asked: Asked) -> Making:
     if not isinstance(filled, Filled):
         raise next(iter(filled.values()))
     wanted = filled.wanted
-    task = start_generating(tasks(), session(), wanted)
+    task = start_generating(get_tasks(), get_session(), wanted)
     return {
         "task": task.id,
         "then": asked["verb"],
@@ -69,20 +69,24 @@ def advance(making: Making) -> str | None:
         StudioError: It failed or was cancelled.
     """
     if "job" not in making:
-        job_id = made_job(get(tasks(), making["task"]), on_form)
+        job_id = find_made_job(get(get_tasks(), making["task"]), replace_options)
         if job_id is None:
             return None
         making["job"] = job_id
     if making["then"] == "open":
         return making["job"]
     if making["gpu"] is None:
-        return link("/simulate", {"job": making["job"]})
+        return build_address("/simulate", {"job": making["job"]})
     run = _find_simulation(making)
     if making["then"] == "simulate":
         # Simulate shows how far it is, and why it failed.
-        return simulate_link(making) if run or not _is_under_way(making) else None
+        return build_simulate_link(making) if run or not _is_under_way(making) else None
     job, _, other = making["beside"].partition("/")
-    return link("/compare", {"job": job, "run": other, "with": f"{making['job']}/{run}"}) if run else None
+    return (
+        build_address("/compare", {"job": job, "run": other, "with": f"{making['job']}/{run}"})
+        if run
+        else None
+    )
 
 
 def _find_simulation(making: Making) -> str | None:
@@ -94,12 +98,12 @@ def _find_simulation(making: Making) -> str | None:
     if "run" in making:
         return making["run"]
     if "simulation" not in making:
-        begun = start_simulating(simulations(), session(), making["job"], *_system(making))
+        begun = start_simulating(get_simulations(), get_session(), making["job"], *_find_system(making))
         if isinstance(begun, str):
             making["run"] = begun
             return begun
         making["simulation"] = begun.id
-    simulation = queue.get(simulations(), making["simulation"])
+    simulation = queue.get(get_simulations(), making["simulation"])
     if simulation and simulation.run:
         making["run"] = simulation.run
         return simulation.run
@@ -112,16 +116,16 @@ def _find_simulation(making: Making) -> str | None:
 
 
 def _is_under_way(making: Making) -> bool:
-    simulation = queue.get(simulations(), making["simulation"]) if "simulation" in making else None
+    simulation = queue.get(get_simulations(), making["simulation"]) if "simulation" in making else None
     return simulation is not None and simulation.status in queue.ACTIVE
 
 
-def simulate_link(making: Making) -> str:
+def build_simulate_link(making: Making) -> str:
     """Return the address of Simulate with a job and the system it runs on, and its run where that is there."""
-    config = kept_system(session(), *_system(making))
-    return link("/simulate", {"job": making["job"], "run": making.get("run"), "config": config})
+    config = keep_system(get_session(), *_find_system(making))
+    return build_address("/simulate", {"job": making["job"], "run": making.get("run"), "config": config})
 
 
-def _system(making: Making) -> tuple[str, Parts]:
+def _find_system(making: Making) -> tuple[str, Parts]:
     assert making["gpu"] is not None
-    return system_of(making["gpu"], making["ranks"])
+    return find_system(making["gpu"], making["ranks"])

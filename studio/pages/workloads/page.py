@@ -22,34 +22,55 @@ from dash import (
 
 from studio.errors import ConfigError, StudioError
 from studio.generation.workload import CUSTOM
-from studio.jobs.generating import model_of_config, runs_on, system_of
-from studio.jobs.planning import plan_made, start_planning
-from studio.pages.base.asked import WORKLOADS, Asked, answer, answer_output, asks, stores
-from studio.pages.base.followed import follow_tasks, list_tasks_again, tasks_changed, tasks_ticked
-from studio.pages.base.jobs_made import making_line
-from studio.pages.base.state import RECORDED, session, tasks, workspace
-from studio.pages.base.still import still
-from studio.pages.base.widgets import aria_label, error_box, link, read_upload, show_errors
-from studio.pages.workloads import best
-from studio.pages.workloads.asking import File, Filled, Wrong, asked_for, counts
-from studio.pages.workloads.filling import copied_shape, placeholders
-from studio.pages.workloads.form import FILE, FOLDED, control_id, form, form_class, model_choices, set_words
-from studio.pages.workloads.making import Making, advance, simulate_link, start
-from studio.pages.workloads.results import (
-    collectives_section,
-    drawing,
-    drawing_of,
-    facts,
-    memory_section,
-    times,
-    times_waiting,
-    verdict,
+from studio.jobs.generating import find_system, is_run_on, parse_config_model
+from studio.jobs.planning import get_plan, start_planning
+from studio.pages.base.asked import (
+    WORKLOADS,
+    Asked,
+    acknowledge_request,
+    build_answer_output,
+    build_click_request,
+    build_stores,
 )
-from studio.pages.workloads.texts import Fields, fields_of, on_form, read_text, spell
+from studio.pages.base.followed import build_tasks_input, build_ticks_input, follow_tasks, list_tasks_again
+from studio.pages.base.jobs_made import build_progress_line
+from studio.pages.base.state import RECORDED, get_session, get_tasks, get_workspace
+from studio.pages.base.still import merge_static_parts
+from studio.pages.base.widgets import (
+    build_address,
+    build_aria_label,
+    build_error_box,
+    read_upload,
+    show_errors,
+)
+from studio.pages.workloads import best
+from studio.pages.workloads.asking import File, Filled, Wrong, compute_counts, parse_form
+from studio.pages.workloads.filling import copy_shape, list_placeholders
+from studio.pages.workloads.form import (
+    FILE,
+    FOLDED,
+    build_control_id,
+    build_form,
+    build_form_class,
+    describe_set_fields,
+    list_model_choices,
+)
+from studio.pages.workloads.making import Making, advance, build_simulate_link, start
+from studio.pages.workloads.results import (
+    build_collectives_section,
+    build_counts_drawing,
+    build_drawing,
+    build_facts,
+    build_memory_section,
+    build_times,
+    build_verdict,
+    build_waiting_times,
+)
+from studio.pages.workloads.texts import Fields, collect_fields, read_text, replace_options, spell
 from studio.store.tasks import ACTIVE, cancel, get
 from studio.store.workspace import JobInfo
 from studio.units import format_counted, format_ns
-from studio.views.address import shown_run
+from studio.views.address import choose_shown_run
 
 dash.register_page(
     __name__, path="/workloads", name="Workloads", title="Workloads · Chakra Studio", order=0.5
@@ -63,18 +84,18 @@ _LOOK_S = 0.02
 def layout(workload: str = "", **_query: str) -> Any:
     """Return the page, with the form that the address says."""
     fields = read_text(workload)
-    filled = asked_for(fields, None)
+    filled = parse_form(fields, None)
     shown = _show_job(filled) if isinstance(filled, Filled) else (None, None, None, None)
     return html.Div(
         [
             html.Div(
                 [html.H1("Workloads"), html.Span("a job from the name of a model, without any trace", className="cs-dim"),
-                 html.Span(style={"flex": 1}), *_buttons()],
+                 html.Span(style={"flex": 1}), *_build_buttons()],
                 className="cs-page-head",
             ),
             html.Div([html.Div(id="workload-error"), html.Div(id="workload-progress", role="status")]),
-            html.Div([html.Div(still(form(fields), fewest=2), className="wl-left"), _side(shown)], className="wl-body"),
-            stores(WORKLOADS),
+            html.Div([html.Div(merge_static_parts(build_form(fields), fewest=2), className="wl-left"), _build_side(shown)], className="wl-body"),
+            build_stores(WORKLOADS),
             follow_tasks("workloads"),
             dcc.Store(id="workload-asked"),
             dcc.Store(id="workload-settled"),
@@ -91,14 +112,14 @@ def layout(workload: str = "", **_query: str) -> Any:
     )  # fmt: skip
 
 
-def _buttons() -> list[Any]:
+def _build_buttons() -> list[Any]:
     return [
         html.Button(
             "Make the job",
             id="workload-make",
             className="cs-button",
             disabled=True,
-            **asks(WORKLOADS, "open"),
+            **build_click_request(WORKLOADS, "open"),
         ),
         html.Button(
             "Simulate it",
@@ -106,18 +127,18 @@ def _buttons() -> list[Any]:
             className="cs-button cs-ask-button wl-go",
             disabled=True,
             title="Make the job, and simulate it on the preset of its GPU",
-            **asks(WORKLOADS, "simulate"),
+            **build_click_request(WORKLOADS, "simulate"),
         ),
     ]
 
 
-def _side(shown: Sequence[Any]) -> Any:
+def _build_side(shown: Sequence[Any]) -> Any:
     """Return the right half: what closed forms say while the form is filled in."""
     return html.Div(
         [
             html.Div(shown[0], id="workload-verdict", className="wl-first"),
             html.Div(shown[1], id="workload-facts"),
-            html.Div(times_waiting(), id="workload-times"),
+            html.Div(build_waiting_times(), id="workload-times"),
             html.Div(id="workload-beside", className="wl-beside", role="status"),
             html.Div(
                 [
@@ -128,25 +149,25 @@ def _side(shown: Sequence[Any]) -> Any:
                         className="cs-dim wl-caption",
                     ),
                     html.Div(
-                        _room(shown[3]),
+                        _build_drawing_room(shown[3]),
                         id="workload-mesh",
                         className="wl-mesh",
                         tabIndex=0,
                         role="region",
-                        **aria_label("Layout of the ranks"),
+                        **build_aria_label("Layout of the ranks"),
                     ),
                 ],
                 className="cs-section",
             ),
             html.Div(shown[2], id="workload-tables"),
-            best.place(),
+            best.build_place(),
         ],
         id="workload-side",
         className="wl-side",
     )
 
 
-def _room(drawing: dict[str, Any] | None) -> Any:
+def _build_drawing_room(drawing: dict[str, Any] | None) -> Any:
     """Return what takes the room of a drawing until it is drawn."""
     if drawing is None:
         return None
@@ -156,12 +177,18 @@ def _room(drawing: dict[str, Any] | None) -> Any:
 
 def _show_job(filled: Filled) -> tuple[Any, Any, Any, Any]:
     """Return what is shown of a job: verdict, facts, tables and the drawing of its ranks."""
-    job_counts = counts(filled)
+    job_counts = compute_counts(filled)
     tables = html.Div(
-        [memory_section(filled, job_counts), collectives_section(job_counts)], className="wl-tables"
+        [build_memory_section(filled, job_counts), build_collectives_section(job_counts)],
+        className="wl-tables",
     )
-    drawn = drawing(filled.of.layout) if filled.of else drawing_of(job_counts)
-    return verdict(filled, job_counts), still(facts(filled, job_counts)), still(tables), drawn
+    drawn = build_drawing(filled.of.layout) if filled.of else build_counts_drawing(job_counts)
+    return (
+        build_verdict(filled, job_counts),
+        merge_static_parts(build_facts(filled, job_counts)),
+        merge_static_parts(tables),
+        drawn,
+    )
 
 
 # ---------------------------------------------------------------------------------------------------
@@ -199,21 +226,24 @@ def follow(
     values: list[Any], file: File | None, ids: list[dict[str, str]], places: list[dict[str, str]], before: Any
 ) -> dict[str, Any]:
     """Show the results of the form, and errors beside their fields."""
-    fields = fields_of(ids, values)
+    fields = collect_fields(ids, values)
     if fields["model"] == CUSTOM:
         fields = _with_shape(fields, before)
-    filled = asked_for(fields, file)
+    filled = parse_form(fields, file)
     wrong: Wrong = {} if isinstance(filled, Filled) else filled
     keys = [component["workload"] for component in ids]
-    about = {component["workload-said"]: _said(wrong.get(component["workload-said"])) for component in places}
+    about = {
+        component["workload-said"]: _build_message(wrong.get(component["workload-said"]))
+        for component in places
+    }
     if "" in wrong:
-        about["model"] = [about["model"], _said(wrong[""])]
+        about["model"] = [about["model"], _build_message(wrong[""])]
     common = {
         "said": list(about.values()),
         "wrong": [key in wrong for key in keys],
-        "set": [set_words(heading, fields) for heading in FOLDED],
+        "set": [describe_set_fields(heading, fields) for heading in FOLDED],
         "shape": fields["model"] != CUSTOM,
-        "form": form_class(fields),
+        "form": build_form_class(fields),
         "text": spell(fields),
         "make": bool(wrong),
         "simulate": bool(wrong),
@@ -229,20 +259,20 @@ def follow(
             "asked": None,
         }
     shown = dict(zip(("verdict", "facts", "tables", "drawing"), _show_job(filled), strict=True))
-    hints = placeholders(filled, keys)
+    hints = list_placeholders(filled, keys)
     return {**common, **shown, "hints": hints, "stale": "wl-side", "asked": fields}
 
 
 def _with_shape(fields: dict[str, str], before: Any) -> dict[str, str]:
     """Return the form of a custom model: with the numbers of the model before, where none is given yet."""
-    filled = asked_for(before, None) if before else None
-    copied = copied_shape(fields, filled.of.model) if isinstance(filled, Filled) and filled.of else {}
+    filled = parse_form(before, None) if before else None
+    copied = copy_shape(fields, filled.of.model) if isinstance(filled, Filled) and filled.of else {}
     for key, text in copied.items():
-        dash.set_props(control_id(key), {"value": text})
+        dash.set_props(build_control_id(key), {"value": text})
     return {**fields, **copied}
 
 
-def _said(error: ConfigError | None) -> Any:
+def _build_message(error: ConfigError | None) -> Any:
     if error is None:
         return None
     return [
@@ -258,8 +288,12 @@ def _said(error: ConfigError | None) -> Any:
 @show_errors
 def estimate(asked: Fields | None, file: File | None) -> Any:
     """Simulate a step where that takes about a second."""
-    filled = asked_for(asked, file) if asked else None
-    return still(times(filled, counts(filled))) if isinstance(filled, Filled) else still(times_waiting())
+    filled = parse_form(asked, file) if asked else None
+    return (
+        merge_static_parts(build_times(filled, compute_counts(filled)))
+        if isinstance(filled, Filled)
+        else merge_static_parts(build_waiting_times())
+    )
 
 
 @callback(
@@ -268,48 +302,48 @@ def estimate(asked: Fields | None, file: File | None) -> Any:
     Input("workload-asked", "data"),
     State("workload-config", "data"),
 )
-def beside(view: dict[str, Any], asked: Fields | None, file: File | None) -> Any:
+def describe_open_job(view: dict[str, Any], asked: Fields | None, file: File | None) -> Any:
     """Say that the job in the bar is the one of the form, or offer to compare with it."""
-    job, filled = view.get("job"), asked_for(asked, file) if asked else None
+    job, filled = view.get("job"), parse_form(asked, file) if asked else None
     if not job or not isinstance(filled, Filled):
         return None
     try:
-        info, run = workspace().info(job), shown_run(session(), job, view)
+        info, run = get_workspace().info(job), choose_shown_run(get_session(), job, view)
         is_this = info.fingerprint == filled.wanted.mark
-        words = _made_words(info) if is_this else []
+        words = _describe_made_job(info) if is_this else []
         if run is None or filled.wanted.gpu is None or (is_this and _is_this_run(job, run, filled)):
             return html.P(words)
-        shown = "as recorded" if not run else _run_words(job, run)
+        shown = "as recorded" if not run else _describe_run(job, run)
     except StudioError:
         return None  # the frame says what is wrong with the job
     button = html.Button(
         "Simulate and compare",
         className="cs-button",
-        **asks(WORKLOADS, "compare", f"{job}/{run or RECORDED}"),
+        **build_click_request(WORKLOADS, "compare", f"{job}/{run or RECORDED}"),
     )
-    other = [] if is_this else [_linked(info), " · "]
+    other = [] if is_this else [_link_job(info), " · "]
     return html.P([*words, button, html.Span(["with ", *other, html.Span(shown, className="cs-dim")])])
 
 
-def _made_words(info: JobInfo) -> list[Any]:
+def _describe_made_job(info: JobInfo) -> list[Any]:
     summary = info.summary
     size = f" · {format_counted(summary.ranks, 'rank')}, {format_counted(summary.nodes, 'node')}"
-    return [html.Span(["Made: ", _linked(info), html.Span(size, className="cs-dim")])]
+    return [html.Span(["Made: ", _link_job(info), html.Span(size, className="cs-dim")])]
 
 
-def _linked(info: JobInfo) -> Any:
-    return dcc.Link(html.Bdi(info.name), href=link("/overview", {"job": info.id}))
+def _link_job(info: JobInfo) -> Any:
+    return dcc.Link(html.Bdi(info.name), href=build_address("/overview", {"job": info.id}))
 
 
 def _is_this_run(job: str, run: str, filled: Filled) -> bool:
     """Whether a run is what simulating the job of the form would give."""
     assert filled.wanted.gpu is not None
-    system = system_of(filled.wanted.gpu, filled.wanted.ranks)
-    return bool(run) and runs_on(workspace().run_info(job, run), *system, session())
+    system = find_system(filled.wanted.gpu, filled.wanted.ranks)
+    return bool(run) and is_run_on(get_workspace().run_info(job, run), *system, get_session())
 
 
-def _run_words(job: str, run: str) -> str:
-    info = workspace().run_info(job, run)
+def _describe_run(job: str, run: str) -> str:
+    info = get_workspace().run_info(job, run)
     return f"{info.label}, {format_ns(info.makespan_ns)}"
 
 
@@ -326,23 +360,23 @@ def take_file(contents: str | None, name: str | None) -> Any:
         return no_update, no_update
     try:
         text = read_upload(contents).decode("utf-8")
-        model_of_config(name or "config.json", text)
+        parse_config_model(name or "config.json", text)
     except ConfigError as error:
-        on_field = ConfigError(on_form(error.message), hint=on_form(error.hint))
-        return no_update, error_box(on_field, title="This file describes no model that can be made")
+        on_field = ConfigError(replace_options(error.message), hint=replace_options(error.hint))
+        return no_update, build_error_box(on_field, title="This file describes no model that can be made")
     except ValueError:
-        return no_update, error_box(
+        return no_update, build_error_box(
             ConfigError(f"{(name or '')[:80]}: no text.", hint="A config.json is JSON, in UTF-8."),
             title="This file describes no model",
         )
-    dash.set_props(control_id("model"), {"value": FILE})
+    dash.set_props(build_control_id("model"), {"value": FILE})
     return {"name": name or "config.json", "text": text}, None
 
 
-@callback(Output(control_id("model"), "data"), Input("workload-config", "data"))
+@callback(Output(build_control_id("model"), "data"), Input("workload-config", "data"))
 def list_models(file: File | None) -> Any:
     """List the models that can be chosen."""
-    return model_choices(file["name"][:60] if file else "")
+    return list_model_choices(file["name"][:60] if file else "")
 
 
 # ---------------------------------------------------------------------------------------------------
@@ -353,7 +387,7 @@ def list_models(file: File | None) -> Any:
     Output("workload-error", "children", allow_duplicate=True),
     Output("workload-making", "data"),
     Output("workload-made", "data"),
-    answer_output(WORKLOADS),
+    build_answer_output(WORKLOADS),
     Input(WORKLOADS, "data"),
     State({"workload": ALL}, "value"),
     State({"workload": ALL}, "id"),
@@ -364,19 +398,19 @@ def change(asked: Asked | None, values: list[Any], ids: list[dict[str, str]], fi
     """Make the job of the form and open, simulate or compare it; or take over what is proposed."""
     if not asked:
         return [no_update] * 4
-    fields, done = fields_of(ids, values), answer(WORKLOADS, asked)
+    fields, done = collect_fields(ids, values), acknowledge_request(WORKLOADS, asked)
     if asked["verb"] in ("set", "stop", "plan"):
         _carry_out(asked, fields, file)
         return None, None if asked["verb"] == "stop" else no_update, no_update, done
     try:
-        making = start(asked_for(fields, file), asked)
+        making = start(parse_form(fields, file), asked)
         until = time.monotonic() + _AT_ONCE_S
         while not (reached := advance(making)) and time.monotonic() < until:
             time.sleep(_LOOK_S)
     except StudioError as error:
-        return error_box(error, title="The job was not made"), None, no_update, done
+        return build_error_box(error, title="The job was not made"), None, no_update, done
     if not reached and making.get("simulation") and making["then"] == "simulate":
-        reached = simulate_link(making)  # Simulate shows how far it is
+        reached = build_simulate_link(making)  # Simulate shows how far it is
     if making.get("job"):
         dash.set_props("imported", {"data": time.time()})
     else:
@@ -385,19 +419,19 @@ def change(asked: Asked | None, values: list[Any], ids: list[dict[str, str]], fi
         return None, making, no_update, done
     if making["then"] == "open":
         return None, None, reached, done
-    return None, None, no_update, answer(WORKLOADS, asked, go=reached)
+    return None, None, no_update, acknowledge_request(WORKLOADS, asked, go=reached)
 
 
 def _carry_out(asked: Asked, fields: Fields, file: File | None) -> None:
     """Take over what is proposed, end a task, or look for the best layout."""
     if asked["verb"] == "stop":
-        cancel(tasks(), asked["of"])
+        cancel(get_tasks(), asked["of"])
     elif asked["verb"] == "plan":
-        _plan(fields, file)
+        _plan_layout(fields, file)
     else:
         for part in asked["of"].split(" "):
             key, _, value = part.partition("=")
-            dash.set_props(control_id(key), {"value": value})
+            dash.set_props(build_control_id(key), {"value": value})
 
 
 @callback(
@@ -407,8 +441,8 @@ def _carry_out(asked: Asked, fields: Fields, file: File | None) -> None:
     Output("workload-made", "data", allow_duplicate=True),
     Output(f"{WORKLOADS}-answered", "data", allow_duplicate=True),
     Input("workload-making", "data"),
-    tasks_ticked("workloads"),
-    tasks_changed("workloads"),
+    build_ticks_input("workloads"),
+    build_tasks_input("workloads"),
     prevent_initial_call=True,
 )
 def watch(making: Making | None, _tick: int | None, _known: str | None) -> Any:
@@ -419,12 +453,12 @@ def watch(making: Making | None, _tick: int | None, _known: str | None) -> Any:
     try:
         reached = advance(making)
     except StudioError as error:
-        return None, error_box(error, title="The job was not made"), None, no_update, no_update
+        return None, build_error_box(error, title="The job was not made"), None, no_update, no_update
     if "job" in making and not had_job:
         dash.set_props("imported", {"data": time.time()})
     if not reached:
         return (
-            _progress(making),
+            _build_progress(making),
             None,
             making if not had_job and "job" in making else no_update,
             no_update,
@@ -435,22 +469,22 @@ def watch(making: Making | None, _tick: int | None, _known: str | None) -> Any:
     return None, None, None, no_update, {"store": WORKLOADS, "number": 0, "go": reached}
 
 
-def _progress(making: Making) -> Any:
+def _build_progress(making: Making) -> Any:
     if "job" in making:
         return html.P("Simulating it…")
-    task = get(tasks(), making["task"])
-    return making_line(WORKLOADS, making["task"], task.phase if task else "")
+    task = get(get_tasks(), making["task"])
+    return build_progress_line(WORKLOADS, making["task"], task.phase if task else "")
 
 
 # ---------------------------------------------------------------------------------------------------
 # The best layout
 
 
-def _plan(fields: Fields, file: File | None) -> None:
+def _plan_layout(fields: Fields, file: File | None) -> None:
     """Look for the best layout of a form."""
-    filled = asked_for(fields, file)
+    filled = parse_form(fields, file)
     if isinstance(filled, Filled):
-        task = start_planning(tasks(), session(), best.searched(filled))
+        task = start_planning(get_tasks(), get_session(), best.build_search(filled))
         dash.set_props("workload-plan", {"data": {"task": task.id, "fields": fields}})
         list_tasks_again()
 
@@ -460,8 +494,8 @@ def _plan(fields: Fields, file: File | None) -> None:
     Output("workload-plan-found", "children"),
     Output("workload-plan-shown", "data"),
     Input("workload-plan", "data"),
-    tasks_ticked("workloads"),
-    tasks_changed("workloads"),
+    build_ticks_input("workloads"),
+    build_tasks_input("workloads"),
     Input("theme", "data"),
     State("workload-plan-shown", "data"),
     State("workload-config", "data"),
@@ -477,19 +511,19 @@ def show_plan(
     """Say how far the search for the best layout is, and show what it found."""
     if not plan:
         return None, no_update, no_update
-    task = get(tasks(), plan["task"])
+    task = get(get_tasks(), plan["task"])
     if task is not None and task.status in ACTIVE:
-        return best.progress(task, tasks().now()), no_update, no_update
-    filled = asked_for(plan["fields"], file)
-    layouts = plan_made(session(), best.searched(filled)) if isinstance(filled, Filled) else None
+        return best.build_progress(task, get_tasks().now()), no_update, no_update
+    filled = parse_form(plan["fields"], file)
+    layouts = get_plan(get_session(), best.build_search(filled)) if isinstance(filled, Filled) else None
     if layouts is None:
         why = task.error if task else None
-        error = StudioError(on_form(why.message), hint=on_form(why.hint)) if why else None
-        return error_box(error, title="No layout was found") if error else None, None, None
+        error = StudioError(replace_options(why.message), hint=replace_options(why.hint)) if why else None
+        return build_error_box(error, title="No layout was found") if error else None, None, None
     mark = [plan["task"], theme]
     if mark == shown:
         return None, no_update, no_update
-    return None, best.results(layouts, dark=theme == "dark"), mark
+    return None, best.build_results(layouts, dark=theme == "dark"), mark
 
 
 clientside_callback(

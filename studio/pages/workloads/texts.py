@@ -44,7 +44,7 @@ Fields = Mapping[str, str]
 """Texts of the form by key; empty where nothing is said."""
 
 
-def label_of(key: str) -> str:
+def get_label(key: str) -> str:
     """Return what a field is called."""
     return FIELDS[key].label if key in FIELDS else _LABELS.get(key, key.capitalize())
 
@@ -52,11 +52,11 @@ def label_of(key: str) -> str:
 _LABELS = {"kind": "Job"}
 
 
-def kind_of(fields: Fields) -> Kind:
+def infer_kind(fields: Fields) -> Kind:
     """Return what kind of job a form is of: the model may say it.
 
     Example:
-        >>> [kind_of({"model": model, "kind": kind}) for model, kind in (("llama3-8b", "inference"), ("resnet50", ""))]
+        >>> [infer_kind({"model": model, "kind": kind}) for model, kind in (("llama3-8b", "inference"), ("resnet50", ""))]
         ['inference', 'network']
     """
     if fields["model"] in NAMES:
@@ -64,7 +64,7 @@ def kind_of(fields: Fields) -> Kind:
     return "inference" if fields.get("kind") == "inference" else "llm"
 
 
-def fields_of(ids: Sequence[Mapping[str, str]], values: Sequence[Any]) -> dict[str, str]:
+def collect_fields(ids: Sequence[Mapping[str, str]], values: Sequence[Any]) -> dict[str, str]:
     """Return the texts of the form by key."""
     return {
         component["workload"]: str(value or "").strip() for component, value in zip(ids, values, strict=True)
@@ -93,16 +93,16 @@ def read_text(text: str) -> dict[str, str]:
     return {**FIRST, **{key: value for key, _, value in parts if key in KEYS}}
 
 
-def given_of(fields: Fields) -> tuple[dict[str, Any], dict[str, ConfigError]]:
+def parse_fields(fields: Fields) -> tuple[dict[str, Any], dict[str, ConfigError]]:
     """Return what the form says by option, and what is wrong with single texts, by key."""
     given: dict[str, Any] = {}
     wrong: dict[str, ConfigError] = {}
-    for key in (key for key in FIELDS if key in OPTIONS_OF[kind_of(fields)]):
+    for key in (key for key in FIELDS if key in OPTIONS_OF[infer_kind(fields)]):
         option, text = FIELDS[key], fields.get(key, "")
         if not text or (option.part == "shape" and fields["model"] != CUSTOM):
             continue
         try:
-            given[option.key] = _value(option, text)
+            given[option.key] = _parse_value(option, text)
         except ValueError:
             wrong[option.key] = ConfigError(
                 f"{option.label} is {text[:40]!r}; allowed: {_ALLOWED[option.kind]}."
@@ -118,22 +118,22 @@ _ALLOWED = {
 }
 
 
-def ranks_of(fields: Fields) -> int:
+def parse_ranks(fields: Fields) -> int:
     """Return the number of ranks.
 
     Raises:
         ConfigError: It is none.
     """
     try:
-        return _whole(fields["ranks"])
+        return _parse_whole(fields["ranks"])
     except ValueError:
         text = repr(fields["ranks"][:40]) if fields["ranks"] else "empty"
         raise ConfigError(f"Ranks is {text}; allowed: {_ALLOWED['count']}.", key="ranks") from None
 
 
-def _value(option: Option, text: str) -> Any:
+def _parse_value(option: Option, text: str) -> Any:
     if option.kind == "count":
-        return _whole(text)
+        return _parse_whole(text)
     if option.kind == "share":
         share = float(text)
         if not 0 < share <= 1:
@@ -145,7 +145,7 @@ def _value(option: Option, text: str) -> Any:
             raise ValueError
         return number
     if option.kind == "counts":
-        return tuple(_whole(part) for part in text.split(","))
+        return tuple(_parse_whole(part) for part in text.split(","))
     if option.kind in ("flag", "switch"):
         return text == "on"
     if option.kind == "choice":
@@ -153,7 +153,7 @@ def _value(option: Option, text: str) -> Any:
     return text
 
 
-def _whole(text: str) -> int:
+def _parse_whole(text: str) -> int:
     """Return a whole number of at least 1, with or without commas between thousands.
 
     Raises:
@@ -167,50 +167,50 @@ def _whole(text: str) -> int:
     return int(plain)
 
 
-def field_of(error: ConfigError) -> str:
+def find_field(error: ConfigError) -> str:
     """Return the field that an error is about; "" where it is about none.
 
     Example:
-        >>> field_of(ConfigError("--seq is 100; allowed: 8 to 64.")), field_of(ConfigError("No.", key="stage-layers"))
+        >>> find_field(ConfigError("--seq is 100; allowed: 8 to 64.")), find_field(ConfigError("No.", key="stage-layers"))
         ('sequence', 'stage_layers')
     """
-    known = {name.lstrip("-"): option.key for option in FIELDS.values() for name in _flags(option)}
+    known = {name.lstrip("-"): option.key for option in FIELDS.values() for name in _list_flags(option)}
     known |= {"model": "model", "ranks": "ranks", "config": "model"}
     named = [error.key, error.key.replace("-", "_"), *(match[2] for match in _FLAG.finditer(error.message))]
     return next((key for name in named if (key := name if name in KEYS else known.get(name, ""))), "")
 
 
-def _flags(option: Option) -> list[str]:
+def _list_flags(option: Option) -> list[str]:
     return [name for names in option.names for name in names.split("/")]
 
 
-def on_form(words: str) -> str:
+def replace_options(words: str) -> str:
     """Return a message with the labels of fields in place of options of the command line.
 
     Example:
-        >>> on_form("--pp is 3; use --tp 8, or --no-sequence-parallel.")
+        >>> replace_options("--pp is 3; use --tp 8, or --no-sequence-parallel.")
         'Pipeline stages is 3; use tensor parallel 8, or sequence parallel off.'
     """
-    labels = {flag.lstrip("-"): option.label for option in FIELDS.values() for flag in _flags(option)}
+    labels = {flag.lstrip("-"): option.label for option in FIELDS.values() for flag in _list_flags(option)}
     labels |= {"model": "Model", "ranks": "Ranks", "npus": "Ranks", "config": "config.json"}
 
-    def named(match: re.Match[str]) -> str:
+    def name_option(match: re.Match[str]) -> str:
         label = labels.get(match[2])
         if label is None:
             return match[0]
         begins = match.start() == 0 or words[: match.start()].rstrip().endswith((".", "!"))
-        called = label if begins else small(label)
+        called = label if begins else lower_label(label)
         return f"{called} off" if match[1] else called
 
-    return _FLAG.sub(named, words)
+    return _FLAG.sub(name_option, words)
 
 
-def small(label: str) -> str:
+def lower_label(label: str) -> str:
     """Return a label as it stands within a sentence."""
     return label if label[:2].isupper() else f"{label[0].lower()}{label[1:]}"
 
 
-def default_words(key: str) -> str:
+def describe_default(key: str) -> str:
     """Return what counts where nothing is said of an option, in words."""
     option = FIELDS[key]
     if option.rule:

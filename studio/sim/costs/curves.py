@@ -46,7 +46,9 @@ class Curve:
         return np.asarray(np.interp(logs, known, np.log(self.factors)) * np.exp(-beyond))
 
 
-def correction(curves: Sequence[Curve], kind: str, buffer: Float64, shape: GroupShape) -> tuple[Float64, str]:
+def compute_correction(
+    curves: Sequence[Curve], kind: str, buffer: Float64, shape: GroupShape
+) -> tuple[Float64, str]:
     """Return what curves make of the times of a collective: factors per size, and which curves they are from.
 
     The curve of the very group counts in full. Without one, those of near groups are taken, the less the further they

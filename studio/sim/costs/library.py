@@ -16,7 +16,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from studio.sim.costs.shapes import Float64, GroupShape, buffer_factor
+from studio.sim.costs.shapes import Float64, GroupShape, compute_buffer_factor
 
 Per = Mapping[str, float]
 """A value per protocol."""
@@ -154,7 +154,7 @@ LIBRARIES: Mapping[str, Library] = {
 """Libraries by name, with the generation of GPUs where the constants differ by it."""
 
 
-def estimates(
+def estimate_ways(
     library: Library, kind: str, buffer: Float64, shape: GroupShape, inside: float, between: float
 ) -> dict[str, Float64]:
     """Return what a library believes each of its ways takes: ns per size, by `algorithm protocol`.
@@ -171,16 +171,16 @@ def estimates(
     if shape.nodes > 1:
         rate = min(rate, between * shape.per_node * 0.96)
     by_way = {
-        f"ring {protocol}": _ring(library, kind, protocol, buffer, shape, rate)
+        f"ring {protocol}": _estimate_ring(library, kind, protocol, buffer, shape, rate)
         for protocol in library.protocols
     }
     if kind == "all_reduce":
         for protocol in library.protocols:
-            by_way[f"tree {protocol}"] = _tree(library, protocol, buffer, shape, rate)
-    return by_way | _nvls(library, kind, buffer, shape, inside, between)
+            by_way[f"tree {protocol}"] = _estimate_tree(library, protocol, buffer, shape, rate)
+    return by_way | _estimate_nvls(library, kind, buffer, shape, inside, between)
 
 
-def _ring(
+def _estimate_ring(
     library: Library, kind: str, protocol: str, buffer: Float64, shape: GroupShape, rate: float
 ) -> Float64:
     cap = library.ll if shape.nodes == 1 else library.ll_network[min(shape.nodes, 3) - 2]
@@ -201,10 +201,12 @@ def _ring(
     waits = np.full(len(buffer), float(latency))
     if protocol == "Simple" and shape.nodes > 1 and kind == "all_reduce":
         waits[buffer >= 64.0 * library.channels * shape.ranks] *= library.long_ring
-    return waits + buffer * buffer_factor(kind, shape.ranks) / reached
+    return waits + buffer * compute_buffer_factor(kind, shape.ranks) / reached
 
 
-def _tree(library: Library, protocol: str, buffer: Float64, shape: GroupShape, rate: float) -> Float64:
+def _estimate_tree(
+    library: Library, protocol: str, buffer: Float64, shape: GroupShape, rate: float
+) -> Float64:
     place = min(shape.nodes, 3) - 1
     cap = library.ll if shape.nodes == 1 else library.ll_network[min(shape.nodes, 3) - 2]
     reached = {
@@ -223,7 +225,7 @@ def _tree(library: Library, protocol: str, buffer: Float64, shape: GroupShape, r
     return latency + 2 * buffer / (reached * share)
 
 
-def _nvls(
+def _estimate_nvls(
     library: Library, kind: str, buffer: Float64, shape: GroupShape, inside: float, between: float
 ) -> dict[str, Float64]:
     """Return NVLS on one node, and NVLS-tree, which all-reduces have, on more."""

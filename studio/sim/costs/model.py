@@ -19,10 +19,18 @@ import numpy as np
 import numpy.typing as npt
 
 from studio.errors import ConfigError
-from studio.notebook import one_line
-from studio.sim.costs.curves import Curve, correction
-from studio.sim.costs.library import LIBRARIES, estimates
-from studio.sim.costs.parameters import GROUPS, NAMES, TRANSPORTS, default, members, moved, to_groups
+from studio.notebook import format_record
+from studio.sim.costs.curves import Curve, compute_correction
+from studio.sim.costs.library import LIBRARIES, estimate_ways
+from studio.sim.costs.parameters import (
+    GROUPS,
+    NAMES,
+    TRANSPORTS,
+    convert_value,
+    get_default,
+    list_members,
+    to_groups,
+)
 from studio.sim.costs.shapes import (
     AS_KIND,
     BEHIND_A_SWITCH,
@@ -30,11 +38,21 @@ from studio.sim.costs.shapes import (
     GroupShape,
     Ports,
     Wiring,
-    buffer_bytes,
-    rate_between,
-    rate_inside,
+    compute_buffer_bytes,
+    compute_rate_between,
+    compute_rate_inside,
 )
-from studio.sim.costs.ways import HOST_OVERLAP, OVERLAP, RINGS, Terms, Way, combine, sharing, terms, ways
+from studio.sim.costs.ways import (
+    HOST_OVERLAP,
+    OVERLAP,
+    RINGS,
+    Terms,
+    Way,
+    combine,
+    compute_sharing,
+    compute_terms,
+    list_ways,
+)
 from studio.sim.fields import Fields
 from studio.sim.kinds import COLLECTIVE_KINDS
 
@@ -130,7 +148,7 @@ class Range:
     nodes: tuple[int, int]
     sizes: tuple[float, float]
 
-    __repr__ = one_line
+    __repr__ = format_record
 
     def covers(self, kind: str, buffer: Float64, shape: GroupShape) -> npt.NDArray[np.bool_]:
         """Return which sizes of a collective in a group lie in it."""
@@ -170,18 +188,20 @@ class CostModel:
     curves: tuple[Curve, ...] = ()
     fitted: Range | None = None
 
-    __repr__ = one_line
+    __repr__ = format_record
 
     def value(self, name: str) -> float:
         """Return a parameter: this machine's, or the library's default."""
         known = self.values.get(name)
-        return default(self.library, name, self.transport) if known is None else known
+        return get_default(self.library, name, self.transport) if known is None else known
 
     def over(self, transport: str) -> CostModel:
         """Return the model of the same machine with another transport between nodes; "" where it is not known."""
         if transport == self.transport:
             return self
-        values = {name: moved(name, value, self.transport, transport) for name, value in self.values.items()}
+        values = {
+            name: convert_value(name, value, self.transport, transport) for name, value in self.values.items()
+        }
         return replace(self, transport=transport, values=values)
 
     def charge(
@@ -207,7 +227,7 @@ class CostModel:
                 jobs that have a process a GPU.
         """
         done = AS_KIND.get(kind, kind)
-        buffer = buffer_bytes(kind, np.asarray(sizes, np.float64), shape.ranks)
+        buffer = compute_buffer_bytes(kind, np.asarray(sizes, np.float64), shape.ranks)
         known = self.fitted is None or self.fitted.covers(done, buffer, shape)
         outside = np.full(len(buffer), False) | np.logical_not(known)
         if shape.ranks < 2:
@@ -222,7 +242,7 @@ class CostModel:
         total = np.array([part.total_ns for part in parts])
         choice = self.choose(done, buffer, shape, ports, open_ways, total)
         pick = (choice, np.arange(len(buffer)))
-        factor, source = correction(self.curves if corrected else (), done, buffer, shape)
+        factor, source = compute_correction(self.curves if corrected else (), done, buffer, shape)
         # Curves correct what was measured, without any latency that the network adds.
         latency = np.array([part.latency_ns for part in parts])[choice]
         own = np.array([part.own_ns for part in parts])[pick]
@@ -230,10 +250,10 @@ class CostModel:
             np.array([getattr(part, name) for part in parts])[pick] for name in _MOVING
         )
         total, fixed = own * factor + latency, (own - moving) * factor + latency
-        used = rate_between(ports, shape.per_node, self.wiring.nics) if ports.between else 1.0
+        used = compute_rate_between(ports, shape.per_node, self.wiring.nics) if ports.between else 1.0
         inside = buffer * np.array([way.inside for way in open_ways])[choice]
         sent = buffer * np.array([way.between for way in open_ways])[choice]
-        reached = rate_inside(ports, shape.per_node, self.wiring.peers)
+        reached = compute_rate_inside(ports, shape.per_node, self.wiring.peers)
         least = np.maximum(inside / reached, sent / used if ports.between else 0.0)
         # The NICs of silent neighbours carry what is more than the member's own share.
         between = sent * min(1.0, ports.between / used)
@@ -257,7 +277,7 @@ class CostModel:
         NVLS adds up and sends to all in the switch that joins the GPUs of a node.
         """
         library = LIBRARIES[self.library]
-        open_ways = [way for way in ways(kind, shape) if way.protocol in library.protocols]
+        open_ways = [way for way in list_ways(kind, shape) if way.protocol in library.protocols]
         if not library.nvls or not ports.switched or self.wiring.peers:
             open_ways = [way for way in open_ways if not way.algorithm.startswith("NVLS")]
         if kind in RINGS and self.algorithm != "direct":
@@ -296,13 +316,16 @@ class CostModel:
         least = np.asarray(totals.argmin(axis=0), np.int64)
         if self.choice == "least" or (shape.nodes > 1 and kind in _UNTUNED):
             return least
-        used = rate_between(ports, shape.per_node, self.wiring.nics) if shape.nodes > 1 else 0.0
-        library, inside = LIBRARIES[self.library], rate_inside(ports, shape.per_node, self.wiring.peers)
+        used = compute_rate_between(ports, shape.per_node, self.wiring.nics) if shape.nodes > 1 else 0.0
+        library, inside = (
+            LIBRARIES[self.library],
+            compute_rate_inside(ports, shape.per_node, self.wiring.peers),
+        )
         if library.searches:
-            slower = sum(self.value(name) * share for name, share in sharing(kind, shape).items())
+            slower = sum(self.value(name) * share for name, share in compute_sharing(kind, shape).items())
             reached = 1 / (1 / self.value("efficiency Simple inside") + slower)
             inside *= min(1.0, reached / library.link_share)
-        believed = estimates(library, kind, buffer, shape, inside, used)
+        believed = estimate_ways(library, kind, buffer, shape, inside, used)
         unknown = np.full(len(buffer), np.inf)
         rows = np.array([believed.get(way.name, unknown) for way in open_ways])
         chosen, size = np.asarray(rows.argmin(axis=0), np.int64), np.arange(len(buffer))
@@ -327,7 +350,7 @@ class CostModel:
     def terms(self, way: Way, kind: str, buffer: Float64, shape: GroupShape, ports: Ports) -> Terms:
         """Return the terms of what a way takes, at sizes of the whole buffer."""
         library = LIBRARIES[self.library]
-        return terms(
+        return compute_terms(
             way, kind, buffer, shape, ports, self.wiring, shared=library.searches, channels=library.messages
         )
 
@@ -393,17 +416,17 @@ class CostModel:
         for group in GROUPS:
             values |= _read_group(fields, group)
 
-        def one_of(key: str, names: Sequence[str], usual: str) -> str:
+        def read_choice(key: str, names: Sequence[str], usual: str) -> str:
             return (
                 fields.choice_in(key, table[key], {name: name for name in names}) if key in table else usual
             )
 
         return cls(
-            library=one_of("library", tuple(LIBRARIES), "nccl-hopper"),
+            library=read_choice("library", tuple(LIBRARIES), "nccl-hopper"),
             values=values,
-            choice=one_of("choice", CHOICES, "library"),
-            algorithm=one_of("algorithm", ALGORITHMS, "auto"),
-            protocol=one_of("protocol", PROTOCOLS, "auto"),
+            choice=read_choice("choice", CHOICES, "library"),
+            algorithm=read_choice("algorithm", ALGORITHMS, "auto"),
+            protocol=read_choice("protocol", PROTOCOLS, "auto"),
             wiring=Wiring(
                 **{
                     name: fields.whole_in(key, table[key], 0, 1024)
@@ -411,7 +434,7 @@ class CostModel:
                     if key in table
                 }
             ),
-            transport=one_of("transport", TRANSPORTS, ""),
+            transport=read_choice("transport", TRANSPORTS, ""),
             curves=_read_curves(fields),
             fitted=_read_range(fields),
         )
@@ -456,7 +479,7 @@ def _read_group(fields: Fields, group: str) -> dict[str, float]:
     if group not in fields:
         return {}
     table = fields.table[group]
-    allowed = members(group)
+    allowed = list_members(group)
     if not isinstance(table, Mapping):
         raise fields.error(group, table, f"a table of {', '.join(allowed)}: {GROUPS[group]}")
     values = {}

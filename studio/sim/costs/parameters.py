@@ -100,7 +100,7 @@ GPUDirect-TCPX, TCP), whose steps take longer."""
 _MOST_REACHED = 0.995
 
 
-def default(library: str, name: str, transport: str = "") -> float:
+def get_default(library: str, name: str, transport: str = "") -> float:
     """Return the value of a parameter on machines that were never measured.
 
     Args:
@@ -108,16 +108,16 @@ def default(library: str, name: str, transport: str = "") -> float:
         name: The parameter.
         transport: One of `TRANSPORTS`; "" where it is not known.
     """
-    return moved(name, DEFAULTS[library][name], "", transport)
+    return convert_value(name, DEFAULTS[library][name], "", transport)
 
 
-def moved(name: str, value: float, known: str, transport: str) -> float:
+def convert_value(name: str, value: float, known: str, transport: str) -> float:
     """Return what a parameter that holds for one transport is worth for another."""
-    value *= factor(transport, name) / factor(known, name)
+    value *= get_factor(transport, name) / get_factor(known, name)
     return min(value, _MOST_REACHED) if name.startswith("efficiency") and known != transport else value
 
 
-def factor(transport: str, name: str) -> float:
+def get_factor(transport: str, name: str) -> float:
     """Return what a parameter is multiplied by where the transport is known."""
     return TRANSPORT_FACTORS.get(transport, {}).get(name, 1.0)
 
@@ -146,6 +146,6 @@ def is_time(name: str) -> bool:
     return name.partition(" ")[0] not in _NUMBERS
 
 
-def members(group: str, names: Iterable[str] = NAMES) -> list[str]:
+def list_members(group: str, names: Iterable[str] = NAMES) -> list[str]:
     """Return what a group has parameters of."""
     return [name.partition(" ")[2] for name in names if name.partition(" ")[0] == group]

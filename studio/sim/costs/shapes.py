@@ -69,7 +69,7 @@ class Wiring:
 BEHIND_A_SWITCH = Wiring()
 
 
-def rate_inside(ports: Ports, used: int, peers: int = 0) -> float:
+def compute_rate_inside(ports: Ports, used: int, peers: int = 0) -> float:
     """Return what an NPU can send to the other members of its node, `used` NPUs in all.
 
     In a node without a switch the links of an NPU are divided among its peers, and those to NPUs that are no members stay idle.
@@ -81,13 +81,13 @@ def rate_inside(ports: Ports, used: int, peers: int = 0) -> float:
 
     Example:
         >>> ports = Ports(448.0, 500.0, per_node=8)
-        >>> rate_inside(ports, 2, peers=7), rate_inside(ports, 8, peers=7), rate_inside(ports, 2)
+        >>> compute_rate_inside(ports, 2, peers=7), compute_rate_inside(ports, 8, peers=7), compute_rate_inside(ports, 2)
         (64.0, 448.0, 448.0)
     """
     return ports.inside * min(1.0, max(used - 1, 1) / peers) if peers else ports.inside
 
 
-def rate_between(ports: Ports, used: int, nics: int = 0) -> float:
+def compute_rate_between(ports: Ports, used: int, nics: int = 0) -> float:
     """Return what each of `used` NPUs of a node can send to other nodes while the rest of the node is silent.
 
     An NPU sends through one NIC at a time; the NICs of a node are shared by the NPUs in use.
@@ -99,21 +99,21 @@ def rate_between(ports: Ports, used: int, nics: int = 0) -> float:
 
     Example:
         >>> ports = Ports(300.0, 500.0, 12.5, 1000.0, per_node=8)
-        >>> rate_between(ports, 8, nics=4), rate_between(ports, 2, nics=4), rate_between(ports, 2)
+        >>> compute_rate_between(ports, 8, nics=4), compute_rate_between(ports, 2, nics=4), compute_rate_between(ports, 2)
         (12.5, 25.0, 12.5)
     """
     node = ports.between * ports.per_node
     return min(node / max(used, 1), node / (nics or ports.per_node))
 
 
-def buffer_bytes(kind: str, sizes: Float64, ranks: int) -> Float64:
+def compute_buffer_bytes(kind: str, sizes: Float64, ranks: int) -> Float64:
     """Return the bytes of the whole buffer, as nccl-tests counts, of collectives whose sizes are Chakra's `comm_size`.
 
     The two differ where a rank's input is one part of the whole: in all-gathers and gathers. This is the one place where
     one becomes the other. A barrier has no size.
 
     Example:
-        >>> buffer_bytes("all_gather", np.array([1024.0]), 8), buffer_bytes("all_reduce", np.array([1024.0]), 8)
+        >>> compute_buffer_bytes("all_gather", np.array([1024.0]), 8), compute_buffer_bytes("all_reduce", np.array([1024.0]), 8)
         (array([8192.]), array([1024.]))
     """
     if kind == "barrier":
@@ -121,16 +121,16 @@ def buffer_bytes(kind: str, sizes: Float64, ranks: int) -> Float64:
     return np.asarray(sizes, np.float64) * (ranks if kind in ("all_gather", "gather") else 1)
 
 
-def comm_sizes(kind: str, buffers: Float64, ranks: int) -> Float64:
-    """Return `comm_size` of collectives whose whole buffers are given: the inverse of `buffer_bytes`."""
+def compute_comm_sizes(kind: str, buffers: Float64, ranks: int) -> Float64:
+    """Return `comm_size` of collectives whose whole buffers are given: the inverse of `compute_buffer_bytes`."""
     return np.asarray(buffers, np.float64) / (ranks if kind in ("all_gather", "gather") else 1)
 
 
-def buffer_factor(kind: str, ranks: int) -> float:
+def compute_buffer_factor(kind: str, ranks: int) -> float:
     """Return the bytes that a ring sends over each port, per byte of the whole buffer.
 
     Example:
-        >>> buffer_factor("all_reduce", 4), buffer_factor("all_gather", 4), buffer_factor("broadcast", 4)
+        >>> compute_buffer_factor("all_reduce", 4), compute_buffer_factor("all_gather", 4), compute_buffer_factor("broadcast", 4)
         (1.5, 0.75, 1.0)
     """
     share = (ranks - 1) / ranks

@@ -40,8 +40,8 @@ from studio.sim.costs.shapes import (
     GroupShape,
     Ports,
     Wiring,
-    rate_between,
-    rate_inside,
+    compute_rate_between,
+    compute_rate_inside,
 )
 
 RINGS = ("all_reduce", "all_gather", "reduce_scatter", "broadcast", "reduce")
@@ -94,11 +94,11 @@ class Way:
         return "direct" if self.algorithm == "direct" and self.protocol == "Simple" else self.protocol
 
 
-def ways(kind: str, shape: GroupShape) -> tuple[Way, ...]:
+def list_ways(kind: str, shape: GroupShape) -> tuple[Way, ...]:
     """Return the ways to carry out a collective in a group; `kind` is one that libraries have."""
     n, g, nodes = shape.ranks, shape.per_node, shape.nodes
     if kind not in RINGS:
-        return _direct(kind, shape)
+        return _list_direct(kind, shape)
     rounds = 2 if kind == "all_reduce" else 1
     part = rounds * (n - 1) / n if kind in ("all_reduce", "all_gather", "reduce_scatter") else 1.0
     crossing = rounds * (nodes - 1)
@@ -120,11 +120,11 @@ def ways(kind: str, shape: GroupShape) -> tuple[Way, ...]:
             name = "NVLS" if nodes == 1 else "NVLS-tree"
             listed.append(Way(name, "Simple", 1, levels, 1.0, tree))
     if kind in ("all_reduce", "all_gather", "reduce_scatter"):
-        listed += _direct(kind, shape, rounds)
+        listed += _list_direct(kind, shape, rounds)
     return tuple(listed)
 
 
-def _direct(kind: str, shape: GroupShape, rounds: int = 1) -> tuple[Way, ...]:
+def _list_direct(kind: str, shape: GroupShape, rounds: int = 1) -> tuple[Way, ...]:
     """Return messages from rank to rank: to all others (in rounds), of or to the root, or of two ranks."""
     n, g = shape.ranks, shape.per_node
     if kind == "send_recv":
@@ -169,7 +169,7 @@ class Terms:
     between_share: float
 
 
-def terms(  # noqa: PLR0913 (all that a time follows from)
+def compute_terms(  # noqa: PLR0913 (all that a time follows from)
     way: Way,
     kind: str,
     buffer: Float64,
@@ -199,29 +199,31 @@ def terms(  # noqa: PLR0913 (all that a time follows from)
     # What goes to a NIC behind PCIe leaves through the port that the messages to neighbours take.
     through = way.inside + (way.between if shared and way.algorithm == "direct" and way.inside else 0.0)
     if through:
-        rates = _message_rates(buffer, shape, channels) if kind == "send_recv" else np.inf
-        rate = rate_inside(ports, shape.per_node, wiring.peers)
+        rates = _compute_message_rates(buffer, shape, channels) if kind == "send_recv" else np.inf
+        rate = compute_rate_inside(ports, shape.per_node, wiring.peers)
         time = buffer * through / np.minimum(rate, rates)
         inside_share = ones * np.minimum(rate, rates) / ports.inside
-        inside = _moving(f"{way.rates} inside", time)
+        inside = _list_moving_terms(f"{way.rates} inside", time)
         if shared:
             lines = 2.0 if way.protocol == "LL" else 1.0  # LL sends two bytes for one.
-            inside += [(name, share * lines * time) for name, share in sharing(kind, shape).items()]
+            inside += [(name, share * lines * time) for name, share in compute_sharing(kind, shape).items()]
     if way.own and way.protocol == "Simple":
         inside.append((f"copy {kind}", buffer * way.own / ports.inside))
     if way.between:
-        rate = rate_between(ports, shape.per_node, wiring.nics)
+        rate = compute_rate_between(ports, shape.per_node, wiring.nics)
         between_share = rate / ports.between
         if way.protocol == "LL":
             rate = min(rate, _LL_NETWORK / min(shape.per_node, wiring.per_host or shape.per_node))
-        between = _moving(f"{way.rates} between", buffer * way.between / rate, _fillings(way))
+        between = _list_moving_terms(
+            f"{way.rates} between", buffer * way.between / rate, _compute_fillings(way)
+        )
     latency = way.steps_inside * ports.inside_ns + way.steps_between * ports.between_ns
     if way.algorithm == "direct":
         latency = ports.between_ns if way.steps_between else ports.inside_ns
     return Terms(
         latency,
         ((f"launch {kind}", ones),),
-        tuple(_waits(way, buffer)),
+        tuple(_list_waits(way, buffer)),
         tuple(inside),
         tuple(between),
         inside_share,
@@ -229,7 +231,7 @@ def terms(  # noqa: PLR0913 (all that a time follows from)
     )
 
 
-def _message_rates(buffer: Float64, shape: GroupShape, channels: int) -> Float64:
+def _compute_message_rates(buffer: Float64, shape: GroupShape, channels: int) -> Float64:
     """Return what the channels of a message between two members carry together, in bytes per ns of a port, by size.
 
     A message of a group of n ranks begins with an n-th of the channels, so that there are enough for all peers, and gets twice as many
@@ -243,7 +245,7 @@ def _message_rates(buffer: Float64, shape: GroupShape, channels: int) -> Float64
     return np.asarray(np.minimum(least * 2**doubled, channels) * _CHANNEL_RATE)
 
 
-def _waits(way: Way, buffer: Float64) -> list[tuple[str, Float64]]:
+def _list_waits(way: Way, buffer: Float64) -> list[tuple[str, Float64]]:
     ones = np.ones(len(buffer))
     if way.algorithm == "direct":
         terms_of_way = [(f"base direct {way.protocol}", ones)]
@@ -264,7 +266,7 @@ def _waits(way: Way, buffer: Float64) -> list[tuple[str, Float64]]:
     return terms_of_way
 
 
-def _fillings(way: Way) -> float:
+def _compute_fillings(way: Way) -> float:
     """Return how often the pipe between nodes is filled, in units of two nodes.
 
     LL and LL128 carry sizes of which a channel's part is about one chunk: each level of a tree passes all of it on, and fills its own
@@ -278,12 +280,12 @@ def _fillings(way: Way) -> float:
     return math.sqrt(way.steps_between) if way.algorithm == "ring" else 1.0
 
 
-def _moving(rate: str, time: Float64, fillings: float = 1.0) -> list[tuple[str, Float64]]:
+def _list_moving_terms(rate: str, time: Float64, fillings: float = 1.0) -> list[tuple[str, Float64]]:
     """Return the terms of bytes that take `time` at the full rate: slower by an efficiency, and by filling the pipe."""
     return [(f"efficiency {rate}", time), (f"ramp {rate}", fillings * np.sqrt(time * _RAMP_NS))]
 
 
-def sharing(kind: str, shape: GroupShape) -> dict[str, float]:
+def compute_sharing(kind: str, shape: GroupShape) -> dict[str, float]:
     """Return how far bytes on paths of PCIe are slowed by others there: the parameters, with their factors.
 
     Without peer access both directions go through the same memory; a broadcast or reduce of two has one direction only. More

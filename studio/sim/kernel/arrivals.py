@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from studio.sim.kernel.bus import wait_on_bus
 from studio.sim.kernel.clock import release
-from studio.sim.kernel.custom import custom_done
+from studio.sim.kernel.custom import complete_custom_node
 from studio.sim.kernel.endings import end_phase
-from studio.sim.kernel.messages import channel, launch, post, settle, stream_of, take_waiter
+from studio.sim.kernel.messages import ensure_channel, get_stream, launch, post, settle, take_waiter
 from studio.sim.kernel.nodes import complete
-from studio.sim.kernel.order import enter, freeze, fresh
-from studio.sim.kernel.phases import stream_received
+from studio.sim.kernel.order import begin_chain, enter, freeze
+from studio.sim.kernel.phases import handle_stream_message
 from studio.sim.kernel.records import Announcement, Channel, Head, Label, Order, Rank, Stream, Waiter
 from studio.sim.kernel.ring import ring_received
 
@@ -21,13 +21,13 @@ def fire(m, f, code):
     if kind == Waiter.RING:
         ring_received(m, x)
     elif kind == Waiter.STREAM:
-        stream_received(m, f, x)
+        handle_stream_message(m, f, x)
     elif kind == Waiter.NODE:
         complete(m, f, m[Head.RANKS] + Rank.WORDS * (x & 0xFFFFF), x >> 20)
     elif kind == Waiter.SENT:
         wait_on_bus(m, f, x, m[x + Stream.MESSAGE], 0, False, False)
     elif kind == Waiter.CUSTOM:
-        if custom_done(m, f, x >> 20, x & 0xFFFFF):
+        if complete_custom_node(m, f, x >> 20, x & 0xFFFFF):
             end_phase(m, f, x >> 20)
     elif Waiter.SEND <= kind <= Waiter.RECV:
         tag = m[x + Announcement.TAG]
@@ -36,7 +36,7 @@ def fire(m, f, code):
         size = m[x + Announcement.SIZE]
         code = m[x + Announcement.CODE]
         key = m[x + Announcement.KEY]
-        c = channel(m, tag, m[x + Announcement.PAIR], size)
+        c = ensure_channel(m, tag, m[x + Announcement.PAIR], size)
         release(m, x)
         if kind == Waiter.SEND:
             launch(m, f, c, src, dst, size, -1, code, key)
@@ -47,13 +47,13 @@ def fire(m, f, code):
 def wake(m, f, code, r, source, wild):
     """Fire what happens to a rank because of something labelled `r`."""
     rank = 0
-    s = stream_of(m, code)
+    s = get_stream(m, code)
     if s != 0:
         rank = m[s + Stream.RANK]
     elif code & 7 == Waiter.NODE:
         rank = m[Head.RANKS] + Rank.WORDS * ((code >> 3) & 0xFFFFF)
     if rank == 0:
-        fresh(m)
+        begin_chain(m)
     else:
         enter(m, rank, m[r + Label.TICK], source, m[r + Label.CHAIN])
         if wild:
@@ -78,7 +78,7 @@ def arrive_watched(m, f, c, r):
     if code != 0:
         wake(m, f, code, r, Order.OWN, False)
     posted = -1
-    s = stream_of(m, w)
+    s = get_stream(m, w)
     if s != 0:
         posted = m[s + Stream.POSTED]
     elif w & 7 == Waiter.NODE:

@@ -32,19 +32,19 @@ def wait_on_bus(m, f, s, size, red, plain, back):
     m[r + Request.OF] = s
     end = m[m[s + Stream.RANK] + Rank.BUS]
     if plain:
-        through_inner(m, f, end, r, Request.TO_SEND, 0, Bus.INNER_MEMORY)
+        move_through_inner(m, f, end, r, Request.TO_SEND, 0, Bus.INNER_MEMORY)
     else:
         queue_send(m, f, end + Bus.WORDS * Bus.OUTER_MEMORY, r)
 
 
-def partner_of(m, end):
+def get_partner(m, end):
     """Return the other end of a channel."""
     if m[end + Bus.SIDE] & 1:
         return end - Bus.WORDS
     return end + Bus.WORDS
 
 
-def through_inner(m, f, end, r, what, back, side):
+def move_through_inner(m, f, end, r, what, back, side):
     """Move a request of the outer NPU end through the inner pair; `what` is done with it then."""
     i = alloc(m)
     m[i + Request.SIZE] = m[r + Request.SIZE]
@@ -65,12 +65,12 @@ def send_next(m, f, end):
     """Send what waits if the end is idle; after more than 8 sends in a row it gives way to its partner."""
     if m[end + Bus.STATE] != Bus.IDLE or m[end + Bus.SENDS] == 0:
         return
-    other = partner_of(m, end)
+    other = get_partner(m, end)
     if m[end + Bus.COUNT] > Bus.TURN and m[other + Bus.SENDS] != 0 and m[other + Bus.COUNT] <= Bus.TURN:
         if m[other + Bus.STATE] != Bus.IDLE:
             return
         end = other
-        other = partner_of(m, end)
+        other = get_partner(m, end)
     now = m[Head.NOW]
     offset = m[Head.BUS_O]
     since = now - m[end + Bus.LAST]
@@ -98,7 +98,7 @@ def send_next(m, f, end):
     later(m, rank, int(offset + wire), Action.SENT, end, 0)
 
 
-def bus_sent(m, f, end):
+def finish_bus_send(m, f, end):
     """An end has sent."""
     m[end + Bus.LAST] = m[Head.NOW]
     m[end + Bus.BEFORE] = m[end + Bus.STATE]

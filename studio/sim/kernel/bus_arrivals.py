@@ -2,11 +2,18 @@
 
 from __future__ import annotations
 
-from studio.sim.kernel.bus import queue_back, queue_send, queue_work, send_next, start_work, through_inner
+from studio.sim.kernel.bus import (
+    move_through_inner,
+    queue_back,
+    queue_send,
+    queue_work,
+    send_next,
+    start_work,
+)
 from studio.sim.kernel.clock import release
 from studio.sim.kernel.endings import end_phase
 from studio.sim.kernel.order import later
-from studio.sim.kernel.phases import packet_free
+from studio.sim.kernel.phases import use_packet
 from studio.sim.kernel.records import Action, Bus, Head, Rank, Request, Stream
 
 
@@ -25,7 +32,7 @@ def deliver(m, f, r):
     if what == Request.TO_PACKET:
         if red > 0:
             later(m, m[of + Stream.RANK], red - 1, Action.FREE, of, 0)
-        elif packet_free(m, f, of):
+        elif use_packet(m, f, of):
             end_phase(m, f, of)
         return
     s = of
@@ -45,16 +52,16 @@ def pass_on(m, f, end, r):
     if m[r + Request.BACK] != 0:
         m[r + Request.BACK] = 0
         if outer:
-            through_inner(m, f, end, r, Request.TO_SEND, 1, Bus.INNER_NPU)
+            move_through_inner(m, f, end, r, Request.TO_SEND, 1, Bus.INNER_NPU)
         else:
             queue_back(m, end, r)
     elif outer:
-        through_inner(m, f, end, r, Request.TO_RETIRE, 0, Bus.INNER_NPU)
+        move_through_inner(m, f, end, r, Request.TO_RETIRE, 0, Bus.INNER_NPU)
     else:
         deliver(m, f, r)
 
 
-def bus_got(m, f, end):
+def finish_bus_receive(m, f, end):
     """An end has received: reduce, send back or deliver what came."""
     m[end + Bus.LAST] = m[Head.NOW]
     m[end + Bus.BEFORE] = m[end + Bus.STATE]
@@ -66,7 +73,7 @@ def bus_got(m, f, end):
     if m[r + Request.REDUCE] != 0:
         m[r + Request.REDUCE] = 0
         if m[end + Bus.SIDE] == Bus.OUTER_NPU:
-            through_inner(m, f, end, r, Request.TO_WORK, 1, Bus.INNER_NPU)
+            move_through_inner(m, f, end, r, Request.TO_WORK, 1, Bus.INNER_NPU)
         else:
             queue_work(m, end, r)
     else:
@@ -74,7 +81,7 @@ def bus_got(m, f, end):
     send_next(m, f, end)
 
 
-def bus_reduced(m, f, end):
+def finish_bus_reduction(m, f, end):
     """A reduction has ended."""
     r = m[end + Bus.WORK]
     m[end + Bus.WORK] = m[r + Request.NEXT]

@@ -18,14 +18,14 @@ def alloc(m):
     """Return a free record of 8 words; its content is undefined."""
     r = m[Head.FREE]
     if r == 0:
-        return more_records(m)
+        return reserve_records(m)
     after = m[r]
     m[Head.FREE] = after
     prefetch(m, after)
     return r
 
 
-def more_records(m):
+def reserve_records(m):
     """Make room for records, next to each other, and return the first of them."""
     r = m[Head.TOP]
     m[Head.TOP] = r + 8 * Head.RECORDS

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from studio.sim.kernel.clock import alloc
-from studio.sim.kernel.order import in_order
+from studio.sim.kernel.order import stamp_order
 from studio.sim.kernel.queues import assign_queue, enqueue, start_waiting
 from studio.sim.kernel.records import (
     Channel,
@@ -87,6 +87,6 @@ def issue_collective(m, f, rank, pos, node):
                 m, rank, member, phases + PhaseList.PHASES + Phase.WORDS * at
             )
         q = m[s + Stream.PHASES] >> 2
-        in_order(m, rank, q + Queue.STAMP)
+        stamp_order(m, rank, q + Queue.STAMP)
         enqueue(m, q, s)
         start_waiting(m, f, rank, q)

@@ -16,7 +16,7 @@ from studio.sim.kernel.records import (
     Stream,
     Waiter,
 )
-from studio.sim.kernel.turns import key_of
+from studio.sim.kernel.turns import compute_key
 
 
 def start_custom(m, f, s, ph):
@@ -50,14 +50,14 @@ def issue_custom(m, f, s, pos):
     me = m[rank + Rank.NUMBER]
     other = m[m[table + Custom.SLOTS] + m[node + Node.PEER]]
     code = ((s << 20) | pos) * 8 + Waiter.CUSTOM
-    key = key_of(m, s, pos)
+    key = compute_key(m, s, pos)
     if kind == Kind.SEND:
         send(m, f, m[node + Node.TAG], (me << 20) | other, me, other, m[node + Node.SIZE], code, key)
     else:
         receive(m, f, m[node + Node.TAG], (other << 20) | me, other, me, m[node + Node.SIZE], code, key)
 
 
-def custom_done(m, f, s, pos):
+def complete_custom_node(m, f, s, pos):
     """A node of a collective given as a trace completes; returns whether it was the last one."""
     node = m[m[s + Stream.TABLE] + Custom.NODES] + Node.WORDS * pos
     pend = m[s + Stream.PENDING]

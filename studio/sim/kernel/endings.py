@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from studio.sim.kernel.clock import release
-from studio.sim.kernel.memory import next_request
+from studio.sim.kernel.memory import start_next_request
 from studio.sim.kernel.messages import settle
 from studio.sim.kernel.nodes import complete
-from studio.sim.kernel.order import in_order
+from studio.sim.kernel.order import stamp_order
 from studio.sim.kernel.queues import enqueue, start_waiting
 from studio.sim.kernel.records import Channel, Head, Job, Key, Phase, Queue, Rank, Stream
 
@@ -24,10 +24,10 @@ def end_phase(m, f, s):
         settle(m, c)
     coll = m[s + Stream.COLLECTIVE]
     rank = m[coll + Job.RANK]
-    in_order(m, rank, q + Queue.STAMP)
+    stamp_order(m, rank, q + Queue.STAMP)
     index = m[s + Stream.INDEX] + 1
     if m[ph + Phase.LAST] != 0:
-        in_order(m, rank, coll + Job.STAMP)
+        stamp_order(m, rank, coll + Job.STAMP)
         m[coll + Job.LEFT] -= 1
         if m[coll + Job.LEFT] == 0:
             pos = m[coll + Job.NODE]
@@ -46,14 +46,14 @@ def end_phase(m, f, s):
     m[s + Stream.KEY] += Key.PHASE
     m[s + Stream.PHASE] = ph + Phase.WORDS
     after = m[s + Stream.PHASES + index] >> 2
-    in_order(m, rank, after + Queue.STAMP)
+    stamp_order(m, rank, after + Queue.STAMP)
     enqueue(m, after, s)
     m[q + Queue.RUNNING] -= 1
     start_waiting(m, f, rank, q)
     start_waiting(m, f, rank, after)
 
 
-def memory_done(m, f, rank, pos):
+def end_memory_request(m, f, rank, pos):
     """A request of shared memory ends: its node completes, then the next request starts."""
     complete(m, f, rank, pos)
-    next_request(m, m[rank + Rank.MEMORY])
+    start_next_request(m, m[rank + Rank.MEMORY])

@@ -16,7 +16,7 @@ from studio.sim.kernel.nodes import complete
 from studio.sim.kernel.records import Callback, Flow, Head, Port, Use, Waiting
 
 
-def flow_due(m, f, v):
+def advance_flow(m, f, v):
     """Do what a flow was to do in this tick: let its bytes move, end it, or let a member go on."""
     state = m[v + Flow.STATE]
     if state == Flow.FIXING:
@@ -26,7 +26,7 @@ def flow_due(m, f, v):
         if m[v + Flow.END] == m[Head.NOW]:
             end_flow(m, f, v)
     elif state == Flow.OVER:
-        part_flow(m, f, v)
+        resume_from_flow(m, f, v)
 
 
 def start_flow(m, f, v):
@@ -69,7 +69,7 @@ def end_flow(m, f, v):
             leave_port(m, m[u + Use.PORT], u)
             u += Use.WORDS
     m[v + Flow.STATE] = Flow.OVER
-    part_flow(m, f, v)
+    resume_from_flow(m, f, v)
 
 
 def leave_port(m, port, use):
@@ -135,7 +135,7 @@ def pace_flow(m, f):
     push(m, now + end, Callback.FLOW + (v << Callback.WHAT), 0)
 
 
-def part_flow(m, f, v):
+def resume_from_flow(m, f, v):
     """The first member that waits for the end of a flow goes on, the others follow in this tick."""
     r = m[v + Flow.FIRST]
     if r == 0:

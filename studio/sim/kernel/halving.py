@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from studio.sim.kernel.bus import wait_on_bus
 from studio.sim.kernel.messages import receive, send
-from studio.sim.kernel.packets import named, peer, reduction
+from studio.sim.kernel.packets import compute_reduction, get_peer, name_message
 from studio.sim.kernel.records import Collective, Rank, Stream, Waiter
-from studio.sim.kernel.turns import key_of
+from studio.sim.kernel.turns import compute_key
 
 
 def start_halving(m, f, s, n, kind):
@@ -48,7 +48,7 @@ def insert_halving(m, f, s):
     pos = m[s + Stream.POSITION]
     red = 0
     if pos >= 1 and m[s + Stream.REDUCTION] != 0:
-        red = reduction(f, size) + 1
+        red = compute_reduction(f, size) + 1
     wait_on_bus(m, f, s, size, red, pos == 0, pos >= 1 and pos < m[s + Stream.CYCLE] - 1)
     pos += 1
     if pos == m[s + Stream.CYCLE]:
@@ -82,8 +82,8 @@ def use_halving_packet(m, f, s):
     at = here + o
     if o != 0 and here // o % 2 != 0:
         at = here - o
-    to = peer(m, s, at)
+    to = get_peer(m, s, at)
     size = m[s + Stream.PACKET_SIZE]
-    send(m, f, tag, named(m, s, here, at, o), me, to, size, 0, key_of(m, s, o))
-    receive(m, f, tag, named(m, s, at, here, o), to, me, size, w, key_of(m, s, o))
+    send(m, f, tag, name_message(m, s, here, at, o), me, to, size, 0, compute_key(m, s, o))
+    receive(m, f, tag, name_message(m, s, at, here, o), to, me, size, w, compute_key(m, s, o))
     return False

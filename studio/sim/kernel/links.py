@@ -6,13 +6,13 @@ Links of the congestion-aware network are store and forward: a message enters th
 from __future__ import annotations
 
 from studio.sim.kernel.clock import prefetch, push
-from studio.sim.kernel.order import in_order, label
+from studio.sim.kernel.order import create_label, stamp_order
 from studio.sim.kernel.records import Callback, Dimension, Head, Link, Message, Network, Rank, Real
-from studio.sim.kernel.routes import next_single, route_delay
+from studio.sim.kernel.routes import compute_route_delay, find_next_single
 from studio.sim.kernel.turns import join_link
 
 
-def dimension(m, src, dst):
+def find_lowest_dimension(m, src, dst):
     """Return the lowest dimension in which two ranks differ."""
     at = m[Head.DIMS]
     d = 0
@@ -24,14 +24,14 @@ def dimension(m, src, dst):
     return d
 
 
-def account(m, number, d, count, size):
+def count_traffic(m, number, d, count, size):
     """Count messages that a rank sends into a dimension."""
     at = m[Head.TRAFFIC] + Network.TRAFFIC_WORDS * (number * m[Head.DIM_COUNT] + d)
     m[at] += count * size
     m[at + 1] += count
 
 
-def crossing(m, f, d, hops, size):
+def compute_crossing(m, f, d, hops, size):
     """Return the time of a message in a dimension: overhead plus hops times latency plus size over bandwidth.
 
     It is truncated once. The overhead is what LogGP calls the gap: what a message costs its sender's port,
@@ -43,7 +43,7 @@ def crossing(m, f, d, hops, size):
     return int(time + f[Real.DIMS + 2 * m[Head.DIM_COUNT] + d])
 
 
-def delay(m, f, src, dst, size, count):
+def compute_delay(m, f, src, dst, size, count):
     """Return the time of a message without contention; counts `count` such messages.
 
     Only the lowest dimension in which the two ranks differ counts. Hops: fully connected 1, switch 2, ring
@@ -65,9 +65,9 @@ def delay(m, f, src, dst, size, count):
         b //= n
         at += Dimension.WORDS
         d += 1
-    account(m, src, d, count, size)
+    count_traffic(m, src, d, count, size)
     if m[Head.GRAPH] != 0:
-        return route_delay(m, f, src, dst, size)
+        return compute_route_delay(m, f, src, dst, size)
     kind = m[at + Dimension.KIND]
     hops = 1
     if kind == Network.SWITCH:
@@ -76,7 +76,7 @@ def delay(m, f, src, dst, size, count):
         hops = abs(x - y)
         if n - hops < hops:
             hops = n - hops
-    return crossing(m, f, d, hops, size)
+    return compute_crossing(m, f, d, hops, size)
 
 
 def transmit(m, e, link):
@@ -94,7 +94,7 @@ def occupy(m, e, link, busy, time):
     push(m, now + time, Callback.HOP | e << Callback.WHAT, 0)
     y = 0
     if m[Head.WATCH] != 0:
-        y = label(m, 0)
+        y = create_label(m, 0)
     push(m, now + busy, Callback.LINK_FREE | link << Callback.WHAT, y)
 
 
@@ -145,7 +145,7 @@ def free_link(m, f, link):
 def enter_link(m, f, e, at, to):
     """Send a message that is at device `at` one device on towards `to`, or let it wait for the link."""
     if m[Head.AWARE] == Network.ONE_DIMENSION:
-        link = only_link(m, e, at, to)
+        link = find_only_link(m, e, at, to)
         if m[Head.WATCH] != 0:
             # A link serves the rank it leaves, or, behind a switch, the one it leads to.
             owner = at
@@ -153,14 +153,18 @@ def enter_link(m, f, e, at, to):
                 owner = to
             record = m[Head.LINK_ORDER] + 2 * link
             m[record] = m[Head.RANKS] + Rank.WORDS * m[m[Head.PEERS] + owner]
-            in_order(m, m[record], record + 1)
+            stamp_order(m, m[record], record + 1)
         link = m[Head.LINKS] + Link.WORDS * link
         if m[link + Link.BUSY] == 0:
             transmit(m, e, link)
         else:
             wait_for_link(m, e, link)
         return
-    link = next_link(m, e, at, to) if m[Head.AWARE] == Network.PRODUCT else next_single(m, f, e, at, to)
+    link = (
+        find_next_link(m, e, at, to)
+        if m[Head.AWARE] == Network.PRODUCT
+        else find_next_single(m, f, e, at, to)
+    )
     if m[Head.ERROR] != 0:
         return
     if m[Head.STANDS] != 0:
@@ -175,7 +179,7 @@ def enter_link(m, f, e, at, to):
         wait_for_link(m, e, link)
 
 
-def only_link(m, e, at, to):
+def find_only_link(m, e, at, to):
     """Return the link towards `to` in the only dimension, and note the device it leads to."""
     n = m[Head.NPUS]
     kind = m[m[Head.DIMS] + Dimension.KIND]
@@ -206,7 +210,7 @@ def only_link(m, e, at, to):
     return link
 
 
-def next_link(m, e, at, to):
+def find_next_link(m, e, at, to):
     """Return the link towards `to` in several dimensions, the lowest first, and note where it leads.
 
     The switch of a line is device NPUs × (1 + dimension) + the line's first rank.
@@ -235,7 +239,7 @@ def next_link(m, e, at, to):
         number = at
         if m[Head.STANDS] != 0:
             number = m[m[Head.RANKS] + Rank.WORDS * m[m[Head.PEERS] + at] + Rank.NUMBER]
-        account(m, number, d, 1, m[e + Message.SIZE])
+        count_traffic(m, number, d, 1, m[e + Message.SIZE])
     else:
         m[e + Message.CROSSING] = 2 * d + 2
     if kind == Network.FULLY_CONNECTED:

@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 from studio.sim.kernel.arrivals import arrive, fire, wake
-from studio.sim.kernel.bus import bus_sent
-from studio.sim.kernel.bus_arrivals import bus_got, bus_reduced
+from studio.sim.kernel.bus import finish_bus_send
+from studio.sim.kernel.bus_arrivals import finish_bus_receive, finish_bus_reduction
 from studio.sim.kernel.clock import drop_list, forget_list, merge, next_of, next_tick, release
-from studio.sim.kernel.custom import custom_done
-from studio.sim.kernel.endings import end_phase, memory_done
-from studio.sim.kernel.flows import flow_due, pace_flow
+from studio.sim.kernel.custom import complete_custom_node
+from studio.sim.kernel.endings import end_memory_request, end_phase
+from studio.sim.kernel.flows import advance_flow, pace_flow
 from studio.sim.kernel.links import enter_link, free_link
 from studio.sim.kernel.messages import rehash
-from studio.sim.kernel.nodes import complete, finish_node, go_on, make_ready, part, sweep
-from studio.sim.kernel.order import enter, extended_of, in_order, later, next_action, open_list
-from studio.sim.kernel.phases import packet_free
+from studio.sim.kernel.nodes import complete, finish_node, go_on, make_ready, resume_from_meeting, sweep
+from studio.sim.kernel.order import begin_next_action, enter, get_extended, later, open_list, stamp_order
+from studio.sim.kernel.phases import use_packet
 from studio.sim.kernel.queues import start_streams
 from studio.sim.kernel.records import (
     Action,
@@ -40,7 +40,7 @@ def settle_next(m, f):
     i = m[Head.TOUCHED]
     m[Head.TOUCHED] = merge(m, links, m[links + 2 * i], m[links + 2 * i + 1])
     rank = m[Head.RANKS] + Rank.WORDS * (i - 1)
-    x = extended_of(m, rank)
+    x = get_extended(m, rank)
     s = m[x + Extended.PACKETS]
     m[x + Extended.PACKETS] = 0
     while s != 0:
@@ -49,7 +49,7 @@ def settle_next(m, f):
         if m[s + Stream.RECEIVED] >= m[s + Stream.BARRIER]:
             # One of those that wait comes free again.
             m[s + Stream.FREE] -= 1
-            if packet_free(m, f, s):
+            if use_packet(m, f, s):
                 end_phase(m, f, s)
         s = after
     if m[x + Extended.DONE] != 0:
@@ -78,21 +78,21 @@ def act(m, f, rank, kind, x, y):
     elif kind == Action.BUS:
         later(m, rank, y, Action.FREE, x, 0)
     elif kind == Action.FREE:
-        if packet_free(m, f, x):
+        if use_packet(m, f, x):
             end_phase(m, f, x)
     elif kind == Action.NODE:
         complete(m, f, rank, y)
     elif kind == Action.MEMORY:
-        memory_done(m, f, rank, y)
+        end_memory_request(m, f, rank, y)
     elif kind == Action.CUSTOM:
-        if custom_done(m, f, x, y):
+        if complete_custom_node(m, f, x, y):
             end_phase(m, f, x)
     elif kind == Action.SENT:
-        bus_sent(m, f, x)
+        finish_bus_send(m, f, x)
     elif kind == Action.GOT:
-        bus_got(m, f, x)
+        finish_bus_receive(m, f, x)
     elif kind == Action.REDUCED:
-        bus_reduced(m, f, x)
+        finish_bus_reduction(m, f, x)
     elif kind == Action.BEGIN:
         go_on(m, f, rank)
     elif kind == Action.OPEN:
@@ -100,7 +100,7 @@ def act(m, f, rank, kind, x, y):
         open_list(m, rank, y)
     elif kind == Action.MARK:
         m[Head.STEPS] -= 1
-        next_action(m, rank, y)
+        begin_next_action(m, rank, y)
 
 
 def start_rank(m, f, rank):
@@ -156,15 +156,15 @@ def call_back(m, f, kind, x, y):
         if s != 0:
             end_phase(m, f, s)
     elif kind == Callback.OVER:
-        part(m, f, x)
+        resume_from_meeting(m, f, x)
     elif kind == Callback.FLOW:
-        flow_due(m, f, x)
+        advance_flow(m, f, x)
     else:
         if m[Head.WATCH] != 0:
             record = m[Head.LINK_ORDER] + ((x - m[Head.LINKS]) >> 2)
             enter(m, m[record], m[y + Label.TICK], Order.OWN, m[y + Label.CHAIN])
             release(m, y)
-            in_order(m, m[record], record + 1)
+            stamp_order(m, m[record], record + 1)
         free_link(m, f, x)
 
 

@@ -27,7 +27,7 @@ def request_memory(m, rank, pos):
         m[pool + Pool.LAST] = r
 
 
-def next_request(m, pool):
+def start_next_request(m, pool):
     """Start the next request of a memory that ranks share."""
     r = m[pool + Pool.FIRST]
     if r == 0:

@@ -2,14 +2,14 @@
 
 A channel is a key: tag, pair, size. The k-th message of a channel belongs to the k-th receive; messages of one key cannot
 overtake each other. A pair is source << 20 | destination, or, where one rank stands for many, what source and destination
-are to each other, see `packets.named`.
+are to each other, see `packets.name_message`.
 """
 
 from __future__ import annotations
 
 from studio.sim.kernel.clock import alloc, push, release
-from studio.sim.kernel.links import account, delay, dimension, enter_link
-from studio.sim.kernel.order import label
+from studio.sim.kernel.links import compute_delay, count_traffic, enter_link, find_lowest_dimension
+from studio.sim.kernel.order import create_label
 from studio.sim.kernel.records import (
     Announcement,
     Callback,
@@ -38,7 +38,7 @@ def chain_of(m, tag, pair, size):
     return m[Head.CHANNELS] + (((h >> 31) + pair) & m[Head.CHANNEL_MASK])
 
 
-def channel(m, tag, pair, size):
+def ensure_channel(m, tag, pair, size):
     """Return the channel of a key, made where there is none."""
     if tag >= Channel.UNEVEN_TAG:
         size = 0
@@ -102,7 +102,7 @@ def rehash(m):
             c = after
 
 
-def stream_of(m, w):
+def get_stream(m, w):
     """Return the stream that waits; 0 where something else does."""
     if w & 7 == Waiter.STREAM:
         return w >> 3
@@ -113,7 +113,7 @@ def stream_of(m, w):
 
 def note_post(m, w):
     """Note when a receive was posted."""
-    s = stream_of(m, w)
+    s = get_stream(m, w)
     if s != 0:
         m[s + Stream.POSTED] = m[Head.NOW]
     elif w & 7 == Waiter.NODE:
@@ -126,7 +126,7 @@ def post(m, c, w):
         m[c + Channel.UNCLAIMED] -= 1
         settle(m, c)
         if m[Head.WATCH] != 0:
-            w = label(m, w)
+            w = create_label(m, w)
             # Whether the message or the receive came first is not known where both came in this tick.
             if m[Head.UNCLAIMED] == m[Head.NOW]:
                 m[w + Label.WILD] = 1
@@ -169,7 +169,7 @@ def launch(m, f, c, src, dst, size, time, code, key):
     """Put a message of channel `c` on the network; `time` is its delay where that is known, else -1; `key` see `turns`."""
     m[c + Channel.USES] += 1
     if m[Head.WATCH] != 0:
-        code = label(m, code)
+        code = create_label(m, code)
     aware = m[Head.AWARE]
     if aware != Network.UNAWARE:
         e = alloc(m)
@@ -182,7 +182,7 @@ def launch(m, f, c, src, dst, size, time, code, key):
             wire = size / f[Real.DIMS + 1]
             m[e + Message.WIRE] = int(wire)
             m[e + Message.TIME] = int(f[Real.DIMS] + wire)
-            account(m, src, 0, 1, size)
+            count_traffic(m, src, 0, 1, size)
             if m[Head.PEERS] != 0 and m[m[Head.DIMS] + Dimension.KIND] == Network.SWITCH:
                 # The link behind the switch is that of the rank which stands for the receiver.
                 dst = m[m[Head.RANKS] + Rank.WORDS * m[m[Head.PEERS] + dst] + Rank.NUMBER]
@@ -191,11 +191,11 @@ def launch(m, f, c, src, dst, size, time, code, key):
             m[e + Message.CROSSING] = 0
         else:
             m[e + Message.SOURCE] = src
-            account(m, src, dimension(m, src, dst), 1, size)
+            count_traffic(m, src, find_lowest_dimension(m, src, dst), 1, size)
         enter_link(m, f, e, src, dst)
         return
     if time < 0:
-        time = delay(m, f, src, dst, size, 1)
+        time = compute_delay(m, f, src, dst, size, 1)
     push(m, m[Head.NOW] + time, Callback.ARRIVE | c << Callback.WHAT, code)
 
 
@@ -206,7 +206,7 @@ def send(m, f, tag, pair, src, dst, size, code, key):
         m[Head.ERROR_RANK] = src
         return
     if m[Head.RENDEZVOUS] == 0:
-        launch(m, f, channel(m, tag, pair, size), src, dst, size, -1, code, key)
+        launch(m, f, ensure_channel(m, tag, pair, size), src, dst, size, -1, code, key)
         return
     r = alloc(m)
     m[r + Announcement.TAG] = tag
@@ -217,7 +217,7 @@ def send(m, f, tag, pair, src, dst, size, code, key):
     m[r + Announcement.PAIR] = pair
     m[r + Announcement.KEY] = key
     # Control messages bear the name of the message they are about; their tags are their own.
-    post(m, channel(m, tag + Channel.CONTROL_TAG, pair, Channel.CONTROL_BYTES), r * 8 + Waiter.SEND)
+    post(m, ensure_channel(m, tag + Channel.CONTROL_TAG, pair, Channel.CONTROL_BYTES), r * 8 + Waiter.SEND)
 
 
 def receive(m, f, tag, pair, src, dst, size, w, key):
@@ -227,7 +227,7 @@ def receive(m, f, tag, pair, src, dst, size, w, key):
         m[Head.ERROR_RANK] = src
         return
     if m[Head.RENDEZVOUS] == 0:
-        post(m, channel(m, tag, pair, size), w)
+        post(m, ensure_channel(m, tag, pair, size), w)
         return
     r = alloc(m)
     m[r + Announcement.TAG] = tag
@@ -236,5 +236,5 @@ def receive(m, f, tag, pair, src, dst, size, w, key):
     m[r + Announcement.SIZE] = size & 0xFFFFFFFF
     m[r + Announcement.CODE] = w
     m[r + Announcement.PAIR] = pair
-    c = channel(m, tag + Channel.CONTROL_TAG, pair, Channel.CONTROL_BYTES)
+    c = ensure_channel(m, tag + Channel.CONTROL_TAG, pair, Channel.CONTROL_BYTES)
     launch(m, f, c, dst, src, Channel.CONTROL_BYTES, -1, r * 8 + Waiter.RECV, key)

@@ -14,7 +14,7 @@ from studio.sim.kernel.clock import alloc, merge, push, release
 from studio.sim.kernel.collectives import issue_collective
 from studio.sim.kernel.memory import request_memory
 from studio.sim.kernel.messages import receive, send
-from studio.sim.kernel.order import extended_of, in_order, later, touch
+from studio.sim.kernel.order import get_extended, later, stamp_order, touch
 from studio.sim.kernel.records import (
     Action,
     Callback,
@@ -31,7 +31,7 @@ from studio.sim.kernel.records import (
     Waiter,
     Waiting,
 )
-from studio.sim.kernel.turns import peer_key
+from studio.sim.kernel.turns import compute_peer_key
 
 
 def make_ready(m, rank, pos):
@@ -65,11 +65,11 @@ def finish_node(m, rank, pos):
     if slot < Slot.NONE:
         m[rank + Rank.SLOT + slot] = 0
     if slot == Slot.COMMUNICATION and m[Head.SLOTS] > 1:
-        m[extended_of(m, rank) + Extended.USED] -= 1
+        m[get_extended(m, rank) + Extended.USED] -= 1
         if m[node + Node.KIND] == Kind.COLLECTIVE:
             free_turn(m, rank, group_state(m, rank, node), rank + Rank.HEAP + Slot.COMMUNICATION)
     if m[node + Node.LANE] != 0:
-        at = m[extended_of(m, rank) + Extended.LANES] + 2 * m[node + Node.LANE]
+        at = m[get_extended(m, rank) + Extended.LANES] + 2 * m[node + Node.LANE]
         free_turn(m, rank, at, rank + Rank.HEAP + slot)
     m[rank + Rank.BUSY] -= 1
     pend = m[rank + Rank.PARENTS]
@@ -87,7 +87,7 @@ def group_state(m, rank, node):
         member = m[m[rank + Rank.SLOTS] + m[node + Node.GROUP]]
         if member != 0:
             return member + Member.BUSY
-    return extended_of(m, rank) + Extended.BUSY
+    return get_extended(m, rank) + Extended.BUSY
 
 
 def waits_for_group(m, rank, x):
@@ -101,7 +101,7 @@ def waits_for_group(m, rank, x):
 def waits_for_lane(m, rank, x):
     """Let a node wait if another one of its thread or stream is under way; returns whether it waits."""
     lane = m[m[rank + Rank.NODES] + Node.WORDS * (x - 1) + Node.LANE]
-    return lane != 0 and waits_in_turn(m, rank, x, m[extended_of(m, rank) + Extended.LANES] + 2 * lane)
+    return lane != 0 and waits_in_turn(m, rank, x, m[get_extended(m, rank) + Extended.LANES] + 2 * lane)
 
 
 def waits_in_turn(m, rank, x, at):
@@ -137,7 +137,7 @@ def issue(m, f, rank, pos):
     if slot < Slot.NONE and m[node + Node.LANE] == 0:
         m[rank + Rank.SLOT + slot] = 1
     if slot == Slot.COMMUNICATION and m[Head.SLOTS] > 1:
-        at = extended_of(m, rank) + Extended.USED
+        at = get_extended(m, rank) + Extended.USED
         m[at] += 1
         if m[at] < m[Head.SLOTS]:
             m[rank + Rank.SLOT + slot] = 0
@@ -162,7 +162,7 @@ def issue(m, f, rank, pos):
         number = m[rank + Rank.NUMBER]
         other = m[m[rank + Rank.SLOTS] + m[node + Node.PEER]]
         code = ((pos << 20) | ((rank - m[Head.RANKS]) >> Rank.BITS)) * 8 + Waiter.NODE
-        key = peer_key(m[node + Node.TAG], m[node + Node.PEER])
+        key = compute_peer_key(m[node + Node.TAG], m[node + Node.PEER])
         # In a folded run the names of messages to and from a peer stand before the slots.
         pairs = m[rank + Rank.SLOTS] - 2 - 2 * m[node + Node.PEER]
         if kind == Kind.SEND:
@@ -222,7 +222,7 @@ def join_flow(m, rank, pos, node):
         push(m, m[Head.NOW] + m[v + Flow.FIXED], Callback.FLOW + (v << Callback.WHAT), 0)
 
 
-def part(m, f, v):
+def resume_from_meeting(m, f, v):
     """All had come to a meeting in the tick before: the first who waits takes its time, the others follow in this tick."""
     r = m[v + Meeting.FIRST]
     m[v + Meeting.FIRST] = m[r + Waiting.NEXT]
@@ -292,7 +292,7 @@ def go_on(m, f, rank):
 def complete(m, f, rank, pos):
     """Complete a node, issue what that makes possible, and see whether the rank has finished."""
     if m[Head.SYMMETRIC] == 0:
-        in_order(m, rank, m[rank + Rank.ORDER] + Order.LOG)
+        stamp_order(m, rank, m[rank + Rank.ORDER] + Order.LOG)
         finish_node(m, rank, pos)
         go_on(m, f, rank)
         return

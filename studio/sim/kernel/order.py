@@ -23,14 +23,14 @@ from studio.sim.kernel.clock import alloc, list_of, merge, register, release
 from studio.sim.kernel.records import Action, Error, Extended, Head, Label, Lists, Order, Rank, Stream, Tick
 
 
-def fresh(m):
+def begin_chain(m):
     """Begin a chain of its own: nothing is known of its place in the group."""
     m[Head.STAMPS] += 1
     m[Head.CHAIN] = m[Head.STAMPS]
     m[Head.STAMP] = m[Head.STAMPS]
 
 
-def label(m, code):
+def create_label(m, code):
     """Return a label for something that is scheduled now."""
     r = alloc(m)
     m[r + Label.TICK] = m[Head.NOW]
@@ -44,7 +44,7 @@ def mark(m, rank, tick):
     """Note in a rank's list for a tick when and in which chain the next action is registered."""
     at = list_of(m, m[Head.SOON] + ((rank - m[Head.RANKS]) >> Lists.SHIFT), tick)
     if at == 0:
-        register(m, rank, tick, Action.OPEN, 0, label(m, 0))
+        register(m, rank, tick, Action.OPEN, 0, create_label(m, 0))
     else:
         t = m[at + 1]
         if t != 0 and m[t + Tick.READ] == t + Tick.EVENTS:
@@ -53,7 +53,7 @@ def mark(m, rank, tick):
                 # Who registered first, which decides where the list runs, is not known.
                 m[Head.STAMPS] += 1
                 m[r + Label.CHAIN] = m[Head.STAMPS]
-    register(m, rank, tick, Action.MARK, 0, label(m, 0))
+    register(m, rank, tick, Action.MARK, 0, create_label(m, 0))
 
 
 def later(m, rank, delta, kind, x, y):
@@ -73,7 +73,7 @@ def find_chain(m, o, source, chain):
             return
     i = m[o + Order.COUNT]
     if i == Order.MOST_CHAINS or m[o + Order.FROZEN] == m[Head.NOW]:
-        fresh(m)
+        begin_chain(m)
         return
     m[at + 2 * i] = source
     m[at + 2 * i + 1] = chain
@@ -103,7 +103,7 @@ def freeze(m, rank):
     m[o + Order.FROZEN] = m[Head.NOW]
     m[o + Order.GROUP] = m[o + Order.BASE]
     m[o + Order.COUNT] = 0
-    fresh(m)
+    begin_chain(m)
 
 
 def open_list(m, rank, r):
@@ -116,7 +116,7 @@ def open_list(m, rank, r):
     m[o + Order.IN_SINCE] = -2
 
 
-def next_action(m, rank, r):
+def begin_next_action(m, rank, r):
     """The next action of a rank's list begins to run."""
     o = m[rank + Rank.ORDER]
     since = m[r + Label.TICK]
@@ -131,7 +131,7 @@ def next_action(m, rank, r):
     elif m[o + Order.CHAIN] < Order.MOST_CHAINS:
         find_chain(m, o, Order.OWN - 1 - m[o + Order.CHAIN], chain)
     else:
-        fresh(m)
+        begin_chain(m)
 
 
 def check_order(m, rank, at):
@@ -142,21 +142,21 @@ def check_order(m, rank, at):
         m[Head.ERROR_RANK] = m[rank + Rank.NUMBER]
 
 
-def in_order(m, rank, at):
+def stamp_order(m, rank, at):
     """The same, and leave a stamp."""
     if m[Head.WATCH] != 0:
         check_order(m, rank, at)
         m[at] = m[Head.STAMP]
 
 
-def extended_of(m, rank):
+def get_extended(m, rank):
     """Return the extended mode's record of a rank."""
     return m[Head.EXTENDED] + ((rank - m[Head.RANKS]) >> Rank.BITS << 3)
 
 
 def touch(m, rank):
     """Note that something of a rank is put off to the end of the tick; returns its record."""
-    x = extended_of(m, rank)
+    x = get_extended(m, rank)
     if m[x + Extended.TOUCHED] == 0:
         m[x + Extended.TOUCHED] = 1
         links = m[Head.TOUCHED_LINKS]

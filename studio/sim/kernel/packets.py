@@ -9,7 +9,7 @@ from __future__ import annotations
 from studio.sim.kernel.records import Phase, Real, Stream
 
 
-def peer(m, s, index):
+def get_peer(m, s, index):
     """Return the rank at a place of the stream's current dimension or group."""
     stride = m[s + Stream.STRIDE]
     if stride > 0:
@@ -17,7 +17,7 @@ def peer(m, s, index):
     return m[m[s + Stream.BASE] + index]
 
 
-def named(m, s, a, b, far):
+def name_message(m, s, a, b, far):
     """Return what names a message from place `a` to place `b` of a stream's dimension or group, `far` apart.
 
     Where one rank stands for many: the classes of both (in a group with the number that each has for the group),
@@ -25,14 +25,14 @@ def named(m, s, a, b, far):
     """
     codes = m[s + Stream.CODES]
     if codes == 0:
-        return (peer(m, s, a) << 20) | peer(m, s, b)
+        return (get_peer(m, s, a) << 20) | get_peer(m, s, b)
     if m[s + Stream.STRIDE] > 0:
-        a = peer(m, s, a)
-        b = peer(m, s, b)
+        a = get_peer(m, s, a)
+        b = get_peer(m, s, b)
     return (m[m[s + Stream.PHASE] + Phase.NAME] << 60) | (far << 40) | (m[codes + a] << 20) | m[codes + b]
 
 
-def reduction(f, size):
+def compute_reduction(f, size):
     """Return the time of reducing a message: two reads and a write of local memory, each truncated."""
     if f[Real.LOCAL_MEMORY] == 0:
         return 0

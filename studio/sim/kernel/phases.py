@@ -5,11 +5,11 @@ from __future__ import annotations
 from studio.sim.kernel.bus import wait_on_bus
 from studio.sim.kernel.custom import start_custom
 from studio.sim.kernel.halving import insert_halving, start_halving, use_halving_packet
-from studio.sim.kernel.packets import reduction
+from studio.sim.kernel.packets import compute_reduction
 from studio.sim.kernel.programs import start_program, use_program_packet
 from studio.sim.kernel.records import Algorithm, Group, Head, Member, Phase, Rank, Stream
 from studio.sim.kernel.ring import insert_packet, start_ring, use_ring_packet, watch_barrier
-from studio.sim.kernel.trees import start_tree, tree_received, use_tree_packet
+from studio.sim.kernel.trees import handle_tree_message, start_tree, use_tree_packet
 
 
 def start_phase(m, f, s):
@@ -53,7 +53,7 @@ def start_phase(m, f, s):
     elif algorithm == Algorithm.HALVING:
         start_halving(m, f, s, n, kind)
     elif algorithm == Algorithm.TREE:
-        m[s + Stream.STEP_REDUCTION] = reduction(f, m[s + Stream.SIZE])
+        m[s + Stream.STEP_REDUCTION] = compute_reduction(f, m[s + Stream.SIZE])
         start_tree(m, f, s, n, (flags >> 1) & 1)
     elif algorithm == Algorithm.PROGRAM:
         start_program(m, f, s, ph, flags)
@@ -61,7 +61,7 @@ def start_phase(m, f, s):
         start_custom(m, f, s, ph)
 
 
-def stream_received(m, f, s):
+def handle_stream_message(m, f, s):
     """A message for a stream's current phase has come."""
     algorithm = m[s + Stream.ALGORITHM]
     if algorithm <= Algorithm.DIRECT:
@@ -74,10 +74,10 @@ def stream_received(m, f, s):
     elif algorithm == Algorithm.PROGRAM:
         wait_on_bus(m, f, s, m[s + Stream.MESSAGE], m[s + Stream.STEP_REDUCTION], False, False)
     else:
-        tree_received(m, f, s)
+        handle_tree_message(m, f, s)
 
 
-def packet_free(m, f, s):
+def use_packet(m, f, s):
     """A packet of a stream has done its waits; returns whether that ends the phase."""
     algorithm = m[s + Stream.ALGORITHM]
     if algorithm <= Algorithm.DIRECT:

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from studio.sim.kernel.bus import wait_on_bus
 from studio.sim.kernel.messages import receive, send
-from studio.sim.kernel.packets import named, peer, reduction
+from studio.sim.kernel.packets import compute_reduction, get_peer, name_message
 from studio.sim.kernel.records import Op, Phase, Rank, Stream, Waiter
-from studio.sim.kernel.turns import key_of
+from studio.sim.kernel.turns import compute_key
 
 
 def start_program(m, f, s, ph, flags):
@@ -23,10 +23,10 @@ def start_program(m, f, s, ph, flags):
         m[s + Stream.AWAITED] = 1
         wait_on_bus(m, f, s, 0, 0, True, False)
     else:
-        next_step(m, f, s)
+        start_next_step(m, f, s)
 
 
-def next_step(m, f, s):
+def start_next_step(m, f, s):
     """Send and post the messages of the next step of a program; returns whether that ends the phase.
 
     A step is over when its messages have come, and waited as packets do; those of the rank's own that it
@@ -45,13 +45,13 @@ def next_step(m, f, s):
     while m[op] < Op.STEP:
         size = m[s + Stream.SIZE] // m[op + 2] * m[op + 3]
         peer_place = m[op + 1]
-        other = peer(m, s, peer_place)
+        other = get_peer(m, s, peer_place)
         m[s + Stream.MESSAGE] = size
         what = m[op]
         op += Op.WORDS
         far = (peer_place - here) % n
-        pair = named(m, s, here, peer_place, far)
-        key = key_of(m, s, far)
+        pair = name_message(m, s, here, peer_place, far)
+        key = compute_key(m, s, far)
         if what == Op.SEND:
             send(m, f, tag, pair, me, other, size, 0, key)
             continue
@@ -60,10 +60,10 @@ def next_step(m, f, s):
             send(m, f, tag, pair, me, other, size, s * 8 + Waiter.SENT, key)
             continue
         if what == Op.REDUCE:
-            m[s + Stream.STEP_REDUCTION] = reduction(f, size) + 1
+            m[s + Stream.STEP_REDUCTION] = compute_reduction(f, size) + 1
         far = (here - peer_place) % n
-        pair = named(m, s, peer_place, here, far)
-        receive(m, f, tag, pair, other, me, size, s * 8 + Waiter.STREAM, key_of(m, s, far))
+        pair = name_message(m, s, peer_place, here, far)
+        receive(m, f, tag, pair, other, me, size, s * 8 + Waiter.STREAM, compute_key(m, s, far))
     m[s + Stream.AWAITED] = count
     m[s + Stream.ROUND] += 1
     if m[s + Stream.ROUND] < m[op + 1]:
@@ -79,4 +79,4 @@ def use_program_packet(m, f, s):
     """Use a free packet of a program; returns whether that ends the phase."""
     free = m[s + Stream.FREE] + 1
     m[s + Stream.FREE] = free
-    return free == m[s + Stream.AWAITED] and next_step(m, f, s)
+    return free == m[s + Stream.AWAITED] and start_next_step(m, f, s)

@@ -10,7 +10,7 @@ from studio.sim.kernel.phases import start_phase
 from studio.sim.kernel.records import Collective, Extended, Head, Member, Phase, Queue, Rank, Stream
 
 
-def ahead(m, a, s):
+def stays_ahead(m, a, s):
     """Return whether waiting stream `a` stays ahead of one that joins its queue.
 
     Higher priority goes first; with `chunk_order` smallest, then the fewer bytes to send; then who came
@@ -47,14 +47,14 @@ def enqueue(m, q, s):
         m[q + Queue.FIRST] = s
         m[q + Queue.LAST] = s
         return
-    if ahead(m, tail, s):
+    if stays_ahead(m, tail, s):
         m[s + Stream.NEXT] = 0
         m[tail + Stream.NEXT] = s
         m[q + Queue.LAST] = s
         return
     c = m[q + Queue.FIRST]
     before = 0
-    while ahead(m, c, s):
+    while stays_ahead(m, c, s):
         before = c
         c = m[c + Stream.NEXT]
     m[s + Stream.NEXT] = c

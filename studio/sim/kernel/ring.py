@@ -7,10 +7,10 @@ from __future__ import annotations
 
 from studio.sim.kernel.bus import wait_on_bus
 from studio.sim.kernel.clock import alloc, alloc_block, push, release, release_block
-from studio.sim.kernel.links import account, crossing, delay
-from studio.sim.kernel.messages import channel, launch, post, receive, send
-from studio.sim.kernel.order import check_order, fresh, hold_packet, label, later
-from studio.sim.kernel.packets import named, peer, reduction
+from studio.sim.kernel.links import compute_crossing, compute_delay, count_traffic
+from studio.sim.kernel.messages import ensure_channel, launch, post, receive, send
+from studio.sim.kernel.order import begin_chain, check_order, create_label, hold_packet, later
+from studio.sim.kernel.packets import compute_reduction, get_peer, name_message
 from studio.sim.kernel.records import (
     Action,
     Algorithm,
@@ -26,7 +26,7 @@ from studio.sim.kernel.records import (
     Stream,
     Waiter,
 )
-from studio.sim.kernel.turns import key_of
+from studio.sim.kernel.turns import compute_key
 
 
 def insert_packet(m, f, s):
@@ -60,7 +60,7 @@ def start_ring(m, f, s, ph, n, kind):
     m[s + Stream.MESSAGE] = size
     left = n - 1
     # One more than the time, so that 0 says "no reduction".
-    red = reduction(f, size) + 1
+    red = compute_reduction(f, size) + 1
     m[s + Stream.REDUCTION] = 0
     m[s + Stream.TOGGLE] = 0
     m[s + Stream.BARRIER] = -1
@@ -98,8 +98,8 @@ def start_ring(m, f, s, ph, n, kind):
         if kind == Network.SWITCH:
             hops = 2
         if kind != Network.RING or not direct:
-            m[s + Stream.HOP] = crossing(m, f, d, hops, size)
-            account(m, m[m[s + Stream.RANK] + Rank.NUMBER], d, left, size)
+            m[s + Stream.HOP] = compute_crossing(m, f, d, hops, size)
+            count_traffic(m, m[m[s + Stream.RANK] + Rank.NUMBER], d, left, size)
     if not direct:
         me = m[s + Stream.PLACE]
         after = me + m[s + Stream.DIRECTION]
@@ -113,18 +113,18 @@ def start_ring(m, f, s, ph, n, kind):
         if before < 0:
             before = n - 1
         number = m[m[s + Stream.RANK] + Rank.NUMBER]
-        m[s + Stream.NEXT_RANK] = peer(m, s, after)
-        m[s + Stream.PREVIOUS_RANK] = peer(m, s, before)
+        m[s + Stream.NEXT_RANK] = get_peer(m, s, after)
+        m[s + Stream.PREVIOUS_RANK] = get_peer(m, s, before)
         if m[Head.RENDEZVOUS] == 0:
             far = m[s + Stream.DIRECTION] % n
-            c = channel(m, m[s + Stream.TAG], named(m, s, me, after, far), size)
+            c = ensure_channel(m, m[s + Stream.TAG], name_message(m, s, me, after, far), size)
             m[c + Channel.USES] += 1
             m[s + Stream.SEND] = c
-            c = channel(m, m[s + Stream.TAG], named(m, s, before, me, far), size)
+            c = ensure_channel(m, m[s + Stream.TAG], name_message(m, s, before, me, far), size)
             m[c + Channel.USES] += 1
             m[s + Stream.RECV] = c
             if m[s + Stream.HOP] < 0 and m[Head.AWARE] == 0:
-                m[s + Stream.HOP] = delay(m, f, number, m[s + Stream.NEXT_RANK], size, left)
+                m[s + Stream.HOP] = compute_delay(m, f, number, m[s + Stream.NEXT_RANK], size, left)
             if m[Head.BUS] == 0:
                 # From here on the ring keeps its own, shorter books. The first packet does not reduce, the
                 # n - 1 after it do where messages are reduced at all; and with one packet at a time, one
@@ -145,14 +145,14 @@ def start_ring(m, f, s, ph, n, kind):
                     m[g + Ring.NUMBER] = number
                     m[g + Ring.TO] = m[s + Stream.NEXT_RANK]
                     m[g + Ring.SIZE] = size
-                    m[g + Ring.KEY] = key_of(m, s, far)
-                ring_later(m, g, m[s + Stream.DELAY])
+                    m[g + Ring.KEY] = compute_key(m, s, far)
+                schedule_ring_packet(m, g, m[s + Stream.DELAY])
                 return
     for _ in range(p):
         insert_packet(m, f, s)
 
 
-def ring_later(m, g, delta):
+def schedule_ring_packet(m, g, delta):
     """Let a packet of a ring wait; with symmetric ties it needs no place among what its rank does in that tick."""
     if m[Head.SYMMETRIC] != 0:
         push(m, m[Head.NOW] + delta, Callback.RING | g << Callback.WHAT, 0)
@@ -166,11 +166,11 @@ def ring_received(m, g):
     if left & ((1 << Ring.REDUCING) - 1) != 0:
         m[g + Ring.LEFT] = left - 1
         if m[Head.SYMMETRIC] != 0:
-            ring_later(m, g, m[g + Ring.DELAY] + m[g + Ring.REDUCTION])
+            schedule_ring_packet(m, g, m[g + Ring.DELAY] + m[g + Ring.REDUCTION])
         else:
             later(m, m[g + Ring.RANK], m[g + Ring.DELAY], Action.WAIT, g, m[g + Ring.REDUCTION])
     else:
-        ring_later(m, g, m[g + Ring.DELAY])
+        schedule_ring_packet(m, g, m[g + Ring.DELAY])
 
 
 def ring_free(m, f, g):
@@ -191,7 +191,7 @@ def ring_free(m, f, g):
         m[c + Channel.USES] += 1
         y = 0
         if m[Head.WATCH] != 0:
-            y = label(m, 0)
+            y = create_label(m, 0)
         push(m, m[Head.NOW] + hop, Callback.ARRIVE | c << Callback.WHAT, y)
     else:
         launch(m, f, c, m[g + Ring.NUMBER], m[g + Ring.TO], m[g + Ring.SIZE], -1, 0, m[g + Ring.KEY])
@@ -206,15 +206,15 @@ def send_ring(m, f, s):
     size = m[s + Stream.MESSAGE]
     n = m[s + Stream.N]
     step = m[s + Stream.DIRECTION]
-    key = key_of(m, s, step % n)
+    key = compute_key(m, s, step % n)
     if c != 0:
         launch(m, f, c, rank, m[s + Stream.NEXT_RANK], size, m[s + Stream.HOP], 0, key)
         post(m, m[s + Stream.RECV], s * 8 + Waiter.STREAM)
         return
     me = m[s + Stream.PLACE]
-    pair = named(m, s, me, (me + step) % n, step % n)
+    pair = name_message(m, s, me, (me + step) % n, step % n)
     send(m, f, m[s + Stream.TAG], pair, rank, m[s + Stream.NEXT_RANK], size, 0, key)
-    pair = named(m, s, (me - step) % n, me, step % n)
+    pair = name_message(m, s, (me - step) % n, me, step % n)
     receive(
         m, f, m[s + Stream.TAG], pair, m[s + Stream.PREVIOUS_RANK], rank, size, s * 8 + Waiter.STREAM, key
     )
@@ -240,23 +240,23 @@ def send_direct(m, f, s):
     if used == n - 1:
         used = 0
     m[s + Stream.USED] = used
-    to = peer(m, s, after)
+    to = get_peer(m, s, after)
     tag = m[s + Stream.TAG]
     me = m[s + Stream.PLACE]
-    pair = named(m, s, me, after, step % n)
-    key = key_of(m, s, step % n)
+    pair = name_message(m, s, me, after, step % n)
+    key = compute_key(m, s, step % n)
     if m[Head.RENDEZVOUS] == 0:
-        launch(m, f, channel(m, tag, pair, size), rank, to, size, m[s + Stream.HOP], 0, key)
+        launch(m, f, ensure_channel(m, tag, pair, size), rank, to, size, m[s + Stream.HOP], 0, key)
     else:
         send(m, f, tag, pair, rank, to, size, 0, key)
-    pair = named(m, s, before, me, step % n)
-    receive(m, f, tag, pair, peer(m, s, before), rank, size, s * 8 + Waiter.STREAM, key)
+    pair = name_message(m, s, before, me, step % n)
+    receive(m, f, tag, pair, get_peer(m, s, before), rank, size, s * 8 + Waiter.STREAM, key)
 
 
 def watch_barrier(m, s):
     """A message for the direct algorithm has come; with several under way they are told apart by no one."""
     if m[s + Stream.PLAIN] > 1:
-        fresh(m)
+        begin_chain(m)
     if m[s + Stream.RECEIVED] == m[s + Stream.BARRIER]:
         check_order(m, m[s + Stream.RANK], s + Stream.WAITED)
         m[s + Stream.CROSSED] = m[Head.STAMP]
@@ -265,7 +265,7 @@ def watch_barrier(m, s):
 def watch_packet(m, s):
     """A packet of the direct algorithm is free; with several under way they are told apart by no one."""
     if m[s + Stream.PLAIN] > 1:
-        fresh(m)
+        begin_chain(m)
     if m[s + Stream.LEFT] <= m[s + Stream.BARRIER]:
         if m[s + Stream.RECEIVED] < m[s + Stream.BARRIER]:
             m[s + Stream.WAITED] = m[Head.STAMP]

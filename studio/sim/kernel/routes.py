@@ -31,7 +31,7 @@ def find_routes(m, f, dst):
         v = m[queue + i]
         i += 1
         if v != dst:
-            entry = best_pair(m, f, g, v, dst)
+            entry = choose_pair(m, f, g, v, dst)
             per = m[g + Graph.PER]
             m[row + v // per] |= entry << (m[g + Graph.BITS] * (v % per))
         for j in range(m[m[g + Graph.INTO] + v], m[m[g + Graph.INTO] + v + 1]):
@@ -43,7 +43,7 @@ def find_routes(m, f, dst):
     m[m[g + Graph.KNOWN] + dst] = 1
 
 
-def best_pair(m, f, g, v, dst):
+def choose_pair(m, f, g, v, dst):
     """Return which neighbour of a device comes next, from 1, where those nearer to `dst` are known."""
     left = m[m[g + Graph.DISTANCE] + v]
     first = m[m[g + Graph.OUT] + v]
@@ -75,7 +75,7 @@ def best_pair(m, f, g, v, dst):
     return 0
 
 
-def single_link(m, f, at, src, dst):
+def find_single_link(m, f, at, src, dst):
     """Return the link on the way from `src` to `dst` that leaves device `at`; -1 where there is no way."""
     g = m[Head.GRAPH]
     if m[m[g + Graph.KNOWN] + dst] == 0:
@@ -94,15 +94,15 @@ def single_link(m, f, at, src, dst):
     return m[pair + 1] + (src + dst) % m[pair + 2]
 
 
-def next_single(m, f, e, at, to):
+def find_next_single(m, f, e, at, to):
     """Return the single link towards `to`, and note the device it leads to."""
-    link = single_link(m, f, at, m[e + Message.SOURCE], to)
+    link = find_single_link(m, f, at, m[e + Message.SOURCE], to)
     if link >= 0:
         m[e + Message.DEVICE] = m[m[m[Head.GRAPH] + Graph.TARGETS] + link]
     return link
 
 
-def route_delay(m, f, src, dst, size):
+def compute_route_delay(m, f, src, dst, size):
     """Return the time of a message over single links without contention.
 
     The latencies of its way, plus size over the smallest bandwidth on it, truncated once: it is cut through,
@@ -112,7 +112,7 @@ def route_delay(m, f, src, dst, size):
     slowest = 0.0
     at = src
     while at != dst:
-        link = single_link(m, f, at, src, dst)
+        link = find_single_link(m, f, at, src, dst)
         if link < 0:
             return 0
         rate = f[m[Head.LINK_FLOATS] + 2 * link + 1]

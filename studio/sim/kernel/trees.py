@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from studio.sim.kernel.bus import wait_on_bus
 from studio.sim.kernel.messages import receive, send
-from studio.sim.kernel.packets import peer
+from studio.sim.kernel.packets import get_peer
 from studio.sim.kernel.records import Rank, Stream, TreeRole, Waiter
-from studio.sim.kernel.turns import key_of
+from studio.sim.kernel.turns import compute_key
 
 
 def start_tree(m, f, s, n, tree):
@@ -23,7 +23,7 @@ def start_tree(m, f, s, n, tree):
     w = s * 8 + Waiter.STREAM
     if v == top:
         m[s + Stream.TREE_ROLE] = TreeRole.ROOT
-        m[s + Stream.LEFT_CHILD] = peer(m, s, n // 2 - shift)
+        m[s + Stream.LEFT_CHILD] = get_peer(m, s, n // 2 - shift)
         receive(
             m,
             f,
@@ -33,23 +33,31 @@ def start_tree(m, f, s, n, tree):
             me,
             x,
             w,
-            key_of(m, s, 0),
+            compute_key(m, s, 0),
         )
         return
     b = v & -v
     up = (v - b) | (2 * b)
     if up == n:
         up = top
-    m[s + Stream.PARENT] = peer(m, s, up - shift)
+    m[s + Stream.PARENT] = get_peer(m, s, up - shift)
     if b == 1:
         m[s + Stream.TREE_ROLE] = TreeRole.LEAF
         wait_on_bus(m, f, s, x, 0, True, False)
         return
     m[s + Stream.TREE_ROLE] = TreeRole.INNER
-    m[s + Stream.LEFT_CHILD] = peer(m, s, v - b // 2 - shift)
-    m[s + Stream.RIGHT_CHILD] = peer(m, s, v + b // 2 - shift)
+    m[s + Stream.LEFT_CHILD] = get_peer(m, s, v - b // 2 - shift)
+    m[s + Stream.RIGHT_CHILD] = get_peer(m, s, v + b // 2 - shift)
     receive(
-        m, f, tag, (m[s + Stream.LEFT_CHILD] << 20) | me, m[s + Stream.LEFT_CHILD], me, x, w, key_of(m, s, 0)
+        m,
+        f,
+        tag,
+        (m[s + Stream.LEFT_CHILD] << 20) | me,
+        m[s + Stream.LEFT_CHILD],
+        me,
+        x,
+        w,
+        compute_key(m, s, 0),
     )
     receive(
         m,
@@ -60,11 +68,11 @@ def start_tree(m, f, s, n, tree):
         me,
         x,
         w,
-        key_of(m, s, 1),
+        compute_key(m, s, 1),
     )
 
 
-def tree_received(m, f, s):
+def handle_tree_message(m, f, s):
     """A message for a tree has come: the messages of the children reduce."""
     m[s + Stream.RECEIVED] += 1
     red = 0
@@ -94,18 +102,26 @@ def use_tree_packet(m, f, s):
             m[s + Stream.LEFT_CHILD],
             x,
             0,
-            key_of(m, s, 0),
+            compute_key(m, s, 0),
         )
         return True
     if role == TreeRole.LEAF:
         if free == 2:
             return True
-        send(m, f, tag, (me << 20) | m[s + Stream.PARENT], me, m[s + Stream.PARENT], x, 0, key_of(m, s, 2))
-        receive(m, f, tag, (m[s + Stream.PARENT] << 20) | me, m[s + Stream.PARENT], me, x, w, key_of(m, s, 2))
+        send(
+            m, f, tag, (me << 20) | m[s + Stream.PARENT], me, m[s + Stream.PARENT], x, 0, compute_key(m, s, 2)
+        )
+        receive(
+            m, f, tag, (m[s + Stream.PARENT] << 20) | me, m[s + Stream.PARENT], me, x, w, compute_key(m, s, 2)
+        )
         return False
     if free == 2:
-        send(m, f, tag, (me << 20) | m[s + Stream.PARENT], me, m[s + Stream.PARENT], x, 0, key_of(m, s, 2))
-        receive(m, f, tag, (m[s + Stream.PARENT] << 20) | me, m[s + Stream.PARENT], me, x, w, key_of(m, s, 2))
+        send(
+            m, f, tag, (me << 20) | m[s + Stream.PARENT], me, m[s + Stream.PARENT], x, 0, compute_key(m, s, 2)
+        )
+        receive(
+            m, f, tag, (m[s + Stream.PARENT] << 20) | me, m[s + Stream.PARENT], me, x, w, compute_key(m, s, 2)
+        )
     if free == 3:
         send(
             m,
@@ -116,7 +132,7 @@ def use_tree_packet(m, f, s):
             m[s + Stream.LEFT_CHILD],
             x,
             0,
-            key_of(m, s, 0),
+            compute_key(m, s, 0),
         )
         send(
             m,
@@ -127,7 +143,7 @@ def use_tree_packet(m, f, s):
             m[s + Stream.RIGHT_CHILD],
             x,
             0,
-            key_of(m, s, 1),
+            compute_key(m, s, 1),
         )
         return True
     return False

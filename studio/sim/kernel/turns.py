@@ -106,11 +106,11 @@ def note_wait(m, link, start):
         m[link + Link.MOST_WAITING] = count
 
 
-def key_of(m, s, far):
+def compute_key(m, s, far):
     """Return the key of a stream's message to the rank that is `far` away in its dimension or group."""
     return m[s + Stream.KEY] | far << Key.FAR_SHIFT
 
 
-def peer_key(tag, slot):
+def compute_peer_key(tag, slot):
     """Return the key of a message that a node sends to the rank a slot names."""
     return Key.PEER | (tag & Key.TAG) << Key.TAG_SHIFT | (slot & Key.PEERS) << Key.FAR_SHIFT

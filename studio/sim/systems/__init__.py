@@ -11,15 +11,15 @@ from functools import cache
 from pathlib import Path
 
 from studio.errors import ConfigError
-from studio.sim.fields import nearest
-from studio.sim.systems.errors import measured_error_words
+from studio.sim.fields import find_nearest
+from studio.sim.systems.errors import describe_measured_errors
 from studio.sim.systems.family import Family
 from studio.sim.systems.files import (
     System,
+    build_system,
     is_system_file,
     read_own_system,
     read_system,
-    system_of,
     write_system,
 )
 from studio.sim.systems.gpu import Gpu
@@ -29,12 +29,12 @@ __all__ = [
     "Family",
     "Gpu",
     "System",
+    "build_system",
+    "describe_measured_errors",
     "find_system",
     "is_built_in",
     "is_system_file",
-    "measured_error_words",
     "read_system",
-    "system_of",
     "write_system",
 ]
 
@@ -45,27 +45,27 @@ class _Systems(Mapping[str, System]):
     """The built-in systems by name; a file is read when it is first asked for."""
 
     def __getitem__(self, name: str) -> System:
-        if name not in _names():
+        if name not in _list_names():
             raise KeyError(name)
-        return _built_in(name)
+        return _read_built_in(name)
 
     def __iter__(self) -> Iterator[str]:
-        return iter(_names())
+        return iter(_list_names())
 
     def __len__(self) -> int:
-        return len(_names())
+        return len(_list_names())
 
     def __contains__(self, name: object) -> bool:
-        return name in _names()
+        return name in _list_names()
 
 
 @cache
-def _names() -> tuple[str, ...]:
+def _list_names() -> tuple[str, ...]:
     return tuple(sorted(path.stem for path in FOLDER.glob("*.yml")))
 
 
 @cache
-def _built_in(name: str) -> System:
+def _read_built_in(name: str) -> System:
     return read_own_system(FOLDER / f"{name}.yml", f"preset {name}")
 
 
@@ -104,7 +104,7 @@ def find_system(name: str) -> tuple[System, int | None]:
     for system in SYSTEMS.values():
         if name in system.aliases:
             return system, system.aliases[name]
-    near = nearest(name, SYSTEMS)
+    near = find_nearest(name, SYSTEMS)
     hint = f"The nearest is {near!r}." if near else "`chakra-studio presets` says what each of them is."
     raise ConfigError(
         f"preset is {name!r}; allowed: {', '.join(SYSTEMS)}, one of these with a size such as hgx-h100-64, or a system file (.yml)",

@@ -12,7 +12,7 @@ NOT_MEASURED = "from the data sheet; not measured"
 NO_COSTS = "messages on links; not measured"
 
 
-def measured_error_words(system: System) -> str:
+def describe_measured_errors(system: System) -> str:
     """Return how far simulated collectives of a system are from measured ones.
 
     Each table is simulated with the rate, the ports, the size of a node and the transport that its machine states, which take the
@@ -20,21 +20,21 @@ def measured_error_words(system: System) -> str:
 
     Example:
         >>> from studio.sim.systems import SYSTEMS
-        >>> measured_error_words(SYSTEMS["torus-8x8"])
+        >>> describe_measured_errors(SYSTEMS["torus-8x8"])
         'messages on links; not measured'
     """
-    classes = classes_of(system)
+    classes = get_error_classes(system)
     if not classes:
         return NOT_MEASURED if system.costs is not None or system.gpu is not None else NO_COSTS
-    errors = ", ".join(f"{name} {_error(error)}" for name, error in classes.items())
-    count = len(tables_of(system))
+    errors = ", ".join(f"{name} {_format_error(error)}" for name, error in classes.items())
+    count = len(get_fitted_tables(system))
     tables = "table with the rates and transport of its machine"
     if count != 1:
         tables = "tables, each with the rates and transport of its machine"
-    return f"{errors} (GMF | gm|e|, median of {count} {tables}{_range(classes)})"
+    return f"{errors} (GMF | gm|e|, median of {count} {tables}{_format_range(classes)})"
 
 
-def _range(classes: Mapping[str, Any]) -> str:
+def _format_range(classes: Mapping[str, Any]) -> str:
     """Return the range of sizes that the calibration measured; sizes outside of it were not measured."""
     sizes = [
         entry["sizes"]
@@ -54,29 +54,29 @@ def _is_pair(value: object) -> bool:
     )
 
 
-def classes_of(system: System) -> Mapping[str, Any]:
+def get_error_classes(system: System) -> Mapping[str, Any]:
     """Return the errors by class of collectives, as the calibration keeps them; empty where nothing was measured."""
     errors = system.calibration.get("errors")
     return errors if isinstance(errors, Mapping) else {}
 
 
-def tables_of(system: System) -> Sequence[object]:
+def get_fitted_tables(system: System) -> Sequence[object]:
     """Return the measured tables that the costs were fitted to."""
     tables = system.calibration.get("tables")
     return tables if isinstance(tables, list | tuple) else []
 
 
-def _error(error: object) -> str:
+def _format_error(error: object) -> str:
     """Return GMF and gm|e| of a class; what an edited file lacks is left open."""
     error = error if isinstance(error, Mapping) else {}
-    return f"{percent_words(error.get('gmf'))} | {percent_words(error.get('gm_error'))}"
+    return f"{format_percent(error.get('gmf'))} | {format_percent(error.get('gm_error'))}"
 
 
-def percent_words(share: object) -> str:
+def format_percent(share: object) -> str:
     """Return a share as a percentage.
 
     Example:
-        >>> percent_words(0.123), percent_words(0.004), percent_words("much")
+        >>> format_percent(0.123), format_percent(0.004), format_percent("much")
         ('12 %', 'under 1 %', '?')
     """
     if not isinstance(share, int | float):

@@ -74,20 +74,20 @@ class Family:
             ([4, 4, 4], [4, 4, 2], [3, 2, 1])
         """
         if self.torus:
-            return sorted(_even(npus, [npus] * self.torus), reverse=True)
+            return sorted(_factor_evenly(npus, [npus] * self.torus), reverse=True)
         inside = next(
             size
             for size in range(min(self.node, npus), 0, -1)
             if npus % size == 0 and _fits(size, self.inside)
         )
-        return [*_even(inside, self.inside), npus // inside]
+        return [*_factor_evenly(inside, self.inside), npus // inside]
 
 
 def _fits(size: int, limits: Sequence[int]) -> bool:
-    return len(limits) == 1 or math.prod(_even(size, limits)) == size
+    return len(limits) == 1 or math.prod(_factor_evenly(size, limits)) == size
 
 
-def _even(npus: int, limits: Sequence[int]) -> list[int]:
+def _factor_evenly(npus: int, limits: Sequence[int]) -> list[int]:
     """Return factors of a number, one per dimension and within the limits, as even as they can be, the largest first.
 
     Where there are none, their product is less.
@@ -103,7 +103,7 @@ def _even(npus: int, limits: Sequence[int]) -> list[int]:
     return factors
 
 
-def family_of(place: str, table: Mapping[str, object]) -> Family:
+def read_family(place: str, table: Mapping[str, object]) -> Family:
     """Read the table `family` of a system file.
 
     Raises:
@@ -122,7 +122,9 @@ def family_of(place: str, table: Mapping[str, object]) -> Family:
     torus = fields.whole_in("torus", fields.table["torus"], 1, 6) if "torus" in fields else 0
     allowed = fields.table.get("allowed", "any")
     sizes = (
-        () if allowed == "any" else _whole_list(fields, "allowed", allowed, "any, or a list such as [4, 8]")
+        ()
+        if allowed == "any"
+        else _read_whole_list(fields, "allowed", allowed, "any, or a list such as [4, 8]")
     )
     most = fields.whole_in("most", fields.table.get("most", MAX_NPUS), 1, MAX_NPUS)
     start = fields.whole_in("start", fields.table.get("start", math.prod(inside) if inside else 8), 1, most)
@@ -141,7 +143,7 @@ def family_of(place: str, table: Mapping[str, object]) -> Family:
     )
 
 
-def _whole_list(fields: Fields, key: str, value: object, allowed: str) -> tuple[int, ...]:
+def _read_whole_list(fields: Fields, key: str, value: object, allowed: str) -> tuple[int, ...]:
     if not isinstance(value, list | tuple) or not value:
         raise fields.error(key, value, allowed)
     return tuple(fields.whole_in(f"{key}[{index}]", item, 1, MAX_NPUS) for index, item in enumerate(value))

@@ -15,16 +15,16 @@ from pathlib import Path
 
 import yaml
 
-from studio.notebook import one_line
+from studio.notebook import format_record
 from studio.sim.astra import read_yaml
-from studio.sim.fabrics import Speed, rail_optimized
+from studio.sim.fabrics import Speed, build_rail_optimized
 from studio.sim.fields import Fields
 from studio.sim.models import Model, with_model
-from studio.sim.network import EXTENDED_NETWORK_KEYS, UNIT, network_gb_per_s
+from studio.sim.network import EXTENDED_NETWORK_KEYS, UNIT, convert_to_gb_per_s
 from studio.sim.parts import EXTENDED, Parts, Table
 from studio.sim.settings import ALGORITHM_SETTINGS, DIMENSION_SETTINGS, MAX_NPUS, NETWORK_UNIT
-from studio.sim.systems.family import Family, family_of, refuse_size
-from studio.sim.systems.gpu import Gpu, gpu_of, nested, refuse_unknown
+from studio.sim.systems.family import Family, read_family, refuse_size
+from studio.sim.systems.gpu import Gpu, read_gpu, read_nested, refuse_unknown
 from studio.units import format_counted
 
 KEYS = (
@@ -90,7 +90,7 @@ class System:
     reference: Table = field(default_factory=dict)
     calibration: Table = field(default_factory=dict)
 
-    __repr__ = one_line
+    __repr__ = format_record
 
     @property
     def npus(self) -> int:
@@ -123,14 +123,14 @@ class System:
         network, system = dict(self.network), {**_SYSTEM, **self.system}
         full = model == "full" or (self.family is not None and self.family.rails)
         if not full:
-            network, system = self._of_the_reference(network, system)
+            network, system = self._convert_for_reference(network, system)
         network = _with_sizes(self._with_shared_nics(network, sizes), sizes, keep_first=full)
         dims = len(network["npus_count"])  # type: ignore[arg-type]  # made above
         rings = {setting.key: ["ring"] * dims for setting in ALGORITHM_SETTINGS if not setting.extended}
         if self.family is not None and self.family.rails:
-            network |= _rails(network)
+            network |= _build_rails(network)
         elif full:
-            network = with_costs(network, self._costs_of(sizes))
+            network = with_costs(network, self._build_costs(sizes))
         names = dict.fromkeys(("network", "system", "memory", "options"), self.place)
         tables = Parts(network, {**rings, **system}, options=self.options if full else {}, names=names)
         return with_model(tables, "full") if full else tables
@@ -157,20 +157,20 @@ class System:
         whole, used = rates[-1] * family.node, math.prod(sizes[:-1])
         return {**network, "bandwidth": [*rates[:-1], min(whole / family.nics, whole / used)]}
 
-    def _costs_of(self, sizes: list[int]) -> Table | None:
+    def _build_costs(self, sizes: list[int]) -> Table | None:
         """Return the parameters of the cost model, with the NICs of a node where they are fewer than its NPUs."""
         family = self.family
         if self.costs is None or family is None or not 0 < family.nics < family.node or "nics" in self.costs:
             return self.costs
         return {**self.costs, "nics": min(family.nics, math.prod(sizes[:-1]))}
 
-    def _of_the_reference(
+    def _convert_for_reference(
         self, network: dict[str, object], system: dict[str, object]
     ) -> tuple[dict[str, object], dict[str, object]]:
         """Return the tables as ASTRA-sim can read them: rates in its unit, nothing of the extended mode."""
         given = self.reference.get("network", {})
         if network.pop(UNIT, NETWORK_UNIT) != NETWORK_UNIT:
-            network["bandwidth"] = [network_gb_per_s(rate) for rate in network["bandwidth"]]  # type: ignore[attr-defined]
+            network["bandwidth"] = [convert_to_gb_per_s(rate) for rate in network["bandwidth"]]  # type: ignore[attr-defined]
         network = {key: value for key, value in network.items() if key not in EXTENDED_NETWORK_KEYS}
         # With a roofline ASTRA-sim replaces every recorded time, so a file has to ask for it.
         for key in (EXTENDED, "roofline-enabled", "peak-perf"):
@@ -198,13 +198,13 @@ def _with_sizes(network: dict[str, object], sizes: list[int], *, keep_first: boo
     return resized
 
 
-def _rails(network: Mapping[str, object]) -> dict[str, object]:
+def _build_rails(network: Mapping[str, object]) -> dict[str, object]:
     """Return switches and links of a network with a switch for all NPUs of equal place in their nodes."""
     sizes = [*network["npus_count"], 1][:2]  # type: ignore[misc]  # lists of the network
     rates = [*network["bandwidth"], 1.0][:2]  # type: ignore[misc]
     latencies = [*network["latency"], 1.0][:2]  # type: ignore[misc]
     inside, rail = (Speed(rate, latency) for rate, latency in zip(rates, latencies, strict=True))
-    graph = rail_optimized(sizes[1], sizes[0], inside=inside, rail=rail)
+    graph = build_rail_optimized(sizes[1], sizes[0], inside=inside, rail=rail)
     links = [[link.source, link.target, link.bytes_per_ns, link.latency_ns] for link in graph.links]
     return {"switches": graph.switches, "links": links}
 
@@ -224,7 +224,7 @@ def read_system(path: Path | str, place: str = "") -> System:
         ConfigError: It cannot be read, or a value is not allowed; names file, key, value and what is allowed.
     """
     path = Path(path)
-    return system_of(read_yaml(path), place or str(path))
+    return build_system(read_yaml(path), place or str(path))
 
 
 def read_own_system(path: Path, place: str) -> System:
@@ -236,10 +236,10 @@ def read_own_system(path: Path, place: str) -> System:
         path.read_text(encoding="utf-8"),
         getattr(yaml, "CSafeLoader", yaml.SafeLoader),  # noqa: S506 (both are safe)
     )
-    return system_of(table, place)
+    return build_system(table, place)
 
 
-def system_of(table: Table, place: str) -> System:
+def build_system(table: Table, place: str) -> System:
     """Return the system that the table of a file describes.
 
     Raises:
@@ -247,40 +247,40 @@ def system_of(table: Table, place: str) -> System:
     """
     fields = Fields(place, table)
     refuse_unknown(fields, KEYS)
-    texts = {key: _text(fields, key) for key in ("name", "title", "source")}
+    texts = {key: _read_text(fields, key) for key in ("name", "title", "source")}
     inner = {
-        key: nested(fields, key)
+        key: read_nested(fields, key)
         for key in ("sources", "aliases", "network", "system", "options", _REFERENCE, "calibration")
     }
     for key, value in inner["sources"].table.items():
         if not isinstance(value, str):
             raise inner["sources"].error(key, value, "a text that says where the number is from")
-    refuse_unknown(nested(fields, _REFERENCE), ("network", "system"))
+    refuse_unknown(read_nested(fields, _REFERENCE), ("network", "system"))
     for key in ("network", "system"):
-        nested(inner[_REFERENCE], key)
+        read_nested(inner[_REFERENCE], key)
     aliases = {
         key: inner["aliases"].whole_in(key, value, 1, MAX_NPUS)
         for key, value in inner["aliases"].table.items()
     }
-    family = family_of(place, nested(fields, "family").table) if "family" in fields else None
+    family = read_family(place, read_nested(fields, "family").table) if "family" in fields else None
     _check_lists(inner["network"], family)
     return System(
         **texts,
         place=place,
         sources={key: str(value) for key, value in inner["sources"].table.items()},
         aliases=aliases,
-        family=_within_lists(inner["network"], family),
+        family=_limit_family(inner["network"], family),
         network=inner["network"].table,
         system=inner["system"].table,
         options=inner["options"].table,
-        costs=nested(fields, "costs").table if "costs" in fields else None,
-        gpu=gpu_of(place, nested(fields, "gpu").table) if "gpu" in fields else None,
+        costs=read_nested(fields, "costs").table if "costs" in fields else None,
+        gpu=read_gpu(place, read_nested(fields, "gpu").table) if "gpu" in fields else None,
         reference=inner[_REFERENCE].table,
         calibration=inner["calibration"].table,
     )
 
 
-def _text(fields: Fields, key: str) -> str:
+def _read_text(fields: Fields, key: str) -> str:
     if key not in fields:
         raise fields.missing(key, "a text")
     return fields.text(key)
@@ -292,8 +292,8 @@ def _check_lists(network: Fields, family: Family | None) -> None:
     if family is None:
         for index, size in enumerate(network.items("npus_count")):
             network.whole_in(f"npus_count[{index}]", size, 1, MAX_NPUS)
-    elif dims not in _dimensions(family):
-        counts = " or ".join(map(str, _dimensions(family)))
+    elif dims not in _list_dimension_counts(family):
+        counts = " or ".join(map(str, _list_dimension_counts(family)))
         what = "the dimensions of the torus" if family.torus else "those of a node, and one between nodes"
         raise network.error("topology", network.table["topology"], f"{counts} entries: {what}")
     for setting in DIMENSION_SETTINGS:
@@ -305,11 +305,11 @@ def _check_lists(network: Fields, family: Family | None) -> None:
             raise network.error(setting.key, values, allowed)
 
 
-def _dimensions(family: Family) -> tuple[int, ...]:
+def _list_dimension_counts(family: Family) -> tuple[int, ...]:
     return (family.torus,) if family.torus else (len(family.inside), len(family.inside) + 1)
 
 
-def _within_lists(network: Fields, family: Family | None) -> Family | None:
+def _limit_family(network: Fields, family: Family | None) -> Family | None:
     """Return the family, no larger than a node where its network has no dimension between nodes."""
     if family is None or family.torus or len(network.items("topology")) > len(family.inside):
         return family
@@ -322,7 +322,7 @@ def write_system(table: Mapping[str, object]) -> str:
     Raises:
         ConfigError: It would not be read again.
     """
-    system_of(table, "the system to write")
+    build_system(table, "the system to write")
     ordered = {key: table[key] for key in KEYS if key in table}
     return yaml.safe_dump(ordered, sort_keys=False, allow_unicode=True, width=120, default_flow_style=None)
 

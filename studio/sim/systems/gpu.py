@@ -29,7 +29,7 @@ class Gpu:
     memory_gbytes: float
 
 
-def gpu_of(place: str, table: Mapping[str, object]) -> Gpu:
+def read_gpu(place: str, table: Mapping[str, object]) -> Gpu:
     """Read the table `gpu` of a system file.
 
     Raises:
@@ -37,7 +37,7 @@ def gpu_of(place: str, table: Mapping[str, object]) -> Gpu:
     """
     fields = Fields(f"{place}: gpu", table)
     refuse_unknown(fields, _KEYS)
-    rates = nested(fields, "tera-flops", FORMATS)
+    rates = read_nested(fields, "tera-flops", FORMATS)
     return Gpu(
         fields.text("name"),
         {key: rates.number_in(key, value, above=0) for key, value in rates.table.items()},
@@ -53,7 +53,7 @@ def number_of(fields: Fields, key: str) -> float:
     return fields.number_in(key, fields.table[key], above=0)
 
 
-def nested(fields: Fields, key: str, known: tuple[str, ...] = ()) -> Fields:
+def read_nested(fields: Fields, key: str, known: tuple[str, ...] = ()) -> Fields:
     """Return a table within a table, empty where it is not there; with `known`, other keys are refused."""
     value = fields.table.get(key, {})
     if not isinstance(value, Mapping):

@@ -9,7 +9,7 @@ from studio.errors import ConfigError
 from studio.sim.fields import show_value
 from studio.sim.systems import SYSTEMS
 from studio.sim.systems.gpu import Gpu
-from studio.trace import Trace, recorded_devices
+from studio.trace import Trace, list_recorded_devices
 
 SYSTEM_OF = {
     "v100": "dgx-v100",
@@ -38,11 +38,11 @@ SYSTEM_OF = {
 """The system whose file has the GPU, by the GPU's short name."""
 
 
-def system_of_gpu(gpu: str) -> str:
+def find_gpu_system(gpu: str) -> str:
     """Return the system whose file has a GPU, by the GPU's short name; the name of a system as it is.
 
     Example:
-        >>> system_of_gpu("H100"), system_of_gpu("hgx-h100")
+        >>> find_gpu_system("H100"), find_gpu_system("hgx-h100")
         ('hgx-h100', 'hgx-h100')
     """
     wanted = gpu.strip().lower()
@@ -55,7 +55,7 @@ def find_gpu(name: str, option: str = "--gpu") -> Gpu:
     Raises:
         ConfigError: There is none of this name.
     """
-    system = system_of_gpu(name)
+    system = find_gpu_system(name)
     gpu = SYSTEMS[system].gpu if system in SYSTEMS else None
     if gpu is None:
         near = get_close_matches(name.strip().lower(), SYSTEM_OF, 1)
@@ -69,24 +69,24 @@ def find_gpu(name: str, option: str = "--gpu") -> Gpu:
     return gpu
 
 
-def short_name(gpu: Gpu) -> str | None:
+def find_short_name(gpu: Gpu) -> str | None:
     """Return what `--gpu` calls a GPU, None where it is one of a system file alone.
 
     Example:
-        >>> short_name(find_gpu("hgx-h100"))
+        >>> find_short_name(find_gpu("hgx-h100"))
         'h100'
     """
     return next((name for name in SYSTEM_OF if find_gpu(name) == gpu), None)
 
 
-def gpu_of_recording(trace: Trace) -> Gpu:
+def find_recorded_gpu(trace: Trace) -> Gpu:
     """Return the GPU that a job was recorded on, as its trace names it.
 
     Raises:
         ConfigError: The trace names none, several, or one whose peaks are not known.
     """
-    named = recorded_devices(trace)
-    known_gpus = {name: known for name in named if (known := known_gpu(name)) is not None}
+    named = list_recorded_devices(trace)
+    known_gpus = {name: known for name in named if (known := match_gpu(name)) is not None}
     if len(set(known_gpus.values())) == 1 and len(known_gpus) == len(named):
         return find_gpu(next(iter(known_gpus.values())))
     names = ", ".join(show_value(name) for name in named[:4])
@@ -98,11 +98,11 @@ def gpu_of_recording(trace: Trace) -> Gpu:
     )
 
 
-def known_gpu(device: str) -> str | None:
+def match_gpu(device: str) -> str | None:
     """Return the short name of the GPU that a recorded device's name means, None where its peaks are not known.
 
     Example:
-        >>> known_gpu("NVIDIA H100 80GB HBM3"), known_gpu("AMD Instinct MI300X VF"), known_gpu("Radeon")
+        >>> match_gpu("NVIDIA H100 80GB HBM3"), match_gpu("AMD Instinct MI300X VF"), match_gpu("Radeon")
         ('h100', 'mi300x', None)
     """
     words = [

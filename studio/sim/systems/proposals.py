@@ -11,7 +11,7 @@ import numpy as np
 
 from studio.sim.costs import CostModel, GroupShape, Ports
 from studio.sim.parts import Parts
-from studio.sim.systems.errors import classes_of, measured_error_words, tables_of
+from studio.sim.systems.errors import describe_measured_errors, get_error_classes, get_fitted_tables
 from studio.sim.systems.files import System
 from studio.sim.systems.uses import Uses, uses_of
 from studio.trace import Int64, Trace
@@ -90,15 +90,15 @@ def propose(trace: Trace, systems: Sequence[System] | None = None) -> list[Propo
 
         systems = tuple(SYSTEMS.values())
     uses = uses_of(trace)
-    return [_proposal(system, uses) for system in _fitting(uses, systems)[:MOST]]
+    return [_build_proposal(system, uses) for system in _select_fitting(uses, systems)[:MOST]]
 
 
-def _order(system: System, uses: Uses) -> tuple[int, bool, bool, int, str]:
+def _build_sort_key(system: System, uses: Uses) -> tuple[int, bool, bool, int, str]:
     return (
         -_match_device(system, uses.devices)[0],
         system.costs is None,
         not _fills_nodes(system, uses.ranks),
-        -len(tables_of(system)),
+        -len(get_fitted_tables(system)),
         system.name,
     )
 
@@ -121,24 +121,24 @@ def _fills_nodes(system: System, ranks: int) -> bool:
     return family is None or ranks <= family.node or ranks % family.node == 0
 
 
-def _proposal(system: System, uses: Uses) -> Proposal:
+def _build_proposal(system: System, uses: Uses) -> Proposal:
     return Proposal(
         system.name,
         system.title,
         uses.ranks,
-        _why(system, uses),
-        measured_error_words(system),
-        tuple(_choices(system, uses)),
+        _explain_proposal(system, uses),
+        describe_measured_errors(system),
+        tuple(_list_choices(system, uses)),
     )
 
 
-def _why(system: System, uses: Uses) -> str:
+def _explain_proposal(system: System, uses: Uses) -> str:
     """Say why a system is proposed, in a sentence."""
     device = _match_device(system, uses.devices)[1]
     if device:
         return f"The job was recorded on {device[:60]}. {_size_words(system, uses)}"
-    measured = len(tables_of(system))
-    if classes_of(system):
+    measured = len(get_fitted_tables(system))
+    if get_error_classes(system):
         return f"{_size_words(system, uses)} Its costs were fitted to {measured} measured tables."
     return _size_words(system, uses)
 
@@ -165,32 +165,38 @@ def _size_words(system: System, uses: Uses) -> str:
 # Algorithms
 
 
-def _choices(system: System, uses: Uses) -> Iterator[AlgorithmChoice]:
+def _list_choices(system: System, uses: Uses) -> Iterator[AlgorithmChoice]:
     parts = system.parts(uses.ranks)
     if system.costs is None:
-        yield from _by_dimension(parts, uses)
+        yield from _choose_by_dimension(parts, uses)
         return
     model, (node, ports) = (
-        CostModel.from_table(_costs(system, parts), f"{system.place}: costs"),
-        _ports(parts),
+        CostModel.from_table(_get_costs(system, parts), f"{system.place}: costs"),
+        _read_ports(parts),
     )
-    for (kind, shape), sizes in _by_shape(uses, node).items():
+    for (kind, shape), sizes in _group_by_shape(uses, node).items():
         charge = model.charge(kind, sizes.astype(np.float64), shape, ports)
         chosen = [charge.choices[index] for index in charge.choice.tolist()]
         starts = [0, *(at for at in range(1, len(chosen)) if chosen[at] != chosen[at - 1]), len(chosen)]
         for first, after in pairwise(starts):
             name = chosen[first]
             yield AlgorithmChoice(
-                kind, _where(shape), None, int(sizes[first]), int(sizes[after - 1]), name, why_way(name)
+                kind,
+                _describe_shape(shape),
+                None,
+                int(sizes[first]),
+                int(sizes[after - 1]),
+                name,
+                explain_way(name),
             )
 
 
-def _costs(system: System, parts: Parts) -> dict[str, object]:
+def _get_costs(system: System, parts: Parts) -> dict[str, object]:
     costs = parts.network.get("costs", system.costs)
     return {str(key): value for key, value in costs.items()} if isinstance(costs, dict) else {}
 
 
-def _ports(parts: Parts) -> tuple[int, Ports]:
+def _read_ports(parts: Parts) -> tuple[int, Ports]:
     """Return the NPUs of a node, and what the ports of one can do."""
     columns = [parts.network[key] for key in ("npus_count", "bandwidth", "latency")]
     sizes, rates, latencies = (list(column) for column in columns)  # type: ignore[call-overload]  # lists of a preset
@@ -198,7 +204,7 @@ def _ports(parts: Parts) -> tuple[int, Ports]:
     return sizes[0], Ports(rates[0], latencies[0], between, max(latencies[1:], default=0.0), sizes[0])
 
 
-def _by_shape(uses: Uses, node: int) -> dict[tuple[str, GroupShape], Int64]:
+def _group_by_shape(uses: Uses, node: int) -> dict[tuple[str, GroupShape], Int64]:
     """Return the sizes of a job's collectives by kind, and by how their groups lie on nodes."""
     shapes = {}
     for name, ranks in uses.groups.items():
@@ -212,17 +218,17 @@ def _by_shape(uses: Uses, node: int) -> dict[tuple[str, GroupShape], Int64]:
     return by_shape
 
 
-def _where(shape: GroupShape) -> str:
+def _describe_shape(shape: GroupShape) -> str:
     if shape.nodes == 1:
         return f"{shape.ranks} ranks of one node"
     return f"{shape.ranks} ranks on {shape.nodes} nodes"
 
 
-def why_way(name: str) -> str:
+def explain_way(name: str) -> str:
     """Say in a sentence what an algorithm and protocol of a communication library are good for.
 
     Example:
-        >>> why_way("tree LL")
+        >>> explain_way("tree LL")
         'Its steps between nodes grow with the logarithm of the nodes, those of a ring with the ranks; LL has the shortest hops, which is what small sizes wait for.'
     """
     algorithm, _, protocol = name.partition(" ")
@@ -231,7 +237,7 @@ def why_way(name: str) -> str:
     return f"{text[0].upper()}{text[1:]}."
 
 
-def _by_dimension(parts: Parts, uses: Uses) -> Iterator[AlgorithmChoice]:
+def _choose_by_dimension(parts: Parts, uses: Uses) -> Iterator[AlgorithmChoice]:
     """Choose for messages on links: an algorithm per dimension."""
     columns = [parts.network[key] for key in ("topology", "npus_count")]
     kinds, counts = (list(column) for column in columns)  # type: ignore[call-overload]  # lists of a preset
@@ -240,12 +246,12 @@ def _by_dimension(parts: Parts, uses: Uses) -> Iterator[AlgorithmChoice]:
         by_kind[kind] = np.union1d(by_kind[kind], sizes) if kind in by_kind else sizes
     for kind, sizes in by_kind.items():
         for index, (topology, size) in enumerate(zip(kinds, counts, strict=True)):
-            name, why = _algorithm(kind, str(topology), int(size))
+            name, why = _choose_algorithm(kind, str(topology), int(size))
             where = f"dimension {index}, {topology} of {size}"
             yield AlgorithmChoice(kind, where, index, int(sizes[0]), int(sizes[-1]), name, why)
 
 
-def _algorithm(kind: str, topology: str, size: int) -> tuple[str, str]:
+def _choose_algorithm(kind: str, topology: str, size: int) -> tuple[str, str]:
     """Return an algorithm for a dimension, and why."""
     if topology == "Ring":
         return "ring", "Only neighbours have a link, and a ring sends to no others."
@@ -259,14 +265,15 @@ def _algorithm(kind: str, topology: str, size: int) -> tuple[str, str]:
     return "ring", "It sends the fewest bytes; halving and doubling wants a power of two."
 
 
-def _fitting(uses: Uses, systems: Sequence[System]) -> list[System]:
+def _select_fitting(uses: Uses, systems: Sequence[System]) -> list[System]:
     """Return the systems that have an NPU for each rank, the most fitting first."""
     return sorted(
-        (system for system in systems if system.fits(uses.ranks)), key=lambda system: _order(system, uses)
+        (system for system in systems if system.fits(uses.ranks)),
+        key=lambda system: _build_sort_key(system, uses),
     )
 
 
-def system_of_recording(trace: Trace, systems: Sequence[System] | None = None) -> tuple[System, str] | None:
+def find_recorded_system(trace: Trace, systems: Sequence[System] | None = None) -> tuple[System, str] | None:
     """Return the system of the devices that a job was recorded on, and the name the recording gives them; None where none fits.
 
     Args:
@@ -278,6 +285,6 @@ def system_of_recording(trace: Trace, systems: Sequence[System] | None = None) -
 
         systems = tuple(SYSTEMS.values())
     uses = uses_of(trace)
-    best = next(iter(_fitting(uses, systems)), None)
+    best = next(iter(_select_fitting(uses, systems)), None)
     device = "" if best is None else _match_device(best, uses.devices)[1]
     return (best, device) if best is not None and device else None

@@ -7,12 +7,12 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from studio.analysis.collectives.groups import comm_nodes
-from studio.analysis.job.completeness import completeness
+from studio.analysis.collectives.groups import collect_comm_nodes
+from studio.analysis.job.completeness import infer_completeness
 from studio.analysis.job.renumbered import share_graphs
 from studio.distinct import find_distinct
 from studio.sim.collectives import EXTENDED_KIND_OF
-from studio.trace import NONE, WORLD, Graph, Int64, NodeType, Trace, recorded_devices
+from studio.trace import NONE, WORLD, Graph, Int64, NodeType, Trace, list_recorded_devices
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,9 +34,9 @@ class Uses:
 
 def uses_of(trace: Trace) -> Uses:
     """Return what a job asks of a network."""
-    ranks, trace = completeness(trace).world, share_graphs(trace)
+    ranks, trace = infer_completeness(trace).world, share_graphs(trace)
     listed = {group.name: tuple(group.ranks) for group in trace.groups}
-    by_graph = [_sizes_by_slot(graph) for graph in trace.graphs]
+    by_graph = [_group_sizes(graph) for graph in trace.graphs]
     sizes_of: dict[tuple[str, str], list[Int64]] = {}
     seen = set()
     for rank in trace.ranks:
@@ -52,12 +52,12 @@ def uses_of(trace: Trace) -> Uses:
         for key, sizes in sizes_of.items()
         if len(groups[key[1]]) > 1
     }
-    return Uses(ranks, groups, several, recorded_devices(trace))
+    return Uses(ranks, groups, several, list_recorded_devices(trace))
 
 
-def _sizes_by_slot(graph: Graph) -> dict[tuple[str, int], Int64]:
+def _group_sizes(graph: Graph) -> dict[tuple[str, int], Int64]:
     """Return the sizes of a graph's collectives, by kind and by the slot that holds their group."""
-    nodes = comm_nodes(graph)
+    nodes = collect_comm_nodes(graph)
     collective = nodes.type == NodeType.COMM_COLL
     by_slot: dict[tuple[str, int], Int64] = {}
     for number, slot in {

@@ -228,7 +228,7 @@ class Progress:
             used: What files are used as, by path; of an archive each member counts.
             left_out: The reasons, by path, likewise.
         """
-        roles, reasons = self._by_upload(used), self._by_upload(left_out)
+        roles, reasons = self._group_by_upload(used), self._group_by_upload(left_out)
         for upload, parts in roles.items():
             self.used[upload] = parts[0] if len(parts) == 1 else f"{len(parts):,} files"
         whole = Counter(self.upload_of.values())
@@ -240,7 +240,7 @@ class Progress:
                 self.warn(f"Left out: {each[0]}{more}.")
         self.on_sorted()
 
-    def _by_upload(self, words: Mapping[Path, str]) -> dict[str, list[str]]:
+    def _group_by_upload(self, words: Mapping[Path, str]) -> dict[str, list[str]]:
         """Return what is said of files by the upload that each came with."""
         by_upload: dict[str, list[str]] = {}
         for path, word in words.items():
@@ -281,19 +281,19 @@ class Registry:
     reading: dict[str, str] = field(default_factory=dict)
 
 
-def no_such_import(import_id: str) -> ImportRefusedError:
+def build_unknown_import_error(import_id: str) -> ImportRefusedError:
     """Return the error for an unknown import."""
     message = f"There is no import {import_id[:40]!r}; it may have been dismissed."
     return ImportRefusedError("missing", message, hint="Drop the files again.")
 
 
-def files_are_fixed(state: State) -> ImportRefusedError:
+def build_fixed_files_error(state: State) -> ImportRefusedError:
     """Return the error for changing the files of an import that is being read or done."""
     message = f"{state.name} is {state.status}; its files can no longer be changed."
     return ImportRefusedError("conflict", message, hint="Cancel the import first.")
 
 
-def incomplete(missing: Sequence[ImportFile], total: int) -> ImportRefusedError:
+def build_incomplete_error(missing: Sequence[ImportFile], total: int) -> ImportRefusedError:
     """Return the error for reading an import before all files have arrived."""
     first = missing[0] if missing else None
     place = f": {first.path} has {first.received_bytes:,} of {first.size_bytes:,} bytes" if first else ""
@@ -304,7 +304,7 @@ def incomplete(missing: Sequence[ImportFile], total: int) -> ImportRefusedError:
     )
 
 
-def disk_full(folder: Path, what: str, size_bytes: int) -> ImportRefusedError:
+def build_disk_full_error(folder: Path, what: str, size_bytes: int) -> ImportRefusedError:
     """Return the error for a full disk: of which folder, and how many bytes could not be written, 0 if few."""
     size = units.format_bytes(size_bytes) if size_bytes else "a few bytes"
     return ImportRefusedError(
@@ -315,7 +315,7 @@ def disk_full(folder: Path, what: str, size_bytes: int) -> ImportRefusedError:
     )
 
 
-def unwritable(what: str, error: OSError) -> StudioError:
+def build_unwritable_error(what: str, error: OSError) -> StudioError:
     """Return the error for a workspace that is not writable."""
     return StudioError(
         f"{what}: cannot be written to the workspace: {error.strerror or error}.",

@@ -26,19 +26,19 @@ from studio.store.imports.model import (
     ReadJob,
     Registry,
     State,
-    disk_full,
-    incomplete,
+    build_disk_full_error,
+    build_incomplete_error,
 )
 from studio.store.imports.store import (
     RESUMABLE,
-    exclusive,
     get_import,
+    infer_status,
     is_mine,
     list_files,
     load_state,
-    owned_state,
+    lock_imports,
+    read_owned_state,
     save_state,
-    status_of,
     tidy,
 )
 from studio.store.tasks import KINDS, Problem, Report, Task, TaskCancelled, Tasks, submit
@@ -53,13 +53,13 @@ def open_registry(tasks: Tasks, read_job: ReadJob) -> Registry:
     registry = Registry(
         root, tasks, read_job, FileLock(root / ".lock", timeout=60, mode=PRIVATE_FILE, thread_local=False)
     )
-    with exclusive(registry):
+    with lock_imports(registry):
         tidy(registry)
 
     def note(task: Task) -> None:
         """Mark an import as cancelled that was still queued."""
         import_id = str(task.details["import"])
-        with exclusive(registry), contextlib.suppress(ImportRefusedError):
+        with lock_imports(registry), contextlib.suppress(ImportRefusedError):
             state = load_state(registry, import_id)
             if state.status == "queued" and registry.reading.get(import_id) == task.id:
                 save_state(registry, import_id, replace(state, status="cancelled"))
@@ -82,14 +82,14 @@ def start(
     Raises:
         ImportRefusedError: A file has not arrived completely, or another studio works on it.
     """
-    with exclusive(registry):
-        state = owned_state(registry, import_id)
-        if status_of(registry, state) not in RESUMABLE:
+    with lock_imports(registry):
+        state = read_owned_state(registry, import_id)
+        if infer_status(registry, state) not in RESUMABLE:
             return get_import(registry, import_id)
         files = [file for file in list_files(registry, import_id) if file.status != "cancelled"]
         missing = [file for file in files if file.received_bytes < file.size_bytes]
         if missing or not files:
-            raise incomplete(missing, len(files))
+            raise build_incomplete_error(missing, len(files))
         (registry.root / import_id / "progress.json").unlink(missing_ok=True)
         ready = replace(
             state, owner=registry.tasks.token, status="queued", error=None, warnings=(), details=""
@@ -109,7 +109,7 @@ def start(
 
 def _read(registry: Registry, import_id: str, report: Report) -> str | None:
     """Read a queued import and save its outcome."""
-    with exclusive(registry):
+    with lock_imports(registry):
         try:
             state = load_state(registry, import_id)
         except ImportRefusedError:
@@ -126,7 +126,7 @@ def _read(registry: Registry, import_id: str, report: Report) -> str | None:
     warnings = tuple(progress.warnings)
     ended = replace(ended, warnings=warnings, file_errors=progress.file_errors, left_out=progress.left_out)
     ended = replace(ended, used=progress.used)
-    with exclusive(registry):
+    with lock_imports(registry):
         closing = registry.tasks.token in registry.tasks.gone and ended.status != "done"
         if closing or not is_mine(registry, load_state(registry, import_id)):
             raise TaskCancelled
@@ -143,7 +143,7 @@ def _read(registry: Registry, import_id: str, report: Report) -> str | None:
 
 def _save_sorted(registry: Registry, import_id: str, progress: Progress) -> None:
     """Save which files are used and which left out, while they are still to be read."""
-    with exclusive(registry), contextlib.suppress(ImportRefusedError):
+    with lock_imports(registry), contextlib.suppress(ImportRefusedError):
         state = load_state(registry, import_id)
         if is_mine(registry, state) and state.status == "reading":
             save_state(
@@ -155,7 +155,7 @@ def _save_sorted(registry: Registry, import_id: str, progress: Progress) -> None
 
 def _attempt(registry: Registry, import_id: str, state: State, progress: Progress) -> State:
     try:
-        job = registry.read_job(_sources(registry, import_id, progress), progress)
+        job = registry.read_job(_collect_sources(registry, import_id, progress), progress)
     except (TaskCancelled, archive.UnpackCancelled):
         return replace(state, status="cancelled")
     except RanksNeededError as error:
@@ -168,13 +168,13 @@ def _attempt(registry: Registry, import_id: str, state: State, progress: Progres
     except MemoryError:
         return replace(state, status="failed", error=KINDS["import"].memory)
     except Exception as error:  # noqa: BLE001 (a reader's bug must not end the thread that serves all imports)
-        return _failed_inside(registry.root, state, error)
+        return _record_failure(registry.root, state, error)
     return replace(state, status="done", job=job)
 
 
-def _failed_inside(folder: Path, state: State, error: Exception) -> State:
+def _record_failure(folder: Path, state: State, error: Exception) -> State:
     if isinstance(error, OSError) and is_full(error):
-        full = disk_full(folder, state.name, state.size_bytes)
+        full = build_disk_full_error(folder, state.name, state.size_bytes)
         return replace(state, status="failed", error=Problem(full.message, full.hint))
     _LOG.error("import of %r failed", state.name, exc_info=error)
     problem = Problem(
@@ -184,7 +184,7 @@ def _failed_inside(folder: Path, state: State, error: Exception) -> State:
     return replace(state, status="failed", error=problem, details="".join(traceback.format_exception(error)))
 
 
-def _sources(registry: Registry, import_id: str, progress: Progress) -> list[SourceFile]:
+def _collect_sources(registry: Registry, import_id: str, progress: Progress) -> list[SourceFile]:
     """Return the files of an import, with archives unpacked and files such as `.DS_Store` left out."""
     folder = registry.root / import_id
     shutil.rmtree(folder / "unpacked", ignore_errors=True)
@@ -200,7 +200,9 @@ def _sources(registry: Registry, import_id: str, progress: Progress) -> list[Sou
             unpacked = [SourceFile(file.path, path, named=True)]
         else:
             progress("unpacking", index, len(uploads), f"unpacking {file.path}")
-            unpacked = _members(file, path, folder / "unpacked" / file.id, progress, alone=len(uploads) == 1)
+            unpacked = _unpack_members(
+                file, path, folder / "unpacked" / file.id, progress, alone=len(uploads) == 1
+            )
         sources += unpacked
         progress.upload_of |= {source.path: file.id for source in unpacked}
     if not sources:
@@ -210,7 +212,7 @@ def _sources(registry: Registry, import_id: str, progress: Progress) -> list[Sou
     return sources
 
 
-def _members(
+def _unpack_members(
     file: ImportFile, path: Path, into: Path, progress: Progress, *, alone: bool
 ) -> list[SourceFile]:
     try:

@@ -15,7 +15,7 @@ from typing import TypeVar
 
 import msgspec
 
-from studio.decoding import decoder
+from studio.decoding import build_decoder
 from studio.files import PRIVATE_FOLDER, SpecialFileError, is_full, read_file
 from studio.store.arrays import sync_folder, write_json
 from studio.store.imports.model import (
@@ -28,8 +28,8 @@ from studio.store.imports.model import (
     Registry,
     State,
     Status,
-    disk_full,
-    no_such_import,
+    build_disk_full_error,
+    build_unknown_import_error,
 )
 from studio.store.tasks import Problem, is_running
 
@@ -50,9 +50,9 @@ RESUMABLE: frozenset[Status] = frozenset(("uploading", "interrupted", "failed", 
 
 
 _T = TypeVar("_T")
-_state = decoder(State)
-_phase = decoder(Phase)
-_announced = decoder(tuple[Announced, ...])
+_state = build_decoder(State)
+_phase = build_decoder(Phase)
+_announced = build_decoder(tuple[Announced, ...])
 
 
 def list_imports(registry: Registry) -> list[Import]:
@@ -71,12 +71,12 @@ def get_import(registry: Registry, import_id: str) -> Import:
         ImportRefusedError: There is none of this id.
     """
     state = load_state(registry, import_id)
-    status = status_of(registry, state)
+    status = infer_status(registry, state)
     folder = registry.root / import_id
     # All files of an import being read or done have arrived; counting 100,000 files each time is slow.
     arrived = status in ("queued", "reading", "done")
     touched = registry.touched.get(import_id, state.created)
-    size_bytes = state.size_bytes - _dropped_bytes(registry, import_id, state)
+    size_bytes = state.size_bytes - _sum_dropped_bytes(registry, import_id, state)
     return Import(
         id=import_id,
         name=state.name,
@@ -84,7 +84,7 @@ def get_import(registry: Registry, import_id: str) -> Import:
         status=status,
         files_total=state.files_total - len(state.dropped),
         size_bytes=size_bytes,
-        received_bytes=size_bytes if arrived else sum(_sizes(folder / "files").values()),
+        received_bytes=size_bytes if arrived else sum(_read_sizes(folder / "files").values()),
         progress=_read(folder / "progress.json", _phase) if status == "reading" else None,
         job=state.job,
         error=state.error,
@@ -100,8 +100,8 @@ def get_import(registry: Registry, import_id: str) -> Import:
 def list_files(registry: Registry, import_id: str) -> list[ImportFile]:
     """Return the files of an import in the order they were announced."""
     state = load_state(registry, import_id)
-    plan = _plan(registry, import_id)
-    sizes = _sizes(registry.root / import_id / "files")
+    plan = _read_plan(registry, import_id)
+    sizes = _read_sizes(registry.root / import_id / "files")
     dropped, problems = set(state.dropped), {**state.left_out, **state.file_errors}
     files = []
     for index, file in enumerate(plan, start=1):
@@ -122,7 +122,7 @@ def list_files(registry: Registry, import_id: str) -> list[ImportFile]:
 
 
 @contextlib.contextmanager
-def exclusive(registry: Registry) -> Iterator[None]:
+def lock_imports(registry: Registry) -> Iterator[None]:
     """Lock the imports of the workspace against other threads and other studios."""
     with registry.mutex, registry.lock:
         yield
@@ -133,26 +133,26 @@ def is_mine(registry: Registry, state: State) -> bool:
     return state.owner == registry.tasks.token
 
 
-def status_of(registry: Registry, state: State) -> Status:
+def infer_status(registry: Registry, state: State) -> Status:
     """Return an import's status; unfinished work of a studio that ended is interrupted."""
     unfinished = state.status in ("uploading", "queued", "reading")
     return "interrupted" if unfinished and not is_running(registry.tasks, state.owner) else state.status
 
 
-def resumable(registry: Registry, state: State) -> bool:
+def can_resume(registry: Registry, state: State) -> bool:
     """Whether this studio may continue the upload or start reading."""
-    status = status_of(registry, state)
+    status = infer_status(registry, state)
     return status in RESUMABLE and (status != "uploading" or is_mine(registry, state))
 
 
-def owned_state(registry: Registry, import_id: str) -> State:
+def read_owned_state(registry: Registry, import_id: str) -> State:
     """Return the state of an import that this studio may change.
 
     Raises:
         ImportRefusedError: There is none, or another running studio works on it.
     """
     state = load_state(registry, import_id)
-    if status_of(registry, state) in ("uploading", "queued", "reading") and not is_mine(registry, state):
+    if infer_status(registry, state) in ("uploading", "queued", "reading") and not is_mine(registry, state):
         raise ImportRefusedError(
             "conflict",
             f"{state.name} is being imported by another studio that uses this workspace.",
@@ -182,17 +182,17 @@ def cancel_event(registry: Registry, import_id: str) -> threading.Event:
     return registry.cancels.setdefault(import_id, threading.Event())
 
 
-def file_writer(registry: Registry, import_id: str, file_id: str) -> threading.Lock:
+def get_file_lock(registry: Registry, import_id: str, file_id: str) -> threading.Lock:
     """Return the lock for writing a file."""
     return registry.writers.setdefault((import_id, file_id), threading.Lock())
 
 
 def import_ids(registry: Registry) -> list[str]:
     """Return the ids of all imports."""
-    return [name for name in _folders(registry) if not _is_half_made(registry.root / name)]
+    return [name for name in _list_folders(registry) if not _is_half_made(registry.root / name)]
 
 
-def _folders(registry: Registry) -> list[str]:
+def _list_folders(registry: Registry) -> list[str]:
     return sorted(entry.name for entry in os.scandir(registry.root) if _ID.fullmatch(entry.name))
 
 
@@ -201,17 +201,17 @@ def _is_half_made(folder: Path) -> bool:
 
 
 def remove_half_made(registry: Registry) -> None:
-    """Delete incomplete import folders; call it inside `exclusive`, so that none is being created."""
+    """Delete incomplete import folders; call it inside `lock_imports`, so that none is being created."""
     for entry in list(os.scandir(registry.root)):
         if entry.name.startswith((_NEW, _GONE)):
             shutil.rmtree(entry.path, ignore_errors=True)
-    for name in _folders(registry):
+    for name in _list_folders(registry):
         if _is_half_made(registry.root / name):
             remove_import(registry, name)
 
 
 def add_import(registry: Registry, import_id: str, plan: tuple[Announced, ...], state: State) -> None:
-    """Store a new import; call it inside `exclusive`.
+    """Store a new import; call it inside `lock_imports`.
 
     Like a job it is written aside and appears by one rename, so a kill leaves a whole one or none.
     """
@@ -236,19 +236,19 @@ def load_state(registry: Registry, import_id: str) -> State:
         ImportRefusedError: There is none of this id.
     """
     if not _ID.fullmatch(import_id):
-        raise no_such_import(import_id)
+        raise build_unknown_import_error(import_id)
     path = registry.root / import_id / "state.json"
     try:
         return _state(read_file(path))
     except (FileNotFoundError, NotADirectoryError) as error:
-        raise no_such_import(import_id) from error
+        raise build_unknown_import_error(import_id) from error
     except (msgspec.MsgspecError, UnicodeDecodeError, SpecialFileError) as error:
         problem = Problem(f"{path}: the state of this import cannot be read: {error}.", "Dismiss it.")
         return State(import_id, path.stat().st_mtime, "", "", "failed", 0, 0, error=problem)
 
 
 def save_state(registry: Registry, import_id: str, state: State) -> None:
-    """Save the state of an import; call it inside `exclusive`."""
+    """Save the state of an import; call it inside `lock_imports`."""
     store_json(registry.root / import_id / "state.json", state)
 
 
@@ -258,7 +258,7 @@ def store_json(path: Path, value: object) -> None:
         write_json(path, value)
     except OSError as error:
         if is_full(error):
-            raise disk_full(path.parent, "the state of the import", 0) from error
+            raise build_disk_full_error(path.parent, "the state of the import", 0) from error
         raise
 
 
@@ -269,20 +269,20 @@ def _read(path: Path, decode: Callable[[bytes], _T]) -> _T | None:
         return None
 
 
-def _plan(registry: Registry, import_id: str) -> tuple[Announced, ...]:
+def _read_plan(registry: Registry, import_id: str) -> tuple[Announced, ...]:
     if import_id not in registry.plans:
         plan = _read(registry.root / import_id / "plan.json", _announced)
         registry.plans[import_id] = plan or ()
     return registry.plans[import_id]
 
 
-def announced_file(registry: Registry, import_id: str, file_id: str) -> Announced:
+def get_announced_file(registry: Registry, import_id: str, file_id: str) -> Announced:
     """Return a file as it was announced.
 
     Raises:
         ImportRefusedError: The ids name none.
     """
-    plan = _plan(registry, import_id) if _ID.fullmatch(import_id) else ()
+    plan = _read_plan(registry, import_id) if _ID.fullmatch(import_id) else ()
     if not _FILE_ID.fullmatch(file_id) or not 1 <= int(file_id) <= len(plan):
         raise ImportRefusedError(
             "missing", "There is no such file in this import.", hint="Drop the files again."
@@ -298,7 +298,7 @@ def size_of(path: Path) -> int:
         return 0
 
 
-def _sizes(folder: Path) -> dict[str, int]:
+def _read_sizes(folder: Path) -> dict[str, int]:
     try:
         with os.scandir(folder) as entries:
             return {entry.name: entry.stat().st_size for entry in entries}
@@ -306,10 +306,10 @@ def _sizes(folder: Path) -> dict[str, int]:
         return {}
 
 
-def _dropped_bytes(registry: Registry, import_id: str, state: State) -> int:
+def _sum_dropped_bytes(registry: Registry, import_id: str, state: State) -> int:
     if not state.dropped:
         return 0
-    plan = _plan(registry, import_id)
+    plan = _read_plan(registry, import_id)
     return sum(plan[int(file_id) - 1].size_bytes for file_id in state.dropped if int(file_id) <= len(plan))
 
 

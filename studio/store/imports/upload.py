@@ -23,30 +23,30 @@ from studio.store.imports.model import (
     ImportRefusedError,
     Registry,
     State,
-    disk_full,
-    files_are_fixed,
-    no_such_import,
-    unwritable,
+    build_disk_full_error,
+    build_fixed_files_error,
+    build_unknown_import_error,
+    build_unwritable_error,
 )
 from studio.store.imports.store import (
     RESUMABLE,
     add_import,
-    announced_file,
+    can_resume,
     cancel_event,
-    exclusive,
-    file_writer,
+    get_announced_file,
+    get_file_lock,
     get_import,
     import_ids,
+    infer_status,
     is_mine,
     load_state,
-    owned_state,
+    lock_imports,
+    read_owned_state,
     remove_half_made,
     remove_import,
     reopen_upload,
-    resumable,
     save_state,
     size_of,
-    status_of,
 )
 from studio.store.tasks import cancel
 
@@ -69,12 +69,12 @@ def create_import(registry: Registry, files: Sequence[Announced], *, name: str =
         ImportRefusedError: No file, too many, two of one path, or no room for them.
     """
     _check_files(files)
-    fingerprint = _fingerprint(files)
-    with exclusive(registry):
+    fingerprint = _compute_fingerprint(files)
+    with lock_imports(registry):
         remove_half_made(registry)
         for import_id in import_ids(registry):
             state = load_state(registry, import_id)
-            if state.fingerprint == fingerprint and resumable(registry, state):
+            if state.fingerprint == fingerprint and can_resume(registry, state):
                 # All files are wanted again, including cancelled ones.
                 reopen_upload(registry, import_id, replace(state, dropped=()))
                 return get_import(registry, import_id)
@@ -106,10 +106,10 @@ def append_chunk(
         ImportRefusedError: "conflict" when `offset` is not where the file ends (`received` says where), "cut" when
             the stream ended early, "too-large" beyond the announced size, "disk-full", "missing".
     """
-    file = announced_file(registry, import_id, file_id)
+    file = get_announced_file(registry, import_id, file_id)
     _claim_for_upload(registry, import_id, file_id)
     path = registry.root / import_id / "files" / file_id
-    with file_writer(registry, import_id, file_id):
+    with get_file_lock(registry, import_id, file_id):
         received = size_of(path)
         if offset != received:
             raise ImportRefusedError(
@@ -147,7 +147,7 @@ def append_files(
         ImportRefusedError: "invalid" when the files' announced sizes do not add up to `length`, "cut" when the stream
             ended early, and as `append_chunk` does.
     """
-    files = {file_id: announced_file(registry, import_id, file_id) for file_id in file_ids}
+    files = {file_id: get_announced_file(registry, import_id, file_id) for file_id in file_ids}
     expected = sum(file.size_bytes for file in files.values())
     if expected != length:
         message = f"{length:,} bytes came for {len(files):,} files of {expected:,} bytes."
@@ -173,13 +173,15 @@ def _copy(
         with open_private(path, "ab") as out:
             while left and (piece := _take(stream, min(left, _PIECE_BYTES))):
                 if cancel.is_set():
-                    raise no_such_import(import_id)
+                    raise build_unknown_import_error(import_id)
                 left -= out.write(piece)
     except FileNotFoundError as error:
-        raise no_such_import(import_id) from error
+        raise build_unknown_import_error(import_id) from error
     except OSError as error:
         raise (
-            disk_full(registry.root, file.path, length) if is_full(error) else unwritable(file.path, error)
+            build_disk_full_error(registry.root, file.path, length)
+            if is_full(error)
+            else build_unwritable_error(file.path, error)
         ) from error
     return size_of(path)
 
@@ -194,11 +196,11 @@ def _take(stream: ByteStream, most: int) -> bytes:
 
 def cancel_file(registry: Registry, import_id: str, file_id: str) -> None:
     """Remove a file from an import and delete its bytes."""
-    announced_file(registry, import_id, file_id)
-    with exclusive(registry):
-        state = owned_state(registry, import_id)
-        if status_of(registry, state) not in RESUMABLE:
-            raise files_are_fixed(state)
+    get_announced_file(registry, import_id, file_id)
+    with lock_imports(registry):
+        state = read_owned_state(registry, import_id)
+        if infer_status(registry, state) not in RESUMABLE:
+            raise build_fixed_files_error(state)
         errors = {key: problem for key, problem in state.file_errors.items() if key != file_id}
         dropped = tuple(sorted({*state.dropped, file_id}))
         save_state(
@@ -206,7 +208,7 @@ def cancel_file(registry: Registry, import_id: str, file_id: str) -> None:
             import_id,
             replace(state, owner=registry.tasks.token, dropped=dropped, file_errors=errors),
         )
-    with file_writer(registry, import_id, file_id):
+    with get_file_lock(registry, import_id, file_id):
         (registry.root / import_id / "files" / file_id).unlink(missing_ok=True)
 
 
@@ -216,9 +218,9 @@ def cancel_import(registry: Registry, import_id: str) -> Import | None:
     Returns:
         The import that was stopped, None when it is gone.
     """
-    with exclusive(registry):
-        state = owned_state(registry, import_id)
-        status = status_of(registry, state)
+    with lock_imports(registry):
+        state = read_owned_state(registry, import_id)
+        status = infer_status(registry, state)
         cancel_event(registry, import_id).set()
         if status in ("queued", "reading"):
             cancel(registry.tasks, registry.reading.get(import_id, ""))
@@ -226,7 +228,7 @@ def cancel_import(registry: Registry, import_id: str) -> Import | None:
     for key in [key for key in registry.writers if key[0] == import_id]:
         with registry.writers[key]:
             del registry.writers[key]
-    with exclusive(registry):
+    with lock_imports(registry):
         remove_import(registry, import_id)
     return None
 
@@ -234,10 +236,10 @@ def cancel_import(registry: Registry, import_id: str) -> Import | None:
 def _claim_for_upload(registry: Registry, import_id: str, file_id: str) -> None:
     state = load_state(registry, import_id)
     if state.status != "uploading" or not is_mine(registry, state):
-        with exclusive(registry):
-            state = owned_state(registry, import_id)
-            if status_of(registry, state) not in RESUMABLE:
-                raise files_are_fixed(state)
+        with lock_imports(registry):
+            state = read_owned_state(registry, import_id)
+            if infer_status(registry, state) not in RESUMABLE:
+                raise build_fixed_files_error(state)
             reopen_upload(registry, import_id, state)
     if file_id in state.dropped:
         raise ImportRefusedError("missing", "This file was cancelled.", hint="Drop it again to import it.")
@@ -273,7 +275,7 @@ def _check_room(registry: Registry, size_bytes: int) -> None:
         )
 
 
-def _fingerprint(files: Collection[Announced]) -> str:
+def _compute_fingerprint(files: Collection[Announced]) -> str:
     digest = hashlib.sha256()
     for file in sorted(files, key=lambda file: file.path):
         digest.update(msgspec.json.encode((file.path, file.size_bytes, float(file.modified or 0))))
@@ -290,9 +292,9 @@ def _name_of(paths: Sequence[str]) -> str:
     folders = {path.split("/")[0] if "/" in path else "" for path in paths}
     if len(folders) == 1 and (folder := folders.pop()):
         return folder[:200]
-    stems = Counter(_stem(path.rsplit("/", 1)[-1]) for path in paths if not archive.is_litter(path))
+    stems = Counter(_strip_endings(path.rsplit("/", 1)[-1]) for path in paths if not archive.is_litter(path))
     return stems.most_common(1)[0][0][:200] if stems else paths[0][:200]
 
 
-def _stem(name: str) -> str:
+def _strip_endings(name: str) -> str:
     return re.sub(r"([._-]\d+)?(\.(et|zip|tar|tgz|gz|xz|bz2|json))*$", "", name) or name

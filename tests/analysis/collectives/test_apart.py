@@ -11,15 +11,15 @@ import numpy as np
 import pytest
 
 import studio
-from studio.analysis.collectives.apart import apart_words
-from studio.analysis.collectives.arrivals import arrivals
-from studio.analysis.collectives.imbalance import Metric, amounts
-from studio.analysis.collectives.meeting import meeting_of
-from studio.analysis.collectives.members import collective_members
-from studio.analysis.collectives.size_classes import size_classes
-from studio.analysis.collectives.times import CollectiveTimes, collective_times
+from studio.analysis.collectives.apart import describe_apart
+from studio.analysis.collectives.arrivals import find_arrivals
+from studio.analysis.collectives.imbalance import Metric, compute_amounts
+from studio.analysis.collectives.meeting import find_meeting
+from studio.analysis.collectives.members import collect_members
+from studio.analysis.collectives.size_classes import list_size_classes
+from studio.analysis.collectives.times import CollectiveTimes, compute_collective_times
 from studio.et import write
-from studio.timeline import recorded_times
+from studio.timeline import read_recorded_times
 from studio.trace import Attribute, CollectiveType, Trace, ValueKind
 from tests.et.pytorch_files import device_file, event, kernel, launch
 from tests.handmade import collective, trace_of
@@ -47,7 +47,7 @@ def shifted() -> Trace:
 
 
 def times_of(trace: Trace) -> CollectiveTimes:
-    return collective_times(trace, recorded_times(trace))
+    return compute_collective_times(trace, read_recorded_times(trace))
 
 
 def test_what_members_do_not_do_together_is_no_collective() -> None:
@@ -57,23 +57,23 @@ def test_what_members_do_not_do_together_is_no_collective() -> None:
     assert found.type.tolist() == [CollectiveType.ALL_REDUCE] * 2 + [CollectiveType.ALL_TO_ALL]
     assert found.bytes.tolist() == [1000, 800, 90]
     assert found.apart.tolist() == [[0, 0], [1, 2]]
-    assert apart_words(found.apart_by_group()) == (
+    assert describe_apart(found.apart_by_group()) == (
         "left out: 2 collectives whose members differ in type or size, first collective 1 of the group of all ranks; nothing "
         "tells that they met, so no waiting, skew or bandwidth is computed from them (see check)"
     )
-    assert apart_words([("", np.zeros(0, np.int64))]) == ""
+    assert describe_apart([("", np.zeros(0, np.int64))]) == ""
 
 
 def test_nobody_waits_in_what_is_no_collective() -> None:
     trace = shifted()
-    times = recorded_times(trace)
-    met = arrivals(trace, times, is_recording=True)
+    times = read_recorded_times(trace)
+    met = find_arrivals(trace, times, is_recording=True)
     [group] = met.groups
     assert group.apart.tolist() == [1, 2]
     assert met.begun_ns[:5].tolist() == [20_000, -1, -1, 230_000, 320_000]
     assert met.partners(0, 5)[0].tolist() == [1, -1, -1, 1, 1]
     assert met.meets(0, 5).tolist() == [True, False, False, True, True]
-    assert [meeting_of(trace, times, met, trace.ranks[0], row) is None for row in range(5)] == [
+    assert [find_meeting(trace, times, met, trace.ranks[0], row) is None for row in range(5)] == [
         *(False, True, True, False, False)
     ]
 
@@ -81,9 +81,9 @@ def test_nobody_waits_in_what_is_no_collective() -> None:
 @pytest.mark.parametrize("metric", ["waiting", "lateness", "bus"])
 def test_the_heatmap_compares_only_members_of_one_collective(metric: Metric) -> None:
     trace = shifted()
-    members = collective_members(trace, recorded_times(trace))
+    members = collect_members(trace, read_recorded_times(trace))
     assert members.apart.tolist() == [False, True, True, False, False]
-    value = amounts(members, metric)[0].reshape(5, 2)
+    value = compute_amounts(members, metric)[0].reshape(5, 2)
     assert np.isnan(value[1:3]).all()
     assert not np.isnan(value[0]).any()
 
@@ -140,7 +140,7 @@ def test_without_a_list_of_members_the_bus_bandwidth_is_not_known() -> None:
         assert (found.members.tolist(), found.is_open.tolist()) == ([2], [True])
         assert found.algorithm_bytes_per_ns.tolist() == [0.8]
         assert np.isnan(found.bus_bytes_per_ns).tolist() == [not known]
-        [one] = size_classes(trace, found)
+        [one] = list_size_classes(trace, found)
         assert (one.is_open, math.isnan(one.bus_bytes_per_ns)) == (True, not known)
     sized = Attribute("process_groups", ValueKind.STRING, '[{"pg_name": "dp", "ranks": [], "group_size": 4}]')
     told = replace(
@@ -157,14 +157,16 @@ def test_what_a_gather_takes_in_and_gives_tells_its_members() -> None:
     found = times_of(trace)
     assert (found.members.tolist(), found.is_open.tolist()) == ([4], [False])
     assert (found.whole_bytes.tolist(), found.bus_bytes_per_ns.tolist()) == ([4000], [0.4 * 3 / 4])
-    members = collective_members(trace, recorded_times(trace))
+    members = collect_members(trace, read_recorded_times(trace))
     assert (members.size.tolist(), members.is_open.tolist()) == ([4], [False])
     reduced = times_of(of_world(trace_of(both(1000, "REDUCE_SCATTER", group="dp", bytes_out=250)), 8))
     assert reduced.members.tolist() == [4]
     silent = of_world(trace_of(both(1000, "ALL_GATHER", group="dp")), 8)
     assert times_of(silent).whole_bytes.tolist() == [0]
     assert np.isnan(times_of(silent).algorithm_bytes_per_ns).all()
-    assert np.isnan(amounts(collective_members(silent, recorded_times(silent)), "algorithm")[0]).all()
+    assert np.isnan(
+        compute_amounts(collect_members(silent, read_recorded_times(silent)), "algorithm")[0]
+    ).all()
 
 
 def old_recording(rank: int) -> bytes:
@@ -193,8 +195,8 @@ def test_recordings_that_name_no_group_do_not_take_the_open_ranks_for_it(tmp_pat
     assert found.bus_bytes_per_ns[0] == 256_000 / 20_000 * 63 / 64
     listed = run("collectives", str(tmp_path), "--allow-damaged").output
     assert "2+: the files name no comm group with a list of ranks, and the job has 128" in listed
-    times = recorded_times(trace)
-    met = arrivals(trace, times, is_recording=True)
+    times = read_recorded_times(trace)
+    met = find_arrivals(trace, times, is_recording=True)
     rank, graph = trace.ranks[0], trace.graph_of(trace.ranks[0])
-    told = [meeting_of(trace, times, met, rank, row) for row in range(len(graph))]
+    told = [find_meeting(trace, times, met, rank, row) for row in range(len(graph))]
     assert [(one.members, one.is_open) for one in told if one] == [(64, False), (2, True)]

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import assume, given
 from hypothesis.strategies import booleans, integers, lists, sets
 
-from studio.analysis.collectives.lone import Recorded, lone_halves
+from studio.analysis.collectives.lone import Recorded, find_lone_halves
 from studio.analysis.collectives.messages import match_messages
 from studio.doctor.repairs import repair
 from studio.trace import NONE, Trace
@@ -59,7 +59,7 @@ def test_the_half_whose_other_one_is_lost_is_found(receives, gaps, lag, jitter, 
     trace = timed([("COMM_SEND", sends), ("COMM_RECV", awaited)])
     messages = match_messages(trace)
     left = np.flatnonzero((messages.send_row if receives else messages.receive_row) == NONE)
-    found = lone_halves(Recorded(trace, messages, np.zeros(2, np.int64)), left, receives=receives)
+    found = find_lone_halves(Recorded(trace, messages, np.zeros(2, np.int64)), left, receives=receives)
     rows = (messages.receive_row if receives else messages.send_row)[found]
     assert rows.tolist() == sorted(lost)
 

@@ -7,16 +7,16 @@ import numpy as np
 import pytest
 
 from studio.analysis.collectives.matching import (
-    disagreement,
-    issue_order,
+    compute_issue_order,
+    find_disagreement,
     match_by_name,
     match_collectives,
     waits_for_lower_ids,
 )
-from studio.analysis.collectives.members import collective_members
+from studio.analysis.collectives.members import collect_members
 from studio.analysis.collectives.messages import match_channels, match_messages
-from studio.sim.agreement import message_findings
-from studio.timeline import recorded_times
+from studio.sim.agreement import check_messages
+from studio.timeline import read_recorded_times
 from studio.trace import CommGroup
 from tests.handmade import collective, node, trace_of
 from tests.work import count_calls
@@ -46,8 +46,8 @@ def test_collectives_are_matched_by_order_in_their_group():
     assert (tp.name, tp.members, world.name, world.members) == ("tp", (1, 0), "", (0, 1))
     assert tp.rows().tolist() == [[0, 2], [0, 2]]
     assert world.rows().tolist() == [[1], [1]]
-    assert disagreement(tp) is None
-    assert disagreement(world) is None
+    assert find_disagreement(tp) is None
+    assert find_disagreement(world) is None
 
 
 def test_order_follows_dependencies_before_ids():
@@ -70,7 +70,7 @@ def test_the_odd_rank_out_is_named_at_its_first_difference():
         collective(6, "ALL_REDUCE", 9),
     ]
     [world] = match_collectives(trace_of([usual, usual, odd]))
-    found = disagreement(world)
+    found = find_disagreement(world)
     assert (found.position, found.rank, found.row, found.other_rank, found.other_row) == (1, 2, 1, 0, 1)
 
 
@@ -78,7 +78,7 @@ def test_a_rank_with_fewer_collectives_has_no_node_there():
     [world] = match_collectives(
         trace_of([[collective(1, "BARRIER", 0)], [collective(1, "BARRIER", 0), collective(2, "BARRIER", 0)]])
     )
-    found = disagreement(world)
+    found = find_disagreement(world)
     assert (found.position, {found.row, found.other_row}) == (1, {-1, 1})
     assert world.rows().tolist() == [[0, -1], [0, 1]]
 
@@ -90,7 +90,7 @@ def test_a_member_that_never_takes_part_and_an_outsider_that_does():
     [dp] = match_collectives(trace_of([nodes, idle, nodes], {"dp": [0, 1]}))
     assert dp.outsiders == (2,)
     assert dp.rows().tolist() == [[0], [-1]]
-    assert disagreement(dp).position == 0
+    assert find_disagreement(dp).position == 0
 
 
 def test_a_member_the_trace_does_not_have_is_left_out():
@@ -98,7 +98,7 @@ def test_a_member_the_trace_does_not_have_is_left_out():
     [dp] = match_collectives(trace_of([nodes], {"dp": [0, 7]}))
     assert dp.sequence_of.tolist() == [0, -1]
     assert dp.rows().tolist() == [[0], [-1]]
-    assert disagreement(dp) is None
+    assert find_disagreement(dp) is None
 
 
 def test_no_name_and_zero_both_mean_all_ranks():
@@ -141,7 +141,7 @@ def test_a_thousand_ranks_of_one_graph_are_little_work():
     listed = tuple(CommGroup(name, tuple(members)) for name, members in groups.items())
     trace = replace(template, ranks=tuple(ranks.values()), groups=listed)
     calls, found = count_calls(lambda: match_collectives(trace))
-    more, differences = count_calls(lambda: [disagreement(group) for group in found])
+    more, differences = count_calls(lambda: [find_disagreement(group) for group in found])
     assert set(differences) == {None}
     assert calls + more < 1024 * 96
     assert len(found) == 128
@@ -155,15 +155,15 @@ def test_issue_order_is_that_of_ids_where_nodes_wait_for_lower_ones():
         [node(2, "COMP", 7), node(7, "COMP"), node(3, "COMP")],
     ]).graphs  # fmt: skip
     assert waits_for_lower_ids(plain)
-    assert issue_order(plain).tolist() == [2, 0, 1]
+    assert compute_issue_order(plain).tolist() == [2, 0, 1]
     assert not waits_for_lower_ids(twisted)
     # 3 and 7 are ready at first; 2 is as soon as 7 is complete.
-    assert issue_order(twisted).tolist() == [2, 1, 0]
+    assert compute_issue_order(twisted).tolist() == [2, 1, 0]
 
 
 def test_nodes_of_a_cycle_come_last():
     [graph] = trace_of([[node(1, "COMP", 2), node(2, "COMP", 1), node(9, "COMP")]]).graphs
-    assert issue_order(graph).tolist() == [1, 2, 0]
+    assert compute_issue_order(graph).tolist() == [1, 2, 0]
 
 
 # ---------------------------------------------------------------------------------------------------
@@ -240,8 +240,8 @@ def test_messages_that_several_ranks_claim_are_paired_in_the_order_of_their_plac
         channels = match_channels(trace)
         doubtful = channels.expand(channels.doubtful([rank.number for rank in trace.ranks]))
         groups = match_collectives(trace)
-        assert list(message_findings(trace, doubtful, groups)) == list(
-            message_findings(trace, match_messages(trace), groups)
+        assert list(check_messages(trace, doubtful, groups)) == list(
+            check_messages(trace, match_messages(trace), groups)
         )
 
 
@@ -276,10 +276,10 @@ def test_numbers_match_collectives_whatever_their_order():
     [world] = match_collectives(trace)
     assert world.by_number
     assert world.rows().tolist() == [[0, 1], [1, 0]]
-    assert disagreement(world) is None
+    assert find_disagreement(world) is None
     [plain] = match_collectives(trace, by_number=False)
     assert not plain.by_number
-    assert disagreement(plain).position == 0
+    assert find_disagreement(plain).position == 0
 
 
 def test_a_missing_number_is_a_gap_and_equal_numbers_count_in_turn():
@@ -289,7 +289,7 @@ def test_a_missing_number_is_a_gap_and_equal_numbers_count_in_turn():
     [world] = match_collectives(trace_of([one, other]))
     assert world.rows().tolist() == [[0, 1, 2, 3], [1, 2, -1, 0]]
     assert [one.count for one in world.sequences] == [4, 3]
-    found = disagreement(world)
+    found = find_disagreement(world)
     assert (found.position, {found.row, found.other_row}) == (2, {2, -1})
 
 
@@ -317,7 +317,7 @@ def test_collectives_that_tell_nothing_but_a_name_meet_those_of_that_name():
     assert found.rows().tolist() == [[0, 1, 2, -1, -1, -1]] * 2 + [[-1, -1, -1, 0, 1, 2]] * 2
     [ordered] = match_collectives(trace)
     assert ordered.rows().shape == (4, 3)
-    members = collective_members(trace, recorded_times(trace))
+    members = collect_members(trace, read_recorded_times(trace))
     spread = [members.start_ns[low:high] for low, high in pairwise(members.offsets.tolist())]
     assert [int(one.max() - one.min()) for one in spread] == [2000] * 3 + [0] * 3
     assert [members.titles[at] for at in members.title.tolist()][2] == "first.b"

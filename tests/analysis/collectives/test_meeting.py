@@ -9,11 +9,11 @@ import numpy as np
 import pytest
 
 import studio
-from studio.analysis.collectives.arrivals import arrivals
-from studio.analysis.collectives.meeting import meeting_of
-from studio.analysis.collectives.times import collective_times
-from studio.timeline import node_times, recorded
-from studio.trace import NodeType, Trace, int_column
+from studio.analysis.collectives.arrivals import find_arrivals
+from studio.analysis.collectives.meeting import find_meeting
+from studio.analysis.collectives.times import compute_collective_times
+from studio.timeline import collect_node_times, recorded
+from studio.trace import NodeType, Trace, read_int_column
 
 
 @pytest.fixture(scope="module")
@@ -22,14 +22,14 @@ def sample() -> Trace:
 
 
 def test_every_member_waits_until_the_last_and_bandwidths_are_those_of_the_table(sample: Trace) -> None:
-    times = node_times(sample, recorded(sample))
-    met = arrivals(sample, times, is_recording=True)
-    table = collective_times(sample, times)
+    times = collect_node_times(sample, recorded(sample))
+    met = find_arrivals(sample, times, is_recording=True)
+    table = compute_collective_times(sample, times)
     found = {}
     for rank in sample.ranks:
         graph = sample.graph_of(rank)
         for row in np.flatnonzero(graph.type == NodeType.COMM_COLL).tolist():
-            one = meeting_of(sample, times, met, rank, row)
+            one = find_meeting(sample, times, met, rank, row)
             assert one is not None
             assert one.members == 8
             assert (one.waited_ns == 0) or one.last_rank != rank.number
@@ -45,17 +45,17 @@ def test_every_member_waits_until_the_last_and_bandwidths_are_those_of_the_table
 def test_members_wait_for_the_last_a_receive_for_its_sender_and_other_nodes_for_nobody() -> None:
     """Of a real recording; on each collective one rank waits for nobody."""
     trace = studio.read(Path(__file__).parents[2] / "data" / "nccl_4r")
-    times = node_times(trace, recorded(trace))
-    met = arrivals(trace, times, is_recording=True)
+    times = collect_node_times(trace, recorded(trace))
+    met = find_arrivals(trace, times, is_recording=True)
     kinds = set()
     longest = 0
     for rank in trace.ranks:
         graph = trace.graph_of(rank)
         sources = dict(
-            zip(*(part.tolist() for part in int_column(graph, "comm_src", rank.slots)), strict=True)
+            zip(*(part.tolist() for part in read_int_column(graph, "comm_src", rank.slots)), strict=True)
         )
         for row, kind in enumerate(graph.type.tolist()):
-            one = meeting_of(trace, times, met, rank, row)
+            one = find_meeting(trace, times, met, rank, row)
             kinds.add((NodeType(kind).name, one is not None))
             longest = max(longest, one.waited_ns if one else 0)
             if kind == NodeType.COMM_RECV:

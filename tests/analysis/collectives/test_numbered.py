@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import numpy as np
 
-from studio.analysis.collectives.arrivals import arrivals
+from studio.analysis.collectives.arrivals import find_arrivals
 from studio.analysis.collectives.matching import hold_alike, match_collectives
-from studio.analysis.collectives.members import collective_members
-from studio.analysis.collectives.times import collective_times
+from studio.analysis.collectives.members import collect_members
+from studio.analysis.collectives.times import compute_collective_times
 from studio.analysis.timeline.gantt import Gantt
-from studio.analysis.timeline.peers import members_in_order
-from studio.timeline import node_times, recorded
+from studio.analysis.timeline.peers import order_members
+from studio.timeline import collect_node_times, recorded
 from tests.handmade import collective, trace_of
 
 
@@ -31,23 +31,23 @@ def crossed():
 def test_times_members_arrivals_and_peers_agree():
     trace = crossed()
     timeline = recorded(trace)
-    times = node_times(trace, timeline)
+    times = collect_node_times(trace, timeline)
 
-    found = collective_times(trace, times)
+    found = compute_collective_times(trace, times)
     assert found.bytes.tolist() == [100, 200]
     assert (found.arrived_ns // 1000).tolist() == [25, 20]
     assert found.last_rank.tolist() == [1, 0]
 
-    members = collective_members(trace, times)
+    members = collect_members(trace, times)
     assert members.bytes.reshape(2, 2).tolist() == [[100, 100], [200, 200]]
     assert (members.start_ns.reshape(2, 2) // 1000).tolist() == [[10, 25], [20, 12]]
 
-    begun = arrivals(trace, times).begun_ns[times.first[:, None] + np.arange(2)] // 1000
+    begun = find_arrivals(trace, times).begun_ns[times.first[:, None] + np.arange(2)] // 1000
     assert begun.tolist() == [[25, 20], [20, 25]]
 
     gantt = Gantt(trace, timeline, origin_ns=int(timeline.start_ns.min()))
     [matching] = match_collectives(trace)
-    assert members_in_order(gantt, matching).tolist() == [[0, 1], [1, 0]]
+    assert order_members(gantt, matching).tolist() == [[0, 1], [1, 0]]
 
 
 def test_ranks_hold_the_same_whatever_the_order_and_not_where_one_lacks_a_number_or_has_another_size():

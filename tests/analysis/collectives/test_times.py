@@ -8,13 +8,18 @@ import numpy as np
 import pytest
 
 import studio
-from studio.analysis.collectives.arrivals import arrivals
-from studio.analysis.collectives.meeting import meeting_of
-from studio.analysis.collectives.times import as_rows, bus_factor, collective_times, distinct_collectives
-from studio.analysis.job.alike import first_alike
+from studio.analysis.collectives.arrivals import find_arrivals
+from studio.analysis.collectives.meeting import find_meeting
+from studio.analysis.collectives.times import (
+    as_rows,
+    compute_bus_factor,
+    compute_collective_times,
+    compute_distinct_times,
+)
+from studio.analysis.job.alike import find_first_alike
 from studio.sim import simulate
 from studio.sim.astra import from_parts
-from studio.timeline import node_times, recorded, recorded_times
+from studio.timeline import collect_node_times, read_recorded_times, recorded
 from studio.trace import CollectiveType
 from tests.handmade import collective, node, trace_of
 from tests.kernels import compiled
@@ -39,7 +44,8 @@ def at(start: int, micros: int, number: int, kind: str, size: int, *deps: int, *
 
 def told(trace, ranks=None):
     return as_rows(
-        found := collective_times(trace, node_times(trace, recorded(trace, ranks))), np.arange(len(found))
+        found := compute_collective_times(trace, collect_node_times(trace, recorded(trace, ranks))),
+        np.arange(len(found)),
     )
 
 
@@ -80,7 +86,7 @@ def test_sizes_and_factors_are_those_of_nccl_tests(kind, whole, factor):
 def test_a_barrier_has_times_and_no_bandwidth():
     [one] = told(trace_of([[at(5, 2, 1, "BARRIER", 0)]] * 4))
     assert (one["duration_ns"], one["algorithm_bytes_per_ns"], one["bus_bytes_per_ns"]) == (2000, None, None)
-    assert math.isnan(bus_factor(np.array([42]), np.array([4]))[0])
+    assert math.isnan(compute_bus_factor(np.array([42]), np.array([4]))[0])
 
 
 def test_members_are_matched_by_the_order_they_begin_in_not_by_ids():
@@ -104,9 +110,9 @@ def test_the_largest_member_counts_where_members_put_in_different_sizes():
     assert (uneven["bytes"], uneven["whole_bytes"]) == (14 << 10, 14 << 10)
     assert (even["bytes"], even["whole_bytes"]) == (1 << 10, 1 << 10)
     assert uneven["algorithm_bytes_per_ns"] == (14 << 10) / 1e4
-    times = recorded_times(trace)
-    met = arrivals(trace, times, is_recording=True)
-    rates = [meeting_of(trace, times, met, rank, 0).algorithm_bytes_per_ns for rank in trace.ranks]
+    times = read_recorded_times(trace)
+    met = find_arrivals(trace, times, is_recording=True)
+    rates = [find_meeting(trace, times, met, rank, 0).algorithm_bytes_per_ns for rank in trace.ranks]
     assert rates == [(14 << 10) / 1e4] * 4
 
 
@@ -139,7 +145,7 @@ def test_a_simulated_ring_uses_the_whole_link():
     trace = trace_of([[collective(1, "ALL_REDUCE", 1 << 30), collective(2, "ALL_GATHER", 1 << 28, 1)]] * 4)
     config = from_parts(NETWORK, SYSTEM)
     result = simulate(trace, config, native=compiled())
-    found = collective_times(trace, result.node_times())
+    found = compute_collective_times(trace, result.node_times())
     assert found.bus_bytes_per_ns == pytest.approx([config.topology.dims[0].bytes_per_ns] * 2, rel=1e-6)
     assert found.end_ns.tolist() == [found.start_ns[1], result.makespan_ns]
     assert found.skew_ns.tolist() == [0, 0]
@@ -152,9 +158,9 @@ def test_groups_of_ranks_that_share_their_times_are_told_each_for_itself():
         return [at(start, 1, 1, "ALL_REDUCE", 10, group=group)]
 
     trace = trace_of([nodes("a", 1), nodes("a", 2), nodes("b", 1), nodes("b", 2)], {"a": [0, 1], "b": [2, 3]})
-    times = node_times(trace, recorded(trace))
+    times = collect_node_times(trace, recorded(trace))
     folded = replace(times, first=times.first[[0, 1, 0, 1]])
-    alike, full = collective_times(trace, folded), collective_times(trace, times)
+    alike, full = compute_collective_times(trace, folded), compute_collective_times(trace, times)
     assert as_rows(alike, np.arange(2)) == as_rows(full, np.arange(2))
     assert [alike.groups[at] for at in alike.group] == ["a", "b"]
     assert alike.last_rank.tolist() == [1, 3]
@@ -165,8 +171,8 @@ def test_collectives_that_are_alike_are_told_once_with_their_number():
     trace = studio.generate("llama3-8b", ranks=32, tp=4, pp=2, zero=1, batch=8, sequence=512)
     result = simulate(trace, studio.preset("hgx-h100", npus=32).config)
     assert result.unfolded == ""
-    every = collective_times(trace, result.node_times())
-    found, count = distinct_collectives(trace, result.node_times())
+    every = compute_collective_times(trace, result.node_times())
+    found, count = compute_distinct_times(trace, result.node_times())
     assert len(found) < len(every) == count.sum()
 
     def kinds(times, counts):
@@ -179,12 +185,12 @@ def test_collectives_that_are_alike_are_told_once_with_their_number():
 
     assert kinds(every, np.ones(len(every), np.int64)) == kinds(found, count)
     # Groups that are told apart are not alike.
-    apart, ones = distinct_collectives(trace, result.node_times(), besides=lambda name: name)
+    apart, ones = compute_distinct_times(trace, result.node_times(), besides=lambda name: name)
     assert len(apart) == len(every)
     assert (ones == 1).all()
     assert apart.end_ns.tolist() == every.end_ns.tolist()
 
 
 def test_rows_that_stand_for_several_count_as_many():
-    first, count = first_alike(np.array([5, 7, 5]), count=np.array([10, 1, 3]))
+    first, count = find_first_alike(np.array([5, 7, 5]), count=np.array([10, 1, 3]))
     assert (first.tolist(), count.tolist()) == ([0, 1], [13, 1])

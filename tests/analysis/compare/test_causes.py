@@ -7,9 +7,9 @@ from functools import cache
 import pytest
 
 from studio.analysis.compare.runs import compare
-from studio.analysis.compare.words import causes, verdict
+from studio.analysis.compare.words import describe_comparison, list_causes
 from studio.sim import simulate
-from studio.sim.compared import side_of
+from studio.sim.compared import build_side
 from studio.sim.models import with_model
 from studio.sim.parts import interpret, with_settings
 from studio.sim.presets import preset
@@ -53,10 +53,10 @@ def simulated(size: int, hidden: bool, *changes: str) -> SimResult:
     ],
 )
 def test_the_part_of_the_setting_that_differs_is_the_largest(size: int, change: str, part: str, hidden: bool):
-    found = compare(side_of(simulated(size, hidden)), side_of(simulated(size, hidden, change)))
+    found = compare(build_side(simulated(size, hidden)), build_side(simulated(size, hidden, change)))
     assert found.difference_ns > 0
-    named, difference = causes(found.waterfall("busiest"))[0]
+    named, difference = list_causes(found.waterfall("busiest"))[0]
     assert (named, difference > 0) == (part, True)
-    assert f"slower than A: {part} +" in verdict(found)
+    assert f"slower than A: {part} +" in describe_comparison(found)
     # What is said of the parts adds up to the difference.
-    assert sum(each for _, each in causes(found.waterfall("busiest"))) == found.difference_ns
+    assert sum(each for _, each in list_causes(found.waterfall("busiest"))) == found.difference_ns

@@ -9,11 +9,11 @@ import numpy as np
 import pytest
 
 import studio
-from studio.analysis.compare.faster_network import faster_network_words
+from studio.analysis.compare.faster_network import describe_faster_network
 from studio.analysis.compare.runs import compare
-from studio.analysis.compare.sides import Side, recorded_side
-from studio.analysis.compare.words import verdict
-from studio.timeline import NodeTimes, node_times, recorded
+from studio.analysis.compare.sides import Side, build_recorded_side
+from studio.analysis.compare.words import describe_comparison
+from studio.timeline import NodeTimes, collect_node_times, recorded
 from tests.handmade import at, collective, node, trace_of
 
 SLOW, FAST = ((100.0, 500.0), (25.0, 1000.0)), ((100.0, 500.0), (50.0, 1000.0))
@@ -28,7 +28,11 @@ def sides(change: Any, speeds: Any = FAST, system: str = "one") -> tuple[Side, S
         at(15, 5, collective(3, "ALL_REDUCE", 64)),
     ]
     trace = trace_of([nodes, nodes])
-    made = replace(recorded_side(trace, node_times(trace, recorded(trace))), is_recording=False, model=MODEL)
+    made = replace(
+        build_recorded_side(trace, collect_node_times(trace, recorded(trace))),
+        is_recording=False,
+        model=MODEL,
+    )
     start, end = made.times.start_ns.copy(), made.times.end_ns.copy()
     change(start, end)
     later = replace(
@@ -45,13 +49,13 @@ def longer(_start: np.ndarray, end: np.ndarray) -> None:
 
 def test_collectives_that_take_longer_are_told() -> None:
     found = compare(*sides(longer))
-    words = faster_network_words(found)
+    words = describe_faster_network(found)
     assert words == (
         "The network of B is faster in dimension 1 and slower nowhere, all else is the same: 1 of 2 collectives takes longer once all "
         "members have come, most of all ALL_REDUCE of all ranks (3.00 µs in all)."
     )
-    assert verdict(found).endswith(words)
-    assert "The network of A is faster" not in verdict(found)
+    assert describe_comparison(found).endswith(words)
+    assert "The network of A is faster" not in describe_comparison(found)
 
 
 def test_a_change_of_order_is_told() -> None:
@@ -62,14 +66,16 @@ def test_a_change_of_order_is_told() -> None:
             start[first + 2], end[first + 2] = 5000, 10_000
             start[first + 1], end[first + 1] = 13_000, 23_000
 
-    words = faster_network_words(compare(*sides(swapped)))
+    words = describe_faster_network(compare(*sides(swapped)))
     assert "on 2 of 2 ranks nodes begin in another order, since what is ready first goes first" in words
     assert "none of 2 collectives takes longer once all members have come" in words
 
 
 def test_the_faster_of_two_may_stand_first() -> None:
     slow, late = sides(longer)
-    assert faster_network_words(compare(late, slow)).startswith("The network of A is faster in dimension 1")
+    assert describe_faster_network(compare(late, slow)).startswith(
+        "The network of A is faster in dimension 1"
+    )
 
 
 @pytest.mark.parametrize(
@@ -83,14 +89,14 @@ def test_the_faster_of_two_may_stand_first() -> None:
     ids=["as fast", "less bandwidth elsewhere", "more latency", "something else differs"],
 )
 def test_nothing_is_told_where_the_network_is_not_but_faster(speeds: Any, system: str) -> None:
-    assert faster_network_words(compare(*sides(longer, speeds, system))) == ""
+    assert describe_faster_network(compare(*sides(longer, speeds, system))) == ""
 
 
 def test_nothing_is_told_where_the_faster_network_makes_the_run_faster() -> None:
     def sooner(_start: np.ndarray, end: np.ndarray) -> None:
         end[[2, 5]] -= 3000
 
-    assert faster_network_words(compare(*sides(sooner))) == ""
+    assert describe_faster_network(compare(*sides(sooner))) == ""
 
 
 def test_a_simulated_job_of_four_stages_says_why(shared) -> None:
@@ -109,5 +115,5 @@ def test_a_simulated_job_of_four_stages_says_why(shared) -> None:
     ]  # fmt: skip
     found = studio.compare(*runs)
     assert found.difference_ns > 0
-    assert "The network of B is faster in dimension 1 and slower nowhere" in verdict(found)
-    assert "on 16 of 16 ranks nodes begin in another order" in verdict(found)
+    assert "The network of B is faster in dimension 1 and slower nowhere" in describe_comparison(found)
+    assert "on 16 of 16 ranks nodes begin in another order" in describe_comparison(found)

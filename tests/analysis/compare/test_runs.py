@@ -10,15 +10,22 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from studio.analysis.compare.alignment import align, match_rows, plain_name
+from studio.analysis.compare.alignment import align, match_rows, simplify_name
 from studio.analysis.compare.runs import compare
-from studio.analysis.compare.sides import Carried, Side, recorded_side
+from studio.analysis.compare.sides import Carried, Side, build_recorded_side
 from studio.analysis.compare.waterfall import STEPS, Step, Waterfall
-from studio.analysis.compare.words import basis_words, before_words, causes, doubt_of, verdict, why_mean
+from studio.analysis.compare.words import (
+    describe_basis,
+    describe_before,
+    describe_comparison,
+    explain_doubt,
+    explain_mean,
+    list_causes,
+)
 from studio.errors import TraceError
 from studio.sim import simulate
 from studio.sim.astra import from_parts
-from studio.timeline import node_times, recorded
+from studio.timeline import collect_node_times, recorded
 from studio.units import parse_ns
 from tests.examples import examples
 from tests.handmade import collective, node, trace_of
@@ -33,7 +40,7 @@ def timed(made, start: int, micros: int):
 
 def side(ranks, groups=None, **more) -> Side:
     trace = trace_of(ranks, groups)
-    made = recorded_side(trace, node_times(trace, recorded(trace)))
+    made = build_recorded_side(trace, collect_node_times(trace, recorded(trace)))
     return Side(trace, made.times, made.finish_ns, made.origin_ns, **more)
 
 
@@ -88,37 +95,40 @@ def test_two_ranks_are_not_subtracted_from_each_other():
     assert (found.busiest, [fall.basis for fall in found.waterfalls]) == ((0, 1), ["mean"])
     assert found.waterfall("busiest") is found.waterfall("mean")
     assert steps(found.waterfall("busiest")) == {"compute": 5_000, "waiting": -25_000}
-    assert verdict(found) == (
+    assert describe_comparison(found) == (
         "B is 20.0 µs (22.2 %) faster than A: waiting −25.0 µs and compute +5.00 µs, in the mean of all ranks."
     )
-    assert why_mean(found).startswith("Rank 0 waits least in A, rank 1 in B:")
+    assert explain_mean(found).startswith("Rank 0 waits least in A, rank 1 in B:")
 
 
 def test_runs_of_other_work_are_doubted_first():
     """Neither few nodes of one program nor other numbers of ranks make one run quicker than the other."""
     other = side([[timed(node(at, "COMP", name=f"other{at}"), 10 * at, 10) for at in (1, 2, 3)]])
     found = compare(two_computing(80, 20), other)
-    assert verdict(found).startswith(
+    assert describe_comparison(found).startswith(
         "These are hardly runs of one program: 0 % of their nodes match, and A has 2 ranks, B 1. B is "
     )
     alone = side([[timed(node(1, "COMP"), 100, 80), timed(collective(2, "ALL_REDUCE", 4096, 1), 180, 10)]])
-    assert verdict(compare(two_computing(80, 80), alone)).startswith(
+    assert describe_comparison(compare(two_computing(80, 80), alone)).startswith(
         "A has 2 ranks, B 1: not the same work. B "
     )
-    assert doubt_of(compare(two_computing(80, 20), two_computing(50, 60))) == ""
+    assert explain_doubt(compare(two_computing(80, 20), two_computing(50, 60))) == ""
 
 
 def test_of_ranks_that_wait_equally_little_the_one_that_waits_least_in_both_is_compared():
     found = compare(two_computing(50, 50), two_computing(50, 80))
     assert found.busiest == (1, 1)
     assert steps(found.waterfall("busiest")) == {"compute": 30_000}
-    assert (why_mean(found), basis_words(found.waterfalls[0])) == ("", "on the rank that waits least (1)")
+    assert (explain_mean(found), describe_basis(found.waterfalls[0])) == (
+        "",
+        "on the rank that waits least (1)",
+    )
 
 
 def test_the_sentence_follows_the_basis():
     found = compare(two_ranks(50, 0), two_ranks(50, 30))
-    assert verdict(found) == "B is 30.0 µs (50 %) slower than A: compute +30.0 µs."
-    assert verdict(found, basis="mean") == (
+    assert describe_comparison(found) == "B is 30.0 µs (50 %) slower than A: compute +30.0 µs."
+    assert describe_comparison(found, basis="mean") == (
         "B is 30.0 µs (50 %) slower than A: compute +15.0 µs and waiting +15.0 µs, in the mean of all ranks."
     )
 
@@ -143,7 +153,7 @@ def test_what_a_sentence_names_adds_up_to_the_difference(differences, told):
     )
     grew = 1000 * sum(differences)
     slower = replace(found.b, finish_ns=found.a.finish_ns + grew)
-    words = verdict(replace(found, b=slower, waterfalls=(fall,)))
+    words = describe_comparison(replace(found, b=slower, waterfalls=(fall,)))
     named = [parse_ns(one.replace("+", "").replace("−", "")) for one in re.findall(r"[+−][\d.]+ µs", words)]
     signs = [-1 if one.startswith("−") else 1 for one in re.findall(r"[+−][\d.]+ µs", words)]
     assert abs(sum(sign * ns for sign, ns in zip(signs, named, strict=True)) - grew) * 200 <= grew
@@ -157,18 +167,18 @@ def test_time_before_recordings_began_is_no_reason_for_a_difference():
         nodes = [node(1, "COMP", micros=50), node(1, "COMP", micros=20)]
         nodes[0].start_time_micros, nodes[1].start_time_micros = 100, 100 + begins
         trace = trace_of([[nodes[0]], [nodes[1]]])
-        return recorded_side(trace, node_times(trace, recorded(trace)))
+        return build_recorded_side(trace, collect_node_times(trace, recorded(trace)))
 
     found = compare(late(40), late(10))
     fall = found.waterfall("mean")
     assert fall.before_ns == (20_000, 5_000)
-    assert dict(causes(fall))["before"] == -15_000
-    assert before_words(fall).startswith(
+    assert dict(list_causes(fall))["before"] == -15_000
+    assert describe_before(fall).startswith(
         "Of stall 20.0 µs in A and 5.00 µs in B lie before a rank's recording began"
     )
-    assert before_words(replace(fall, before_ns=(100, 0))) == ""
-    assert dict(causes(fall))["stall"] == 0
-    assert verdict(found, basis="mean").endswith(
+    assert describe_before(replace(fall, before_ns=(100, 0))) == ""
+    assert dict(list_causes(fall))["stall"] == 0
+    assert describe_comparison(found, basis="mean").endswith(
         "and −15.0 µs before recordings began, of which nothing is known, in the mean of all ranks."
     )
 
@@ -263,7 +273,7 @@ def test_names_and_sizes_may_differ_where_nothing_else_fits():
     a = side([layers([f"mb0.layer{at}" for at in range(3)])])
     b = side([layers([f"mb7.layer{at + 3}" for at in range(3)], first_id=50, size=200)])
     assert compare(a, b).alignment.share == 1
-    assert plain_name("MB7.layer3@0x1F") == "mb#.layer#@#"
+    assert simplify_name("MB7.layer3@0x1F") == "mb#.layer#@#"
 
 
 def test_comm_groups_are_known_by_their_role_not_by_their_name():
@@ -352,7 +362,7 @@ def system(kind: str) -> tuple[dict[str, object], dict[str, object]]:
 def test_a_recording_against_a_simulation_and_two_systems():
     """Folded ranks, collectives and metadata of a simulation; every waterfall adds up."""
     trace = trace_of([[*layers(["x", "y"], size=1 << 20), node(9, "COMP", 4, micros=30)] for _ in range(8)])
-    measured = recorded_side(trace, node_times(trace, recorded(trace)))
+    measured = build_recorded_side(trace, collect_node_times(trace, recorded(trace)))
     results = [simulate(trace, from_parts(*system(kind)), native=compiled()) for kind in ("Ring", "Switch")]
     sims = [Side(trace, one.node_times(), one.finish_ns) for one in results]
     for one, other in ((measured, sims[0]), (sims[0], sims[1]), (sims[1], measured)):
@@ -367,7 +377,7 @@ def test_a_recording_against_a_simulation_and_two_systems():
 def test_a_job_without_times_is_refused():
     trace = trace_of([[node(1, "COMP")]])
     with pytest.raises(TraceError, match="hold no times"):
-        recorded_side(trace, node_times(trace, recorded(trace)))
+        build_recorded_side(trace, collect_node_times(trace, recorded(trace)))
 
 
 SPANS = st.lists(

@@ -12,25 +12,25 @@ from hypothesis import strategies as st
 
 import studio
 from studio.analysis.graph.blocks import MOST_BLOCKS, MOST_CHILDREN, BlockTree
-from studio.analysis.graph.depth import depths
-from studio.analysis.graph.levels import Source, first_choice, level, offered_levels
+from studio.analysis.graph.depth import compute_depths
+from studio.analysis.graph.levels import Source, build_level, choose_level, list_levels
 from studio.analysis.graph.nameparts import NameParts
-from studio.analysis.graph.neighbours import MOST_ELEMENTS, adjacency
+from studio.analysis.graph.neighbours import MOST_ELEMENTS, build_adjacency
 from studio.trace import NodeType
 from tests.examples import examples
 from tests.graphs import graph
 
 
 def source_of(found, groups=()):
-    return Source(found, adjacency(found), NameParts(found), tuple(groups))
+    return Source(found, build_adjacency(found), NameParts(found), tuple(groups))
 
 
 def tree_of(found, by=None, then=("scope", "order")):
     source = source_of(found)
-    names = offered_levels(source)
-    first = first_choice(names) if by is None else by
+    names = list_levels(source)
+    first = choose_level(names) if by is None else by
     return BlockTree(
-        source, depths(len(found), source.near.edges), first, [one for one in then if one in names]
+        source, compute_depths(len(found), source.near.edges), first, [one for one in then if one in names]
     )
 
 
@@ -80,7 +80,7 @@ def test_lines_stand_for_all_dependencies_between_blocks():
     texts = {0: "a.x", 1: "a.y", 2: "b.x", 3: "b.y"}
     found = graph(4, data=[(0, 2), (1, 2), (1, 3), (3, 0)], ctrl=[(0, 1), (0, 3)], names=texts)
     source = source_of(found)
-    tree = BlockTree(source, depths(4, source.near.edges), "scope", ["order"])
+    tree = BlockTree(source, compute_depths(4, source.near.edges), "scope", ["order"])
     # So few nodes are shown as they are; blocks are asked for by hand.
     folded = tree.folded([])
     lines = list(zip(folded.before.tolist(), folded.after.tolist(), folded.data_count.tolist(), strict=True))
@@ -125,12 +125,12 @@ def test_never_more_is_drawn_than_a_browser_can_move():
 
 def test_phases_are_told_by_names_types_and_the_generator_of_tensor_graphs():
     texts = {0: "layer0.forward", 1: "layer0.backward", 2: "Optimizer.step#SGD", 3: "other", 4: "all_reduce"}
-    plain = level(source_of(graph(5, names=texts, types={4: NodeType.COMM_COLL})), "phase")
+    plain = build_level(source_of(graph(5, names=texts, types={4: NodeType.COMM_COLL})), "phase")
     assert [plain.label(row, 0) for row in range(5)] == [
         "forward", "backward", "optimizer", "phase unknown", "communication",
     ]  # fmt: skip
     stg = {0: "mb0.mha.qkv@0_COMP", 1: "mb0.mha.dqkv@0_COMP", 2: "mb0.ffn.xdown@0_COMP"}
-    symbolic = level(source_of(graph(3, names=stg)), "phase")
+    symbolic = build_level(source_of(graph(3, names=stg)), "phase")
     assert [symbolic.label(row, 0) for row in range(3)] == ["forward", "backward", "forward"]
 
 
@@ -151,12 +151,12 @@ def test_steps_hold_what_ran_meanwhile_and_calls_what_they_called():
         duration_ns=np.array([90, 20, 5, 50, 8, 0]),
     )
     source = source_of(found)
-    assert offered_levels(source)[:1] == ["step"]
-    steps = level(source, "step")
+    assert list_levels(source)[:1] == ["step"]
+    steps = build_level(source, "step")
     assert [steps.label(row, 0) for row in range(6)] == [
         "step 7", "step 7", "step 7", "step 8", "step 8", "outside of steps",
     ]  # fmt: skip
-    calls = level(source, "calls")
+    calls = build_level(source, "calls")
     assert calls.keys(np.arange(6), 0).tolist() == [0, 0, 0, 3, 3, 0]
     assert calls.keys(np.arange(6), 2).tolist() == [-1, -1, 2, -1, -1, 2]
     assert calls.label(5, 2) == "aten::mm"
@@ -233,8 +233,8 @@ def test_a_profiler_s_threads_have_calls_and_kernels_belong_to_what_launched_the
     found = studio.read(path).graphs[0]
     source = source_of(found)
     names = [found.strings[name] for name in found.name.tolist()]
-    assert first_choice(offered_levels(source)) == "calls"
-    calls = level(source, "calls")
+    assert choose_level(list_levels(source)) == "calls"
+    calls = build_level(source, "calls")
     last = max(row for row, name in enumerate(names) if name == kernel)
     assert calls.label(last, 0) == aten
     assert calls.label(names.index(kernel), 0) == "launch not recorded"

@@ -6,19 +6,19 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from studio.analysis.graph.critical import gates, schedule
-from studio.analysis.graph.depth import depths
-from studio.analysis.graph.neighbours import adjacency
-from studio.analysis.graph.paths import between, walkable
+from studio.analysis.graph.critical import compute_schedule, list_gates
+from studio.analysis.graph.depth import compute_depths
+from studio.analysis.graph.neighbours import build_adjacency
+from studio.analysis.graph.paths import build_walkable, find_between
 from tests.graphs import graph
 
 
 def of(count, pairs, spans=None, durations=None, lane=None):
-    near = adjacency(graph(count, data=pairs))
+    near = build_adjacency(graph(count, data=pairs))
     times = np.array(spans or [(-1, -1)] * count, np.int64).reshape(-1, 2)
-    return schedule(
+    return compute_schedule(
         near.edges,
-        depths(count, near.edges),
+        compute_depths(count, near.edges),
         times[:, 0],
         times[:, 1],
         duration_ns=None if durations is None else np.array(durations),
@@ -33,8 +33,8 @@ def test_the_path_follows_what_ended_last_and_the_rest_has_slack():
     assert found.gate.tolist() == [-1, 0, 0, 1, -1]
     assert found.slack_ns.tolist() == [2, 2, 7, 0, 36]
     assert (found.length_ns, found.busy_ns, found.basis) == (40, 38, "times")
-    assert gates(found, 2, 9).tolist() == [0, 2]
-    assert gates(found, 3, 2).tolist() == [1, 3]
+    assert list_gates(found, 2, 9).tolist() == [0, 2]
+    assert list_gates(found, 3, 2).tolist() == [1, 3]
 
 
 def test_what_ran_before_in_the_lane_gates_too():
@@ -75,9 +75,11 @@ def test_laid_out_durations_make_a_path_without_slack_as_long_as_the_whole(durat
 
 
 def test_what_lies_between_two_nodes():
-    network = walkable(adjacency(graph(7, data=[(0, 1), (1, 2), (0, 3), (3, 2), (2, 4), (5, 2), (0, 6)])))
-    assert between(network, 0, 2, 9)[0].tolist() == [0, 1, 2, 3]
-    assert between(network, 4, 0, 9)[0].tolist() == [0, 1, 2, 3, 4]
-    rows, count = between(network, 0, 4, 4)
+    network = build_walkable(
+        build_adjacency(graph(7, data=[(0, 1), (1, 2), (0, 3), (3, 2), (2, 4), (5, 2), (0, 6)]))
+    )
+    assert find_between(network, 0, 2, 9)[0].tolist() == [0, 1, 2, 3]
+    assert find_between(network, 4, 0, 9)[0].tolist() == [0, 1, 2, 3, 4]
+    rows, count = find_between(network, 0, 4, 4)
     assert (len(rows), count) == (4, 5)
-    assert between(network, 5, 6, 9)[0].tolist() == []
+    assert find_between(network, 5, 6, 9)[0].tolist() == []

@@ -6,13 +6,13 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from studio.analysis.graph.depth import depths
-from studio.analysis.graph.neighbours import edges
+from studio.analysis.graph.depth import compute_depths
+from studio.analysis.graph.neighbours import collect_edges
 from tests.graphs import graph
 
 
 def of(count, pairs):
-    return depths(count, edges(graph(count, data=pairs)))
+    return compute_depths(count, collect_edges(graph(count, data=pairs)))
 
 
 def test_layers_are_longest_chains_and_roots_stand_where_they_are_needed():

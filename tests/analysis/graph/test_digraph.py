@@ -7,12 +7,12 @@ from hypothesis import strategies as st
 
 from studio.analysis.graph.digraph import (
     build_network,
-    feedback_edges,
-    reachable,
-    shortest_cycle,
-    shortest_path,
-    strong_components,
-    topological_order,
+    find_feedback_edges,
+    find_reachable,
+    find_shortest_cycle,
+    find_shortest_path,
+    find_strong_components,
+    order_topologically,
 )
 
 SIZE = 9
@@ -34,9 +34,11 @@ def known(pairs):
 @given(PAIRS, ROWS, ROWS)
 def test_reach_and_shortest_paths(pairs, start, end):
     network, graph = build_network(SIZE, *columns(pairs)), known(pairs)
-    assert sorted(reachable(network, start)) == sorted({start} | nx.descendants(graph, start))
-    assert sorted(reachable(network, start, backwards=True)) == sorted({start} | nx.ancestors(graph, start))
-    path = shortest_path(network, start, end)
+    assert sorted(find_reachable(network, start)) == sorted({start} | nx.descendants(graph, start))
+    assert sorted(find_reachable(network, start, backwards=True)) == sorted(
+        {start} | nx.ancestors(graph, start)
+    )
+    path = find_shortest_path(network, start, end)
     assert bool(path) == nx.has_path(graph, start, end)
     if path:
         assert (path[0], path[-1]) == (start, end)
@@ -46,7 +48,7 @@ def test_reach_and_shortest_paths(pairs, start, end):
 
 @given(PAIRS)
 def test_order_leaves_out_what_is_on_cycles_or_behind_them(pairs):
-    order, graph = topological_order(SIZE, *columns(pairs)), known(pairs)
+    order, graph = order_topologically(SIZE, *columns(pairs)), known(pairs)
     place = {row: at for at, row in enumerate(order)}
     assert all(one in place and place[one] < place[other] for one, other in pairs if other in place)
     on_cycles = {row for row in graph if nx.has_path(graph, row, row) and graph.has_edge(row, row)}
@@ -57,18 +59,18 @@ def test_order_leaves_out_what_is_on_cycles_or_behind_them(pairs):
 
 @given(PAIRS, st.randoms())
 def test_components_rise_along_edges_in_whatever_order_these_are_given(pairs, random):
-    component = strong_components(SIZE, *columns(pairs))
+    component = find_strong_components(SIZE, *columns(pairs))
     parts = {frozenset(np.flatnonzero(component == number).tolist()) for number in set(component.tolist())}
     assert parts == set(map(frozenset, nx.strongly_connected_components(known(pairs))))
     assert all(component[one] <= component[other] for one, other in pairs)
     random.shuffle(pairs)
-    assert strong_components(SIZE, *columns(pairs)).tolist() == component.tolist()
+    assert find_strong_components(SIZE, *columns(pairs)).tolist() == component.tolist()
 
 
 @given(PAIRS)
 def test_the_shortest_cycle(pairs):
     pairs = [(one, other) for one, other in pairs if one != other]
-    cycle, graph = shortest_cycle(SIZE, *columns(pairs), starts=SIZE), known(pairs)
+    cycle, graph = find_shortest_cycle(SIZE, *columns(pairs), starts=SIZE), known(pairs)
     lengths = [
         nx.shortest_path_length(graph, other, one) + 1
         for one, other in pairs
@@ -81,7 +83,7 @@ def test_the_shortest_cycle(pairs):
 @given(PAIRS, st.data())
 def test_without_its_feedback_edges_a_graph_has_no_cycles(pairs, data):
     weight = data.draw(st.lists(st.integers(1, 5), min_size=len(pairs), max_size=len(pairs)))
-    removed = feedback_edges(SIZE, *columns(pairs), np.array(weight, np.int64)).tolist()
+    removed = find_feedback_edges(SIZE, *columns(pairs), np.array(weight, np.int64)).tolist()
     kept = [pair for at, pair in enumerate(pairs) if at not in removed]
     assert nx.is_directed_acyclic_graph(known(kept))
     if nx.is_directed_acyclic_graph(known(pairs)):
@@ -93,4 +95,4 @@ def test_of_two_ways_to_open_a_cycle_the_lighter_is_taken():
     for light in range(3):
         weight = np.full(3, 5)
         weight[light] = 1
-        assert feedback_edges(3, *pairs, weight).tolist() == [light]
+        assert find_feedback_edges(3, *pairs, weight).tolist() == [light]

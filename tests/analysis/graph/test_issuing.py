@@ -20,7 +20,7 @@ from tests.handmade import node, trace_of
 @pytest.fixture(params=[True, False], ids=["compiled", "interpreted"])
 def either(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
     for caller in (matching, streams):
-        monkeypatch.setattr(caller, "worth_compiling", lambda _nodes: request.param)
+        monkeypatch.setattr(caller, "is_worth_compiling", lambda _nodes: request.param)
 
 
 @st.composite
@@ -49,7 +49,7 @@ def test_the_order_is_that_of_the_rule(either: None) -> None:
     @given(ranks())
     def check(nodes: list[Any]) -> None:
         [graph] = trace_of([nodes]).graphs
-        place = matching.issue_order(graph)
+        place = matching.compute_issue_order(graph)
         assert sorted(
             graph.id.tolist(), key=dict(zip(graph.id.tolist(), place, strict=True)).__getitem__
         ) == (order_by_rule(nodes))
@@ -59,8 +59,10 @@ def test_the_order_is_that_of_the_rule(either: None) -> None:
 
 def seen_before(graph: Graph, rows: list[int], lane: list[int]) -> list[int]:
     """What `last_before` returns."""
-    pairs = matching.dependency_pairs(graph)
-    return streams.last_before(graph, pairs, np.array(rows, np.int64), np.array(lane, np.int64)).tolist()
+    pairs = matching.list_dependency_pairs(graph)
+    return streams.find_last_on_stream(
+        graph, pairs, np.array(rows, np.int64), np.array(lane, np.int64)
+    ).tolist()
 
 
 def lanes_of(draw: Any, count: int) -> tuple[list[int], list[int]]:
@@ -103,7 +105,7 @@ def test_behind_cycles_both_see_what_is_known_by_then(monkeypatch: pytest.Monkey
         rows, lane = lanes_of(data.draw, len(nodes))
         found = []
         for compiled in (True, False):
-            monkeypatch.setattr(streams, "worth_compiling", lambda _nodes, compiled=compiled: compiled)
+            monkeypatch.setattr(streams, "is_worth_compiling", lambda _nodes, compiled=compiled: compiled)
             found.append(seen_before(graph, rows, lane))
         assert found[0] == found[1]
 

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from studio.analysis.graph.layout import layered_layout
+from studio.analysis.graph.layout import compute_layered_layout
 
 
 @st.composite
@@ -24,7 +24,7 @@ def drawings(draw, *, acyclic):
 
 def lay(count, pairs, aspect=1.0):
     before, after = np.array(pairs, np.int64).reshape(-1, 2).T
-    return layered_layout(count, before, after, aspect=aspect)
+    return compute_layered_layout(count, before, after, aspect=aspect)
 
 
 def assert_apart(layout):

@@ -9,9 +9,9 @@ from hypothesis import strategies as st
 
 from studio.analysis.graph import compiled, loops
 from studio.analysis.graph.compiled import LOADED
-from studio.analysis.graph.depth import depths
-from studio.analysis.graph.digraph import topological_order
-from studio.analysis.graph.neighbours import edges
+from studio.analysis.graph.depth import compute_depths
+from studio.analysis.graph.digraph import order_topologically
+from studio.analysis.graph.neighbours import collect_edges
 from tests.examples import examples
 from tests.graphs import graph
 
@@ -22,7 +22,7 @@ PAIRS = st.lists(st.tuples(st.integers(0, ROWS - 1), st.integers(0, ROWS - 1)), 
 @pytest.fixture(params=[True, False], ids=["compiled", "interpreted"])
 def either(request, monkeypatch):
     asked = []
-    monkeypatch.setattr(loops, "_worth_compiling", lambda count: asked.append(count) or request.param)
+    monkeypatch.setattr(loops, "_is_worth_compiling", lambda count: asked.append(count) or request.param)
     yield
     assert asked
 
@@ -57,7 +57,7 @@ def test_an_order_has_each_row_behind_all_it_waits_for_as_soon_as_they_are_there
                 missing[other] -= 1
                 if not missing[other]:
                     queue.append(other)
-        assert topological_order(ROWS, before, after).tolist() == queue
+        assert order_topologically(ROWS, before, after).tolist() == queue
 
     check()
 
@@ -73,8 +73,8 @@ def test_depths_are_the_same_in_both_forms_also_against_the_order_of_the_file(mo
     ]
     found = []
     for is_compiled in (True, False):
-        monkeypatch.setattr(loops, "_worth_compiling", lambda _count, answer=is_compiled: answer)
-        found.append(depths(count, edges(graph(count, data=pairs))))
+        monkeypatch.setattr(loops, "_is_worth_compiling", lambda _count, answer=is_compiled: answer)
+        found.append(compute_depths(count, collect_edges(graph(count, data=pairs))))
     compiled, interpreted = found
     assert compiled.layer.tolist() == interpreted.layer.tolist()
     assert compiled.place.tolist() == interpreted.place.tolist()

@@ -6,17 +6,17 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from studio.analysis.graph.depth import depths
-from studio.analysis.graph.map import HEIGHT, WIDTH, graph_map
-from studio.analysis.graph.neighbours import adjacency
+from studio.analysis.graph.depth import compute_depths
+from studio.analysis.graph.map import HEIGHT, WIDTH, build_graph_map
+from studio.analysis.graph.neighbours import build_adjacency
 from studio.trace import NodeType
 from tests.graphs import graph
 
 
 def of(count, pairs, types=None):
     found = graph(count, data=pairs, types=types)
-    near = adjacency(found)
-    return graph_map(depths(count, near.edges), found.type)
+    near = build_adjacency(found)
+    return build_graph_map(compute_depths(count, near.edges), found.type)
 
 
 def test_a_fork_is_wide_in_the_middle_and_its_colours_are_those_of_its_nodes():

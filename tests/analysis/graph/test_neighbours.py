@@ -9,7 +9,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from studio.analysis.graph.neighbours import adjacency, edges, neighbourhood, predecessors, successors, whole
+from studio.analysis.graph.neighbours import (
+    build_adjacency,
+    build_whole,
+    collect_edges,
+    find_neighbourhood,
+    list_predecessors,
+    list_successors,
+)
 from studio.trace import Dependencies
 from tests.graphs import graph
 
@@ -50,15 +57,15 @@ def pairs_of(part):
 def test_a_neighbourhood_is_what_a_plain_search_finds_nearest_first(drawn, row, depth, direction, most):
     count, data, ctrl = drawn
     row %= count
-    near = adjacency(graph(count, data, ctrl))
+    near = build_adjacency(graph(count, data, ctrl))
     distance = reached([*data, *ctrl], row, depth, direction)
-    part = neighbourhood(near, row, depth, direction=direction, most=10**6)
+    part = find_neighbourhood(near, row, depth, direction=direction, most=10**6)
     assert part.rows.tolist() == sorted(distance)
     assert part.left_out == 0
     wanted = {(a, b, True) for a, b in data} | {(a, b, False) for a, b in ctrl}
     assert sorted(pairs_of(part)) == sorted(one for one in wanted if {one[0], one[1]} <= set(distance))
 
-    few = neighbourhood(near, row, depth, direction=direction, most=most)
+    few = find_neighbourhood(near, row, depth, direction=direction, most=most)
     kept = set(few.rows.tolist())
     assert row in kept
     assert kept <= set(distance)
@@ -73,7 +80,7 @@ def test_a_neighbourhood_is_what_a_plain_search_finds_nearest_first(drawn, row, 
 @given(graphs(), st.sampled_from([("data",), ("ctrl",), ("data", "ctrl"), ()]))
 def test_the_whole_graph_has_every_distinct_dependency_once(drawn, kinds):
     count, data, ctrl = drawn
-    part = whole(adjacency(graph(count, data, ctrl), kinds))
+    part = build_whole(build_adjacency(graph(count, data, ctrl), kinds))
     wanted = {(a, b, True) for a, b in data if a >= 0 and "data" in kinds}
     wanted |= {(a, b, False) for a, b in ctrl if a >= 0 and "ctrl" in kinds}
     assert sorted(pairs_of(part)) == sorted(wanted)
@@ -86,10 +93,10 @@ def test_both_directions_tell_the_same(drawn):
     count, data, ctrl = drawn
     found = graph(count, data, ctrl)
     up = sorted(
-        (one, row, kind) for row in range(count) for one, kind in predecessors(found, row) if one >= 0
+        (one, row, kind) for row in range(count) for one, kind in list_predecessors(found, row) if one >= 0
     )
-    down = sorted((row, one, kind) for row in range(count) for one, kind in successors(found, row))
-    written = edges(found)
+    down = sorted((row, one, kind) for row in range(count) for one, kind in list_successors(found, row))
+    written = collect_edges(found)
     assert up == down
     assert up == sorted(
         zip(written.before.tolist(), written.after.tolist(), written.is_data.tolist(), strict=True)
@@ -98,7 +105,7 @@ def test_both_directions_tell_the_same(drawn):
 
 @pytest.mark.parametrize("fan", [2_000, 300_000])
 def test_a_node_that_many_wait_for_has_a_bounded_neighbourhood(fan):
-    part = neighbourhood(adjacency(star(fan)), 0, 3)
+    part = find_neighbourhood(build_adjacency(star(fan)), 0, 3)
     assert part.elements <= 1500
     assert part.elements > 1490
     assert len(part.rows) + part.left_out == fan + 1

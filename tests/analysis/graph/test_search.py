@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 
 from studio.analysis.graph.nameparts import NameParts
-from studio.analysis.graph.search import found_rows, kinds_of
+from studio.analysis.graph.search import find_rows, number_kinds
 from studio.errors import TraceError
-from studio.views.graph import _kind_name
+from studio.views.graph import _name_kind
 from tests.handmade import collective, node, trace_of
 
 
@@ -49,13 +49,13 @@ def job():
 def test_a_search_finds(job, text, rows):
     found = job.graphs[0]
     groups = [str(one) for one in job.ranks[0].slots]
-    assert found_rows(found, NameParts(found), kinds_of(found), text, _kind_name, groups).tolist() == rows
+    assert find_rows(found, NameParts(found), number_kinds(found), text, _name_kind, groups).tolist() == rows
 
 
 def test_a_wrong_regular_expression_is_told(job):
     found = job.graphs[0]
     with pytest.raises(TraceError, match=r"/\(a/ is not a regular expression"):
-        found_rows(found, NameParts(found), kinds_of(found), "/(a/", _kind_name, [])
+        find_rows(found, NameParts(found), number_kinds(found), "/(a/", _name_kind, [])
 
 
 def test_parts_of_names_are_numbered_alike_if_and_only_if_they_are_the_same():
@@ -82,16 +82,16 @@ import sys
 import numpy as np
 import studio
 from studio.analysis.graph.nameparts import NameParts
-from studio.analysis.graph.search import kinds_of
+from studio.analysis.graph.search import number_kinds
 graph = studio.read(studio.sample_path("transformer_8r")).graphs[0]
 parts = NameParts(graph)
-parts.containing("a"), parts.matching("a"), parts.keys(np.arange(len(graph)), 0), kinds_of(graph)
-from studio.analysis.graph.levels import Source, first_choice, offered_levels
-from studio.analysis.graph.neighbours import adjacency
+parts.containing("a"), parts.matching("a"), parts.keys(np.arange(len(graph)), 0), number_kinds(graph)
+from studio.analysis.graph.levels import Source, choose_level, list_levels
+from studio.analysis.graph.neighbours import build_adjacency
 from studio.figures.rank_graph import Asked, draw_rank
 from studio.trace import Rank
 assert len(draw_rank(graph, Rank(0, 0), Asked(fold="step")).elements) > 9
-assert first_choice(offered_levels(Source(graph, adjacency(graph), parts, ()))) == "step"
+assert choose_level(list_levels(Source(graph, build_adjacency(graph), parts, ()))) == "step"
 assert not {"pandas", "numpy.ma"} & set(sys.modules), sorted({"pandas", "numpy.ma"} & set(sys.modules))
 """
     subprocess.run([sys.executable, "-c", script], check=True)

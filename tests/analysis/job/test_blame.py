@@ -7,14 +7,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from studio.analysis.compare.sides import recorded_side
-from studio.analysis.job.blame import blame
-from studio.analysis.job.group_times import COLUMNS, group_times, in_group
+from studio.analysis.compare.sides import build_recorded_side
+from studio.analysis.job.blame import compute_blame
+from studio.analysis.job.group_times import COLUMNS, build_group_filter, sum_group_times
 from studio.analysis.job.ledger import PARTS
-from studio.analysis.job.windows import between, of_step, whole
+from studio.analysis.job.windows import build_step_windows, build_whole_windows, build_windows_between
 from studio.errors import ConfigError
-from studio.sim.compared import side_of
-from studio.timeline import node_times, recorded
+from studio.sim.compared import build_side
+from studio.timeline import collect_node_times, recorded
 from tests.examples import examples
 from tests.handmade import collective, node, trace_of
 from tests.recordings import read_recording
@@ -28,13 +28,13 @@ def at(start, length, made):
 
 
 def side_of_recording(trace):
-    side = recorded_side(trace, node_times(trace, recorded(trace)))
+    side = build_recorded_side(trace, collect_node_times(trace, recorded(trace)))
     return side, side.ledger()
 
 
 def by_pair(trace, side, account, **more):
     """Each wait in µs: (waiter, waited for) to (time, what the other did, what it was at)."""
-    told = blame(trace, side.times, account, **more)
+    told = compute_blame(trace, side.times, account, **more)
     found = {}
     for entry in range(len(told)):
         other = int(told.culprit[entry])
@@ -63,11 +63,11 @@ def test_what_a_rank_did_before_its_recording_is_not_known():
         ]
     )
     side, account = side_of_recording(trace)
-    told = blame(trace, side.times, account)
+    told = compute_blame(trace, side.times, account)
     assert account.before_ns.tolist() == [0, 30 * US]
     assert (told.ns.tolist(), told.before_ns.tolist()) == ([30 * US], [20 * US])
     assert told.mostly(np.array([0])) == ("before", 2 / 3)
-    late = blame(trace, side.times, account, between(account, 25 * US, 50 * US))
+    late = compute_blame(trace, side.times, account, build_windows_between(account, 25 * US, 50 * US))
     assert (late.before_ns.tolist(), late.mostly(np.array([0]))) == ([5 * US], ("compute", 2 / 3))
 
 
@@ -98,26 +98,26 @@ def test_a_wait_is_for_the_last_to_arrive_and_told_by_what_that_one_did():
         (0, 1): (50, {"waiting": 30, "communication": 10, "compute": 10}, "n1"),
         (1, 2): (35, {"compute": 25, "stall": 10}, "long"),
     }
-    total = blame(trace, side.times, account).of_culprits(len(account))
+    total = compute_blame(trace, side.times, account).of_culprits(len(account))
     assert (total // US).tolist() == [0, 50, 35]
 
 
 def test_waits_in_a_window_and_in_a_group_alone():
     trace = two_groups()
     side, account = side_of_recording(trace)
-    windows = between(account, 30 * US, 55 * US)
+    windows = build_windows_between(account, 30 * US, 55 * US)
     assert by_pair(trace, side, account, windows=windows) == {
         (0, 1): (25, {"waiting": 10, "communication": 10, "compute": 5}, "n1"),
         (1, 2): (10, {"stall": 10}, None),
     }
-    late = by_pair(trace, side, account, wanted=in_group(trace, "late"))
+    late = by_pair(trace, side, account, wanted=build_group_filter(trace, "late"))
     assert list(late) == [(1, 2)]
 
 
 def test_exposed_time_by_group_adds_up_to_the_ledger():
     trace = two_groups()
     _, account = side_of_recording(trace)
-    told = group_times(trace, account)
+    told = sum_group_times(trace, account)
     rows = {
         (account.numbers[told.rank[entry]], told.group[entry], told.type[entry]): {
             part: int(ns) // US for part, ns in zip(COLUMNS, told.ns[entry], strict=True) if ns
@@ -143,7 +143,7 @@ def test_a_receive_waits_for_the_rank_that_sends():
     )
     side, account = side_of_recording(trace)
     assert by_pair(trace, side, account) == {(1, 0): (20, {"compute": 20}, "before")}
-    assert group_times(trace, account).type == ("SEND", "RECV")
+    assert sum_group_times(trace, account).type == ("SEND", "RECV")
 
 
 def test_a_step_is_from_its_first_node_to_the_next_one_on_each_rank():
@@ -155,10 +155,10 @@ def test_a_step_is_from_its_first_node_to_the_next_one_on_each_rank():
 
     trace = trace_of([rank(0), rank(7)])
     side, account = side_of_recording(trace)
-    assert (of_step(trace, side.times, account, 3) // US).tolist() == [[0, 20], [7, 27]]
-    assert (of_step(trace, side.times, account, 4) // US).tolist() == [[20, 30], [27, 37]]
+    assert (build_step_windows(trace, side.times, account, 3) // US).tolist() == [[0, 20], [7, 27]]
+    assert (build_step_windows(trace, side.times, account, 4) // US).tolist() == [[20, 30], [27, 37]]
     with pytest.raises(ConfigError, match="step 5; allowed: 3, 4"):
-        of_step(trace, side.times, account, 5)
+        build_step_windows(trace, side.times, account, 5)
 
 
 JOBS = st.lists(
@@ -183,12 +183,12 @@ def test_windows_groups_and_blame_add_up_on_any_recording(ranks, ends):
     )
     side, account = side_of_recording(trace)
     low, high = (min(end * US, account.makespan_ns) for end in sorted(ends))
-    for windows in (whole(account), between(account, low, high)):
+    for windows in (build_whole_windows(account), build_windows_between(account, low, high)):
         ns = account.within(windows)
         np.testing.assert_array_equal(ns, account.ns(*windows[0].tolist()))
-        told = group_times(trace, account, windows)
+        told = sum_group_times(trace, account, windows)
         assert told.ns.sum() == ns[:, [PARTS.index(part) for part in COLUMNS]].sum()
-        waits = blame(trace, side.times, account, windows)
+        waits = compute_blame(trace, side.times, account, windows)
         assert (waits.culprit != waits.waiter).all()
         for rank in range(len(account)):
             expected = int(ns[rank, PARTS.index("waiting")])
@@ -198,7 +198,7 @@ def test_windows_groups_and_blame_add_up_on_any_recording(ranks, ends):
 def test_the_straggler_is_named(shared):
     """Rank 3 has ten times the batch of rank 0, and the others wait for it."""
     trace = read_recording(shared / "traces" / "torch" / "ddp_straggler_4r")
-    side = side_of(trace)
+    side = build_side(trace)
     account = side.ledger()
-    total = blame(trace, side.times, account).of_culprits(len(account))
+    total = compute_blame(trace, side.times, account).of_culprits(len(account))
     assert account.numbers[int(total.argmax())] == 3

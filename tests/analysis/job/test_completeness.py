@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from studio.analysis.job.completeness import completeness
+from studio.analysis.job.completeness import infer_completeness
 from studio.trace import CommGroup
 from tests.handmade import collective, node, trace_of
 
@@ -19,7 +19,7 @@ def of_groups(*ranks: tuple[int, ...], inferred: bool = False):
 
 
 def test_a_group_that_names_every_rank_tells_how_many_there_are() -> None:
-    job = completeness(of_groups((0, 1, 2, 3)))
+    job = infer_completeness(of_groups((0, 1, 2, 3)))
     assert (job.world, job.missing_count) == (4, 2)
     assert job.sentence() == "The job has 4 ranks, of which 2 are known (ranks 0–1): ranks 2–3 are missing."
 
@@ -30,7 +30,7 @@ def test_a_group_that_names_every_rank_tells_how_many_there_are() -> None:
     ids=["of the known", "far beyond the others", "not used", "inferred"],
 )  # fmt: skip
 def test_other_groups_tell_nothing(trace) -> None:
-    assert completeness(trace).is_whole
+    assert infer_completeness(trace).is_whole
 
 
 def test_listed_groups_tell_how_many_ranks_there_are_though_the_known_ones_use_few() -> None:
@@ -38,13 +38,13 @@ def test_listed_groups_tell_how_many_ranks_there_are_though_the_known_ones_use_f
     lines = {f"a{first // 16}": range(first, first + 16, 4) for first in (0, 16)}
     every = {f"b{first}": range(first, first + 4) for first in range(0, 32, 4)}
     trace = trace_of({0: nodes[0], 16: nodes[1]}, groups={n: list(r) for n, r in (lines | every).items()})
-    job = completeness(trace)
+    job = infer_completeness(trace)
     assert (job.world, len(job.known), job.is_open) == (32, 2, False)
     # Where nothing but their own groups is listed, nothing tells how many there are.
     used = tuple(group for group in trace.groups if group.name in lines)
-    assert completeness(replace(trace, groups=used)).is_open
+    assert infer_completeness(replace(trace, groups=used)).is_open
 
 
 def test_ranks_that_messages_name_are_missing() -> None:
     trace = trace_of([[node(1, "COMM_SEND", comm_dst=2, comm_size=8)]])
-    assert completeness(trace).is_open
+    assert infer_completeness(trace).is_open

@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 
 from studio import read
-from studio.analysis.graph.neighbours import adjacency, whole
-from studio.analysis.graph.search import kinds_of
-from studio.analysis.job.kinds import counted_type, counted_type_name, counted_types
+from studio.analysis.graph.neighbours import build_adjacency, build_whole
+from studio.analysis.graph.search import number_kinds
+from studio.analysis.job.kinds import infer_counted_type, infer_counted_types, label_counted_type
 from studio.analysis.job.nodes import Condition, NodeIndex, Query
 from studio.figures import graph as figure
 from studio.figures.graph_exchange import write_dot, write_graphml
@@ -47,9 +47,9 @@ def job() -> Trace:
 
 def test_one_node_has_the_type_that_it_has_among_all() -> None:
     graph = job().graphs[0]
-    types = counted_types(graph).tolist()
-    assert [counted_type_name(number) for number in types] == KINDS
-    assert [counted_type(graph, row) for row in range(len(graph))] == types
+    types = infer_counted_types(graph).tolist()
+    assert [label_counted_type(number) for number in types] == KINDS
+    assert [infer_counted_type(graph, row) for row in range(len(graph))] == types
 
 
 def test_nodes_lists_and_filters_gaps_as_gaps() -> None:
@@ -62,19 +62,21 @@ def test_nodes_lists_and_filters_gaps_as_gaps() -> None:
 
 def test_the_graph_tells_gaps_from_compute() -> None:
     graph = job().graphs[0]
-    legend = {look.title: (look.colour, count) for look, count in figure.legend(graph, np.arange(len(graph)))}
+    legend = {
+        look.title: (look.colour, count) for look, count in figure.count_looks(graph, np.arange(len(graph)))
+    }
     assert legend == {
         "compute": ("compute", 1), "host gap": ("host", 2), "device gap": ("border", 2), "assumed arrival": ("host", 1),
         "communication kernel": ("collective", 1), "copy": ("copy", 1), "collective": ("collective", 1),
     }  # fmt: skip
-    kinds = [one["kind"] for one in figure.node_data(graph, np.arange(len(graph)))]
+    kinds = [one["kind"] for one in figure.build_node_data(graph, np.arange(len(graph)))]
     assert kinds == ["comp", "gap", "idle", "idle", "arrival", "gap", "kernel", "copy", "coll"]
-    assert {kind for kind, _ in kinds_of(graph).distinct} == set(counted_types(graph).tolist())
+    assert {kind for kind, _ in number_kinds(graph).distinct} == set(infer_counted_types(graph).tolist())
 
 
 def test_files_of_the_graph_say_what_gaps_count_as() -> None:
     trace = job()
-    part = whole(adjacency(trace.graphs[0]))
+    part = build_whole(build_adjacency(trace.graphs[0]))
     text = b"".join(write_graphml(trace.graphs[0], trace.ranks[0], part)).decode()
     assert 'attr.name="counted_as"' in text
     assert [
@@ -90,6 +92,6 @@ def test_files_of_the_graph_say_what_gaps_count_as() -> None:
 @pytest.mark.parametrize("name", ["torch/dlrm_4r", "torch_synthetic_device/dlrm_4r"])
 def test_it_is_so_for_every_node_of_a_recording(name: str, shared) -> None:
     graph = read(shared / "traces" / name).graphs[0]
-    types = counted_types(graph)
-    assert [counted_type(graph, row) for row in range(len(graph))] == types.tolist()
-    assert "host gap" in {counted_type_name(number) for number in types.tolist()}
+    types = infer_counted_types(graph)
+    assert [infer_counted_type(graph, row) for row in range(len(graph))] == types.tolist()
+    assert "host gap" in {label_counted_type(number) for number in types.tolist()}

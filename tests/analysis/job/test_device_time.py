@@ -9,7 +9,7 @@ from decimal import Decimal
 import pytest
 
 import studio
-from studio.sim.compared import side_of
+from studio.sim.compared import build_side
 
 DEVICE = ("kernel", "gpu_memcpy", "gpu_memset", "Kernel", "Memcpy", "Memset")
 
@@ -49,7 +49,7 @@ def test_work_of_a_rank_is_the_union_of_its_raw_device_operations(name, shared):
     """To the nanosecond; times that have fractions of one are rounded at either end of an operation."""
     place = shared / "traces" / name
     trace = studio.read(place)
-    account = side_of(trace).ledger()
+    account = build_side(trace).ledger()
     work = account.totals().of("compute", "copy", "overlapped").tolist()
     for number, ours in zip(account.numbers, work, strict=True):
         raw = device_work(place if place.is_file() else place / f"kineto_{number}.json.gz")

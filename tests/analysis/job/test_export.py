@@ -90,8 +90,8 @@ def test_ranks_that_share_a_graph_are_built_once(monkeypatch: pytest.MonkeyPatch
     assert len(trace.graphs) == 1
     apart = [studio.to_pandas(trace, rank) for rank in trace.ranks]
     built = []
-    ids = export._ids
-    monkeypatch.setattr(export, "_ids", lambda *given: built.append(1) or ids(*given))
+    ids = export._list_dependency_ids
+    monkeypatch.setattr(export, "_list_dependency_ids", lambda *given: built.append(1) or ids(*given))
     whole = studio.to_pandas(trace)
     assert len(built) == 2
     for rank, own in zip(trace.ranks, apart, strict=True):

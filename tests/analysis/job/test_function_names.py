@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from studio.analysis.job.function_names import distinct_names, short_function_name
+from studio.analysis.job.function_names import shorten_distinctly, shorten_function_name
 from tests.examples import examples
 
 COPY = (
@@ -31,7 +31,7 @@ NORM = (
     ],
 )  # fmt: skip
 def test_a_signature_is_told_by_its_function_and_operation(name: str, short: str) -> None:
-    assert short_function_name(name) == short
+    assert shorten_function_name(name) == short
 
 
 @pytest.mark.parametrize(
@@ -51,7 +51,7 @@ def test_a_signature_is_told_by_its_function_and_operation(name: str, short: str
     ],
 )
 def test_what_is_no_signature_stays(name: str) -> None:
-    assert short_function_name(name) == name
+    assert shorten_function_name(name) == name
 
 
 _TILES = (
@@ -63,7 +63,7 @@ _MUL = "void at::native::elementwise_kernel<128, {0}, at::native::BinaryFunctor<
 def test_names_that_look_the_same_keep_what_they_differ_in():
     """Of a long name the part in its middle that is cut, of a signature what the short name leaves out."""
     names = [_TILES.format("256x128x64"), _MUL.format(4, "c10::BFloat16"), _TILES.format("128x224x64"), _MUL.format(2, "float"), "attn_fwd"]  # fmt: skip
-    first, second, third, fourth, fifth = distinct_names(names, 59)
+    first, second, third, fourth, fifth = shorten_distinctly(names, 59)
     assert "MT256x128x64" in first
     assert "MT128x224x64" in third
     assert (second, fourth) == (
@@ -72,13 +72,13 @@ def test_names_that_look_the_same_keep_what_they_differ_in():
     )
     assert fifth == "attn_fwd"
     # The same name twice is no collision, and stays as it is.
-    assert distinct_names([names[1], names[1]], 59) == ["elementwise_kernel · MulFunctor"] * 2
+    assert shorten_distinctly([names[1], names[1]], 59) == ["elementwise_kernel · MulFunctor"] * 2
 
 
 @settings(max_examples=examples(100))
 @given(st.lists(st.text("aB1_<>, ", max_size=30), min_size=2, max_size=6, unique=True))
 def test_texts_of_names_that_look_the_same_differ_and_fit(middles):
     names = [f"{'k' * 60}_{middle}_{'z' * 60}" for middle in middles]
-    shown = distinct_names(names, 59)
+    shown = shorten_distinctly(names, 59)
     assert len(set(shown)) == len(names)
     assert all(len(text) < 59 for text in shown)

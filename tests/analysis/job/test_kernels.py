@@ -13,8 +13,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import studio
-from studio.analysis.job.kernels import describe_receives, family, kernels
-from studio.timeline import NodeTimes, recorded_times
+from studio.analysis.job.kernels import describe_receives, list_kernels, mask_numbers
+from studio.timeline import NodeTimes, read_recorded_times
 from studio.trace import Trace
 from tests.handmade import collective, node, trace_of
 
@@ -37,7 +37,7 @@ def test_names_that_only_count_add_up_and_copies_have_a_rate() -> None:
     ]
     rank[2].duration_micros = 5
     trace = trace_of([rank, rank])
-    found = kernels(trace, recorded_times(trace))
+    found = list_kernels(trace, read_recorded_times(trace))
     assert [(kernel.name, kernel.kind, kernel.count, kernel.total_ns) for kernel in found] == [
         ("step*.layer*.fc1", "compute", 4, 80_000),
         ("n3", "communication", 2, 10_000),
@@ -59,7 +59,7 @@ def test_a_receive_that_waits_from_when_it_was_posted_runs_nothing() -> None:
         at(100, node(2, "COMM_RECV", name="nccl", micros=5, comm_src=0, stream=7, **both)),
     ]
     trace = trace_of([sends, posts])
-    assert [(kernel.name, kernel.total_ns) for kernel in kernels(trace, recorded_times(trace))] == [
+    assert [(kernel.name, kernel.total_ns) for kernel in list_kernels(trace, read_recorded_times(trace))] == [
         ("send", 10_000),
         ("nccl", 5_000),
     ]
@@ -71,9 +71,9 @@ def test_a_median_counts_every_rank_that_shares_a_graph() -> None:
     """Of 10, 10, 10, 20 and 40 µs: three ranks share the first graph, and two others have one each."""
     each = [[at(1, node(1, "COMP", name="fc", micros=micros))] for micros in (10, 10, 10, 20, 40)]
     trace = trace_of(each)
-    assert [kernel.median_ns for kernel in kernels(trace, recorded_times(trace))] == [10_000]
+    assert [kernel.median_ns for kernel in list_kernels(trace, read_recorded_times(trace))] == [10_000]
     trace = trace_of([*each, each[-1]])
-    assert [kernel.median_ns for kernel in kernels(trace, recorded_times(trace))] == [15_000]
+    assert [kernel.median_ns for kernel in list_kernels(trace, read_recorded_times(trace))] == [15_000]
 
 
 @given(
@@ -96,18 +96,18 @@ def test_names_are_those_of_their_families_one_by_one(names: list[str]) -> None:
         for number, name in enumerate(names, 1)
     ]
     expected = Counter(
-        family(name or f"n{number}")
+        mask_numbers(name or f"n{number}")
         for number, name in enumerate(names, 1)
         if not name.startswith("ProfilerStep")
     )
     trace = trace_of([nodes])
-    assert {one.name: one.count for one in kernels(trace, recorded_times(trace))} == expected
+    assert {one.name: one.count for one in list_kernels(trace, read_recorded_times(trace))} == expected
 
 
 def test_ranks_simulated_as_one_count_each() -> None:
     """Three ranks share the times of one."""
     trace = trace_of([[node(1, "COMP", name="a", micros=1)]] * 3)
-    [found] = kernels(trace, NodeTimes(np.zeros(3, np.int64), np.array([0]), np.array([700])))
+    [found] = list_kernels(trace, NodeTimes(np.zeros(3, np.int64), np.array([0]), np.array([700])))
     assert (found.count, found.total_ns, found.share) == (3, 2100, 1.0)
 
 
@@ -127,7 +127,7 @@ def test_totals_equal_sums_over_the_raw_file(shared: Path) -> None:
     """Every kernel and copy of four ranks with a device, each to the nearest ns."""
     folder = shared / "traces" / "torch_synthetic_device" / "ddp_mlp_4r"
     trace: Trace = studio.read(folder)
-    found = {kernel.name: kernel for kernel in kernels(trace, recorded_times(trace))}
+    found = {kernel.name: kernel for kernel in list_kernels(trace, read_recorded_times(trace))}
     raw = raw_device_operations(folder)
     assert {name: kernel.count for name, kernel in found.items()} == {
         name: count for name, (count, _) in raw.items()

@@ -5,15 +5,15 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from studio import trace
 from studio.analysis.job import kinds
+from studio.trace import strings
 from tests.handmade import node, trace_of
 
 
 @pytest.mark.parametrize("piece", [1, 2, 3, 7, 1 << 20])
 def test_kernels_of_communication_libraries_are_found_wherever_their_names_lie(piece, monkeypatch):
     """Texts are looked through piece by piece; a name that lies on two of them is found as well."""
-    monkeypatch.setattr(trace, "_PIECE_BYTES", piece)
+    monkeypatch.setattr(strings, "_PIECE_BYTES", piece)
     names = ["a" * 9, "ncclDevKernel_Generic(x)", "RCCLKernel", "gemm"]
     [graph] = trace_of([[node(number, "COMP", name=name) for number, name in enumerate(names)]]).graphs
     assert kinds.is_library_kernel(graph).tolist() == [False, True, True, False]

@@ -4,22 +4,29 @@ from __future__ import annotations
 
 from typing import Any
 
-from studio.analysis.collectives.times import CollectiveTimes, collective_times
-from studio.analysis.compare.sides import recorded_side
-from studio.analysis.job.late_ranks import Late, Lateness, Longer, count_awaited, late_ranks, late_words
-from studio.timeline import node_times, recorded
+from studio.analysis.collectives.times import CollectiveTimes, compute_collective_times
+from studio.analysis.compare.sides import build_recorded_side
+from studio.analysis.job.late_ranks import (
+    Late,
+    Lateness,
+    Longer,
+    count_awaited,
+    describe_late_rank,
+    find_late_ranks,
+)
+from studio.timeline import collect_node_times, recorded
 from tests.handmade import at, collective, node, trace_of
 
 
 def side_of(*ranks: list[Any]) -> Any:
     trace = trace_of(list(ranks))
-    return recorded_side(trace, node_times(trace, recorded(trace)))
+    return build_recorded_side(trace, collect_node_times(trace, recorded(trace)))
 
 
 def found_of(side: Any) -> tuple[Lateness, CollectiveTimes, list[Late]]:
     lateness = Lateness(side.trace, side.times, side.ledger())
-    times = collective_times(side.trace, side.times, side.groups)
-    return lateness, times, late_ranks(lateness, times)
+    times = compute_collective_times(side.trace, side.times, side.groups)
+    return lateness, times, find_late_ranks(lateness, times)
 
 
 def rank(first: int, gemm: int, cast: int, *, idle: int = 0) -> list[Any]:
@@ -45,7 +52,7 @@ def test_the_rank_that_came_last_is_named_with_what_lasted_longer_than_on_the_ot
     assert [(one.name, one.part, one.ns, one.others_ns) for one in late.longer] == [
         ("gemm", "compute", 40_000, 15_000)
     ]
-    assert late_words(late, 1) == (
+    assert describe_late_rank(late, 1) == (
         "rank 2 came last to 1 of 1 collective: the first member waited 26.0 µs for it in all, 26.0 µs at most; "
         "longer there than on the others: gemm +25.0 µs"
     )
@@ -101,4 +108,4 @@ def test_waits_of_its_own_and_what_was_not_recorded_are_told_as_such() -> None:
     longer = (Longer("ring", "waiting", 12_000, 0), Longer("", "before", 1_000, 0))
     late = Late(0, 0, 9, 90_000, 10_000, 8, 13_000, longer)
     assert late.cause() == "waiting for other ranks in ring +12.0 µs, not recorded yet +1.00 µs"
-    assert "(of 8 of them): waiting" in late_words(late, 9)
+    assert "(of 8 of them): waiting" in describe_late_rank(late, 9)

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import studio
-from studio.analysis.job.launches import launches
+from studio.analysis.job.launches import find_launches
 from tests.handmade import node, trace_of
 
 
@@ -39,7 +39,7 @@ def test_delays_and_queues_of_a_rank_drawn_by_hand() -> None:
         node(6, "COMP", name="unknown", micros=1, is_cpu_op=False, device_kind="kernel", stream=7),
     ]
     rank[5].start_time_micros = 3
-    found = launches(trace_of([rank, rank]))
+    found = find_launches(trace_of([rank, rank]))
     assert found is not None
     # 0 (it began during its call), 7, 34 and 1 us; each on two ranks.
     every = found.all
@@ -60,14 +60,14 @@ def test_delays_and_queues_of_a_rank_drawn_by_hand() -> None:
 
 
 def test_a_job_without_launches_has_none() -> None:
-    assert launches(trace_of([[node(1, "COMP", name="k", micros=1)]])) is None
+    assert find_launches(trace_of([[node(1, "COMP", name="k", micros=1)]])) is None
 
 
 @pytest.mark.parametrize("name", ["h100_qwen1.5_0.5b__1016005", "vllm_decode_full_graph_execution"])
 def test_figures_equal_those_of_the_raw_file(shared, name):
     """An independent reading: events by correlation, exact decimals, the queue walked through event by event."""
     file = shared / f"traces/foreign/{name}.json.gz"
-    found = launches(studio.read(file))
+    found = find_launches(studio.read(file))
     assert found is not None
     events = json.loads(gzip.decompress(file.read_bytes()), parse_float=Decimal)["traceEvents"]
     events = [event for event in events if event.get("ph") == "X"]

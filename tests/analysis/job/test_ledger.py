@@ -7,10 +7,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from studio.analysis.job.blame import blame
-from studio.analysis.job.ledger import EXPOSED, IDLE, PARTS, Delays, ledger
-from studio.analysis.job.occupancy import occupancy
-from studio.timeline import node_times, recorded
+from studio.analysis.job.blame import compute_blame
+from studio.analysis.job.ledger import EXPOSED, IDLE, PARTS, Delays, build_ledger
+from studio.analysis.job.occupancy import compute_occupancy
+from studio.timeline import collect_node_times, recorded
 from studio.trace import NONE
 from tests.examples import examples
 from tests.handmade import at, collective, node, trace_of
@@ -41,11 +41,11 @@ def job(*ranks):
 
 
 def account(trace, *, is_recording=True, **more):
-    times = node_times(trace, recorded(trace))
+    times = collect_node_times(trace, recorded(trace))
     finish = np.full(len(trace.ranks), NONE, np.int64)
     spans = times.spans(trace, np.flatnonzero(times.first != NONE))
     np.maximum.at(finish, spans.rank, spans.end_ns - WORLD)
-    return ledger(trace, times, finish, origin_ns=WORLD, is_recording=is_recording, **more)
+    return build_ledger(trace, times, finish, origin_ns=WORLD, is_recording=is_recording, **more)
 
 
 def told(found, rank=0):
@@ -102,7 +102,7 @@ def test_time_before_a_collective_that_all_are_noted_to_begin_together_is_waitin
     assert told(found) == {"compute": 15, "waiting": 20, "communication": 7, "stall": 3}
     assert told(found, 1) == {"compute": 35, "communication": 7, "stall": 3}
     assert told(found, 2) == {"compute": 25, "waiting": 10, "communication": 7, "stall": 3}
-    waits = blame(trace, node_times(trace, recorded(trace)), found)
+    waits = compute_blame(trace, collect_node_times(trace, recorded(trace)), found)
     assert list(zip(waits.waiter.tolist(), waits.culprit.tolist(), waits.ns.tolist(), strict=True)) == [
         (0, 1, 20_000),
         (2, 1, 10_000),
@@ -210,11 +210,11 @@ def test_parts_equal_counting_moment_by_moment(ranks, bins):
     """Members meet by order of start; clocks agree."""
     trace = job(*ranks)
     first = min(start for rank in ranks for _, start, _ in rank)
-    times = node_times(trace, recorded(trace))
+    times = collect_node_times(trace, recorded(trace))
     finish = np.full(len(ranks), NONE, np.int64)
     spans = times.spans(trace, np.arange(len(ranks)))
     np.maximum.at(finish, spans.rank, spans.end_ns - WORLD - 1000 * first)
-    found = ledger(trace, times, finish, origin_ns=WORLD + 1000 * first)
+    found = build_ledger(trace, times, finish, origin_ns=WORLD + 1000 * first)
     talks = [
         sorted(
             (number for number, span in enumerate(rank) if span[0] == "COMM_COLL"),
@@ -231,7 +231,7 @@ def test_parts_equal_counting_moment_by_moment(ranks, bins):
         expected = moments(ranks, rank, last, first)
         got = {part.replace("transfer", "communication"): count for part, count in told(found, rank).items()}
         assert got == {part: expected.count(part) for part in set(expected)}
-    over_time = occupancy(found, bins)
+    over_time = compute_occupancy(found, bins)
     if found.makespan_ns:
         whole = found.ns().sum(axis=0) / (found.makespan_ns * len(ranks))
         assert np.allclose(over_time.share.mean(axis=1), whole, atol=1e-9)

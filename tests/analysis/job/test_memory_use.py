@@ -12,14 +12,14 @@ import numpy as np
 from click.testing import CliRunner
 
 import studio
-from studio.analysis.job.memory import BEFORE, HOST_MEMORY, Holder, MemoryUse, memory_use
-from studio.analysis.timeline.counters import memory_held
+from studio.analysis.job.memory import BEFORE, HOST_MEMORY, Holder, MemoryUse, compute_memory_use
+from studio.analysis.timeline.counters import sum_memory_held
 from studio.cli import main
 from studio.pages.simulate.recompute import show_unfit
-from studio.sim.doubted_memory import unfit_words
+from studio.sim.doubted_memory import describe_unfit
 from studio.sim.presets import preset
 from studio.sim.systems.gpus import find_gpu
-from studio.timeline import recorded_times
+from studio.timeline import read_recorded_times
 from tests.et.pytorch_files import device_file, event, host_file, node, rank_files, tensor
 
 
@@ -49,7 +49,7 @@ DRAWN = [
 
 def of(path: Path) -> list[MemoryUse]:
     trace = studio.read(path)
-    return memory_use(trace, recorded_times(trace))
+    return compute_memory_use(trace, read_recorded_times(trace))
 
 
 def test_the_peak_is_where_it_was_noted_and_held_by_who_allocated_it(tmp_path: Path) -> None:
@@ -85,7 +85,7 @@ def test_the_counter_is_the_sum_of_all_ranks_devices(tmp_path: Path) -> None:
     path = tmp_path / "kineto_0.json"
     path.write_bytes(device_file(DRAWN))
     [device] = [use for use in of(path) if use.device == 0]
-    [series] = memory_held([device, device], 60_000)
+    [series] = sum_memory_held([device, device], 60_000)
     assert list(series.steps.changes(0, 60_000)) == [
         (0, 12_000, 2000.0),
         (12_000, 25_000, 2600.0),
@@ -147,10 +147,10 @@ def test_what_a_gpu_cannot_hold_is_told_with_both_sizes(shared: Path) -> None:
     small = type(
         "Small", (), {"name": "Small", "tera_flops": {}, "memory_bytes_per_ns": 1.0, "memory_gbytes": 4.0}
     )
-    words = unfit_words(uses, small())
+    words = describe_unfit(uses, small())
     assert words.startswith("Does not fit: rank 0 holds 4.49 GB")
     assert words.endswith("Small has 4 GB.")
-    assert unfit_words(uses, find_gpu("rtx-2080ti")) == ""
+    assert describe_unfit(uses, find_gpu("rtx-2080ti")) == ""
 
 
 def test_the_command_lists_peaks_and_warns(tmp_path: Path) -> None:

@@ -20,11 +20,11 @@ from studio.analysis.job.nodes import (
     NodeIndex,
     Query,
     find_node,
-    node_ref,
+    format_node_ref,
 )
 from studio.errors import TraceError
 from studio.timeline import NodeTimes
-from studio.trace import NONE, NodeType, Rank, Trace, collective_name, type_name
+from studio.trace import NONE, NodeType, Rank, Trace, label_collective, type_name
 from tests.analysis.jobs import five, grouped, timed, with_strings
 from tests.graphs import graph
 
@@ -220,8 +220,8 @@ def test_threads_may_share_an_index():
 def test_refs_name_nodes_back():
     """Also the second and third of an id; wrong ones are refused."""
     made = graph(5, ids=[3, 1, 3, 3, 7])
-    assert [node_ref(made, row) for row in range(5)] == ["3", "1", "3.1", "3.2", "7"]
-    assert [find_node(made, node_ref(made, row)) for row in range(5)] == list(range(5))
+    assert [format_node_ref(made, row) for row in range(5)] == ["3", "1", "3.1", "3.2", "7"]
+    assert [find_node(made, format_node_ref(made, row)) for row in range(5)] == list(range(5))
     for wrong in ("8", "3.3", "", "x", "-1", "1.", "3.-1", "9" * 50, "0" * 5000, "3." + "0" * 5000, "٣"):
         with pytest.raises(TraceError):
             find_node(made, wrong)
@@ -306,12 +306,12 @@ def all_nodes(job: Trace, run: NodeTimes | None) -> list[Node]:
                 times = (int(began), int(ended), int(ended - began) if began >= 0 else -1)
             found.append(
                 Node(
-                    ref=node_ref(made, row),
+                    ref=format_node_ref(made, row),
                     rank=rank.number,
                     id=int(made.id[row]),
                     name=made.strings[int(made.name[row])],
                     type=type_name(kind),
-                    collective=collective_name(held["comm_type"])
+                    collective=label_collective(held["comm_type"])
                     if kind == 7 and "comm_type" in held
                     else "",
                     group=str(rank.slots[held["pg_name"]]) if 5 <= kind <= 7 and "pg_name" in held else "",

@@ -8,12 +8,12 @@ from dataclasses import replace
 
 import numpy as np
 
-from studio.analysis.collectives.groups import group_use
+from studio.analysis.collectives.groups import sum_group_use
 from studio.analysis.collectives.messages import match_messages
 from studio.analysis.job import renumbered
 from studio.analysis.job.renumbered import find_first_beside_ids, share_graphs
 from studio.analysis.job.summary import count_unsized, summarise
-from studio.completion.clues import known_facts
+from studio.completion.clues import collect_facts
 from studio.doctor import examine
 from studio.operators.report import list_operators
 from studio.sim.systems.uses import uses_of
@@ -103,7 +103,7 @@ def test_what_looks_at_no_ids_says_the_same() -> None:
     trace = trace_of([[*nodes, there], [*nodes, back], nodes, nodes], {"a": [0, 1, 2, 3]})
     numbered = number_throughout(trace)
     assert len(share_graphs(numbered).graphs) == len(trace.graphs) == 3
-    for look in (group_use, match_messages, count_unsized, list_operators, uses_of):
+    for look in (sum_group_use, match_messages, count_unsized, list_operators, uses_of):
         assert repr(look(numbered)) == repr(look(trace)), look
-    known, same = known_facts(numbered), known_facts(trace)
+    known, same = collect_facts(numbered), collect_facts(trace)
     assert (known.uses, known.steps, known.clues) == (same.uses, same.steps, same.clues)

@@ -6,7 +6,7 @@ import numpy as np
 
 from studio.analysis.job.step_spans import step_spans
 from studio.analysis.job.step_times import step_times
-from studio.timeline import recorded_times
+from studio.timeline import read_recorded_times
 from tests.handmade import node, trace_of
 
 
@@ -27,7 +27,7 @@ def test_a_step_lasts_to_the_first_node_of_the_next_and_the_last_to_the_end() ->
     ]
     second = [at(1, 10, 5, "step0.a"), at(2, 50, 30, "step1.a")]
     trace = trace_of([first, second])
-    found = step_spans(trace, recorded_times(trace))
+    found = step_spans(trace, read_recorded_times(trace))
     assert found is not None
     assert found.steps.tolist() == [0, 1, 2]
     assert found.ranks.tolist() == [0, 1]
@@ -43,7 +43,7 @@ def test_an_annotation_of_the_profiler_encloses_its_step() -> None:
     marks = [at(1, 10, 90, "ProfilerStep#7"), at(3, 100, 80, "ProfilerStep#8")]
     work = [at(2, 30, 10, "aten::mm"), at(4, 120, 40, "aten::mm")]
     trace = trace_of([[*marks, *work]])
-    found = step_spans(trace, recorded_times(trace))
+    found = step_spans(trace, read_recorded_times(trace))
     assert found is not None
     assert found.steps.tolist() == [7, 8]
     assert (found.ns // 1000).tolist() == [[90, 60]]
@@ -52,10 +52,10 @@ def test_an_annotation_of_the_profiler_encloses_its_step() -> None:
 def test_a_job_without_steps_has_none() -> None:
     """Neither names nor annotations."""
     trace = trace_of([[at(1, 0, 10, "mm")]])
-    assert step_spans(trace, recorded_times(trace)) is None
+    assert step_spans(trace, read_recorded_times(trace)) is None
     bare = trace_of([[node(1, "COMP", name="step0.a", micros=3)]])
-    assert step_spans(bare, recorded_times(bare)) is None
-    assert np.all(recorded_times(bare).start_ns == -1)
+    assert step_spans(bare, read_recorded_times(bare)) is None
+    assert np.all(read_recorded_times(bare).start_ns == -1)
 
 
 def test_a_step_of_a_device_is_what_its_operators_launched() -> None:
@@ -74,7 +74,7 @@ def test_a_step_of_a_device_is_what_its_operators_launched() -> None:
         stream.int64_val = 7
         kernels.append(kernel)
     trace = trace_of([[*host, *kernels]])
-    found = step_spans(trace, recorded_times(trace))
+    found = step_spans(trace, read_recorded_times(trace))
     assert found is not None
     assert found.steps.tolist() == [1, 2]
     # From 25 to 60 µs, and from there to the end at 90.
@@ -97,7 +97,7 @@ def test_the_only_step_of_a_device_includes_what_the_host_did_before_its_first_k
     alone = [*host, on_stream(4, 60, 40, launch=3)]
     behind = [*host, on_stream(4, 60, 40, launch=3), on_stream(5, 5, 35)]
     trace = trace_of([alone, behind])
-    found = step_spans(trace, recorded_times(trace))
+    found = step_spans(trace, read_recorded_times(trace))
     assert found is not None
     assert (found.ns // 1000).tolist() == [[88], [60]]
 
@@ -115,7 +115,7 @@ def test_the_last_step_of_a_replay_is_without_what_the_device_does_long_after() 
         kernel.ctrl_deps.append(launch)
         kernel.attr.add(name="stream").int64_val = 7
     trace = trace_of([[*host, *kernels]])
-    steps = step_times(trace, recorded_times(trace))
+    steps = step_times(trace, read_recorded_times(trace))
     assert [(step.name, step.recorded_ns, step.replayed_ns, step.left_ns) for step in steps] == [
         ("ProfilerStep#1", 10_000, 10_000, (0, 0)),
         ("ProfilerStep#2", 8_000, 8_000, (72_000, 72_000)),
@@ -123,7 +123,7 @@ def test_the_last_step_of_a_replay_is_without_what_the_device_does_long_after() 
     # Without a device, and of a single step, all that follows counts.
     for nodes in ([*host, at(7, 40, 5, "loose")], [*host[:2], kernels[0]]):
         trace = trace_of([nodes])
-        last = step_times(trace, recorded_times(trace))[-1]
+        last = step_times(trace, read_recorded_times(trace))[-1]
         assert (last.name[-1], last.recorded_ns, last.left_ns) == (
             ("2", 25_000, (0, 0)) if len(nodes) == 5 else ("1", 35_000, (0, 0))
         )

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 import studio
-from studio.analysis.collectives.groups import group_use
+from studio.analysis.collectives.groups import sum_group_use
 from studio.analysis.job.summary import Share, summarise
 from studio.trace import NONE, Trace
 from tests.analysis.jobs import five
@@ -61,7 +61,7 @@ def test_real_jobs_have_the_counts_of_another_reader(shared: Path, name: str):
             cell = cells.setdefault((kind.rpartition("pg=")[2], int(number)), [0, 0])
             cell[0] += one["count"]
             cell[1] += one["comm_size_sum"]
-    use = group_use(trace)
+    use = sum_group_use(trace)
     columns = (use.group.tolist(), use.rank.tolist(), use.count.tolist(), use.bytes.tolist())
     assert {
         (use.groups[group], use.ranks[rank]): [count, size]

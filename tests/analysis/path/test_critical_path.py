@@ -10,16 +10,16 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import studio
-from studio.analysis.compare.sides import recorded_side
+from studio.analysis.compare.sides import build_recorded_side
 from studio.analysis.job.ledger import PARTS
-from studio.analysis.path.critical import CAUSES, critical_path
-from studio.analysis.path.slack import slack
-from studio.analysis.path.words import path_sentence, path_shares, pipeline_stages
+from studio.analysis.path.critical import CAUSES, find_critical_path
+from studio.analysis.path.slack import compute_slack
+from studio.analysis.path.words import compute_path_shares, describe_path, infer_pipeline_stages
 from studio.sim import simulate
-from studio.sim.compared import side_of
+from studio.sim.compared import build_side
 from studio.sim.config import Algorithm, Dimension, SystemConfig, Topology
 from studio.sim.extensions import Extensions
-from studio.timeline import node_times, recorded
+from studio.timeline import collect_node_times, recorded
 from tests.examples import examples
 from tests.handmade import collective, node, trace_of
 from tests.recordings import read_recording
@@ -43,15 +43,15 @@ def reduce(number, start, length, *deps, group=""):
 
 def found(trace):
     """The path of a recording in µs: (rank, node, start, end, cause), and slack by rank and node."""
-    side = recorded_side(trace, node_times(trace, recorded(trace)))
+    side = build_recorded_side(trace, collect_node_times(trace, recorded(trace)))
     return told(trace, side)
 
 
 def told(trace, side):
     account = side.ledger()
-    path = critical_path(trace, side.times, account)
+    path = find_critical_path(trace, side.times, account)
     assert path.length_ns == account.makespan_ns
-    spare = slack(trace, side.times, account)
+    spare = compute_slack(trace, side.times, account)
     segments = [
         (
             trace.ranks[place].number,
@@ -70,9 +70,9 @@ def told(trace, side):
         for place, rank in enumerate(trace.ranks)
         for row in range(len(trace.graph_of(rank)))
     }
-    shares = path_shares(trace, side.times, account, path)
+    shares = compute_path_shares(trace, side.times, account, path)
     assert sum(share.ns for share in shares) == path.length_ns
-    return segments, by_node, path_sentence(shares)
+    return segments, by_node, describe_path(shares)
 
 
 def test_a_collective_is_joined_at_its_last_arrival():
@@ -208,8 +208,8 @@ def test_clocks_are_aligned_before_ranks_are_joined():
         for ahead, late in ((0, False), (5000, True))
     ]
     trace = trace_of(ranks)
-    side = recorded_side(trace, node_times(trace, recorded(trace)))
-    path = critical_path(trace, side.times, side.ledger())
+    side = build_recorded_side(trace, collect_node_times(trace, recorded(trace)))
+    path = find_critical_path(trace, side.times, side.ledger())
     assert path.length_ns == 2_100_000
     assert path.shift_ns.tolist() == [0, 5_000_000]
     assert [(int(rank), int(start) // 1000) for rank, start in zip(path.rank, path.start_ns, strict=True)][
@@ -228,8 +228,8 @@ def test_a_ring_of_messages_has_no_stages():
         return [at(0, send), at(0, receive)]
 
     trace = trace_of([ring(rank) for rank in range(3)])
-    side = recorded_side(trace, node_times(trace, recorded(trace)))
-    assert pipeline_stages(side.times, side.ledger().arrivals, 3).tolist() == [-1, -1, -1]
+    side = build_recorded_side(trace, collect_node_times(trace, recorded(trace)))
+    assert infer_pipeline_stages(side.times, side.ledger().arrivals, 3).tolist() == [-1, -1, -1]
 
 
 # ---------------------------------------------------------------------------------------------------
@@ -272,7 +272,7 @@ def replayed(trace, joins):
     """A replay in which collectives begin with their last member, or ASTRA-sim's, in which each rank is by itself."""
     extensions = Extensions(communication_times="recorded" if joins else "simulated")
     system = SystemConfig(Topology((Dimension("switch", len(trace.ranks), 64.0),)), extensions=extensions)
-    side = side_of(simulate(trace, system if joins else replace(system, replay_only=True)))
+    side = build_side(simulate(trace, system if joins else replace(system, replay_only=True)))
     return side, side.ledger()
 
 
@@ -281,12 +281,12 @@ def test_replays_and_slack_have_one_rule_of_when_a_collective_begins(joins):
     """Rank 0 comes to the all-reduce at 1, rank 1 at 2; it takes 1, then rank 0 computes for 1."""
     ranks = [[(talks, 1, [1]) for talks in order] for order in ([False, True, False], [False, False, True])]
     side, account = replayed(job(ranks), joins)
-    spare = slack(side.trace, side.times, account)
+    spare = compute_slack(side.trace, side.times, account)
     assert spare.tolist() == ([1000, 0, 0, 0, 0, 0] if joins else [0] * 6)
     assert account.makespan_ns == (4000 if joins else 3000)
     waited = account.ns()[:, PARTS.index("waiting")]
     assert waited.tolist() == [1000 if joins else 0, 0]
-    path = critical_path(side.trace, side.times, account)
+    path = find_critical_path(side.trace, side.times, account)
     assert set(path.rank.tolist()) == ({0, 1} if joins else {0})
     longer, _ = replayed(job(ranks, (0, 1), 1), joins)
     assert longer.makespan_ns == 4000
@@ -298,9 +298,9 @@ def test_the_path_fills_the_finish_and_its_nodes_have_no_slack(ranks, joins):
     """Of a run; `CriticalPath` is checked to have neither gaps nor overlaps whenever it is made."""
     trace = job(ranks)
     side, account = replayed(trace, joins)
-    path = critical_path(trace, side.times, account)
+    path = find_critical_path(trace, side.times, account)
     assert path.length_ns == account.makespan_ns == path.ns.sum()
-    spare = slack(trace, side.times, account)
+    spare = compute_slack(trace, side.times, account)
     assert (spare >= 0).all()
     rows = path.row >= 0
     assert (spare[side.times.first[path.rank[rows]] + path.row[rows]] == 0).all()
@@ -313,7 +313,7 @@ def test_a_node_may_take_longer_by_its_slack_where_nothing_queues(ranks, joins, 
     chained = [[(talks, length, [1]) for talks, length, _ in rank] for rank in ranks]
     trace = job(chained)
     side, account = replayed(trace, joins)
-    spare = slack(trace, side.times, account)
+    spare = compute_slack(trace, side.times, account)
     number = data.draw(st.integers(0, len(ranks) - 1))
     at = data.draw(st.integers(1, len(ranks[number])))
     room = int(spare[side.times.first[number] + at - 1]) // 1000
@@ -341,12 +341,12 @@ def test_a_run_that_was_folded_has_the_path_of_one_that_was_not():
     dimensions = (Dimension("switch", 2, 64.0), Dimension("switch", 4, 16.0))
     algorithms = {"all_reduce": (Algorithm.parse("ring"),) * 2}
     config = SystemConfig(Topology(dimensions), algorithms=algorithms, extensions=Extensions())
-    sides = [side_of(simulate(trace, config, fold=fold)) for fold in (True, False)]
-    folded, every = ((side, critical_path(trace, side.times, side.ledger())) for side in sides)
+    sides = [build_side(simulate(trace, config, fold=fold)) for fold in (True, False)]
+    folded, every = ((side, find_critical_path(trace, side.times, side.ledger())) for side in sides)
     assert len(set(folded[0].times.first)) < len(set(every[0].times.first))
     assert folded[1].length_ns == every[1].length_ns
     assert folded[1].by_cause() == every[1].by_cause()
-    spare = [slack(trace, side.times, side.ledger()) for side in sides]
+    spare = [compute_slack(trace, side.times, side.ledger()) for side in sides]
     for place in range(len(trace.ranks)):
         one, other = (
             values[side.times.first[place] :][:4] for values, side in zip(spare, sides, strict=True)
@@ -356,9 +356,9 @@ def test_a_run_that_was_folded_has_the_path_of_one_that_was_not():
 
 def test_the_unbalanced_sample_names_the_slow_rank_and_the_hot_expert():
     trace = studio.read(studio.sample_path("imbalance_8r"))
-    side = side_of(trace)
+    side = build_side(trace)
     account = side.ledger()
-    shares = path_shares(trace, side.times, account, critical_path(trace, side.times, account))
+    shares = compute_path_shares(trace, side.times, account, find_critical_path(trace, side.times, account))
     assert [share.what for share in shares[:3]] == [
         "compute of rank 2",
         "compute of rank 5",
@@ -369,8 +369,8 @@ def test_the_unbalanced_sample_names_the_slow_rank_and_the_hot_expert():
 @pytest.mark.parametrize("name", ["torch/ddp_straggler_4r", "torch/pp_2r", "torch_synthetic_device/dlrm_4r"])
 def test_paths_of_real_recordings_fill_their_finish(name, shared):
     trace = read_recording(shared / "traces" / name)
-    side = side_of(trace)
+    side = build_side(trace)
     account = side.ledger()
-    path = critical_path(trace, side.times, account)
+    path = find_critical_path(trace, side.times, account)
     assert path.length_ns == account.makespan_ns
-    assert (slack(trace, side.times, account) >= -1).all()
+    assert (compute_slack(trace, side.times, account) >= -1).all()

@@ -9,11 +9,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import studio
-from studio.analysis.timeline.counters import Steps, in_flight
+from studio.analysis.timeline.counters import Steps, count_in_flight
 from studio.analysis.timeline.gantt import Gantt
 from studio.samples import sample_path
 from studio.sim import simulate
-from studio.sim.load import network_load
+from studio.sim.load import compute_network_load
 from studio.sim.parts import Parts, interpret
 from studio.timeline import recorded
 from tests.handmade import collective, node, trace_of
@@ -54,7 +54,7 @@ def test_what_is_in_flight_adds_up_to_all_that_ran() -> None:
     trace = studio.read(sample_path("transformer_8r"))
     timeline = recorded(trace)
     found = Gantt(trace, timeline, origin_ns=int(timeline.start_ns.min()))
-    nodes, data = in_flight(found)
+    nodes, data = count_in_flight(found)
     mean, _ = nodes.steps.bins(0, found.span_ns, 1)
     total = int((timeline.end_ns - timeline.start_ns).sum())
     np.testing.assert_allclose(mean * found.span_ns, total)
@@ -86,7 +86,7 @@ def test_the_use_of_a_dimension_adds_up_to_what_was_sent_into_it() -> None:
     result = simulate(trace_of(ranks, groups), interpret(Parts(network, system)).config, native=compiled())
     stands_for = [result.trace.ranks[at].number for at in result.representative.tolist()]
     gantt = Gantt(result.trace, result.timeline(sorted(set(stands_for))), stands_for=stands_for)
-    series = network_load(result, gantt)
+    series = compute_network_load(result, gantt)
     assert [one.title for one in series] == ["offered load of dimension 0", "offered load of dimension 1"]
     for one, dimension in zip(series, result.dimensions, strict=True):
         mean, _ = one.steps.bins(0, result.makespan_ns, 1)

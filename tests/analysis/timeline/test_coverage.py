@@ -9,7 +9,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from studio.analysis.timeline.coverage import TRACKS_AT_MOST, Category, Coverage, categories
+from studio.analysis.timeline.coverage import TRACKS_AT_MOST, Category, Coverage, classify_spans
 from studio.timeline import Lane, Timeline, recorded
 from tests.analysis.jobs import five
 from tests.handmade import node, trace_of
@@ -119,7 +119,7 @@ def test_the_span_under_the_pointer_is_found_else_the_longest_near() -> None:
 def test_categories_are_those_of_the_nodes() -> None:
     job = five()
     timeline = recorded(job)
-    found = categories(timeline, job)
+    found = classify_spans(timeline, job)
     kinds = {
         (timeline.lanes[lane].rank, row): Category(kind)
         for lane, row, kind in zip(timeline.lane.tolist(), timeline.row.tolist(), found.tolist(), strict=True)
@@ -140,7 +140,7 @@ def test_what_a_job_on_its_processor_computes_is_compute_and_the_time_between_is
         timeline = recorded(job)
         return {
             int(row) + 1: Category(kind)
-            for row, kind in zip(timeline.row, categories(timeline, job).tolist(), strict=True)
+            for row, kind in zip(timeline.row, classify_spans(timeline, job).tolist(), strict=True)
         }
 
     assert found(operator, gap) == {1: Category.COMPUTE, 2: Category.HOST}

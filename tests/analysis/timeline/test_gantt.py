@@ -13,7 +13,7 @@ from studio.analysis.timeline.gantt import BARS_AT_MOST, TILE_BINS, Gantt
 from studio.errors import TraceError
 from studio.samples import sample_path
 from studio.timeline import recorded
-from studio.trace import int_column
+from studio.trace import read_int_column
 from tests.handmade import node, trace_of
 
 
@@ -74,7 +74,7 @@ def test_names_and_bytes_of_bars_are_those_of_the_nodes() -> None:
     for at, row in enumerate(rows):
         rank = found.rank(int(found.rows.rank[row]))
         graph = found.trace.graph_of(rank)
-        sizes = dict(zip(*(column.tolist() for column in int_column(graph, "comm_size")), strict=True))
+        sizes = dict(zip(*(column.tolist() for column in read_int_column(graph, "comm_size")), strict=True))
         for bar in range(int(tile.bars[at]), int(tile.bars[at + 1])):
             node = int(tile.node[bar])
             assert tile.names[tile.name[bar]] == graph.strings[int(graph.name[node])]

@@ -13,7 +13,7 @@ from studio.analysis.timeline.hits import find_hits
 from studio.errors import TraceError
 from studio.samples import sample_path
 from studio.timeline import recorded
-from studio.trace import CollectiveType, NodeType, int_column
+from studio.trace import CollectiveType, NodeType, read_int_column
 
 
 @pytest.fixture(scope="module")
@@ -41,7 +41,7 @@ def test_what_is_found_is_what_fits_in_order_of_start(gantt: Gantt) -> None:
     reduces = {
         index: set(rows[values == CollectiveType.ALL_REDUCE].tolist())
         for index, graph in enumerate(gantt.trace.graphs)
-        for rows, values in [int_column(graph, "comm_type")]
+        for rows, values in [read_int_column(graph, "comm_type")]
     }
     cases = {
         "ATTN.scores": lambda _rank, graph, row: "attn.scores" in name(graph, row).lower(),

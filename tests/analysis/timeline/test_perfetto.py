@@ -15,8 +15,8 @@ from perfetto.protos.perfetto.trace import perfetto_trace_pb2 as messages
 import studio
 from studio.analysis.timeline import perfetto as module
 from studio.analysis.timeline.gantt import Gantt
-from studio.analysis.timeline.peers import peers_of
-from studio.analysis.timeline.perfetto import perfetto_events
+from studio.analysis.timeline.peers import find_peers
+from studio.analysis.timeline.perfetto import iterate_perfetto_events
 from studio.analysis.timeline.slices import Slices
 from studio.errors import StudioError
 from studio.samples import sample_path
@@ -153,7 +153,7 @@ def expected_flows(gantt: Gantt, of: dict[tuple[int, int], Slice]) -> set[tuple[
         for ends in zip(edges.before.tolist(), edges.after.tolist(), strict=True):
             found.add(tuple(of[rank.number, node] for node in ends))
         for node in np.flatnonzero(np.isin(graph.type, (NodeType.COMM_COLL, NodeType.COMM_SEND))).tolist():
-            bars = peers_of(gantt, gantt.bar(rank, node)).bars
+            bars = find_peers(gantt, gantt.bar(rank, node)).bars
             if graph.type[node] == NodeType.COMM_SEND:
                 bars = sorted(bars, key=lambda bar: bar.rank.number != rank.number)
             found |= set(pairwise(of[bar.rank.number, bar.node] for bar in bars))
@@ -163,7 +163,7 @@ def expected_flows(gantt: Gantt, of: dict[tuple[int, int], Slice]) -> set[tuple[
 def test_a_file_read_back_tells_every_slice_and_every_flow() -> None:
     gantt = drawn(sample())
     of = expected(gantt)
-    pieces = list(perfetto_events(gantt))
+    pieces = list(iterate_perfetto_events(gantt))
     slices, pairs = read_back(b"".join(pieces))
     assert len(slices) == len(gantt) == 2488
     assert sorted(slices) == sorted(of.values())
@@ -182,7 +182,7 @@ def test_a_receive_posted_before_its_send_is_still_where_the_message_arrives() -
         start, duration = graph.start_ns - early, graph.duration_ns + early
         graphs.append(replace(graph, start_ns=start, duration_ns=duration))
     gantt = drawn(replace(trace, graphs=tuple(graphs)))
-    slices, pairs = read_back(b"".join(perfetto_events(gantt)))
+    slices, pairs = read_back(b"".join(iterate_perfetto_events(gantt)))
     joined = [(slices[one], slices[two]) for one, two in pairs]
     met = [
         pair
@@ -202,7 +202,7 @@ def test_hostile_names_survive() -> None:
     name[: len(HOSTILE)] = np.arange(len(graph.strings), len(strings))
     changed = replace(trace, graphs=(replace(graph, strings=strings, name=name), *trace.graphs[1:]))
     gantt = drawn(changed)
-    slices, _ = read_back(b"".join(perfetto_events(gantt)))
+    slices, _ = read_back(b"".join(iterate_perfetto_events(gantt)))
     of = expected(gantt)
     owner = next(rank.number for rank in changed.ranks if rank.graph == 0)
     for node, text in enumerate(HOSTILE):
@@ -216,7 +216,7 @@ def test_what_overlaps_beyond_the_rows_of_a_lane_gets_threads_of_its_own() -> No
     graph = trace.graphs[0]
     many = replace(graph, start_ns=np.full(len(graph), 1000), duration_ns=np.arange(len(graph)) + 10)
     gantt = drawn(replace(trace, graphs=(many, *trace.graphs[1:])))
-    slices, _ = read_back(b"".join(perfetto_events(gantt)))
+    slices, _ = read_back(b"".join(iterate_perfetto_events(gantt)))
 
     def times(found):
         return sorted((one.rank, one.name, one.start, one.end, one.id) for one in found)
@@ -228,7 +228,9 @@ def test_what_overlaps_beyond_the_rows_of_a_lane_gets_threads_of_its_own() -> No
 def test_ranks_of_any_number_can_be_written(rank) -> None:
     trace = sample()
     last = replace(trace.ranks[-1], number=rank + 99)
-    slices, _ = read_back(b"".join(perfetto_events(drawn(replace(trace, ranks=(*trace.ranks[:-1], last))))))
+    slices, _ = read_back(
+        b"".join(iterate_perfetto_events(drawn(replace(trace, ranks=(*trace.ranks[:-1], last)))))
+    )
     assert f"rank {rank + 99}" in {one.rank for one in slices}
 
 
@@ -239,7 +241,7 @@ def test_a_rank_without_times_has_no_slices_and_no_flows() -> None:
     untimed = replace(graph, start_ns=np.full(len(graph), -1))
     ranks = (*trace.ranks[:-1], replace(last, graph=len(trace.graphs)))
     gantt = drawn(replace(trace, graphs=(*trace.graphs, untimed), ranks=ranks))
-    slices, pairs = read_back(b"".join(perfetto_events(gantt)))
+    slices, pairs = read_back(b"".join(iterate_perfetto_events(gantt)))
     assert {one.rank for one in slices} == {f"rank {rank.number}" for rank in trace.ranks[:-1]}
     assert len(pairs) == sum(1 for _ in Slices(gantt).flows())
 
@@ -249,20 +251,20 @@ def test_without_the_package_the_error_says_how_to_get_it(monkeypatch) -> None:
     versions = {"perfetto": "0.59.1", "protobuf": "5.29.3"}
     monkeypatch.setattr(module, "version", versions.__getitem__)
     with pytest.raises(StudioError, match=r"needs protobuf 6\.31\.1 or newer; 5\.29\.3") as old:
-        perfetto_events(gantt)
+        iterate_perfetto_events(gantt)
     assert "pip install 'chakra-studio[perfetto]'" in old.value.hint
     versions["protobuf"] = "6.31.1"
-    assert module.cannot_write() == ""
+    assert module.explain_unwritable() == ""
     monkeypatch.setitem(sys.modules, "perfetto.protos.perfetto.trace", None)
     with pytest.raises(StudioError, match="cannot be imported"):
-        perfetto_events(gantt)
+        iterate_perfetto_events(gantt)
 
     def missing(name: str) -> str:
         raise module.PackageNotFoundError(name)
 
     monkeypatch.setattr(module, "version", missing)
     with pytest.raises(StudioError, match="which is not installed") as absent:
-        perfetto_events(gantt)
+        iterate_perfetto_events(gantt)
     assert "pip install 'chakra-studio[perfetto]'" in absent.value.hint
 
 
@@ -280,7 +282,7 @@ def test_what_is_written_in_bulk_is_what_protobuf_would_write() -> None:
     systems = (None, studio.preset("hgx-a100", npus=4))
     for trace, system in zip(jobs, systems, strict=True):
         gantt = Gantt(trace, studio.simulate(trace, system).timeline()) if system else drawn(trace)
-        data = b"".join(perfetto_events(gantt))
+        data = b"".join(iterate_perfetto_events(gantt))
         assert messages.Trace.FromString(data).SerializeToString() == data
 
 
@@ -291,6 +293,6 @@ def test_slices_of_one_graph_are_encoded_once(monkeypatch: pytest.MonkeyPatch) -
     tell = module._Writer._tell
     monkeypatch.setattr(module._Writer, "_tell", lambda self, what: told.append(what) or tell(self, what))
     result = studio.simulate(trace, studio.preset("hgx-a100", npus=8))
-    list(perfetto_events(Gantt(trace, result.timeline())))
+    list(iterate_perfetto_events(Gantt(trace, result.timeline())))
     assert len(trace.graphs) == 1
     assert len(told) == len(trace.graphs[0])

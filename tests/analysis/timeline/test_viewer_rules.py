@@ -13,14 +13,14 @@ import pytest
 from perfetto.protos.perfetto.trace import perfetto_trace_pb2 as messages
 
 import studio
-from studio.analysis.timeline.chrome import chrome_events
+from studio.analysis.timeline.chrome import iterate_chrome_events
 from studio.analysis.timeline.gantt import Gantt
-from studio.analysis.timeline.perfetto import perfetto_events
+from studio.analysis.timeline.perfetto import iterate_perfetto_events
 from studio.analysis.timeline.slices import Slices
 from studio.samples import sample_path
 from studio.sim.config import Algorithm, Dimension, SystemConfig, Topology
 from studio.timeline import recorded
-from studio.trace import int_column
+from studio.trace import read_int_column
 from tests.handmade import collective, node, trace_of
 from tests.kernels import compiled
 from tests.viewer_rules import chrome_facts, perfetto_facts
@@ -46,7 +46,7 @@ def sample() -> Gantt:
 
 @cache
 def sample_chrome() -> str:
-    return "".join(chrome_events(sample()))
+    return "".join(iterate_chrome_events(sample()))
 
 
 def early_receives() -> Gantt:
@@ -98,8 +98,8 @@ def test_files_obey_the_rules_of_perfetto_and_of_chrome(what, tmp_path):
     gantt = log(tmp_path) if what == "log" else MADE[what]()
     flows = sum(1 for _ in Slices(gantt).flows())
     assert (flows == 0) == (what == "log")
-    perfetto = perfetto_facts(b"".join(perfetto_events(gantt)))
-    chrome = chrome_facts("".join(chrome_events(gantt)).encode())
+    perfetto = perfetto_facts(b"".join(iterate_perfetto_events(gantt)))
+    chrome = chrome_facts("".join(iterate_chrome_events(gantt)).encode())
     for facts in (perfetto, chrome):
         assert facts.problems[:5] == []
         assert facts.slices == len(gantt) > 0
@@ -159,7 +159,7 @@ def no_sequence(_packets, events):
     ],
 )
 def test_what_breaks_a_rule_of_perfetto_is_noticed(change, words):
-    trace = messages.Trace.FromString(b"".join(perfetto_events(folded())))
+    trace = messages.Trace.FromString(b"".join(iterate_perfetto_events(folded())))
     change(trace.packet, [packet for packet in trace.packet if packet.HasField("track_event")])
     assert words in "; ".join(perfetto_facts(trace.SerializeToString()).problems)
 
@@ -184,13 +184,13 @@ def test_what_breaks_a_rule_of_chrome_is_noticed(change, words):
 def test_messages_that_go_back_in_time_read_back_as_they_were(tmp_path):
     """The arrow is drawn backwards, as viewers demand; the studio reads it the right way round."""
     gantt = early_receives()
-    for name, pieces in (("x.json", chrome_events(gantt)), ("straight.json", sample_chrome())):
+    for name, pieces in (("x.json", iterate_chrome_events(gantt)), ("straight.json", sample_chrome())):
         (tmp_path / name).write_text("".join(pieces))
     assert '"reversed": true' in (tmp_path / "x.json").read_text()
     assert '"reversed"' not in (tmp_path / "straight.json").read_text()
     back, straight = (studio.read(tmp_path / name) for name in ("x.json", "straight.json"))
     sent = [
-        sorted(zip(*int_column(graph, key, rank.slots), strict=True))
+        sorted(zip(*read_int_column(graph, key, rank.slots), strict=True))
         for trace in (back, straight) for key in ("comm_dst", "comm_src")
         for rank in trace.ranks for graph in [trace.graph_of(rank)]
     ]  # fmt: skip
@@ -205,8 +205,8 @@ def test_perfettos_own_trace_processor_imports_every_slice_and_flow_without_an_e
     gantt = sample()
     flows = sum(1 for _ in Slices(gantt).flows())
     for name, data in (
-        ("x.pftrace", b"".join(perfetto_events(gantt))),
-        ("x.json", "".join(chrome_events(gantt)).encode()),
+        ("x.pftrace", b"".join(iterate_perfetto_events(gantt))),
+        ("x.json", "".join(iterate_chrome_events(gantt)).encode()),
     ):
         (tmp_path / name).write_bytes(data)
         (tmp_path / "q.sql").write_text(

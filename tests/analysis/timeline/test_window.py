@@ -8,7 +8,7 @@ import pytest
 import studio
 from studio.analysis.timeline.coverage import Category
 from studio.analysis.timeline.gantt import Gantt
-from studio.analysis.timeline.window import BY, By, shares, spreads
+from studio.analysis.timeline.window import BY, By, compute_shares, compute_spreads
 from studio.samples import sample_path
 from studio.sim import simulate
 from studio.sim.parts import Parts, interpret
@@ -59,7 +59,7 @@ def union(parts: list[tuple[int, int]]) -> int:
 
 @pytest.mark.parametrize("by", [by for by in BY if by != "part"])
 def test_times_of_a_window_are_those_of_its_spans(gantt: Gantt, by: By) -> None:
-    found = {(one.rank, one.what): (one.nodes, one.time_ns) for one in shares(gantt, FROM, TO, by)}
+    found = {(one.rank, one.what): (one.nodes, one.time_ns) for one in compute_shares(gantt, FROM, TO, by)}
     expected = {}
     for rank in range(8):
         parts = headings(gantt, rank, by)
@@ -72,7 +72,7 @@ def test_times_of_a_window_are_those_of_its_spans(gantt: Gantt, by: By) -> None:
 
 def test_parts_add_up_to_the_window_on_every_rank(gantt: Gantt) -> None:
     found: dict[int, dict[str, int]] = {}
-    for one in shares(gantt, FROM, TO, "part"):
+    for one in compute_shares(gantt, FROM, TO, "part"):
         found.setdefault(one.rank, {})[one.what] = one.time_ns
     assert {rank: sum(parts.values()) for rank, parts in found.items()} == dict.fromkeys(range(8), TO - FROM)
     assert sum(parts.get("communication", 0) for parts in found.values()) > 0
@@ -81,9 +81,11 @@ def test_parts_add_up_to_the_window_on_every_rank(gantt: Gantt) -> None:
 
 def test_all_ranks_together_name_the_extremes(gantt: Gantt) -> None:
     of_rank = [
-        one for one in shares(gantt, FROM, TO, "name") if one.what.endswith("layer1.attn.qkv_proj.dgrad")
+        one
+        for one in compute_shares(gantt, FROM, TO, "name")
+        if one.what.endswith("layer1.attn.qkv_proj.dgrad")
     ]
-    found = next(one for one in spreads(iter(of_rank)) if one.what == of_rank[0].what)
+    found = next(one for one in compute_spreads(iter(of_rank)) if one.what == of_rank[0].what)
     mine = [one for one in of_rank if one.what == found.what]
     assert (found.ranks, found.total_ns) == (len(mine), sum(one.time_ns for one in mine))
     assert (found.most_ns, found.most_rank) == max(
@@ -104,6 +106,6 @@ def test_ranks_that_one_stands_for_are_counted_each() -> None:
     }
     result = simulate(trace_of([nodes] * 4), interpret(Parts(network, system)).config, native=compiled())
     gantt = Gantt(result.trace, result.timeline([0]), stands_for=[0] * 4)
-    found = list(shares(gantt, 0, result.makespan_ns, "category"))
+    found = list(compute_shares(gantt, 0, result.makespan_ns, "category"))
     assert {one.rank for one in found} == {0, 1, 2, 3}
     assert {one.time_ns for one in found if one.what == "compute"} == {7000}

@@ -8,10 +8,10 @@ from hypothesis import strategies as st
 
 from studio.et import kineto, pytorch
 from studio.et.format import Reading
-from studio.et.link.attribute import attribute
+from studio.et.link.attribute import attribute_operations
 from studio.et.link.join import join
 from studio.et.link.operations import find_parents, from_device
-from studio.et.link.pair import pair
+from studio.et.link.pair import pair_files
 from tests.et.pytorch_files import device_file, event, host_file, kernel, launch, node
 
 
@@ -46,7 +46,7 @@ def calls(draw):
 def test_a_launch_belongs_to_the_innermost_operator_around_it(events):
     [part] = kineto.read(Reading("x", device_file(events)))
     operations = from_device(part.trace)
-    found = attribute(operations, part.trace)
+    found = attribute_operations(operations, part.trace)
     device = part.trace
     for place, row in enumerate(found.operator.tolist()):
         call = int(found.launch[place])
@@ -91,7 +91,7 @@ def test_files_are_paired_by_what_they_hold(hosts, devices):
     for which in devices:
         raw = device_file([event(f"rank{which}::op{at}", at, 1, pid=9, rf=3 + at) for at in range(5)])
         timed.append((kineto.read(Reading(f"k{which}", raw))[0].trace, None))
-    pairs = pair(told, timed)
+    pairs = pair_files(told, timed)
     assert sorted((one.host.file[1:], one.device.file[1:]) for one in pairs) == [
         (str(n), str(n)) for n in range(4)
     ]

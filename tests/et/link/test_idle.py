@@ -9,14 +9,14 @@ import numpy as np
 import pytest
 
 import studio
-from studio.analysis.compare.sides import recorded_side
-from studio.analysis.path.critical import CAUSES, critical_path
+from studio.analysis.compare.sides import build_recorded_side
+from studio.analysis.path.critical import CAUSES, find_critical_path
 from studio.sim import simulate
 from studio.sim.parts import interpret
-from studio.sim.replays import as_replay, idle_system
-from studio.sim.result import ledger_of
-from studio.timeline import node_times, recorded
-from studio.trace import Trace, idles
+from studio.sim.replays import as_replay, build_idle_system
+from studio.sim.result import compute_ledger
+from studio.timeline import collect_node_times, recorded
+from studio.trace import Trace, are_idle
 from tests.et.pytorch_files import device_file, event, kernel, launch
 from tests.kernels import compiled
 
@@ -35,7 +35,7 @@ def gaps(trace: Trace) -> list[tuple[int, str]]:
         row: graph.strings[int(graph.attrs.value[at])]
         for row, at in zip(rows.tolist(), where.tolist(), strict=True)
     }
-    return [(int(graph.duration_ns[row]), words[row]) for row in np.flatnonzero(idles(graph)).tolist()]
+    return [(int(graph.duration_ns[row]), words[row]) for row in np.flatnonzero(are_idle(graph)).tolist()]
 
 
 def mm(at_us: float, correlation: int) -> list[dict[str, Any]]:
@@ -46,13 +46,13 @@ def test_what_the_device_had_been_given_long_before_was_not_held_up_by_the_host(
     """All is launched at 20 µs, and the first kernel begins at 1,000, as after a graph that was launched before the recording."""
     trace = linked(tmp_path, *mm(0, 1), *mm(10, 2), kernel("a", 1000, 100, 1), kernel("b", 1110, 100, 2))
     assert gaps(trace) == [(990_000, "stall"), (10_000, "stall")]
-    side = recorded_side(trace, node_times(trace, recorded(trace)))
+    side = build_recorded_side(trace, collect_node_times(trace, recorded(trace)))
     account = side.ledger()
     parts = account.totals()
     assert parts.of("host").tolist() == [20_000]  # both operators
     assert parts.of("stall").tolist() == [990_000]
     assert parts.ns.sum() == 1_210_000
-    path = critical_path(trace, side.times, account)
+    path = find_critical_path(trace, side.times, account)
     spent = {CAUSES[code]: 0 for code in path.cause.tolist()}
     for start, end, code in zip(
         path.start_ns.tolist(), path.end_ns.tolist(), path.cause.tolist(), strict=True
@@ -74,17 +74,17 @@ def test_a_stream_that_stalls_while_another_computes_is_no_stall_of_its_rank(tmp
         kernel("b", 600, 100, 2, stream=7),
     )
     assert (480_000, "stall") in gaps(trace)
-    side = recorded_side(trace, node_times(trace, recorded(trace)))
+    side = build_recorded_side(trace, collect_node_times(trace, recorded(trace)))
     account = side.ledger()
     assert account.totals().of("stall").tolist() == [100_000]
-    spent = critical_path(trace, side.times, account).by_cause()
+    spent = find_critical_path(trace, side.times, account).by_cause()
     assert (spent["stall"], spent["queueing"]) == (100_000, 380_000)
 
 
 def test_such_time_stays_in_a_replay_and_is_a_stall_there_too(tmp_path):
     trace = linked(tmp_path, *mm(0, 1), *mm(10, 2), kernel("a", 1000, 100, 1), kernel("b", 1110, 100, 2))
-    config = interpret(as_replay(idle_system(1))).config
-    account = ledger_of(simulate(trace, config, native=compiled()))
+    config = interpret(as_replay(build_idle_system(1))).config
+    account = compute_ledger(simulate(trace, config, native=compiled()))
     parts = account.totals()
     assert parts.of("host").tolist() == [20_000]
     assert parts.of("stall").tolist() == [990_000]

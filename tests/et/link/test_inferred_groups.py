@@ -7,10 +7,10 @@ from pathlib import Path
 from typing import Any
 
 import studio
-from studio.commands.link import communication
+from studio.commands.link import count_communication
 from studio.doctor.checks import examine
 from studio.et.link import infer
-from studio.trace import Trace, node_attributes
+from studio.trace import Trace, list_node_attributes
 from tests.et.pytorch_files import device_file, event, host_file, node, rank_files, small_rank, tensor
 
 GROUPS = {"0": [0, 1, 2, 3], "1": [0, 1], "2": [2, 3]}
@@ -23,7 +23,7 @@ def told(trace: Trace, number: int) -> dict[str, list[tuple[str, bool]]]:
     graph = trace.graph_of(rank)
     found: dict[str, list[tuple[str, bool]]] = {}
     for row in range(len(graph)):
-        attrs = {attr.name: attr.value for attr in node_attributes(graph, row, rank.slots)}
+        attrs = {attr.name: attr.value for attr in list_node_attributes(graph, row, rank.slots)}
         if "comm_type" in attrs:
             inferred = "group" in attrs.get("comm_inferred", ())
             name = f"{graph.strings[int(graph.name[row])]} {attrs['comm_size']}"
@@ -34,7 +34,7 @@ def told(trace: Trace, number: int) -> dict[str, list[tuple[str, bool]]]:
 def collectives(trace: Trace, number: int) -> list[dict[str, Any]]:
     """The attributes of each collective of a rank."""
     rank = trace.rank(number)
-    rows = [{one.name: one.value for one in node_attributes(trace.graph_of(rank), row, rank.slots)}
+    rows = [{one.name: one.value for one in list_node_attributes(trace.graph_of(rank), row, rank.slots)}
             for row in range(len(trace.graph_of(rank)))]  # fmt: skip
     return [attrs for attrs in rows if "comm_type" in attrs]
 
@@ -92,7 +92,7 @@ def job(folder: Path, noted: dict[float, str] | None = None, lacking: int = -1) 
 def test_each_call_has_one_operation_whatever_caller_the_recorder_wrote(tmp_path):
     trace = job(tmp_path)
     for rank in trace.ranks:
-        assert communication(trace, rank)["ALL_REDUCE"] == {"count": 3, "bytes": 96}
+        assert count_communication(trace, rank)["ALL_REDUCE"] == {"count": 3, "bytes": 96}
         assert list(told(trace, rank.number)) == ["gloo:all_reduce 32"]
 
 
@@ -112,8 +112,8 @@ def test_where_ranks_have_one_group_each_nothing_is_compared_to_find_it(tmp_path
         rank_files(tmp_path, number, *small_rank(number))
         (tmp_path / f"pytorch_et_{number}.json").unlink()
     looked: list[int] = []
-    items = infer._items
-    monkeypatch.setattr(infer, "_items", lambda rank_draft: looked.append(1) or items(rank_draft))
+    items = infer._collect_items
+    monkeypatch.setattr(infer, "_collect_items", lambda rank_draft: looked.append(1) or items(rank_draft))
     told_once = {group.name: group.ranks for group in studio.link(tmp_path).groups}
     assert (looked, len(told_once)) == ([], 1)
     job(tmp_path / "two")

@@ -23,7 +23,7 @@ def columns(spans):
 
 @pytest.fixture(params=[True, False], ids=["compiled", "interpreted"])
 def either(request, monkeypatch):
-    monkeypatch.setattr(intervals, "_worth_compiling", lambda _count: request.param)
+    monkeypatch.setattr(intervals, "_is_worth_compiling", lambda _count: request.param)
 
 
 def test_parents_are_the_nearest_before_that_end_later(either) -> None:

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from studio.et import kineto
 from studio.et.format import Reading
-from studio.et.link.attribute import DeviceOperations, attribute
+from studio.et.link.attribute import DeviceOperations, attribute_operations
 from studio.et.link.launches import LaunchedByStream
 from studio.et.link.operations import from_device
 from studio.trace import NONE
@@ -136,7 +136,7 @@ def test_an_operation_that_many_later_launched_ones_outlasted_is_found() -> None
     ]
     kernels = [kernel("first", 11, 1, 0), *(kernel("later", 12 + at, 1, 2 + at) for at in range(50))]
     [part] = kineto.read(Reading("x", device_file([*calls, *kernels])))
-    launched = attribute(from_device(part.trace), part.trace)
+    launched = attribute_operations(from_device(part.trace), part.trace)
     finder = LaunchedByStream(part.trace, launched)
     [call] = np.flatnonzero(np.array(part.trace.names)[part.trace.name] == "cudaStreamSynchronize").tolist()
     [place] = finder.awaited(call, NONE, NONE)

@@ -10,14 +10,14 @@ import numpy as np
 import pytest
 
 import studio
-from studio.commands.link import Linked, rank_figures, text
+from studio.commands.link import Linked, report_rank, text
 from studio.doctor import examine
 from studio.errors import TraceError
 from studio.et import DepKind, LinkOptions
 from studio.sim import simulate
 from studio.sim.parts import interpret
-from studio.sim.replays import as_replay, idle_system
-from studio.trace import NodeType, Trace, dense_column, int_column, node_attributes
+from studio.sim.replays import as_replay, build_idle_system
+from studio.trace import NodeType, Trace, list_node_attributes, read_dense_column, read_int_column
 from tests.et.pytorch_files import (
     THREAD,
     device_file,
@@ -45,7 +45,7 @@ def names(graph) -> list[str]:
 
 
 def attributes(trace, rank, row):
-    return {attr.name: attr.value for attr in node_attributes(trace.graph_of(rank), row, rank.slots)}
+    return {attr.name: attr.value for attr in list_node_attributes(trace.graph_of(rank), row, rank.slots)}
 
 
 def reasons(graph, slots=()) -> dict[tuple[str, str], DepKind]:
@@ -53,7 +53,7 @@ def reasons(graph, slots=()) -> dict[tuple[str, str], DepKind]:
     found = {}
     called = names(graph)
     for row in range(len(graph)):
-        told = {attr.name: attr.value for attr in node_attributes(graph, row, slots)}
+        told = {attr.name: attr.value for attr in list_node_attributes(graph, row, slots)}
         for source, kinds in zip(graph.data.of(row).tolist(), told.get("dep_kinds", []), strict=True):
             found[called[source], called[row]] = DepKind(kinds)
     return found
@@ -109,8 +109,8 @@ def test_reasons_survive_writing_and_reading(job, tmp_path):
     studio.write(trace, tmp_path / "out", "run")
     again = studio.read(tmp_path / "out")
     assert again.ranks[0].metadata == trace.ranks[0].metadata
-    assert [studio.trace.digest(graph) for graph in again.graphs] == [
-        studio.trace.digest(graph) for graph in trace.graphs
+    assert [studio.trace.compute_digest(graph) for graph in again.graphs] == [
+        studio.trace.compute_digest(graph) for graph in trace.graphs
     ]
     assert reasons(again.graphs[0], again.ranks[0].slots) == reasons(trace.graphs[0], trace.ranks[0].slots)
 
@@ -215,7 +215,7 @@ def test_notes_of_the_profiler_are_no_operators(tmp_path):
     tensors["inputs"]["types"] = ["Tensor(float)"]
     device = device_file([event("aten::mm", 10, 5, rf=4), event("## timed ##", 20, 5, rf=6)])
     trace = studio.link(rank_files(tmp_path, 0, host_file([*notes, *work, tensors]), device))
-    figures = rank_figures(trace, trace.ranks[0])
+    figures = report_rank(trace, trace.ranks[0])
     assert (figures["host_operations"], figures["linked"], figures["host_events"]) == (5, 2, 2)
     graph = trace.graphs[0]
     lost = {names(graph)[row] for row in graph.rows_with("unlinked")[0].tolist()}
@@ -331,7 +331,7 @@ def test_device_operations_without_an_operator_are_kept_and_counted(tmp_path):
     trace = studio.link(rank_files(tmp_path, 0, host, device))
     told = {attr.name: attr.value for attr in trace.ranks[0].metadata}
     assert (told["link_device_operations"], told["link_attributed"]) == (7, 4)
-    lost, _ = int_column(trace.graphs[0], "unattributed")
+    lost, _ = read_int_column(trace.graphs[0], "unattributed")
     assert sorted(names(trace.graphs[0])[row] for row in lost.tolist()) == [
         "launched before the recording",
         "of unknown origin",
@@ -428,8 +428,8 @@ def test_a_wait_is_shorter_where_the_device_is_faster(tmp_path):
     path.write_bytes(device)
     trace = studio.link(path)
     [graph] = trace.graphs
-    faster = np.where(dense_column(graph, "stream", -1) >= 0, graph.duration_ns // 2, graph.duration_ns)
-    config = interpret(as_replay(idle_system(1))).config
+    faster = np.where(read_dense_column(graph, "stream", -1) >= 0, graph.duration_ns // 2, graph.duration_ns)
+    config = interpret(as_replay(build_idle_system(1))).config
     finishes = [
         int(simulate(replace(trace, graphs=(replace(graph, duration_ns=took),)), config).finish_ns[0])
         for took in (graph.duration_ns, faster)
@@ -612,7 +612,7 @@ def test_a_thread_is_set_going_by_nothing_within_an_operator_that_computes_on(tm
         if name == "host gap"
     }
     assert gaps[80_000] == 310_000
-    finished = simulate(trace, interpret(as_replay(idle_system(1))).config).finish_ns
+    finished = simulate(trace, interpret(as_replay(build_idle_system(1))).config).finish_ns
     assert finished[0] == pytest.approx(5_390_000, abs=100)
 
 
@@ -1003,7 +1003,7 @@ def test_a_clock_that_runs_slow_is_moved_and_stretched(tmp_path):
         device = device_file(events, distributedInfo={"rank": rank})
         rank_files(tmp_path, rank, host_file(nodes, pid=7 + rank), device)
     trace = studio.link(tmp_path)
-    [clock] = [figures["clock"] for figures in map(partial(rank_figures, trace), trace.ranks[1:])]
+    [clock] = [figures["clock"] for figures in map(partial(report_rank, trace), trace.ranks[1:])]
     assert abs(clock["drift_ppb"] - 50_000) < 500
     assert abs(clock["offset_ns"] + 5_000_000) < 2000
     assert clock["residual_ns"] < 1000

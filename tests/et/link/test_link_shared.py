@@ -10,11 +10,11 @@ import numpy as np
 import pytest
 
 import studio
-from studio.commands.link import communication, rank_figures
+from studio.commands.link import count_communication, report_rank
 from studio.errors import TraceError
 from studio.et import LinkOptions
-from studio.sim.matched import sequence_alone
-from studio.trace import Graph, NodeType, Rank, Trace, decode_value, dense_column, type_name
+from studio.sim.matched import are_sequence_only
+from studio.trace import Graph, NodeType, Rank, Trace, decode_value, read_dense_column, type_name
 from tests.et.link.test_link import assert_acyclic, names
 from tests.examples import examples
 from tests.recordings import link_recording
@@ -63,7 +63,7 @@ def test_operators_and_device_operations_are_all_linked(shared, expected, run):
     """100 % on every run but mnist_old, where the step numbered 0 must not be taken for the root."""
     trace = linked(shared, run)
     for rank in trace.ranks:
-        want, got = of_rank(expected, run, rank), rank_figures(trace, rank)
+        want, got = of_rank(expected, run, rank), report_rank(trace, rank)
         assert got["linked"] == want["linked_by_record_function_id"]
         assert want["kineto_host_ops"] - got["linked"] == (1 if run == "torch/mnist_old" else 0)
         devices = sum((want["device_ops"] or {}).values())
@@ -99,10 +99,10 @@ def test_collectives_have_the_counts_and_sizes_of_their_calls(shared, expected, 
 
 def sizes(trace: Trace, rank: Rank) -> dict[str, Counter[int]]:
     graph = trace.graph_of(rank)
-    kind, size = dense_column(graph, "comm_type", -1), dense_column(graph, "comm_size", -1)
+    kind, size = read_dense_column(graph, "comm_type", -1), read_dense_column(graph, "comm_size", -1)
     found: dict[str, Counter[int]] = {}
     for row in np.flatnonzero(np.isin(graph.type, (5, 6, 7))).tolist():
-        name = {5: "SEND", 6: "RECV"}.get(int(graph.type[row])) or studio.trace.collective_name(
+        name = {5: "SEND", 6: "RECV"}.get(int(graph.type[row])) or studio.trace.label_collective(
             int(kind[row])
         )
         found.setdefault(name, Counter())[int(size[row])] += 1
@@ -112,7 +112,7 @@ def sizes(trace: Trace, rank: Rank) -> dict[str, Counter[int]]:
 @pytest.mark.parametrize("run", ["torch/dlrm_4r", "torch_synthetic_device/dlrm_4r"])
 def test_the_uneven_all_to_all_of_dlrm(shared, run):
     trace = linked(shared, run)
-    shares = [communication(trace, rank) for rank in trace.ranks]
+    shares = [count_communication(trace, rank) for rank in trace.ranks]
     given = [share["ALL_TO_ALL"]["bytes"] for share in shares]
     assert given == [20480, 28672, 36864, 45056]
     assert max(given) / (sum(given) / 4) == 1.375
@@ -124,7 +124,7 @@ def test_messages_of_the_pipeline_find_their_other_side(shared):
 
     messages = match_messages(linked(shared, "torch/pp_2r"))
     trace = linked(shared, "torch/pp_2r")
-    assert communication(trace, trace.ranks[0])["SEND"]["count"] == 8
+    assert count_communication(trace, trace.ranks[0])["SEND"]["count"] == 8
     unmatched = [
         name for name in ("unmatched_sends", "unmatched_receives") if len(getattr(messages, name, ()))
     ]
@@ -147,7 +147,7 @@ def test_dependencies_have_no_cycle_and_replay_takes_the_recorded_time(shared, r
     for rank in trace.ranks:
         graph = trace.graph_of(rank)
         assert_acyclic(graph)
-        whole = dense_column(graph, "inclusive_ns", -1)
+        whole = read_dense_column(graph, "inclusive_ns", -1)
         whole = np.where(whole < 0, graph.duration_ns, whole)
         timed = graph.start_ns >= 0
         timed[[row for row, name in enumerate(names(graph)) if name.startswith("ProfilerStep")]] = False
@@ -161,7 +161,7 @@ def replayed_ns(graph: Graph) -> int:
     Collectives may overlap that only their sequence keeps apart.
     """
     start = np.zeros(len(graph), np.int64)
-    kept = np.split(np.where(sequence_alone(graph), -1, graph.data.rows), graph.data.offsets[1:-1])
+    kept = np.split(np.where(are_sequence_only(graph), -1, graph.data.rows), graph.data.offsets[1:-1])
     waits = [[*graph.ctrl.of(row).tolist(), *data[data >= 0].tolist()] for row, data in enumerate(kept)]
     left = [len(sources) for sources in waits]
     after: dict[int, list[int]] = {}
@@ -188,7 +188,7 @@ def test_files_without_ids_say_that_nothing_was_linked(shared):
             shared / "traces/public/param/dlrm_8gpu/worker0_step_12.1694128201545.pt.trace.json.gz",
         ]
     )
-    figures = rank_figures(trace, trace.ranks[0])
+    figures = report_rank(trace, trace.ranks[0])
     assert (figures["host_operations"], figures["linked"]) == (1672, 0)
     assert figures["device_operations"] == figures["attributed"] == 261
     [finding] = [finding for finding in trace.findings if finding.level == "error"]
@@ -214,7 +214,7 @@ def test_external_ids_link_where_they_are_right(shared):
     trace = studio.link(
         [shared / f"traces/public/hta/benchmark_simple_add_{side}.json.gz" for side in ("et", "trace")]
     )
-    figures = rank_figures(trace, trace.ranks[0])
+    figures = report_rank(trace, trace.ranks[0])
     assert (figures["linked"], figures["attributed"], figures["device_operations"]) == (36, 4, 4)
 
 
@@ -339,7 +339,7 @@ def test_linking_without_host_gaps_keeps_the_time_operators_took(shared):
     without = studio.link(
         shared / "traces/torch/ddp_mlp_4r", options=LinkOptions(host_gaps=False, threads=False)
     ).graphs[0]
-    inclusive = dense_column(without, "inclusive_ns", -1)
+    inclusive = read_dense_column(without, "inclusive_ns", -1)
     assert len(without) < len(with_gaps)
     assert int(without.duration_ns.sum()) > 0
     assert (without.duration_ns <= np.where(inclusive < 0, without.duration_ns, inclusive)).all()

@@ -12,9 +12,9 @@ import pytest
 from click.testing import CliRunner
 
 import studio
-from studio.analysis.collectives.clocks import clock_offsets
-from studio.analysis.compare.sides import recorded_side
-from studio.analysis.job.kernels import kernels
+from studio.analysis.collectives.clocks import estimate_clock_offsets
+from studio.analysis.compare.sides import build_recorded_side
+from studio.analysis.job.kernels import list_kernels
 from studio.analysis.job.ledger import PartTimes
 from studio.analysis.job.step_times import StepTime
 from studio.analysis.job.summary import summarise
@@ -23,9 +23,17 @@ from studio.commands.base import replay as replaying
 from studio.doctor import examine
 from studio.sim import simulate
 from studio.sim.parts import interpret
-from studio.sim.replays import as_replay, idle_system
-from studio.timeline import node_times, recorded
-from studio.trace import CollectiveType, Graph, NodeType, Trace, idles, int_column, node_attributes
+from studio.sim.replays import as_replay, build_idle_system
+from studio.timeline import collect_node_times, recorded
+from studio.trace import (
+    CollectiveType,
+    Graph,
+    NodeType,
+    Trace,
+    are_idle,
+    list_node_attributes,
+    read_int_column,
+)
 from tests.et.pytorch_files import device_file, event, kernel, launch
 from tests.kernels import compiled
 
@@ -91,7 +99,7 @@ def dependencies(graph: Graph) -> set[tuple[int, int]]:
 
 
 def account_of(trace: Trace) -> PartTimes:
-    return recorded_side(trace, node_times(trace, recorded(trace))).ledger().totals()
+    return build_recorded_side(trace, collect_node_times(trace, recorded(trace))).ledger().totals()
 
 
 def test_messages_of_one_kernel_are_operations_beside_each_other(stages: Trace) -> None:
@@ -101,7 +109,8 @@ def test_messages_of_one_kernel_are_operations_beside_each_other(stages: Trace) 
     assert (len(sent), len(received)) == (1, 1)
     both = [*sent, *received]
     told = [
-        {attr.name: attr.value for attr in node_attributes(graph, row, stages.ranks[0].slots)} for row in both
+        {attr.name: attr.value for attr in list_node_attributes(graph, row, stages.ranks[0].slots)}
+        for row in both
     ]
     assert [(each["comm_size"], each["stream"]) for each in told] == [(4000, 17), (8000, 17)]
     assert (told[0]["comm_dst"], told[1]["comm_src"]) == (1, 1)
@@ -135,8 +144,8 @@ def test_messages_that_do_not_fit_each_other_are_told_of(tmp_path: Path) -> None
 
 
 def replayed(trace: Trace) -> list[StepTime]:
-    config = interpret(as_replay(idle_system(len(trace.ranks)))).config
-    return replaying.steps(simulate(trace, config, native=compiled()))
+    config = interpret(as_replay(build_idle_system(len(trace.ranks)))).config
+    return replaying.list_steps(simulate(trace, config, native=compiled()))
 
 
 def test_collectives_of_one_kernel_are_one_of_their_bytes(tmp_path: Path) -> None:
@@ -163,7 +172,8 @@ def test_collectives_of_one_kernel_are_one_of_their_bytes(tmp_path: Path) -> Non
     graph = trace.graphs[0]
     found = rows(graph, NodeType.COMM_COLL)
     told = [
-        {attr.name: attr.value for attr in node_attributes(graph, row, trace.ranks[0].slots)} for row in found
+        {attr.name: attr.value for attr in list_node_attributes(graph, row, trace.ranks[0].slots)}
+        for row in found
     ]
     assert [(each["comm_type"], each["comm_size"], each.get("comm_calls", 1)) for each in told] == [
         (CollectiveType.ALL_REDUCE, 1200, 2),
@@ -195,7 +205,10 @@ def test_collectives_from_before_the_recording_match_nothing(tmp_path: Path) -> 
         (tmp_path / f"kineto_{rank}.json").write_bytes(cut(rank, left))
     trace = studio.read(tmp_path)
     assert [len(rows(trace.graph_of(rank), NodeType.COMM_COLL)) for rank in trace.ranks] == [1, 1]
-    assert [len(int_column(trace.graph_of(rank), "launched_before")[0]) for rank in trace.ranks] == [3, 2]
+    assert [len(read_int_column(trace.graph_of(rank), "launched_before")[0]) for rank in trace.ranks] == [
+        3,
+        2,
+    ]
     [told] = [found for found in trace.findings if found.code == "unattributed" and found.rank == 0]
     assert told.level == "info"
     assert "(launched before the recording began: 3)" in told.message
@@ -267,7 +280,7 @@ def test_a_kernel_that_the_next_of_its_stream_overlaps_takes_the_time_until_then
     assert graph.duration_ns[parts].tolist() == [20_000, 20_000, 25_000]
     assert [
         each.total_ns
-        for each in kernels(trace, node_times(trace, recorded(trace)))
+        for each in list_kernels(trace, collect_node_times(trace, recorded(trace)))
         if each.name.startswith("part_")
     ] == [25_000] * 3
     assert all(abs(step.difference) < 0.01 for step in replayed(trace))
@@ -277,7 +290,7 @@ def test_clocks_are_compared_by_the_messages_of_the_device(stages: Trace) -> Non
     """Messages go both ways, in kernels; the calls that issue them return at once and tell nothing."""
     [told] = [found for found in stages.findings if found.code == "clock"]
     assert (told.level, "2 matched collectives or messages" in told.message) == ("info", True)
-    assert clock_offsets(stages, ()) == []
+    assert estimate_clock_offsets(stages, ()) == []
 
 
 RECORDED = Path(__file__).parents[2] / "data" / "nccl_4r"
@@ -294,7 +307,9 @@ def test_a_real_job_has_the_communication_that_its_script_asks_for(real: Trace) 
     counts = {
         CollectiveType(int(kind)).name: int(count)
         for graph in real.graphs
-        for kind, count in zip(*np.unique(int_column(graph, "comm_type")[1], return_counts=True), strict=True)
+        for kind, count in zip(
+            *np.unique(read_int_column(graph, "comm_type")[1], return_counts=True), strict=True
+        )
     }
     assert counts == {
         "ALL_REDUCE": 6, "ALL_GATHER": 2, "BROADCAST": 2, "REDUCE": 2, "REDUCE_SCATTER": 2, "GATHER": 2, "SCATTER": 2, "BARRIER": 2,
@@ -390,7 +405,7 @@ def test_the_first_of_several_collectives_is_waited_for_before_the_last(tmp_path
     zero_us = 10  # when the first event began
     assert collectives_before(graph, "copy of the first") == [(100 - zero_us) * 1000]
     assert collectives_before(graph, "copy of the second") == [(160 - zero_us) * 1000]
-    gaps = np.flatnonzero(idles(graph) & (graph.start_ns > (60 - zero_us) * 1000))
+    gaps = np.flatnonzero(are_idle(graph) & (graph.start_ns > (60 - zero_us) * 1000))
     assert graph.duration_ns[gaps].max() == 5_000
     for step in replayed(trace):
         assert abs(step.difference) < 0.02, step
@@ -433,7 +448,7 @@ def sizes_of(folder: Path, events: list[dict[str, Any]]) -> list[int]:
         device_file(events, distributedInfo={"backend": "nccl", "rank": 0, "world_size": 2})
     )
     trace = studio.read(folder)
-    return int_column(trace.graphs[0], "comm_size", trace.ranks[0].slots)[1].tolist()
+    return read_int_column(trace.graphs[0], "comm_size", trace.ranks[0].slots)[1].tolist()
 
 
 def test_calls_on_lists_have_the_size_of_what_they_launch(tmp_path: Path) -> None:
@@ -468,7 +483,11 @@ def test_real_collectives_on_lists_have_their_sizes(shared: Path) -> None:
     trace = studio.read(shared / "traces/public/param/dlrm_8gpu")
     for rank in trace.ranks:
         graph = trace.graph_of(rank)
-        types = dict(zip(*map(np.ndarray.tolist, int_column(graph, "comm_type", rank.slots)), strict=True))
-        sizes = dict(zip(*map(np.ndarray.tolist, int_column(graph, "comm_size", rank.slots)), strict=True))
+        types = dict(
+            zip(*map(np.ndarray.tolist, read_int_column(graph, "comm_type", rank.slots)), strict=True)
+        )
+        sizes = dict(
+            zip(*map(np.ndarray.tolist, read_int_column(graph, "comm_size", rank.slots)), strict=True)
+        )
         reduced = [sizes[row] for row, kind in types.items() if kind == CollectiveType.ALL_REDUCE]
         assert reduced == [1_576_964, 448, 907_840]

@@ -18,7 +18,7 @@ from studio.errors import StudioError
 from studio.et import executors, job, kineto, workers
 from studio.et.format import DevicePart, Reading
 from studio.et.link import carried, fact_reader, parallel
-from studio.et.link.draft import draft
+from studio.et.link.draft import draft_rank
 from studio.et.link.options import LinkOptions
 from studio.et.link.pair import Pair
 from tests.et.pytorch_files import rank_files, small_rank
@@ -37,7 +37,7 @@ def several(monkeypatch):
             made.append(self)
 
     monkeypatch.setattr(job, "_WORTH_PROCESSES", 0)
-    monkeypatch.setattr(job, "processors", lambda: 2)
+    monkeypatch.setattr(job, "count_processors", lambda: 2)
     monkeypatch.setattr(executors, "LocalProcesses", Counted)
     yield made
     assert all(worker.process.poll() is not None for executor in made for worker in executor.workers)
@@ -234,7 +234,7 @@ def test_a_worker_keeps_the_memory_of_arrays_for_the_next_ones(monkeypatch):
 def test_shapes_that_every_step_repeats_are_worked_out_once(monkeypatch, shared):
     """Of a Kineto trace alone, whose events tell them anew each time."""
     worked_out: list[object] = []
-    for module, name in ((fact_reader, "_facts_of_dims"), (carried, "_elements")):
+    for module, name in ((fact_reader, "_infer_from_dims"), (carried, "_count_elements")):
         work = getattr(module, name)
         counted = lambda *given, work=work, **rest: worked_out.append(given) or work(*given, **rest)  # noqa: E731
         monkeypatch.setattr(module, name, counted)
@@ -252,7 +252,7 @@ def test_shapes_that_every_step_repeats_are_worked_out_once(monkeypatch, shared)
         [part] = kineto.read(Reading("kineto_0.json", json.dumps(content).encode()))
         assert isinstance(part, DevicePart)
         worked_out.clear()
-        draft(Pair(0, None, part.trace), LinkOptions())
+        draft_rank(Pair(0, None, part.trace), LinkOptions())
         counts.append(len(worked_out))
     assert counts[0] == counts[1] > 0
 
@@ -291,5 +291,5 @@ def test_small_jobs_and_single_processors_stay_in_one_process(monkeypatch, tmp_p
     monkeypatch.setattr(executors, "LocalProcesses", refuse)
     assert len(studio.link(job_of(tmp_path / "run")).ranks) == 3
     monkeypatch.setattr(job, "_WORTH_PROCESSES", 0)
-    monkeypatch.setattr(job, "processors", lambda: 1)
+    monkeypatch.setattr(job, "count_processors", lambda: 1)
     assert len(studio.link(tmp_path / "run").ranks) == 3

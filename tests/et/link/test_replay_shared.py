@@ -10,7 +10,7 @@ import pytest
 from click.testing import CliRunner
 
 import studio
-from studio.analysis.job.kinds import NOTHING, node_kinds
+from studio.analysis.job.kinds import NOTHING, infer_node_kinds
 from studio.analysis.job.step_times import StepTime
 from studio.cli import main
 from studio.commands.base import replay as replaying
@@ -21,9 +21,9 @@ from studio.sim import simulate
 from studio.sim.config import Algorithm, Dimension, SystemConfig, Topology
 from studio.sim.extensions import Extensions
 from studio.sim.parts import interpret
-from studio.sim.replays import as_replay, idle_system
+from studio.sim.replays import as_replay, build_idle_system
 from studio.sim.retargeting import retarget
-from studio.trace import Trace, idles, int_column
+from studio.trace import Trace, are_idle, read_int_column
 from tests.kernels import compiled
 from tests.recordings import link_recording
 
@@ -38,8 +38,8 @@ BOUND = 0.02
 
 
 def replayed(trace: Trace) -> list[StepTime]:
-    parts = as_replay(idle_system(len(trace.ranks)))
-    return replaying.steps(simulate(trace, interpret(parts).config, native=compiled()))
+    parts = as_replay(build_idle_system(len(trace.ranks)))
+    return replaying.list_steps(simulate(trace, interpret(parts).config, native=compiled()))
 
 
 def alarms(trace: Trace) -> list[str]:
@@ -90,7 +90,7 @@ def test_a_faster_device_shortens_the_wait_of_a_small_copy_behind_its_work(share
     """The last call of the recording waits 126 ms for a copy of 3 µs that the kernels hold up."""
     trace = studio.link(shared / "traces/foreign/h100_timesformer__1016002.json.gz")
     faster, _ = retarget(trace, "b200")
-    done = simulate(faster, interpret(as_replay(idle_system(1))).config, native=compiled())
+    done = simulate(faster, interpret(as_replay(build_idle_system(1))).config, native=compiled())
     assert 280_000_000 < done.finish_ns[0] < 300_000_000
 
 
@@ -103,11 +103,11 @@ def test_idle_streams_are_no_work_and_without_them_the_time_is_missing(shared):
     file = shared / "traces/foreign/vllm_decode_full_graph_execution.json.gz"
     trace, without = studio.link(file), studio.link(file, options=LinkOptions(idle=False))
     [graph], [other] = trace.graphs, without.graphs
-    rows = np.flatnonzero(idles(graph))
+    rows = np.flatnonzero(are_idle(graph))
     assert {graph.strings[code] for code in graph.name[rows].tolist()} == {"device gap"}
     assert len(graph) == len(other) + len(rows)
-    assert (node_kinds(graph)[rows] == NOTHING).all()
-    assert (np.isin(rows, int_column(graph, "stream")[0])).all()
+    assert (infer_node_kinds(graph)[rows] == NOTHING).all()
+    assert (np.isin(rows, read_int_column(graph, "stream")[0])).all()
     assert replayed(without)[0].difference < -BOUND
 
 

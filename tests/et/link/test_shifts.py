@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 
 import studio
-from studio.analysis.job.recorded import recorded_windows
+from studio.analysis.job.recorded import find_recorded_windows
 from studio.doctor import examine
-from studio.trace import Trace, dense_column
+from studio.trace import Trace, read_dense_column
 from tests.et.link.test_inferred_groups import collectives, write_rank
 from tests.et.pytorch_files import device_file, event, kernel, launch
 
@@ -80,7 +80,7 @@ def test_clocks_are_compared_by_collectives_of_one_number(tmp_path):
     assert [rank.metadata_number("clock_offset_ns") for rank in trace.ranks] == [0, -3_000_000_000]
     assert trace.ranks[1].metadata_number("clock_matched") == 5
     assert [one.level for one in examine(trace) if one.code == "border-collectives"] == ["warning"]
-    assert [dense_column(graph, "comm_seq", -1).max() for graph in trace.graphs] == [5, 6]
+    assert [read_dense_column(graph, "comm_seq", -1).max() for graph in trace.graphs] == [5, 6]
 
 
 def recorded_by_time(events: list[dict[str, Any]], late: float, early: float) -> list[dict[str, Any]]:
@@ -113,6 +113,6 @@ def test_real_recordings_cut_by_time_are_checked_without_an_error_and_replayed(s
     assert {one.code for one in found} & {"border-collectives", "collectives-disagree", "clock-skew"} == codes
     assert sum(rank.metadata_number("clock_offset_ns") for rank in trace.ranks) == 0
     replay = studio.preset("hgx-h100", npus=len(trace.ranks)).config.extended().replaying()
-    windows = recorded_windows(trace).values()
+    windows = find_recorded_windows(trace).values()
     span = max(end for _, end in windows) - min(begin for begin, _ in windows)
     assert studio.simulate(trace, replay).makespan_ns == pytest.approx(span, rel=0.02)

@@ -6,9 +6,9 @@ from pathlib import Path
 from typing import Any
 
 import studio
-from studio.commands.link import communication
+from studio.commands.link import count_communication
 from studio.doctor.checks import examine
-from studio.trace import NodeType, Trace, node_attributes
+from studio.trace import NodeType, Trace, list_node_attributes
 from tests.et.link.test_inferred_groups import job, told
 from tests.et.link.test_replay_shared import replayed
 from tests.et.pytorch_files import THREAD, device_file, event, host_file, node, rank_files, tensor
@@ -43,7 +43,7 @@ def attributes(trace: Trace, number: int, kind: NodeType) -> list[dict[str, Any]
     rank = trace.rank(number)
     graph = trace.graph_of(rank)
     return [
-        {attr.name: attr.value for attr in node_attributes(graph, row, rank.slots)}
+        {attr.name: attr.value for attr in list_node_attributes(graph, row, rank.slots)}
         for row in range(len(graph))
         if graph.type[row] == kind
     ]
@@ -137,7 +137,7 @@ def test_a_barrier_that_gloo_carries_out_by_messages_takes_its_time_once(tmp_pat
         ]
         write_rank(tmp_path, number, nodes, events)
     trace = studio.link(tmp_path)
-    assert communication(trace, trace.rank(0)) == {
+    assert count_communication(trace, trace.rank(0)) == {
         "ALL_REDUCE": {"count": 1, "bytes": 16},
         "BARRIER": {"count": 1, "bytes": 0},
     }

@@ -10,7 +10,7 @@ from studio.et.link.unrecorded import find_unrecorded
 from studio.sim import simulate
 from studio.sim.check import check
 from studio.sim.parts import interpret
-from studio.sim.replays import as_replay, idle_system
+from studio.sim.replays import as_replay, build_idle_system
 from studio.trace import UNRECORDED_CALLS, Trace
 from tests.et.pytorch_files import device_file, event, host_file, node, rank_files, tensor
 from tests.kernels import compiled
@@ -70,7 +70,7 @@ def levels(trace: Trace) -> dict[str, str]:
 
 
 def finish(trace: Trace) -> list[int]:
-    config = interpret(as_replay(idle_system(len(trace.ranks)))).config
+    config = interpret(as_replay(build_idle_system(len(trace.ranks)))).config
     return simulate(trace, config, native=compiled()).finish_ns.tolist()
 
 
@@ -86,7 +86,7 @@ def test_calls_of_hooks_that_a_rank_lacks_are_no_error_and_the_job_replays(tmp_p
     assert not {"clock-skew", "times-contradict", "deadlock"} & found.keys()
     assert trace.ranks[1].metadata_number("clock_offset_ns") == 0
     assert finish(trace) == pytest.approx([290_005_000, 290_005_000], abs=100)
-    config = interpret(as_replay(idle_system(2))).config
+    config = interpret(as_replay(build_idle_system(2))).config
     assert {one.code: one.level for one in check(trace, config)} == {"replay-unmatched": "warning"}
 
 

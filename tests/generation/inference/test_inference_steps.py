@@ -11,28 +11,34 @@ import studio
 from studio.doctor import examine
 from studio.errors import ConfigError
 from studio.et.write import write_with_copies
-from studio.generation.inference.batches import Piece, after, load_of, parse_lengths
-from studio.generation.inference.counts import Precision, cache_bytes, experts_met, layer_matrix, step_flop
-from studio.generation.inference.deployment import StepWish, steps_of
-from studio.generation.inference.disaggregated import roles_of, transfers
+from studio.generation.inference.batches import Piece, advance_batch, parse_lengths, sum_load
+from studio.generation.inference.counts import (
+    Precision,
+    cache_bytes,
+    compute_experts_met,
+    count_layer_matrix,
+    count_step_flop,
+)
+from studio.generation.inference.deployment import StepWish, build_steps
+from studio.generation.inference.disaggregated import build_roles, iterate_transfers
 from studio.generation.inference.fitting import propose_steps
-from studio.generation.inference.generate import describe, generate_inference, step_volumes
+from studio.generation.inference.generate import count_step_volumes, describe, generate_inference
 from studio.generation.inference.job import make_steps
-from studio.generation.inference.memory import cache_of, stage_memory, weight_bytes
-from studio.generation.inference.options import asked_of
+from studio.generation.inference.memory import count_cache, count_stage_memory, count_weight_bytes
+from studio.generation.inference.options import build_asked_steps
 from studio.generation.inference.passes import StepPasses
 from studio.generation.models import Model, find_model
 from studio.generation.program import Program
 from studio.generation.transformer import (
-    active_parameters,
-    attention_flop,
-    down_products,
-    flop_per_sequence,
-    parameters,
+    count_active_parameters,
+    count_attention_flop,
+    count_flop_per_sequence,
+    count_parameters,
+    list_down_products,
 )
 from studio.sim import simulate
 from studio.sim.systems.gpus import find_gpu
-from studio.trace import GENERATED, CollectiveType, NodeType, int_column
+from studio.trace import GENERATED, CollectiveType, NodeType, read_int_column
 from tests.examples import examples
 
 LLAMA = Model("llama", 4, 64, 8, 4, 8, 176, 104, 32)
@@ -69,7 +75,7 @@ def wishes(draw):
 
 def done_again(model, layout, tokens):
     """Return the operations of all tensor parallel ranks but one in what each of them does for all tokens: route, compress."""
-    compressing = model.layers * 2 * tokens * sum(product.size for product in down_products(model))
+    compressing = model.layers * 2 * tokens * sum(product.size for product in list_down_products(model))
     width = model.experts + model.shared_gate if model.experts else 0
     routing = (model.layers - model.dense_layers) * 2 * tokens * model.hidden * width
     return (layout.tp - 1) * (compressing + routing)
@@ -80,16 +86,18 @@ def done_again(model, layout, tokens):
 def test_graphs_add_up_to_the_closed_forms(drawn):
     """Operations of products and attention, and the bytes of each collective: summed over ranks they are the formulas'."""
     model, wish = drawn
-    steps = steps_of(model, wish)
+    steps = build_steps(model, wish)
     trace = make_steps(steps, "test")
     uses = Counter(rank.graph for rank in trace.ranks)
     flop, volumes = 0, Counter()
     for index, graph in enumerate(trace.graphs):
         kinds = [graph.strings[text] for text in graph.attrs.value[graph.rows_with("op_type")[1]].tolist()]
-        values = int_column(graph, "num_ops")[1].tolist()
+        values = read_int_column(graph, "num_ops")[1].tolist()
         flop += uses[index] * sum(value for value, kind in zip(values, kinds, strict=True) if kind != "other")
-        rows, sizes = int_column(graph, "comm_size")
-        collective = dict(zip(*(column.tolist() for column in int_column(graph, "comm_type")), strict=True))
+        rows, sizes = read_int_column(graph, "comm_size")
+        collective = dict(
+            zip(*(column.tolist() for column in read_int_column(graph, "comm_type")), strict=True)
+        )
         for row, size in zip(rows.tolist(), sizes.tolist(), strict=True):
             kind = NodeType(int(graph.type[row])).name.removeprefix("COMM_")
             name = CollectiveType(collective[row]).name if row in collective else kind
@@ -98,14 +106,14 @@ def test_graphs_add_up_to_the_closed_forms(drawn):
             volumes[group, name, "bytes"] += uses[index] * size
     expected = 0
     for number in range(steps.steps):
-        for batch in (after(first, number) for micro in steps.batches for first in micro):
-            expected += step_flop(model, load_of(batch), steps.layout.vocabulary(model))
-            expected += done_again(model, steps.layout, load_of(batch).tokens)
+        for batch in (advance_batch(first, number) for micro in steps.batches for first in micro):
+            expected += count_step_flop(model, sum_load(batch), steps.layout.vocabulary(model))
+            expected += done_again(model, steps.layout, sum_load(batch).tokens)
             for drafted in steps.draft.batches(batch) if steps.draft else ():
-                expected += step_flop(SMALL, load_of(drafted), steps.draft.layout.vocabulary(SMALL))
+                expected += count_step_flop(SMALL, sum_load(drafted), steps.draft.layout.vocabulary(SMALL))
     assert flop == expected
     told = Counter()
-    for (group, kind), (count, size) in step_volumes(steps).items():
+    for (group, kind), (count, size) in count_step_volumes(steps).items():
         told[group, kind, "count"], told[group, kind, "bytes"] = count, size
     assert volumes == told
 
@@ -115,10 +123,10 @@ def test_graphs_add_up_to_the_closed_forms(drawn):
 def test_a_prefill_is_the_forward_third_of_training_without_what_causality_saves(length, sequences):
     """Of training's count attention is in full and every token has logits; here each token sees those up to itself."""
     batch = (Piece(sequences, length, 0, logits=length),)
-    third = sequences * flop_per_sequence(LLAMA, length, LLAMA.vocabulary) // 3
-    full = LLAMA.layers * attention_flop(LLAMA, sequences, length)
+    third = sequences * count_flop_per_sequence(LLAMA, length, LLAMA.vocabulary) // 3
+    full = LLAMA.layers * count_attention_flop(LLAMA, sequences, length)
     saved = full * (length - 1) // (2 * length)
-    assert step_flop(LLAMA, load_of(batch), LLAMA.vocabulary) == third - saved
+    assert count_step_flop(LLAMA, sum_load(batch), LLAMA.vocabulary) == third - saved
 
 
 @given(st.lists(st.integers(1, 50), min_size=1, max_size=5))
@@ -129,19 +137,23 @@ def test_a_prompt_costs_the_same_in_chunks_and_token_by_token(chunks):
     for chunk in chunks:
         parts.append(Piece(1, chunk, read, 0))
         read += chunk
-    assert step_flop(LLAMA, load_of(tuple(parts)), 104) == step_flop(LLAMA, load_of(whole), 104)
-    assert sum(load_of((Piece(1, 1, place, 0),)).pairs for place in range(read)) == load_of(whole).pairs
+    assert count_step_flop(LLAMA, sum_load(tuple(parts)), 104) == count_step_flop(LLAMA, sum_load(whole), 104)
+    assert sum(sum_load((Piece(1, 1, place, 0),)).pairs for place in range(read)) == sum_load(whole).pairs
 
 
 def test_a_decoded_token_costs_twice_the_matrices_and_its_attention():
     """Pope et al.: 2 operations a parameter; here without the embedding, which is a look-up, and the norms."""
     model = find_model("llama3-70b")
-    matrices = model.layers * layer_matrix(model) + model.hidden * model.vocabulary
+    matrices = model.layers * count_layer_matrix(model) + model.hidden * model.vocabulary
     looked_up = model.vocabulary * model.hidden + (2 * model.layers + 1) * model.hidden
-    assert matrices == parameters(model) - looked_up
-    assert step_flop(model, load_of((Piece(1, 1, 0),)), model.vocabulary) - 2 * matrices == 4 * 80 * 8_192
-    more = step_flop(model, load_of((Piece(1, 1, 1_000),)), model.vocabulary)
-    assert more - step_flop(model, load_of((Piece(1, 1, 0),)), model.vocabulary) == 4 * 80 * 8_192 * 1_000
+    assert matrices == count_parameters(model) - looked_up
+    assert (
+        count_step_flop(model, sum_load((Piece(1, 1, 0),)), model.vocabulary) - 2 * matrices == 4 * 80 * 8_192
+    )
+    more = count_step_flop(model, sum_load((Piece(1, 1, 1_000),)), model.vocabulary)
+    assert (
+        more - count_step_flop(model, sum_load((Piece(1, 1, 0),)), model.vocabulary) == 4 * 80 * 8_192 * 1_000
+    )
 
 
 def test_the_cache_of_a_token_is_that_of_the_published_formula():
@@ -152,26 +164,27 @@ def test_the_cache_of_a_token_is_that_of_the_published_formula():
     model = find_model("llama3-70b")
     assert cache_bytes(model, Precision()) == 2 * 80 * 8 * 128 * 2
     assert cache_bytes(model, Precision(cache="fp8")) == 2 * 80 * 8 * 128
-    steps = steps_of(model, StepWish(8, tp=4, pp=2, batch=4, context="99"))
-    held = [stage_memory(steps, stage)["kv_cache"] for stage in (0, 1)]
+    steps = build_steps(model, StepWish(8, tp=4, pp=2, batch=4, context="99"))
+    held = [count_stage_memory(steps, stage)["kv_cache"] for stage in (0, 1)]
     assert 4 * sum(held) == 4 * 100 * cache_bytes(model, Precision())
-    assert held == [cache_of(model, steps.layout, stage, Precision(), 400) for stage in (0, 1)]
+    assert held == [count_cache(model, steps.layout, stage, Precision(), 400) for stage in (0, 1)]
 
 
 def test_a_token_reads_the_experts_that_it_goes_to():
     """2 of Mixtral's 8 experts for one sequence, all but a hundredth of one for 32; a rank of 4 has a quarter."""
     model = find_model("mixtral-8x7b")
-    one = steps_of(model, StepWish(1)).layout
-    assert experts_met(model, one, 0, 0) == pytest.approx(2)
-    assert experts_met(model, replace(one, sequence=32), 0, 0) == pytest.approx(8 * (1 - 0.75**32))
+    one = build_steps(model, StepWish(1)).layout
+    assert compute_experts_met(model, one, 0, 0) == pytest.approx(2)
+    assert compute_experts_met(model, replace(one, sequence=32), 0, 0) == pytest.approx(8 * (1 - 0.75**32))
     spread = replace(one, dp=4, ep=4, sequence=8, expert_skew=0.5)
-    every = sum(experts_met(model, spread, 3, place) for place in range(4))
-    assert 2 < every < experts_met(model, replace(one, sequence=32), 0, 0)
+    every = sum(compute_experts_met(model, spread, 3, place) for place in range(4))
+    assert 2 < every < compute_experts_met(model, replace(one, sequence=32), 0, 0)
     active = (
-        sum(layer_matrix(model, layer) for layer in range(model.layers)) + model.hidden * model.vocabulary
+        sum(count_layer_matrix(model, layer) for layer in range(model.layers))
+        + model.hidden * model.vocabulary
     )
     looked_up = model.vocabulary * model.hidden + (2 * model.layers + 1) * model.hidden
-    assert active == active_parameters(model) - looked_up
+    assert active == count_active_parameters(model) - looked_up
     trace = generate_inference(model, ranks=1, context=100)
     least = 2 * active / 3_350
     finish = max(simulate(trace, studio.preset("hgx-h100", npus=1).config).finish_ns)
@@ -182,16 +195,16 @@ def test_latent_attention_caches_and_reads_what_is_compressed():
     """DeepSeek-V2, table 1: (rank + rotary) · layers elements a token; decoding attends to them in every head."""
     model = find_model("deepseek-v3")
     assert cache_bytes(model, Precision()) == 61 * (512 + 64) * 2
-    steps = steps_of(model, StepWish(32, tp=2, ep=16, batch=32, context="999"))
-    assert stage_memory(steps, 0)["kv_cache"] == 2 * 1_000 * cache_bytes(model, Precision())
-    decode = step_flop(model, load_of((Piece(1, 1, 1_000),)), 1) - step_flop(
-        model, load_of((Piece(1, 1, 0),)), 1
+    steps = build_steps(model, StepWish(32, tp=2, ep=16, batch=32, context="999"))
+    assert count_stage_memory(steps, 0)["kv_cache"] == 2 * 1_000 * cache_bytes(model, Precision())
+    decode = count_step_flop(model, sum_load((Piece(1, 1, 1_000),)), 1) - count_step_flop(
+        model, sum_load((Piece(1, 1, 0),)), 1
     )
     assert decode == 61 * 1_000 * 2 * 128 * (512 + 64 + 512)
-    prompt = load_of((Piece(1, 100, 0),))
+    prompt = sum_load((Piece(1, 100, 0),))
     pairs = 100 * 101 // 2
     unattended = replace(prompt, reading=replace(prompt.reading, pairs=0))
-    attended = step_flop(model, prompt, 1) - step_flop(model, unattended, 1)
+    attended = count_step_flop(model, prompt, 1) - count_step_flop(model, unattended, 1)
     assert attended == 61 * pairs * 2 * 128 * (128 + 64 + 128)
 
 
@@ -208,8 +221,8 @@ def test_both_forms_of_latent_attention_by_hand():
     - 3 · 10 pairs of 4 · (16 + 4 + 16) products: 12 queries of 20 are read, 12 results of 16 written, 30 tokens of 20 read of the cache.
     - The other half, 4 · 16 × 6, makes 12 · 6 elements of 12 · 16.
     """
-    layout = steps_of(LATENT, StepWish(2, tp=2)).layout
-    load = load_of((Piece(3, 1, 9), Piece(1, 5, 7)))
+    layout = build_steps(LATENT, StepWish(2, tp=2)).layout
+    load = sum_load((Piece(3, 1, 9), Piece(1, 5, 7)))
     passes = StepPasses(Program(None), LATENT, replace(layout, sequence=load.tokens), 0, load=load)
     passes.attention_forward("step0.mb0.layer0", 0, 0, 0)
     made = {
@@ -231,7 +244,7 @@ def test_both_forms_of_latent_attention_by_hand():
         (Piece(3, 1, 9), {"kv_up", "core"}),
         (Piece(1, 5, 7), {"q_absorb", "latent", "v_absorb"}),
     ):
-        own = load_of((piece,))
+        own = sum_load((piece,))
         alone = StepPasses(Program(None), LATENT, replace(layout, sequence=own.tokens), 0, load=own)
         alone.attention_forward("layer0", 0, 0, 0)
         names = {node["name"].split(".")[2] for node in alone.program.nodes}
@@ -246,11 +259,13 @@ def test_both_forms_of_latent_attention_by_hand():
 
 def test_weights_of_ranks_are_the_parameters():
     model = find_model("llama3-8b")
-    layout = steps_of(model, StepWish(8, tp=8)).layout
+    layout = build_steps(model, StepWish(8, tp=8)).layout
     norms = (2 * model.layers + 1) * model.hidden
-    assert 8 * weight_bytes(model, layout, 0, Precision()) == 2 * (parameters(model) + 7 * norms)
-    matrices = model.layers * layer_matrix(model)
-    saved = weight_bytes(model, layout, 0, Precision()) - weight_bytes(model, layout, 0, Precision("fp8"))
+    assert 8 * count_weight_bytes(model, layout, 0, Precision()) == 2 * (count_parameters(model) + 7 * norms)
+    matrices = model.layers * count_layer_matrix(model)
+    saved = count_weight_bytes(model, layout, 0, Precision()) - count_weight_bytes(
+        model, layout, 0, Precision("fp8")
+    )
     assert saved == matrices // 8
 
 
@@ -260,7 +275,7 @@ def test_a_decode_step_of_one_sequence_takes_the_time_of_its_weights_and_cache(n
     model = find_model(name)
     trace = generate_inference(model, ranks=ranks, tp=ranks, context=4_096)
     config = studio.preset("hgx-h100", npus=ranks).config
-    weights = 2 * (model.layers * layer_matrix(model) + model.vocabulary * model.hidden) // ranks
+    weights = 2 * (model.layers * count_layer_matrix(model) + model.vocabulary * model.hidden) // ranks
     cache = 4_097 * cache_bytes(model, Precision()) // ranks
     least = (weights + cache) / config.local_memory_bytes_per_ns
     rest = max(simulate(trace, config).finish_ns) - least
@@ -330,18 +345,18 @@ def test_lengths_are_drawn_by_seed_and_kept_in_bounds():
 )
 def test_what_no_step_can_be_is_refused_with_the_nearest_that_can(wish, said, hint):
     with pytest.raises(ConfigError) as caught:
-        steps_of(LLAMA, wish)
+        build_steps(LLAMA, wish)
     assert said in caught.value.message
     assert hint in (caught.value.hint or "")
 
 
 def test_a_context_beyond_the_models_is_refused():
     llama = find_model("llama3-8b")
-    assert steps_of(llama, StepWish(1, context="8191"))
+    assert build_steps(llama, StepWish(1, context="8191"))
     for wish in (StepWish(1, context="8192"), StepWish(1, "prefill", prompt="8000", cached=200)):
         with pytest.raises(ConfigError, match=r"longest here: (8,191|7,992)"):
-            steps_of(llama, wish)
-    assert steps_of(find_model("llama3.1-8b"), StepWish(1, context="100000"))
+            build_steps(llama, wish)
+    assert build_steps(find_model("llama3.1-8b"), StepWish(1, context="100000"))
     with pytest.raises(ConfigError, match="allowed: bf16, fp8"):
         Precision("int4")
 
@@ -371,7 +386,7 @@ def test_memory_that_does_not_fit_says_of_what_it_is_and_what_would_fit():
 )  # fmt: skip
 def test_every_remedy_makes_steps_fit_and_the_next_larger_batch_does_not(model, ranks, options, parts):
     def told(given, ranks=ranks):
-        asked = asked_of(model, ranks, given)
+        asked = build_asked_steps(model, ranks, given)
         return describe(asked.model, asked.wish, find_gpu("h100"))
 
     for part in parts:
@@ -404,10 +419,10 @@ def test_every_remedy_makes_steps_fit_and_the_next_larger_batch_does_not(model, 
     ],
 )
 def test_the_smallest_layout_that_fits_is_proposed(model, ranks, options, proposed):
-    asked, gpu = asked_of(model, ranks, options), find_gpu("h100")
+    asked, gpu = build_asked_steps(model, ranks, options), find_gpu("h100")
     assert propose_steps(asked.model, asked.wish, gpu.memory_gbytes * 1e9, options) == proposed
     if proposed:
-        chosen = asked_of(model, ranks, {**options, **proposed})
+        chosen = build_asked_steps(model, ranks, {**options, **proposed})
         assert describe(chosen.model, chosen.wish, gpu)["unfit"] == ""
         assert describe(asked.model, asked.wish, gpu)["unfit"]
 
@@ -428,11 +443,11 @@ def test_the_cache_goes_from_prefill_to_decode_once(tmp_path, ranks, options):
     sent = received = 0
     for rank in trace.ranks:
         graph = trace.graphs[rank.graph]
-        rows, sizes = int_column(graph, "comm_size")
+        rows, sizes = read_int_column(graph, "comm_size")
         kinds = graph.type[rows]
         sent += int(sizes[kinds == NodeType.COMM_SEND].sum())
         received += int(sizes[kinds == NodeType.COMM_RECV].sum())
-    asked = asked_of(LLAMA, ranks, given)
+    asked = build_asked_steps(LLAMA, ranks, given)
     prompts = asked.wish.prompts or asked.wish.prefill_ranks // asked.wish.prefill_tp
     assert sent == received == prompts * (20 + asked.wish.cached) * cache_bytes(LLAMA, asked.wish.precision)
     told = describe(LLAMA, asked.wish)
@@ -456,8 +471,8 @@ def test_ranks_that_decode_are_sent_all_that_latent_attention_caches(prefill, de
         "prompts": 1,
     }
     given |= {"prompt": 20, "context": 9}
-    asked = asked_of(LATENT, prefill + decode, given)
-    sent = list(transfers(roles_of(LATENT, asked.wish)))
+    asked = build_asked_steps(LATENT, prefill + decode, given)
+    sent = list(iterate_transfers(build_roles(LATENT, asked.wish)))
     assert [(target, size) for _, target, size in sent] == [
         (prefill + place, 20 * (16 + 4) * 2) for place in range(decode)
     ]

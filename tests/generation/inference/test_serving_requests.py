@@ -13,21 +13,21 @@ import studio
 from studio.cli import load_command
 from studio.commands.requests import text
 from studio.errors import ConfigError
-from studio.figures.serving import latency_figure, memory_figure
-from studio.generation.inference.batches import Load, Piece, load_of
-from studio.generation.inference.batching import Course, Policy, blocks_of, serve, serve_together
+from studio.figures.serving import draw_latency, draw_memory
+from studio.generation.inference.batches import Load, Piece, sum_load
+from studio.generation.inference.batching import Course, Policy, count_blocks, serve, serve_together
 from studio.generation.inference.counts import BF16
-from studio.generation.inference.deployment import StepWish, steps_of
+from studio.generation.inference.deployment import StepWish, build_steps
 from studio.generation.inference.job import make_steps
-from studio.generation.inference.memory import activation_bytes, weight_bytes
-from studio.generation.inference.options import asked_of
-from studio.generation.inference.requests import Request, at_load, parse_requests
+from studio.generation.inference.memory import count_activation_bytes, count_weight_bytes
+from studio.generation.inference.options import build_asked_steps
+from studio.generation.inference.requests import Request, parse_requests, scale_arrivals
 from studio.generation.inference.serving import (
+    build_server,
+    compute_latencies,
     describe_serving,
-    latencies,
     serve_requests,
-    server_of,
-    summary,
+    summarise_outcome,
 )
 from studio.generation.inference.step_times import StepTimes
 from studio.generation.models import Model, find_model
@@ -56,11 +56,11 @@ def test_a_schedule_worked_by_hand():
     assert steps[2].load.cached == 7 + 3
     assert [step.waiting for step in steps] == [1, 0, 1, 1, 0, 0]
     server = fake(Policy(4, 2, 9))
-    seen = latencies(serve_requests(server, requests))
+    seen = compute_latencies(serve_requests(server, requests))
     assert seen["ttft"].tolist() == [200, 300, 350]
     assert seen["tpot"].tolist() == [100, 100, 100]
     assert seen["queue"].tolist() == [0, 100, 250]
-    told = summary(serve_requests(server, requests))
+    told = summarise_outcome(serve_requests(server, requests))
     assert told["output_tokens_per_s"] == 7 / 600e-9
     assert told["ttft_ns"]["p50"] == 300
 
@@ -117,7 +117,7 @@ def test_drafts_are_made_on_the_first_stage_by_hand():
     ]
     # Weights and cache of what drafts take room on the first stage alone: 3 of 6 layers each, of which the first has 6 more.
     plain, drafting = (
-        server_of(asked_of(TINY, 4, {"tp": 2, "pp": 2, **more}), "h100", **given)
+        build_server(build_asked_steps(TINY, 4, {"tp": 2, "pp": 2, **more}), "h100", **given)
         for more, given in (({}, {}), ({"draft": 1, "draft_model": TINY}, {"acceptance": 1.0}))
     )
     assert drafting.draft_times.what.layout.ranks == 2
@@ -128,7 +128,7 @@ def test_drafts_are_made_on_the_first_stage_by_hand():
 def test_a_pipeline_serves_as_it_is_simulated():
     """Two sequences of a token each, in two batches, for three steps: the end of the schedule is that of the simulated job."""
     config = studio.preset("hgx-h100", npus=2).config
-    steps = steps_of(TINY, StepWish(2, pp=2, batch=2, micro_batches=2, steps=3, context="1"))
+    steps = build_steps(TINY, StepWish(2, pp=2, batch=2, micro_batches=2, steps=3, context="1"))
     steps = replace(steps, batches=(((Piece(1, 1, 0),), (Piece(1, 1, 0),)),))
     simulated = studio.simulate(make_steps(steps, "as served"), config)
     times = StepTimes(steps, config)
@@ -136,7 +136,7 @@ def test_a_pipeline_serves_as_it_is_simulated():
     assert served[1].finish_ns == pytest.approx(simulated.makespan_ns, rel=0.01)
     # A stage takes what its layers take, however many they are: those of a model of 24 come from models of 4 and 8.
     deep = replace(TINY, layers=24)
-    far = StepTimes(steps_of(deep, StepWish(2, pp=2, stage_layers=(10, 14))), config)
+    far = StepTimes(build_steps(deep, StepWish(2, pp=2, stage_layers=(10, 14))), config)
     load = Load(64, 64, 64, 64)
     assert far(load) == pytest.approx(far.whole(load), abs=deep.layers)
     first, second = far.course(load).stages
@@ -153,9 +153,9 @@ def test_replicas_that_divide_experts_step_together_by_hand():
     # A step of the table is that of replicas that all work on as much.
     sparse = replace(find_model("mixtral-8x7b"), layers=2)
     config = studio.preset("hgx-h100", npus=2).config
-    steps = steps_of(sparse, StepWish(2, ep=2, batch=16, context="64"))
+    steps = build_steps(sparse, StepWish(2, ep=2, batch=16, context="64"))
     job = studio.simulate(make_steps(steps, "a step"), config)
-    assert StepTimes(steps, config).whole(load_of(steps.batches[0][0])) == job.makespan_ns
+    assert StepTimes(steps, config).whole(sum_load(steps.batches[0][0])) == job.makespan_ns
 
 
 def test_drafted_tokens_that_are_accepted_save_steps_by_hand():
@@ -171,7 +171,7 @@ def test_drafted_tokens_that_are_accepted_save_steps_by_hand():
     assert [step.load.logits for step in steps] == [1, 3, 3, 1]
     # A pass of the draft model reads the prompt, two more come before each step that drafts, none before the last.
     assert passes == [
-        load_of((Piece(1, 4, 0),)), *(load_of((Piece(1, 1, context),)) for context in (4, 5, 7, 8)),
+        sum_load((Piece(1, 4, 0),)), *(sum_load((Piece(1, 1, context),)) for context in (4, 5, 7, 8)),
     ]  # fmt: skip
     assert served[0].first_ns == 110
     assert served[0].finish_ns == 4 * 100 + 5 * 10
@@ -180,7 +180,7 @@ def test_drafted_tokens_that_are_accepted_save_steps_by_hand():
     assert [step.load.tokens for step in steps] == [4, 3, 3, 3, 3, 3, 2, 1]
     assert sum(step.rejected for step in steps) == 5 * 2 + 1
     assert none[0].finish_ns == serve(requests, replace(policy, draft=0), constant)[0][0].finish_ns == 800
-    told = summary(serve_requests(fake(replace(policy, acceptance=0.0)), requests))
+    told = summarise_outcome(serve_requests(fake(replace(policy, acceptance=0.0)), requests))
     assert (told["drafted_tokens"], told["accepted_tokens"], told["recomputed_tokens"]) == (11, 0, 0)
 
 
@@ -195,7 +195,7 @@ def test_accepted_tokens_are_as_many_as_leviathans_formula():
 
 def fake(policy):
     """Return a server whose steps take 100 ns."""
-    server = server_of(asked_of(TINY, 1, {}), "h100")
+    server = build_server(build_asked_steps(TINY, 1, {}), "h100")
     return replace(server, policy=policy, times=constant)
 
 
@@ -208,7 +208,7 @@ def test_a_full_cache_sends_the_last_one_back_by_hand():
     assert [each.preemptions for each in served] == [0, 1]
     assert [step.load.tokens for step in steps] == [32, 1, 1, 17]
     assert [step.blocks for step in steps] == [2, 2, 2, 2]
-    assert summary(serve_requests(fake(Policy(32, 2, 2)), requests))["recomputed_tokens"] == 16
+    assert summarise_outcome(serve_requests(fake(Policy(32, 2, 2)), requests))["recomputed_tokens"] == 16
 
 
 @given(
@@ -268,7 +268,7 @@ def test_every_request_is_served_within_the_limits(rows, budget, sequences, bloc
 
 def test_times_between_simulated_steps_are_close_to_simulating_them():
     config = studio.preset("hgx-h100", npus=2).config
-    times = StepTimes(steps_of(TINY, StepWish(2, tp=2)), config)
+    times = StepTimes(build_steps(TINY, StepWish(2, tp=2)), config)
     # On the grid, with attention of the tokens alone: as simulated whole, to a nanosecond a layer.
     on_grid = Load(64, 64, 64, 64)
     assert abs(times(on_grid) - times.whole(on_grid)) <= TINY.layers
@@ -284,13 +284,15 @@ def test_steps_of_latent_attention_are_close_to_simulating_them():
     model = replace(find_model("deepseek-v2"), layers=9)
     config = studio.preset("hgx-h100", npus=4).config
     for layout in (StepWish(4, tp=4), StepWish(4, tp=2, pp=2, stage_layers=(5, 4)), StepWish(4, tp=2, ep=2)):
-        times = StepTimes(steps_of(model, layout), config)
-        on_grid = load_of((Piece(64, 1, 0),))
+        times = StepTimes(build_steps(model, layout), config)
+        on_grid = sum_load((Piece(64, 1, 0),))
         assert abs(times(on_grid) - times.whole(on_grid)) <= model.layers
         decoding, reading = Piece(37, 1, 3_000), Piece(1, 300, 700, 0)
-        assert times.check([load_of((decoding,)), load_of((reading,)), load_of((decoding, reading))]) < 0.05
+        assert (
+            times.check([sum_load((decoding,)), sum_load((reading,)), sum_load((decoding, reading))]) < 0.05
+        )
     # Nothing but which part a token is of tells these apart.
-    assert times(load_of((Piece(64, 1, 2_000),))) != times(load_of((Piece(64, 1, 2_000, 0),)))
+    assert times(sum_load((Piece(64, 1, 2_000),))) != times(sum_load((Piece(64, 1, 2_000, 0),)))
 
 
 def test_what_is_compressed_is_whole_on_every_rank_by_hand():
@@ -299,18 +301,24 @@ def test_what_is_compressed_is_whole_on_every_rank_by_hand():
     Of 0.9 · 141 GB a rank has 60.2 GB of weights: an eighth of 235.7 G parameters in 2 bytes each, and all of what every rank holds:
     the matrices that compress, routers and norms.
     """
-    server = server_of(asked_of("deepseek-v2", 8, {"tp": 8}), "h200")
+    server = build_server(build_asked_steps("deepseek-v2", 8, {"tp": 8}), "h200")
     model, layout = server.steps.model, server.steps.layout
-    most = load_of((Piece(256, 1, 0), Piece(1, 2_048 - 256, 0, 0)))
-    room = 0.9 * 141e9 - weight_bytes(model, layout, 0, BF16) - activation_bytes(model, layout, 0, most)
+    most = sum_load((Piece(256, 1, 0), Piece(1, 2_048 - 256, 0, 0)))
+    room = (
+        0.9 * 141e9
+        - count_weight_bytes(model, layout, 0, BF16)
+        - count_activation_bytes(model, layout, 0, most)
+    )
     assert server.policy.blocks == room // (16 * 69_120)
     whole = 60 * 5_120 * (1_536 + 576) + 59 * 5_120 * 160 + 60 * (2 * 5_120 + 1_536 + 512) + 5_120
-    assert weight_bytes(model, layout, 0, BF16) == 2 * (235_741_434_880 + 7 * whole) // 8 == 60_156_651_520
+    assert (
+        count_weight_bytes(model, layout, 0, BF16) == 2 * (235_741_434_880 + 7 * whole) // 8 == 60_156_651_520
+    )
     requests = [Request(0, 1_000, 5), Request(0, 3_000, 5)]
     outcome = serve_requests(server, requests)
     held = describe_serving(server, [outcome])["policy"]["kv_cache_bytes_of_a_rank"]
     assert held == server.policy.blocks * 16 * 69_120
-    assert summary(outcome)["requests"] == 2
+    assert summarise_outcome(outcome)["requests"] == 2
     [records] = outcome.steps
     assert [record.load.tokens for record in records[:3]] == [2_048, 1_953, 2]
     # The first prompt has ended with the first step, and its first token decodes beside the rest of the second.
@@ -320,9 +328,11 @@ def test_what_is_compressed_is_whole_on_every_rank_by_hand():
 
 def test_a_draft_model_takes_room_and_time_of_its_own():
     # As many sequences as a step has tokens, so that drafts add none.
-    plain = server_of(asked_of("llama3.1-8b", 1, {}), "h100", sequences=2_048)
+    plain = build_server(build_asked_steps("llama3.1-8b", 1, {}), "h100", sequences=2_048)
     options = {"draft": 2, "draft_model": "llama3.1-8b"}
-    twice = server_of(asked_of("llama3.1-8b", 1, options), "h100", acceptance=1.0, sequences=2_048)
+    twice = build_server(
+        build_asked_steps("llama3.1-8b", 1, options), "h100", acceptance=1.0, sequences=2_048
+    )
     # Two times the weights, and blocks of two times the bytes.
     assert twice.draft_times.what.model == twice.times.what.model
     each, weights = 16 * 131_072, 2 * 8_030_261_248
@@ -330,21 +340,23 @@ def test_a_draft_model_takes_room_and_time_of_its_own():
     used = room - plain.policy.blocks * each - weights
     assert twice.policy.blocks * 2 * each == pytest.approx(room - 2 * weights - used, abs=4 * each)
     small = replace(
-        server_of(asked_of(TINY, 1, {"draft": 2, "draft_model": TINY}), "h100", acceptance=1.0),
+        build_server(build_asked_steps(TINY, 1, {"draft": 2, "draft_model": TINY}), "h100", acceptance=1.0),
         times=constant,
         draft_times=lambda _load: 10.0,
     )
-    assert summary(serve_requests(small, [Request(0, 4, 7)]))["latency_ns"]["p50"] == 3 * 100 + 5 * 10
+    assert (
+        summarise_outcome(serve_requests(small, [Request(0, 4, 7)]))["latency_ns"]["p50"] == 3 * 100 + 5 * 10
+    )
 
 
 def test_more_load_makes_requests_wait_longer():
-    server = server_of(asked_of(TINY, 2, {"dtype": "fp8"}), "h100", budget=256)
+    server = build_server(build_asked_steps(TINY, 2, {"dtype": "fp8"}), "h100", budget=256)
     requests = parse_requests([HEAD, *(f"{0.002 * n},300,20" for n in range(20))], "a.csv")
-    slow, fast = (summary(serve_requests(server, requests, load)) for load in (0.1, 1e6))
+    slow, fast = (summarise_outcome(serve_requests(server, requests, load)) for load in (0.1, 1e6))
     assert slow["ttft_ns"]["p90"] < fast["ttft_ns"]["p90"]
     assert slow["requests_per_s"] < fast["requests_per_s"]
     assert fast["most_running"] > 1 == slow["most_running"]
-    assert at_load(requests, 2)[1].arrival_ns == requests[1].arrival_ns // 2
+    assert scale_arrivals(requests, 2)[1].arrival_ns == requests[1].arrival_ns // 2
 
 
 def test_forms_of_traces_of_requests():
@@ -379,8 +391,10 @@ def test_bad_traces_of_requests_are_refused(lines, said):
 
 def test_what_cannot_be_served_is_refused():
     def server(options, **limits):
-        return server_of(
-            asked_of(options.pop("model", "llama3-8b"), options.pop("ranks", 1), options), "h100", **limits
+        return build_server(
+            build_asked_steps(options.pop("model", "llama3-8b"), options.pop("ranks", 1), options),
+            "h100",
+            **limits,
         )
 
     for options, limits, said in (
@@ -405,7 +419,7 @@ def test_what_cannot_be_served_is_refused():
         serve_requests(small, [Request(0, 100_000, 5)])
     with pytest.raises(ConfigError, match="--load is 0"):
         serve_requests(small, [Request(0, 5, 5)], 0)
-    assert blocks_of(17) == 2
+    assert count_blocks(17) == 2
 
 
 def test_the_command_says_what_requests_see(tmp_path):
@@ -423,10 +437,10 @@ def test_the_command_says_what_requests_see(tmp_path):
     assert len(told["loads"][0]["over_time"]) == 400
     assert "time to first token" in text(told)
     assert "Latency over load" in page.read_text(encoding="utf-8")
-    figure = latency_figure(told["loads"], "ttft_ns", dark=True)
+    figure = draw_latency(told["loads"], "ttft_ns", dark=True)
     assert [line.name for line in figure.data] == ["p50", "p90", "p99"]
     assert list(figure.data[0].x) == [load["offered_per_s"] for load in told["loads"]]
-    shares = memory_figure(told["loads"][0]["over_time"], dark=False).data[0]
+    shares = draw_memory(told["loads"][0]["over_time"], dark=False).data[0]
     assert max(shares.y) == max(sample["kv_cache_share"] for sample in told["loads"][0]["over_time"]) > 0
     assert CliRunner().invoke(command, [str(path), "--gpu", "h100", "--ranks", "1"]).exit_code == 2
     path.write_text(f"{HEAD}\n0,90000,5\n1,50,1")
