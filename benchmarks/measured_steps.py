@@ -21,7 +21,7 @@ import numpy as np
 import studio
 from studio.calibration.machines import build_ports
 from studio.generation.efficiency import FITTED_GPU, NUMBERS, Efficiency, Work
-from studio.generation.layers import layer_backward, layer_forward
+from studio.generation.layers import append_layer_backward, append_layer_forward
 from studio.generation.layout import Layout
 from studio.generation.models import Model
 from studio.generation.passes import Passes
@@ -206,9 +206,9 @@ def summed(step: Step, **more: Any) -> Summed:
 @cache
 def _parts(model: Model, layout: Layout) -> tuple[Part, Part, Part]:
     def layer(passes: Passes) -> int:
-        x = layer_forward(passes, "step.layer0", 0, 0)
+        x = append_layer_forward(passes, "step.layer0", 0, 0)
         count = len(passes.program.nodes)
-        layer_backward(passes, "step.layer0", x, 0)
+        append_layer_backward(passes, "step.layer0", x, 0)
         return count
 
     def embedding(passes: Passes) -> int:

@@ -119,6 +119,11 @@ def pytest_collection() -> Iterator[object]:
         gc.enable()
 
 
+def pytest_sessionfinish() -> None:
+    """Let the garbage of the process be collected at its end: DuckDB calls what is left then a leak."""
+    gc.unfreeze()
+
+
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Let browser tests be run once more, and start with them: they are the longest."""
     browser_tests = [item for item in items if item.get_closest_marker("e2e")]

@@ -163,7 +163,7 @@ with tempfile.TemporaryDirectory() as folder:
     assert session.kept_of_job("trace", job) is None
     client.get(f"/graph?job={job}&deps=data")
     session.awaited.settle(f"graph of {job}")
-    begun = [key for sides, key in session._cache._entries if "drawing_of" in str(key[:2])]
+    begun = [key for sides, key in session._cache._entries if "build_drawing" in str(key[:2])]
     assert [key[2].deps for key in begun] == ["data"], begun
     close_tasks(tasks)
 """

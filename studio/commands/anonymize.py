@@ -35,10 +35,10 @@ from studio.commands.base.losses import select_losses
 from studio.commands.base.one_job import read_one_job
 from studio.commands.base.options import (
     PathOption,
+    add_size_options,
     json_option,
     quiet_option,
     rank_option,
-    size_options,
     workspace_option,
 )
 from studio.commands.base.output import build_progress_line, show, warn
@@ -423,7 +423,7 @@ def _is_file(path: Path) -> bool:
     "--simulate/--no-simulate", default=True, help="Compare the simulated steps.  [default: simulate]"
 )
 @rank_option
-@size_options
+@add_size_options
 @json_option
 @workspace_option
 @quiet_option

@@ -22,12 +22,12 @@ from studio.commands.base.for_astra_sim import Reader, adapt_for_reader
 from studio.commands.base.forms import CHAKRA, find_form
 from studio.commands.base.options import (
     PathOption,
+    add_size_options,
     allow_damaged,
     for_option,
     json_option,
     rank_option,
     refuse_own_input,
-    size_options,
 )
 from studio.commands.base.output import build_progress_line, end_with_losses, show, warn
 from studio.commands.base.terminal import describe_written, escape_controls
@@ -178,7 +178,7 @@ def _write(trace: Trace, name: str, request: Request, progress: Progress | None)
 @json_option
 @allow_damaged
 @rank_option
-@size_options
+@add_size_options
 @click.pass_context
 def command(
     ctx: click.Context,

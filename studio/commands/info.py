@@ -20,7 +20,13 @@ from studio.analysis.job.files import LEFT_OUT, list_job_files
 from studio.analysis.job.memory import HOST_MEMORY, compute_memory_use, label_origin
 from studio.analysis.job.renumbered import share_graphs
 from studio.analysis.job.summary import Share, summarise
-from studio.commands.base.options import allow_damaged, json_option, paths_argument, rank_option, size_options
+from studio.commands.base.options import (
+    add_size_options,
+    allow_damaged,
+    json_option,
+    paths_argument,
+    rank_option,
+)
 from studio.commands.base.output import build_progress_line, end_with_losses, show
 from studio.commands.base.terminal import escape_controls
 from studio.decoding import convert_value
@@ -234,7 +240,7 @@ def _format_table(title: str, shares: list[Share], *, sizes: bool = True) -> lis
 @json_option
 @allow_damaged
 @rank_option
-@size_options
+@add_size_options
 @click.pass_context
 def command(
     ctx: click.Context,

@@ -13,7 +13,7 @@ import click
 
 from studio.commands.base.compiled import KERNELS
 from studio.commands.base.logs import log_problems
-from studio.commands.base.options import PathOption, rank_option, size_options
+from studio.commands.base.options import PathOption, add_size_options, rank_option
 from studio.commands.base.output import build_progress_line, say
 from studio.errors import ConfigError
 from studio.et import Progress
@@ -195,7 +195,7 @@ def _show(address: str, request: Request, announce: Callable[[str], None]) -> No
 )
 @click.option("--sample/--no-sample", default=False, help="Start with a sample job open.")
 @rank_option
-@size_options
+@add_size_options
 def command(
     paths: tuple[Path, ...],
     host: str,

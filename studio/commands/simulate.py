@@ -22,9 +22,9 @@ from studio.commands.base.given_system import (
     apply_model,
     assume_system,
     combine_parts,
+    explain_sizes,
     read_parts,
     refuse_conflict,
-    size_hint,
     with_recorded_system,
 )
 from studio.commands.base.losses import STATUS
@@ -147,7 +147,7 @@ def _simulate_job(
 
     def simulate_on(system: astra.Imported) -> Outcome:
         findings = (*system.findings, *check(trace, system.config))
-        _refuse(findings, size_hint(request.preset, len(trace.ranks)) if request.preset else "", trace)
+        _refuse(findings, explain_sizes(request.preset, len(trace.ranks)) if request.preset else "", trace)
         begun = time.monotonic()
         result = _simulate(trace, system.config, limit, progress, notice, fold=not every_rank)
         spent_s = time.monotonic() - begun

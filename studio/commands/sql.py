@@ -25,11 +25,11 @@ from studio.commands.base.options import (
     Bytes,
     PathOption,
     Seconds,
+    add_size_options,
     allow_damaged,
     json_option,
     quiet_option,
     rank_option,
-    size_options,
     workspace_option,
 )
 from studio.commands.base.output import build_progress_line, end_with_losses, show, warn
@@ -260,7 +260,7 @@ def _say_notes(notes: Sequence[str], quiet: bool) -> None:
 @workspace_option
 @allow_damaged
 @rank_option
-@size_options
+@add_size_options
 @click.pass_context
 def command(
     ctx: click.Context,

@@ -33,10 +33,10 @@ from studio.commands.base.names import find_stored_run
 from studio.commands.base.one_job import read_one_job
 from studio.commands.base.options import (
     PathOption,
+    add_size_options,
     allow_damaged,
     json_option,
     quiet_option,
-    size_options,
     workspace_option,
 )
 from studio.commands.base.output import build_progress_line, end_with_losses, show, warn
@@ -366,7 +366,7 @@ def text(done: Visualized) -> str:
     default="light",
     help="Ground of drawings.  [default: light]",
 )
-@size_options
+@add_size_options
 @json_option
 @quiet_option
 @workspace_option

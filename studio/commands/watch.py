@@ -23,7 +23,13 @@ import click
 from studio.analysis.job.function_names import cut_middle
 from studio.analysis.trends.changes import describe_difference
 from studio.commands.base.losses import STATUS
-from studio.commands.base.options import PathOption, allow_damaged, json_option, quiet_option, size_options
+from studio.commands.base.options import (
+    PathOption,
+    add_size_options,
+    allow_damaged,
+    json_option,
+    quiet_option,
+)
 from studio.commands.base.output import build_progress_line
 from studio.commands.base.terminal import escape_controls
 from studio.errors import ConfigError, StudioError
@@ -262,7 +268,7 @@ def _parse_seconds(_ctx: click.Context, param: click.Parameter, given: str) -> f
 @quiet_option
 @json_option
 @allow_damaged
-@size_options
+@add_size_options
 @click.pass_context
 def command(
     ctx: click.Context,

@@ -224,7 +224,7 @@ class _Walk:
         storages = {key[1] for _, key, _ in self._inputs.tensors(visit.caller, 0)} if inside else set[Any]()
         taken: dict[Place, Tensor] = {}
         for place, key, shape in self._inputs.tensors(visit.row, 0):
-            known = self._known(key, visit.caller_begin if inside and key[1] not in storages else 0)
+            known = self._find_sizes(key, visit.caller_begin if inside and key[1] not in storages else 0)
             sizes = known or self._make(shape)
             self._keep(key, sizes, is_new=known is None)
             taken[place] = Tensor(place, shape, sizes, key)
@@ -235,12 +235,12 @@ class _Walk:
         given = {key for _, key, _ in self._inputs.tensors(visit.row, 0)}
         taken: dict[Place, Tensor] = {}
         for place, key, shape in self._inputs.tensors(visit.row, 3):
-            sizes = self._known(key, 0 if key in given else visit.begin) or self._make(shape)
+            sizes = self._find_sizes(key, 0 if key in given else visit.begin) or self._make(shape)
             self._keep(key, sizes, is_new=True)
             taken[place] = Tensor(place, shape, sizes, key)
         return taken
 
-    def _known(self, key: _Key, since: int) -> tuple[Size, ...] | None:
+    def _find_sizes(self, key: _Key, since: int) -> tuple[Size, ...] | None:
         """Return the sizes of a tensor, or of another one of its storage and shape, that was made since a place on the walk."""
         known_key = next((alias for alias in (key, key[1:]) if self._made_at.get(alias, NONE) >= since), None)
         return None if known_key is None else self._sizes[known_key]

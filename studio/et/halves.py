@@ -299,7 +299,7 @@ def _drop_wrong_ranks(job: Sequence[Half]) -> list[Half]:
     world, count = max(worlds, default=None), len({half.number for half in job} - {None})
     return [
         half
-        if half.number is None or can_be_rank(half.number, count, world, said=says_rank(half.file.name))
+        if half.number is None or can_be_rank(half.number, count, world, is_said=says_rank(half.file.name))
         else replace(half, number=None)
         for half in job
     ]

@@ -214,7 +214,7 @@ def _drop_wrong_ranks(members: list[RankFile]) -> list[RankFile]:
     count = len({number for _, _, number in members} - {None})
     return [
         (file, fmt, number)
-        if number is None or can_be_rank(number, count, None, said=says_rank(file.name))
+        if number is None or can_be_rank(number, count, None, is_said=says_rank(file.name))
         else (file, fmt, None)
         for file, fmt, number in members
     ]

@@ -196,7 +196,7 @@ class Player:
         )
         self.inputs = max((gpu.sizes["i"] for gpu in algorithm.gpus), default=0)
         self.outputs = max((gpu.sizes["o"] for gpu in algorithm.gpus), default=0)
-        self.part = self._part()
+        self.part = self._compute_part()
         self.held: dict[tuple[int, str, int], int] = {}
         self.moved = 0
         self.under_way: dict[tuple[int, int, int], deque[_Sent]] = {}
@@ -209,7 +209,7 @@ class Player:
         self.waiting: dict[tuple[Any, ...], list[Course]] = {}
         self._fill()
 
-    def _part(self) -> int:
+    def _compute_part(self) -> int:
         """Return how many chunks of the whole buffer belong to one GPU."""
         collective = self.algorithm.collective
         whole = self.outputs if collective == "all_gather" else self.inputs
@@ -223,7 +223,7 @@ class Player:
 
     # Chunks
 
-    def _key(self, gpu: int, buffer: str, offset: int) -> tuple[int, str, int]:
+    def _find_place(self, gpu: int, buffer: str, offset: int) -> tuple[int, str, int]:
         """Return where a chunk lies: in place, the one buffer is a part of the other."""
         collective = self.algorithm.collective
         if self.inplace and buffer == "o" and collective in ("all_reduce", "all_to_all"):
@@ -242,14 +242,14 @@ class Player:
         for gpu in self.algorithm.gpus:
             count = self.part if self.algorithm.collective == "all_gather" else gpu.sizes["i"]
             for chunk in range(count):
-                self.held[self._key(gpu.number, "i", chunk)] = self._compute_bit(gpu.number, chunk)
+                self.held[self._find_place(gpu.number, "i", chunk)] = self._compute_bit(gpu.number, chunk)
             for source, target in gpu.copies:
                 self._write(gpu.number, target, self._read(gpu.number, source, f"GPU {gpu.number}, <copy>"))
 
     def _read(self, gpu: int, chunks: Chunks, place: str) -> tuple[int, ...]:
-        self._count(chunks.count)
+        self._count_moved(chunks.count)
         values = tuple(
-            self.held.get(self._key(gpu, chunks.buffer, chunks.offset + number), 0)
+            self.held.get(self._find_place(gpu, chunks.buffer, chunks.offset + number), 0)
             for number in range(chunks.count)
         )
         if not all(values) and self.algorithm.collective:
@@ -261,11 +261,11 @@ class Player:
         return values
 
     def _write(self, gpu: int, chunks: Chunks, values: tuple[int, ...]) -> None:
-        self._count(len(values))
+        self._count_moved(len(values))
         for number, value in enumerate(values):
-            self.held[self._key(gpu, chunks.buffer, chunks.offset + number)] = value
+            self.held[self._find_place(gpu, chunks.buffer, chunks.offset + number)] = value
 
-    def _count(self, chunks: int) -> None:
+    def _count_moved(self, chunks: int) -> None:
         self.moved += chunks
         if self.moved > _MOST_MOVED:
             raise TraceFormatError(
@@ -273,7 +273,7 @@ class Player:
                 hint="This looks like a wrong cnt.",
             )
 
-    def _added(self, left: tuple[int, ...], right: tuple[int, ...], place: str) -> tuple[int, ...]:
+    def _add_chunks(self, left: tuple[int, ...], right: tuple[int, ...], place: str) -> tuple[int, ...]:
         """Return the sums of chunks."""
         for first, second in zip(left, right, strict=True):
             if first & second:
@@ -300,7 +300,9 @@ class Player:
             ready.extend(self._advance(ready.popleft()))
         for course in self.courses.values():
             if course.at < len(course.block.steps):
-                self.flaw("stuck", f"{self._place(course)} waits for ever: {self._reason(course)}")
+                self.flaw(
+                    "stuck", f"{self._describe_place(course)} waits for ever: {self._explain_wait(course)}"
+                )
         for (source, target, channel), messages in self.under_way.items():
             if messages:
                 self.flaw(
@@ -321,7 +323,7 @@ class Player:
             course.at += 1
             yield from self.waiting.pop(("step", course.gpu, course.block.number, course.at - 1), ())
             if step.what in SENDS:
-                yield from self.waiting.pop(("message", *self._line(course, sends=True)), ())
+                yield from self.waiting.pop(("message", *self._get_line(course, sends=True)), ())
 
     def _wait(self, course: Course, step: Step) -> tuple[Any, ...] | None:
         """Return what a step has to wait for."""
@@ -331,14 +333,14 @@ class Player:
             if other is None or number >= len(other.done):
                 return "step", course.gpu, block, number
         if step.what in RECEIVES:
-            line = self._line(course, sends=False)
+            line = self._get_line(course, sends=False)
             if not self.under_way.get(line):
                 return "message", *line
         if step.what in SENDS and course.block.send < 0:
             return ("nobody",)
         return None
 
-    def _reason(self, course: Course) -> str:
+    def _explain_wait(self, course: Course) -> str:
         wait = self._wait(course, course.block.steps[course.at])
         if wait is None or wait[0] == "nobody":
             return "its block names no GPU to send to"
@@ -349,22 +351,24 @@ class Player:
         return f"for a message from GPU {wait[1]} on channel {wait[3]} that is not sent before"
 
     @staticmethod
-    def _line(course: Course, *, sends: bool) -> tuple[int, int, int]:
+    def _get_line(course: Course, *, sends: bool) -> tuple[int, int, int]:
         block = course.block
         return (
             (course.gpu, block.send, block.channel) if sends else (block.receive, course.gpu, block.channel)
         )
 
-    def _number(self, course: Course) -> str:
+    def _format_number(self, course: Course) -> str:
         """Return the number of the step that a block is at."""
         return f"{course.at}"
 
-    def _place(self, course: Course) -> str:
+    def _describe_place(self, course: Course) -> str:
         step = course.block.steps[course.at]
-        return f"GPU {course.gpu}, block {course.block.number}, step {self._number(course)} ({step.what})"
+        return (
+            f"GPU {course.gpu}, block {course.block.number}, step {self._format_number(course)} ({step.what})"
+        )
 
     def _carry_out(self, course: Course, step: Step) -> None:
-        place = self._place(course)
+        place = self._describe_place(course)
         if step.depends is not None:
             nodes, depth = self.courses[course.gpu, step.depends[0]].done[step.depends[1]]
             course.after |= nodes
@@ -377,7 +381,7 @@ class Player:
         if step.what in ADDS:
             own_chunks = step.target if step.what == "re" or step.source.offset < 0 else step.source
             own = self._read(course.gpu, own_chunks, place)
-            values = self._added(own, values, place)
+            values = self._add_chunks(own, values, place)
         if step.what in _STORES or step.what in ("cpy", "re"):
             self._write(course.gpu, step.target, values)
         if step.what in SENDS:
@@ -385,7 +389,7 @@ class Player:
         course.done.append((course.after, course.depth))
 
     def _receive(self, course: Course, step: Step, place: str) -> tuple[int, ...]:
-        source, _, _ = line = self._line(course, sends=False)
+        source, _, _ = line = self._get_line(course, sends=False)
         message = self.under_way[line].popleft()
         wanted = step.target.count
         if len(message.values) != wanted:
@@ -394,7 +398,7 @@ class Player:
                 f"{place} receives {wanted:,} chunks where GPU {source} sends {len(message.values):,}",
             )
         course.depth = max(course.depth, message.depth)
-        self._node(course, "COMM_RECV_NODE", "comm_src", source, (len(message.values), message.tag))
+        self._add_message(course, "COMM_RECV_NODE", "comm_src", source, (len(message.values), message.tag))
         adds = step.what in ADDS
         busy_ns = self.delay_ns(len(message.values) * self.chunk_bytes, adds)
         if busy_ns > 0:
@@ -402,16 +406,16 @@ class Player:
         return (message.values + (0,) * wanted)[:wanted]
 
     def _send(self, course: Course, values: tuple[int, ...]) -> None:
-        line = self._line(course, sends=True)
+        line = self._get_line(course, sends=True)
         pair = line[:2]
         tag = self.tags.get(pair, 0)
         self.tags[pair] = tag + 1
         course.depth += 1
         self.played.longest = max(self.played.longest, course.depth)
-        self._node(course, "COMM_SEND_NODE", "comm_dst", line[1], (len(values), tag))
+        self._add_message(course, "COMM_SEND_NODE", "comm_dst", line[1], (len(values), tag))
         self.under_way.setdefault(line, deque()).append(_Sent(values, tag, course.depth))
 
-    def _node(self, course: Course, kind: str, key: str, peer: int, message: tuple[int, int]) -> None:
+    def _add_message(self, course: Course, kind: str, key: str, peer: int, message: tuple[int, int]) -> None:
         count, tag = message
         attrs = {
             "is_cpu_op": False,
@@ -427,7 +431,7 @@ class Player:
         self, course: Course, kind: str, attrs: dict[str, Any], prefix: str = "", duration_ns: int = 0
     ) -> None:
         """Add a node that waits for what the block did before, and for which its next one waits."""
-        name = f"{prefix}{course.block.steps[course.at].what} block {course.block.number} step {self._number(course)}"
+        name = f"{prefix}{course.block.steps[course.at].what} block {course.block.number} step {self._format_number(course)}"
         course.after = frozenset({self._put(course.gpu, kind, attrs, name, course.after, duration_ns)})
 
     def _put(
@@ -459,7 +463,7 @@ class Player:
     def check_result(self) -> None:
         """Note every chunk of the output that does not hold what the collective promises."""
         for gpu, chunk, wanted in self._iterate_promised():
-            value = self.held.get(self._key(gpu, "o", chunk), 0)
+            value = self.held.get(self._find_place(gpu, "o", chunk), 0)
             if value == wanted:
                 continue
             lacks, has = wanted & ~value, value & ~wanted
@@ -481,11 +485,13 @@ class Player:
         collective = self.algorithm.collective
         if collective == "all_reduce":
             for chunk in range(self.inputs):
-                total = self._sum(chunk)
+                total = self._compute_sum(chunk)
                 yield from ((gpu, chunk, total) for gpu in everyone)
         elif collective == "reduce_scatter":
             yield from (
-                (gpu, chunk, self._sum(gpu * part + chunk)) for gpu in everyone for chunk in range(part)
+                (gpu, chunk, self._compute_sum(gpu * part + chunk))
+                for gpu in everyone
+                for chunk in range(part)
             )
         elif collective in ("all_gather", "all_to_all"):
             for gpu in everyone:
@@ -497,6 +503,6 @@ class Player:
                     for chunk in range(part)
                 )
 
-    def _sum(self, chunk: int) -> int:
+    def _compute_sum(self, chunk: int) -> int:
         """Return what the sum of a chunk of every GPU holds."""
         return sum(self._compute_bit(giver, chunk) for giver in range(self.gpus))

@@ -186,12 +186,12 @@ class _PlanPlayer(Player):
         """Return how many bytes so many pieces of chunks have."""
         return -(-pieces * self.chunk_bytes // self.pieces)
 
-    def _number(self, course: Course) -> str:
+    def _format_number(self, course: Course) -> str:
         step = course.block.steps[course.at]
         assert isinstance(step, PlanStep)
         return step.at
 
-    def _reason(self, course: Course) -> str:
+    def _explain_wait(self, course: Course) -> str:
         step = course.block.steps[course.at]
         assert isinstance(step, PlanStep)
         if step.what in WAITS:
@@ -222,7 +222,7 @@ class _PlanPlayer(Player):
         if step.what in _POLLS:
             for owner, chunks in step.sources:
                 for number in range(chunks.count):
-                    key = self._key(owner, chunks.buffer, chunks.offset + number)
+                    key = self._find_place(owner, chunks.buffer, chunks.offset + number)
                     if key not in self.held:
                         return "chunk", key
         return None
@@ -286,7 +286,7 @@ class _PlanPlayer(Player):
 
     def _move(self, course: Course, step: PlanStep) -> list[tuple[Any, ...]]:
         """Carry out an operation that moves or adds chunks."""
-        place = self._place(course)
+        place = self._describe_place(course)
         width = Fraction(_PACKETS if step.what in _WIDE else 1)
         if step.what == SWITCH:
             width = self._compute_switch_width(len(step.sources))
@@ -304,7 +304,7 @@ class _PlanPlayer(Player):
         for got in fetched[1:]:
             assert values is not None
             adds = (
-                self._added(values, got, place)
+                self._add_chunks(values, got, place)
                 if step.what == SWITCH
                 else self._sum_of(course, values, got, place)
             )
@@ -316,7 +316,10 @@ class _PlanPlayer(Player):
                 self.flaw(
                     "unmatched", f"{place} writes {chunks.count:,} chunks of {len(values):,} that it reads"
                 )
-            keys = [self._key(owner, chunks.buffer, chunks.offset + number) for number in range(chunks.count)]
+            keys = [
+                self._find_place(owner, chunks.buffer, chunks.offset + number)
+                for number in range(chunks.count)
+            ]
             if owner != course.gpu:
                 here = course.after
                 node = self._send_message(
@@ -356,7 +359,7 @@ class _PlanPlayer(Player):
         busy_ns = self.delay_ns(self._compute_bytes(len(right)), True)
         if busy_ns > 0:
             self._add(course, "COMP_NODE", {"is_cpu_op": False}, "add: ", busy_ns)
-        return self._added(left, right, place)
+        return self._add_chunks(left, right, place)
 
     def _fetch(
         self, course: Course, owner: int, chunks: Chunks, place: str, width: Fraction
@@ -372,7 +375,7 @@ class _PlanPlayer(Player):
             course.after = frozenset({got})
             return values
         for number in range(chunks.count):
-            known = self.come.get(self._key(owner, chunks.buffer, chunks.offset + number))
+            known = self.come.get(self._find_place(owner, chunks.buffer, chunks.offset + number))
             if known is not None:
                 course.after |= {known}
         return values
@@ -391,7 +394,7 @@ class _PlanPlayer(Player):
         """Send a message after what the block did before; returns the node that receives it."""
         tag = self.tags.get((source, target), 0)
         self.tags[source, target] = tag + 1
-        name = f"{course.block.steps[course.at].what} block {course.block.number} step {self._number(course)}"
+        name = f"{course.block.steps[course.at].what} block {course.block.number} step {self._format_number(course)}"
         shared: Mapping[str, Any] = {"is_cpu_op": False, "comm_size": size, "comm_tag": tag}
         sent = self._put(source, "COMM_SEND_NODE", {**shared, "comm_dst": target}, name, course.after)
         if source == course.gpu:

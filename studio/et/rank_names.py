@@ -70,24 +70,24 @@ def says_rank(name: str) -> bool:
     return any(form.fullmatch(base) for form in forms) or any(map(_RANK_FOLDER.fullmatch, folders))
 
 
-def can_be_rank(number: int, files: int, world: int | None, *, said: bool) -> bool:
+def can_be_rank(number: int, files: int, world: int | None, *, is_said: bool) -> bool:
     """Whether the number in the name of a file of a job can be its rank.
 
     Args:
         number: The number.
         files: Files of the job that have one.
         world: Ranks of the job as its files say, None where they do not.
-        said: Whether the name says that it is a rank.
+        is_said: Whether the name says that it is a rank.
 
     Example:
-        >>> can_be_rank(3, 8, None, said=False), can_be_rank(25286, 8, None, said=False)
+        >>> can_be_rank(3, 8, None, is_said=False), can_be_rank(25286, 8, None, is_said=False)
         (True, False)
-        >>> can_be_rank(5, 1, None, said=False), can_be_rank(5, 1, 8, said=False), can_be_rank(12, 1, 8, said=True)
+        >>> can_be_rank(5, 1, None, is_said=False), can_be_rank(5, 1, 8, is_said=False), can_be_rank(12, 1, 8, is_said=True)
         (False, True, False)
     """
     if world is not None:
         return number < max(world, files)
-    if said:
+    if is_said:
         return number < max(MOST_BY_PLACE, 4 * files)
     # One number alone is as likely a version, a step or a process id.
     return number == 0 or (files > 1 and number < max(_SURELY_RANKS, 4 * files))

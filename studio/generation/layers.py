@@ -7,7 +7,7 @@ from studio.generation.passes import Passes
 from studio.generation.transformer import EXPERTS, has_experts
 
 
-def layer_forward(passes: Passes, at: str, x: int, ready: int) -> int:
+def append_layer_forward(passes: Passes, at: str, x: int, ready: int) -> int:
     """Append the forward pass of a layer; returns the node that makes its output.
 
     Args:
@@ -16,14 +16,14 @@ def layer_forward(passes: Passes, at: str, x: int, ready: int) -> int:
         x: The node that makes its input.
         ready: The node that its weights wait for.
     """
-    layer = layer_number(at)
+    layer = parse_layer(at)
     x = passes.attention_forward(at, layer, x, ready)
     if has_experts(passes.model, layer):
         return append_experts_forward(passes, at, layer, x)
     return passes.feed_forward_forward(at, x)
 
 
-def layer_backward(passes: Passes, at: str, grad: int, ready: int) -> int:
+def append_layer_backward(passes: Passes, at: str, grad: int, ready: int) -> int:
     """Append the backward pass of a layer; returns the node that makes the gradient of its input.
 
     Args:
@@ -32,7 +32,7 @@ def layer_backward(passes: Passes, at: str, grad: int, ready: int) -> int:
         grad: The node that makes the gradient of its output.
         ready: The node that its weights, or what is computed again, wait for.
     """
-    layer, unit = layer_number(at), at.rpartition(".")[2]
+    layer, unit = parse_layer(at), at.rpartition(".")[2]
     passes.weights[unit] = []
     if has_experts(passes.model, layer):
         passes.weights[f"{unit}{EXPERTS}"] = []
@@ -42,11 +42,11 @@ def layer_backward(passes: Passes, at: str, grad: int, ready: int) -> int:
     return passes.attention_backward(at, unit, layer, grad, 0)
 
 
-def layer_number(at: str) -> int:
+def parse_layer(at: str) -> int:
     """Return the layer that a place names.
 
     Example:
-        >>> layer_number("step0.mb1.layer12.again")
+        >>> parse_layer("step0.mb1.layer12.again")
         12
     """
     return int(at.partition(".layer")[2].partition(".")[0])

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from itertools import islice
 
 from studio.generation.context import ELEMENT_BYTES
-from studio.generation.layers import layer_backward, layer_forward
+from studio.generation.layers import append_layer_backward, append_layer_forward
 from studio.generation.layout import Layout
 from studio.generation.memory import (
     WEIGHT_BYTES,
@@ -137,7 +137,7 @@ class Stage:
         else:
             x = self._append_message(at, step, part, [], sends=False)
         for name in self.chunks[part.chunk]:
-            x = layer_forward(self.passes, f"{at}.{name}", x, self._gather_weights(at, name, "fwd"))
+            x = append_layer_forward(self.passes, f"{at}.{name}", x, self._gather_weights(at, name, "fwd"))
             self._take(name, part)
             self._append_stow(at, name, part, x)
         if self._is_last(part):
@@ -167,9 +167,9 @@ class Stage:
             self._append_fetch(at, part, names[place + 1 : place + 2])
             if self.layout.recompute == "full":
                 # The whole forward pass of the layer, from its kept input, once the gradient is there, as Megatron-LM does.
-                ready = layer_forward(self.passes, f"{at}.{name}.again", grad, ready)
+                ready = append_layer_forward(self.passes, f"{at}.{name}.again", grad, ready)
                 self._take(name, part, again=True)
-            grad = layer_backward(self.passes, f"{at}.{name}", grad, ready)
+            grad = append_layer_backward(self.passes, f"{at}.{name}", grad, ready)
             self._close(at, name, part)
         if self._is_first(part):
             self.passes.embedding_backward(at, grad)

@@ -97,11 +97,11 @@ def _check_ranks(trace: Trace, config: SystemConfig) -> None:
         raise ConfigError(
             f"the topology has {format_counted(npus, 'NPU')}, the trace {format_counted(len(numbers), 'rank')}{what}; "
             "allowed: one rank per NPU, numbered from 0",
-            hint=_size_hint(trace, len(numbers)),
+            hint=_explain_size(trace, len(numbers)),
         )
 
 
-def _size_hint(trace: Trace, count: int) -> str:
+def _explain_size(trace: Trace, count: int) -> str:
     known = infer_completeness(trace)
     if not known.is_whole:
         return f"{known.sentence()} {COMPLETE}"

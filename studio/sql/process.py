@@ -83,7 +83,7 @@ class Process:
                 with pa.ipc.new_stream(self._requests, table.schema) as writer:
                     writer.write_table(table)
             self._requests.flush()
-            while (answer := self._told()).get("piece"):
+            while (answer := self._read_answer()).get("piece"):
                 yield pa.ipc.open_stream(self._answers).read_all()
         except (OSError, ValueError, pa.ArrowInvalid) as error:
             # A pipe that is closed or ends in the middle.
@@ -92,7 +92,7 @@ class Process:
         if failure := answer.get("error"):
             raise Failed(failure)
 
-    def _told(self) -> dict[str, Any]:
+    def _read_answer(self) -> dict[str, Any]:
         line = self._answers.readline()
         if not line:
             raise Ended(self.end())

@@ -170,7 +170,7 @@ class Workspace:
             True
         """
         jobs = []
-        for job_id in self._ids():
+        for job_id in self._list_ids():
             with contextlib.suppress(OSError, Damaged, msgspec.MsgspecError, UnicodeDecodeError):
                 raw = read_sealed(self.root / "jobs" / job_id / "job.json")
                 jobs.append(self._count_runs(replace(_job_info(raw), id=job_id)))
@@ -202,9 +202,9 @@ class Workspace:
         """
         try:
             with self._convert_write_errors(f"job {job_id} cannot be read"):
-                raw = read_sealed(self._folder(job_id) / "job.json")
+                raw = read_sealed(self._get_folder(job_id) / "job.json")
         except FileNotFoundError:
-            raise self._missing(job_id) from None
+            raise self._build_job_error(job_id) from None
         except Damaged as error:
             raise _build_damage_error(job_id, error) from error
         try:
@@ -232,8 +232,8 @@ class Workspace:
             ...     print(error.message)
             There is no job 'resnet' in this workspace.
         """
-        if not (self._folder(job_id) / "job.json").is_file():
-            raise self._missing(job_id)
+        if not (self._get_folder(job_id) / "job.json").is_file():
+            raise self._build_job_error(job_id)
         if run_id and not (self._run_folder(job_id, run_id) / "run.json").is_file():
             raise self._build_run_error(job_id, run_id)
 
@@ -249,12 +249,12 @@ class Workspace:
             Trace(2 ranks, 1 graph, 612 nodes, 1 comm group, 1 finding)
         """
         self.info(job_id)
-        folder = self._folder(job_id)
+        folder = self._get_folder(job_id)
         try:
             return read_trace(folder)
         except Damaged as error:
             if not folder.is_dir():
-                raise self._missing(job_id) from None
+                raise self._build_job_error(job_id) from None
             raise _build_damage_error(job_id, error) from error
 
     def save(  # noqa: PLR0913 - all but the first two by name
@@ -353,9 +353,9 @@ class Workspace:
         try:
             with self._convert_write_errors(f"the findings of {job_id} cannot be stored"):
                 write_sealed(aside, value)
-                aside.replace(self._folder(job_id) / _EXAMINATION)
+                aside.replace(self._get_folder(job_id) / _EXAMINATION)
         except FileNotFoundError:
-            raise self._missing(job_id) from None
+            raise self._build_job_error(job_id) from None
         finally:
             aside.unlink(missing_ok=True)
 
@@ -368,7 +368,7 @@ class Workspace:
             True
         """
         try:
-            return read_sealed(self._folder(job_id) / _EXAMINATION)
+            return read_sealed(self._get_folder(job_id) / _EXAMINATION)
         except (OSError, Damaged, StudioError):
             return None
 
@@ -384,14 +384,14 @@ class Workspace:
             5
         """
         self.require(job_id, run_id)
-        folder = self._run_folder(job_id, run_id) if run_id else self._folder(job_id)
+        folder = self._run_folder(job_id, run_id) if run_id else self._get_folder(job_id)
         aside = self._name_aside(job_id)
         try:
             with self._convert_write_errors(f"the measures of {job_id} cannot be stored"):
                 write_sealed(aside, value)
                 aside.replace(folder / _MEASURES)
         except FileNotFoundError:
-            raise self._missing(job_id) from None
+            raise self._build_job_error(job_id) from None
         finally:
             aside.unlink(missing_ok=True)
 
@@ -405,7 +405,7 @@ class Workspace:
             (7, None)
         """
         try:
-            folder = self._run_folder(job_id, run_id) if run_id else self._folder(job_id)
+            folder = self._run_folder(job_id, run_id) if run_id else self._get_folder(job_id)
             return read_sealed(folder / _MEASURES)
         except (OSError, Damaged, StudioError):
             return None
@@ -432,14 +432,14 @@ class Workspace:
             'A better name'
         """
         info = replace(self.info(job_id), name=_clean_name(name))
-        folder = self._folder(job_id)
+        folder = self._get_folder(job_id)
         aside = self._name_aside(job_id)
         try:
             with self._convert_write_errors(f"{info.name} cannot be renamed"):
                 write_sealed(aside, info)
                 aside.replace(folder / "job.json")
         except FileNotFoundError:
-            raise self._missing(job_id) from None
+            raise self._build_job_error(job_id) from None
         finally:
             aside.unlink(missing_ok=True)
         return info
@@ -456,7 +456,7 @@ class Workspace:
             >>> second in [job.id for job in workspace.jobs()]
             False
         """
-        folder = self._folder(job_id)
+        folder = self._get_folder(job_id)
         trash = self.root / "trash" / job_id
         try:
             with self._convert_write_errors(f"job {job_id} cannot be deleted"):
@@ -464,7 +464,7 @@ class Workspace:
                 os.utime(folder)
                 folder.rename(trash)
         except FileNotFoundError:
-            raise self._missing(job_id) from None
+            raise self._build_job_error(job_id) from None
 
     def restore(self, job_id: str) -> None:
         """Restore a deleted job.
@@ -479,11 +479,11 @@ class Workspace:
             >>> workspace.info(second).name
             'second'
         """
-        self._folder(job_id)
+        self._get_folder(job_id)
         try:
             (self.root / "trash" / job_id).rename(self.root / "jobs" / job_id)
         except OSError:
-            raise self._missing(job_id) from None
+            raise self._build_job_error(job_id) from None
 
     # -----------------------------------------------------------------------------------------------
     # Runs
@@ -502,8 +502,8 @@ class Workspace:
         for folder in self._run_folders(job_id):
             with contextlib.suppress(Damaged):
                 runs.append(replace(read_info(folder), id=folder.name, job=job_id))
-        if not (self._folder(job_id) / "job.json").is_file():
-            raise self._missing(job_id)
+        if not (self._get_folder(job_id) / "job.json").is_file():
+            raise self._build_job_error(job_id)
         return sorted(runs, key=lambda run: (-run.created, run.id))
 
     def run_info(self, job_id: str, run_id: str) -> RunInfo:
@@ -541,7 +541,7 @@ class Workspace:
         # Lists need none of the simulator behind it.
         from studio.store.runs import write_run
 
-        job = self._folder(job_id)
+        job = self._get_folder(job_id)
         name = _clean_name(run.name, "run")
         run_id = f"{_build_slug(name, 'run')}-{secrets.token_hex(3)}"
         aside = self._name_aside(job_id)
@@ -556,7 +556,7 @@ class Workspace:
                 aside.rename(job / "runs" / run_id)
                 sync_folder(job / "runs")
         except FileNotFoundError:
-            raise self._missing(job_id) from None
+            raise self._build_job_error(job_id) from None
         finally:
             shutil.rmtree(aside, ignore_errors=True)
         return run_id
@@ -657,7 +657,7 @@ class Workspace:
             raise self._build_run_error(job_id, run_id) from None
 
     def _run_folders(self, job_id: str) -> list[Path]:
-        folder = self._folder(job_id) / "runs"
+        folder = self._get_folder(job_id) / "runs"
         try:
             with os.scandir(folder) as entries:
                 names = [
@@ -669,14 +669,14 @@ class Workspace:
 
     def _run_folder(self, job_id: str, run_id: str) -> Path:
         """Return the folder of a run; rejects ids of the wrong form."""
-        runs = self._folder(job_id) / "runs"
+        runs = self._get_folder(job_id) / "runs"
         if not _ID.fullmatch(run_id) or (runs / run_id).is_symlink():
             raise self._build_run_error(job_id, run_id)
         return runs / run_id
 
     def _build_run_error(self, job_id: str, run_id: str) -> StudioError:
-        if not (self._folder(job_id) / "job.json").is_file():
-            return self._missing(job_id)
+        if not (self._get_folder(job_id) / "job.json").is_file():
+            return self._build_job_error(job_id)
         names = [folder.name for folder in self._run_folders(job_id)]
         near = difflib.get_close_matches(run_id[:80], names, n=1)
         hint = (
@@ -694,25 +694,25 @@ class Workspace:
 
     # -----------------------------------------------------------------------------------------------
 
-    def _ids(self) -> list[str]:
+    def _list_ids(self) -> list[str]:
         with (
             self._convert_write_errors("the jobs cannot be listed"),
             os.scandir(self.root / "jobs") as entries,
         ):
             return [entry.name for entry in entries if _ID.fullmatch(entry.name) and not entry.is_symlink()]
 
-    def _folder(self, job_id: str) -> Path:
+    def _get_folder(self, job_id: str) -> Path:
         """Return the folder of a job; rejects ids of the wrong form, because they come from addresses."""
         folder = self.root / "jobs" / job_id if _ID.fullmatch(job_id) else None
         if folder is None or folder.is_symlink():
-            raise self._missing(job_id)
+            raise self._build_job_error(job_id)
         return folder
 
     def _name_aside(self, job_id: str) -> Path:
         return self.root / "tmp" / f"{job_id}.{secrets.token_hex(4)}"
 
-    def _missing(self, job_id: str) -> StudioError:
-        near = difflib.get_close_matches(job_id[:80], self._ids(), n=1)
+    def _build_job_error(self, job_id: str) -> StudioError:
+        near = difflib.get_close_matches(job_id[:80], self._list_ids(), n=1)
         hint = f"The nearest is {near[0]}." if near else "Open Home for the list of jobs."
         return StudioError(f"There is no job {job_id[:80]!r} in this workspace.", hint=hint)
 

@@ -244,7 +244,7 @@ class Gantt:
         places = join_columns(shown)
         bars = np.concatenate(([0], np.cumsum([len(places) for places in shown]))).astype(np.int32)
         node = self.coverage.row[places]
-        name, names = self._names(rows, bars, node)
+        name, names = self._index_names(rows, bars, node)
         binned = np.flatnonzero(~single).tolist()
         bins = [
             self.coverage.bins(int(self.rows.track[rows[index]]), begin, width, TILE_BINS) for index in binned
@@ -257,7 +257,7 @@ class Gantt:
             (self.coverage.end_ns[places] - begin).astype(np.float64),
             node.astype(np.int32),
             name,
-            self._bytes(rows, bars, node),
+            self._collect_bytes(rows, bars, node),
             self.coverage.waits_ns[places].astype(np.float64),
             self.coverage.category[places],
             np.array(binned, np.int32),
@@ -271,7 +271,7 @@ class Gantt:
     def _get_graph_index(self, row: int) -> int:
         return self._numbers[int(self.rows.rank[row])].graph
 
-    def _names(self, rows: Sequence[int], bars: Int32, node: Int64) -> tuple[Int32, tuple[str, ...]]:
+    def _index_names(self, rows: Sequence[int], bars: Int32, node: Int64) -> tuple[Int32, tuple[str, ...]]:
         """Return the name of each bar as an index, and the names."""
         graphs = self.trace.graphs
         key = np.zeros(len(node), np.int64)
@@ -283,7 +283,7 @@ class Gantt:
         names = tuple(graphs[code >> 32].strings[code & 0xFFFFFFFF] for code in codes.tolist())
         return where.astype(np.int32), names
 
-    def _bytes(self, rows: Sequence[int], bars: Int32, node: Int64) -> Float64:
+    def _collect_bytes(self, rows: Sequence[int], bars: Int32, node: Int64) -> Float64:
         sizes = np.zeros(len(node))
         for index, row in enumerate(rows):
             part = slice(int(bars[index]), int(bars[index + 1]))

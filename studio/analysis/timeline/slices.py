@@ -93,7 +93,7 @@ class Slices:
             heapq.heappush(busy, (finish, chosen))
         return [np.array(part, np.int64) for part in parts]
 
-    def _ends(self, rank: Rank, places: Int64) -> list[End]:
+    def _list_ends(self, rank: Rank, places: Int64) -> list[End]:
         coverage = self.gantt.coverage
         known = self._numbers.get(rank.number)
         if known is None:
@@ -111,7 +111,7 @@ class Slices:
         before, after, data = self.dependency_places(rank)
         for first in range(0, len(data), _FLOWS_AT_ONCE):
             part = slice(first, first + _FLOWS_AT_ONCE)
-            sides = (self._ends(rank, side[part]) for side in (before, after))
+            sides = (self._list_ends(rank, side[part]) for side in (before, after))
             for kind, waited_for, two in zip(data[part].tolist(), *sides, strict=True):
                 yield DEPENDENCY_KINDS[kind], waited_for, two
 
@@ -181,7 +181,7 @@ class Slices:
                 places = gantt.places(rank)[own_rows[positions]].astype(np.int64)
                 timed = places != NONE
                 for position, end in zip(
-                    positions[timed].tolist(), self._ends(rank, places[timed]), strict=True
+                    positions[timed].tolist(), self._list_ends(rank, places[timed]), strict=True
                 ):
                     table[position].append(end)
             yield from (("collective", sorted(ends, key=lambda end: end.start_ns)) for ends in table)
@@ -194,7 +194,7 @@ class Slices:
             for index, node in ((source, row), (target, other)):
                 rank = gantt.trace.ranks[index]
                 place = gantt.places(rank)[[node]].astype(np.int64)
-                ends += self._ends(rank, place[place != NONE])
+                ends += self._list_ends(rank, place[place != NONE])
             yield "message", ends
 
     def flows(self) -> Iterator[tuple[str, End, End]]:

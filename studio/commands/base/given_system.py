@@ -109,7 +109,7 @@ def apply_model(parts: Parts | None, request: SimulationRequest) -> Parts | None
     return with_model(parts, request.model or "full")
 
 
-def size_hint(name: str, npus: int) -> str:
+def explain_sizes(name: str, npus: int) -> str:
     """Say how to get a preset of this size; empty where there is none."""
     system = preset(name).system
     if system.fits(npus):

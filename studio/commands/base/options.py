@@ -139,17 +139,17 @@ allow_damaged = click.option(
 )
 
 
-def size_options(command: Callable[..., Any]) -> Callable[..., Any]:
+def add_size_options(command: Callable[..., Any]) -> Callable[..., Any]:
     """Add the options for text workloads; the command gets them as `npus` and `passes`."""
-    return _size_options(command, "Number of NPUs of a text workload that does not give it.")
+    return _add_size_options(command, "Number of NPUs of a text workload that does not give it.")
 
 
 def add_system_size_options(command: Callable[..., Any]) -> Callable[..., Any]:
     """Add the options for text workloads where the number of NPUs is that of a preset as well."""
-    return _size_options(command, "Number of NPUs of the preset, and of a text workload.")
+    return _add_size_options(command, "Number of NPUs of the preset, and of a text workload.")
 
 
-def _size_options(command: Callable[..., Any], npus_help: str) -> Callable[..., Any]:
+def _add_size_options(command: Callable[..., Any], npus_help: str) -> Callable[..., Any]:
     npus = click.option(
         "--npus",
         type=click.IntRange(min=1),

@@ -184,7 +184,7 @@ class _Reader:
     lines: _Lines
 
     def suite(self, given: Mapping[str, Any]) -> Suite:
-        self._known(given, (), _TOP)
+        self._check_keys(given, (), _TOP)
         jobs = tuple(self._read_job(name, table) for name, table in self._read_tables(given, "jobs"))
         systems = tuple(self._read_system(name, table) for name, table in self._read_tables(given, "systems"))
         if len(jobs) * len(systems) > _CASES_AT_MOST:
@@ -203,7 +203,7 @@ class _Reader:
 
     def _read_job(self, name: str, table: Mapping[str, Any]) -> SuiteJob:
         at: Keys = ("jobs", name)
-        self._known(table, at, _JOB)
+        self._check_keys(table, at, _JOB)
         paths = table.get("path")
         words = [paths] if isinstance(paths, str) else paths
         if (
@@ -229,7 +229,7 @@ class _Reader:
 
     def _read_system(self, name: str, table: Mapping[str, Any]) -> SuiteSystem:
         at: Keys = ("systems", name)
-        self._known(table, at, _SYSTEM)
+        self._check_keys(table, at, _SYSTEM)
         preset, files = self._read_text(table, at, "preset"), {}
         if preset and preset.lower().endswith((".yml", ".yaml")):
             preset = str(self.path.parent / preset)
@@ -266,7 +266,7 @@ class _Reader:
         self, place: int, table: Mapping[str, Any], jobs: Sequence[SuiteJob], systems: Sequence[str]
     ) -> SuiteLimit:
         at: Keys = ("limits", place)
-        self._known(table, at, _LIMIT)
+        self._check_keys(table, at, _LIMIT)
         job, system = self._read_text(table, at, "job"), self._read_text(table, at, "system")
         if job is not None:
             self._check_choice(job, [suite_job.name for suite_job in jobs], (*at, "job"))
@@ -319,7 +319,7 @@ class _Reader:
                 raise self._build_error((key, name), f"the name {name[:80]!r}; allowed: {allowed}")
         return list(tables.items())
 
-    def _known(self, table: Mapping[str, Any], at: Keys, allowed: Sequence[str]) -> None:
+    def _check_keys(self, table: Mapping[str, Any], at: Keys, allowed: Sequence[str]) -> None:
         for key in table:
             if key not in allowed:
                 hint = suggest(key, allowed)

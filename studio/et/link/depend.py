@@ -24,7 +24,7 @@ from studio.et.link.gaps import (
     Gaps,
     OwnTimes,
     begin_of_first_callee,
-    ends_of_floating,
+    find_floating_ends,
     find_gaps,
     replace_lost,
 )
@@ -139,7 +139,7 @@ def derive_dependencies(
     telling = ~find_within_library(operations, around, library) & (inner < 0)
     telling &= ~find_early_ends(operations, around, options.thread_gap_ns)
     lost = find_lost_calls(operations, communication, in_place)
-    ends = ends_of_floating(operations, floating, threads)
+    ends = find_floating_ends(operations, floating, threads)
     own_times = OwnTimes(telling, library, begin_of_first_callee(operations, around), ends)
     gaps, causes = find_gaps(operations, waits, inside, own, own_times, options)
     gaps = join_columns([gaps, replace_lost(operations, lost, own, options)])

@@ -377,7 +377,7 @@ def _index_by_end(
     return waited
 
 
-def ends_of_floating(operations: Operations, floating: Bool, threads: Int64) -> dict[int, dict[int, int]]:
+def find_floating_ends(operations: Operations, floating: Bool, threads: Int64) -> dict[int, dict[int, int]]:
     """Return by thread when it ended its floating operations → the lane of each."""
     ends: dict[int, dict[int, int]] = {}
     for row in np.flatnonzero(floating & operations.timed).tolist():

@@ -70,7 +70,7 @@ def infer_stream_waits(
     collectives = _Launched(np.flatnonzero(talks), stream)
     ended = _Ended(np.flatnonzero(talks), stream, device.device[events], finish)
     free = np.maximum(
-        _ends_before(device, launched)[places], begun + device.duration_ns[launched.launch[places]]
+        _find_ends_before(device, launched)[places], begun + device.duration_ns[launched.launch[places]]
     )
     asked = {
         caller: _Launched(np.flatnonzero((thread == caller) & (own | ~talks)), stream) for caller, _ in lanes
@@ -135,7 +135,7 @@ class _Ended:
         return NONE
 
 
-def _ends_before(device: DeviceTrace, launched: DeviceOperations) -> Int64:
+def _find_ends_before(device: DeviceTrace, launched: DeviceOperations) -> Int64:
     """Return (D,) when all that began before on the stream of each operation had ended; the least time there is for the first."""
     finish = device.start_ns[launched.event] + device.duration_ns[launched.event]
     before = np.full(len(finish), np.iinfo(np.int64).min, np.int64)

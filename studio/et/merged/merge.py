@@ -23,8 +23,7 @@ from studio.et.merged.records import Changed, Chunk, find_odd_encoding, iterate_
 from studio.et.merged.rule import BLOCK, MISSING_IDS, ORIGINAL_ID, RANK
 from studio.et.naming import format_file_name
 from studio.et.reading_meter import Progress
-from studio.et.source import SourceFile, load, measure_file
-from studio.et.source import get_head
+from studio.et.source import SourceFile, get_head, load, measure_file
 from studio.files import read_start
 from studio.trace import Finding, Int64, Trace, UInt64, ValueKind
 

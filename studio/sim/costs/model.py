@@ -238,7 +238,7 @@ class CostModel:
             )
         open_ways = self.possible(done, shape, ports)
         names = tuple(way.name for way in open_ways)
-        parts = [self._parts(way, done, buffer, shape, ports, gpus_per_thread) for way in open_ways]
+        parts = [self._compute_parts(way, done, buffer, shape, ports, gpus_per_thread) for way in open_ways]
         total = np.array([part.total_ns for part in parts])
         choice = self.choose(done, buffer, shape, ports, open_ways, total)
         pick = (choice, np.arange(len(buffer)))
@@ -312,7 +312,9 @@ class CostModel:
             protocols = [way.protocol for way in open_ways]
             return np.array([protocols.index(name) if name in protocols else 0 for name in wanted])
         if totals is None:
-            totals = np.array([self._parts(way, kind, buffer, shape, ports).total_ns for way in open_ways])
+            totals = np.array(
+                [self._compute_parts(way, kind, buffer, shape, ports).total_ns for way in open_ways]
+            )
         least = np.asarray(totals.argmin(axis=0), np.int64)
         if self.choice == "least" or (shape.nodes > 1 and kind in _UNTUNED):
             return least
@@ -345,7 +347,7 @@ class CostModel:
 
     def times(self, way: Way, kind: str, buffer: Float64, shape: GroupShape, ports: Ports) -> Float64:
         """Return (S,) what a way takes, without residual curves, at sizes of the whole buffer."""
-        return self._parts(way, kind, buffer, shape, ports).total_ns
+        return self._compute_parts(way, kind, buffer, shape, ports).total_ns
 
     def terms(self, way: Way, kind: str, buffer: Float64, shape: GroupShape, ports: Ports) -> Terms:
         """Return the terms of what a way takes, at sizes of the whole buffer."""
@@ -354,7 +356,7 @@ class CostModel:
             way, kind, buffer, shape, ports, self.wiring, shared=library.searches, channels=library.messages
         )
 
-    def _parts(
+    def _compute_parts(
         self,
         way: Way,
         kind: str,
@@ -365,17 +367,20 @@ class CostModel:
     ) -> _Parts:
         """Return the parts of a way's time."""
         split = self.terms(way, kind, buffer, shape, ports)
-        waits = self._sum(split.waits, len(buffer))
-        inside, between = self._sum(split.inside, len(buffer)), self._sum(split.between, len(buffer))
+        waits = self._sum_parts(split.waits, len(buffer))
+        inside, between = (
+            self._sum_parts(split.inside, len(buffer)),
+            self._sum_parts(split.between, len(buffer)),
+        )
         moving = np.maximum(inside, between)
-        total = self._sum(split.launch, len(buffer)) + combine(waits, moving, OVERLAP[way.rates])
+        total = self._sum_parts(split.launch, len(buffer)) + combine(waits, moving, OVERLAP[way.rates])
         host = np.full(len(buffer), gpus_per_thread * self.value("host interval"))
         own = combine(host, total, HOST_OVERLAP)
         return _Parts(
             own, split.latency_ns, moving, inside * split.inside_share, between * split.between_share
         )
 
-    def _sum(self, parts: Sequence[tuple[str, Float64]], count: int) -> Float64:
+    def _sum_parts(self, parts: Sequence[tuple[str, Float64]], count: int) -> Float64:
         total = np.zeros(count)
         for name, factor in parts:
             value = self.value(name)

@@ -136,14 +136,14 @@ def _explain_proposal(system: System, uses: Uses) -> str:
     """Say why a system is proposed, in a sentence."""
     device = _match_device(system, uses.devices)[1]
     if device:
-        return f"The job was recorded on {device[:60]}. {_size_words(system, uses)}"
+        return f"The job was recorded on {device[:60]}. {_describe_size(system, uses)}"
     measured = len(get_fitted_tables(system))
     if get_error_classes(system):
-        return f"{_size_words(system, uses)} Its costs were fitted to {measured} measured tables."
-    return _size_words(system, uses)
+        return f"{_describe_size(system, uses)} Its costs were fitted to {measured} measured tables."
+    return _describe_size(system, uses)
 
 
-def _size_words(system: System, uses: Uses) -> str:
+def _describe_size(system: System, uses: Uses) -> str:
     ranks = f"{uses.ranks:,} {'rank' if uses.ranks == 1 else 'ranks'}"
     family = system.family
     if family is None:

@@ -290,7 +290,7 @@ def get_announced_file(registry: Registry, import_id: str, file_id: str) -> Anno
     return plan[int(file_id) - 1]
 
 
-def size_of(path: Path) -> int:
+def measure_size(path: Path) -> int:
     """Return the size of a file, 0 if it is missing."""
     try:
         return path.stat().st_size

@@ -41,12 +41,12 @@ from studio.store.imports.store import (
     is_mine,
     load_state,
     lock_imports,
+    measure_size,
     read_owned_state,
     remove_half_made,
     remove_import,
     reopen_upload,
     save_state,
-    size_of,
 )
 from studio.store.tasks import cancel
 
@@ -110,7 +110,7 @@ def append_chunk(
     _claim_for_upload(registry, import_id, file_id)
     path = registry.root / import_id / "files" / file_id
     with get_file_lock(registry, import_id, file_id):
-        received = size_of(path)
+        received = measure_size(path)
         if offset != received:
             raise ImportRefusedError(
                 "conflict",
@@ -156,7 +156,7 @@ def append_files(
         )
     received: dict[str, int] = {}
     for file_id, file in files.items():
-        here = min(size_of(registry.root / import_id / "files" / file_id), file.size_bytes)
+        here = min(measure_size(registry.root / import_id / "files" / file_id), file.size_bytes)
         left = here
         while left and (piece := _take(stream, min(left, _PIECE_BYTES))):
             left -= len(piece)
@@ -183,7 +183,7 @@ def _copy(
             if is_full(error)
             else build_unwritable_error(file.path, error)
         ) from error
-    return size_of(path)
+    return measure_size(path)
 
 
 def _take(stream: ByteStream, most: int) -> bytes:
