@@ -119,11 +119,6 @@ def pytest_collection() -> Iterator[object]:
         gc.enable()
 
 
-def pytest_sessionfinish() -> None:
-    """Let the garbage of the process be collected at its end: DuckDB calls what is left then a leak."""
-    gc.unfreeze()
-
-
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Let browser tests be run once more, and start with them: they are the longest."""
     browser_tests = [item for item in items if item.get_closest_marker("e2e")]
@@ -147,6 +142,8 @@ def _share(items: list[pytest.Item], worker: int, workers: int) -> list[pytest.I
 def pytest_sessionfinish(session: pytest.Session) -> None:
     """End what is left running, and hand the processor time to the process that prints it."""
     kill_marked_processes()
+    # What is never collected DuckDB calls a leak, on the last lines of all.
+    gc.unfreeze()
     if hasattr(session.config, "workeroutput"):
         session.config.workeroutput["cpu"] = asdict(cpu_time())
 

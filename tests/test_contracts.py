@@ -375,6 +375,28 @@ def test_links_in_the_documents_lead_somewhere():
     assert broken == []
 
 
+def test_rooms_name_modules_that_are_there():
+    """The guide at the top of `docs/architecture.md` and what packages say of their modules."""
+    guide = (ROOT / "docs" / "architecture.md").read_text(encoding="utf-8")
+    texts = {ROOT: guide[guide.index("## Where do I go?") : guide.index("## What does a new one touch?")]}
+    for path in (ROOT / "studio").rglob("__init__.py"):
+        texts[path.parent] = ast.get_docstring(ast.parse(path.read_text(encoding="utf-8"))) or ""
+    every = {
+        ROOT / "studio" / "pages" / "page.py",
+        ROOT / "__init__.py",
+    }  # `page.py` of each page, `__init__.py` of each room
+    wrong, rooms = [], [""]
+    for folder, text in texts.items():
+        for name in re.findall(r"`((?:[\w-]+/)*[\w-]+(?:\.(?:py|mjs|css|html)|/))`", text):
+            if folder == ROOT and name.startswith("studio/") and name.endswith("/"):
+                rooms.append(name)
+            places = [ROOT / name, folder / name, ROOT / rooms[-1] / name]
+            if not any(place.exists() or place in every for place in places):
+                wrong.append(f"{folder.relative_to(ROOT)}: {name}")
+    assert wrong == []
+    assert len(rooms) > 10
+
+
 def test_no_path_of_a_machine_is_in_the_package():
     home = str(Path.home())
     for path in (ROOT / "studio").rglob("*.py"):

@@ -13,7 +13,50 @@ ROOT = Path(__file__).resolve().parent.parent
 VERBS = frozenset((Path(__file__).parent / "data" / "verbs.txt").read_text(encoding="utf-8").split())
 """First words of functions. A verb that is not there is added; a noun is not."""
 PREDICATES = frozenset(
-    ["agrees", "allows", "begins", "carries", "communicates", "compiles", "computes", "counts", "crosses", "differs", "divides", "ends", "feeds", "fills", "fits", "gathers", "goes", "hangs", "has", "holds", "infers", "is", "joins", "lacks", "matches", "meets", "needs", "passes", "permutes", "reads", "replays", "runs", "says", "shares", "stands", "starts", "stays", "supports", "talks", "tells", "uses", "waits"]
+    [
+        "agrees",
+        "allows",
+        "begins",
+        "carries",
+        "communicates",
+        "compiles",
+        "computes",
+        "counts",
+        "crosses",
+        "differs",
+        "divides",
+        "ends",
+        "feeds",
+        "fills",
+        "fits",
+        "gathers",
+        "goes",
+        "hangs",
+        "has",
+        "holds",
+        "infers",
+        "is",
+        "joins",
+        "lacks",
+        "matches",
+        "meets",
+        "needs",
+        "passes",
+        "permutes",
+        "reads",
+        "replays",
+        "runs",
+        "says",
+        "shares",
+        "stands",
+        "starts",
+        "stays",
+        "supports",
+        "talks",
+        "tells",
+        "uses",
+        "waits",
+    ]
 )
 """First words of functions that say whether something is so."""
 IDIOMS = frozenset({"as", "from", "to", "with", "without"})

@@ -1,5 +1,9 @@
 """Turn results into figures.
 
+Colours of figures are in `theme.py`. The graph of a rank as a file: `rank_graph.py` says what is drawn, `graph_files.py` writes SVG
+and the legend, `graph_exchange.py` GraphML and DOT with every attribute, `graph_page.html` is the page, `svg_pictures.py` makes PDF
+and PNG.
+
 In a notebook: functions that take what the library gives, a trace (which stands for its recorded times) or a simulation,
 and return plotly figures.
 

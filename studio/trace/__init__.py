@@ -5,6 +5,9 @@ name share one `Graph`: the values that differ are *slots* of the graph, and eac
 values for them. A job of 1,024 equal ranks costs one graph and 1,024 short tuples.
 
 Ragged data is values + offsets throughout; texts live once in the graph's `Strings`.
+
+`vocabulary` has the words, `strings` the texts, `graph` the nodes in columns, `attributes` what they have beside, `node_kinds` which of them
+communicate, copy or only wait, `job` ranks and the job. All of it is imported from `studio.trace`.
 """
 
 from studio.trace.attributes import (

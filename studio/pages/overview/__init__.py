@@ -1,1 +1,4 @@
-"""The Overview page."""
+"""The Overview page.
+
+`verdict.py` has headline, bars and layout, `advice.py` what changes would save.
+"""

@@ -1,5 +1,8 @@
 """Machines people have: built-in families of systems, and system files of the user's own.
 
+A preset is a file here: its rates, their sources, its costs; `family.py` says how sizes follow, `gpus.py` what GPUs are called.
+Fitted costs are written by `python -m benchmarks.fit_families`, never by hand.
+
 A system file says what a machine is, where each number comes from, and how far simulated times are from measured ones.
 """
 
