@@ -35,7 +35,7 @@ from studio.comparing import (
     compute_side_use,
     note_program_change,
 )
-from studio.comparing import build_lineup as compared_with_first
+from studio.comparing import build_lineup
 from studio.decoding import build_decoder
 from studio.doctor import Change, Examination, repair, run_checks
 from studio.doctor.checks import Progress
@@ -331,7 +331,7 @@ class Session:
         """
         of = tuple((job, "" if run == RECORDED else run) for job, run in sides)
         return self.keep(
-            of, "lineup", lambda: compared_with_first([self.load_side(job, run) for job, run in sides])
+            of, "lineup", lambda: build_lineup([self.load_side(job, run) for job, run in sides])
         )
 
     def rank_use(self, job: str, run: str) -> tuple[Ledger, Occupancy]:

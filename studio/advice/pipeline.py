@@ -246,6 +246,6 @@ def _find_longest_receives(scene: Scene, messages: Messages) -> tuple[tuple[int,
     chosen = np.lexsort((row, place, -scene.took_of(place, row)))[:NODES_NAMED]
     ranks = [scene.trace.ranks[index] for index in place[chosen].tolist()]
     return tuple(
-        (rank.number, int(scene.trace.graph_of(rank).id[index]))
-        for rank, index in zip(ranks, row[chosen].tolist(), strict=True)
+        (rank.number, int(scene.trace.graph_of(rank).id[node]))
+        for rank, node in zip(ranks, row[chosen].tolist(), strict=True)
     )

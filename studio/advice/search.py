@@ -184,7 +184,7 @@ def find_advice(
         scene.parts,
         None if given is not None or isinstance(family, str) else family.baseline,
         impossible=tuple(
-            (kind, len(entry), entry[0]) for kind in KINDS if (entry := search.impossible.get(kind))
+            (kind, len(reasons), reasons[0]) for kind in KINDS if (reasons := search.impossible.get(kind))
         ),
     )
 

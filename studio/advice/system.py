@@ -15,7 +15,7 @@ from studio.distinct import find_distinct
 from studio.sim.algorithms import ALGORITHMS
 from studio.sim.collectives import EXTENDED_KIND_OF
 from studio.sim.costs.model import ALGORITHMS as WAYS
-from studio.sim.costs.parameters import list_members as parameters
+from studio.sim.costs.parameters import list_members
 from studio.sim.parts import get_table
 from studio.sim.settings import BY_KEY
 from studio.trace import CollectiveType
@@ -109,7 +109,7 @@ def _propose_latency(scene: Scene, finish: Finish, index: int) -> Iterator[Candi
         if costs is not None:
             # What the library takes for a hop is latency too: inside a node, or between nodes.
             place = "inside" if index == 0 else "between"
-            names = [name for name in parameters("hop") if name.endswith(place)]
+            names = [name for name in list_members("hop") if name.endswith(place)]
             settings += [f"costs.hop.{name}={costs.value(f'hop {name}') * factor!r}" for name in names]
         return Change(settings=tuple(settings))
 

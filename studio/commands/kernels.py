@@ -31,7 +31,7 @@ _QUEUES = 8
 
 @dataclass(frozen=True, slots=True)
 class Request(RunRequest):
-    """Options of `list_kernels`: those of every command that looks at one run."""
+    """Options of `kernels`: those of every command that looks at one run."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -161,7 +161,7 @@ def _format_median(launched: Launches, name: str) -> str:
 @run_options
 @click.pass_context
 def command(ctx: click.Context, /, as_json: bool, allow_damaged: bool, **given: Any) -> None:
-    """Carry out `list_kernels`."""
+    """Carry out `kernels`."""
     listed = run(Request(**given), progress=build_progress_line())
     show(listed, as_json, report, text)
     end_with_losses(ctx, list_findings([listed.side]), allow_damaged, warned=False)

@@ -241,7 +241,7 @@ def report(outcome: Outcome) -> dict[str, Any]:
         "models": list_models(rows),
         "best": [_report_point(swept, row) for row in select_best(rows, _BEST)],
         "pareto": [_report_point(swept, row) for row in select_front(rows)],
-        "importance": [asdict(share) for share in compute_importance(space, rows)],
+        "importance": [asdict(importance) for importance in compute_importance(space, rows)],
         "importance_method": IMPORTANCE,
         "target": None
         if swept.sweep.plan.target is None
@@ -331,8 +331,8 @@ def _format_importance(outcome: Outcome) -> Iterator[str]:
         if little := describe_little(rows):
             yield f"  {little}"
         yield "  variance of the finish that a key explains by itself"
-        for share in shares:
-            yield f"    {100 * share.share:5.1f} %  {share.key}, least at {share.best}"
+        for importance in shares:
+            yield f"    {100 * importance.share:5.1f} %  {importance.key}, least at {importance.best}"
 
 
 def refuse_nothing(outcome: Outcome) -> None:

@@ -15,8 +15,8 @@ import numpy as np
 
 from studio.analysis.job.completeness import format_ranges
 from studio.completion.agreement import refuse_unmatched
-from studio.completion.arrivals import Waited, delay_arrivals, estimate_waits
-from studio.completion.arrivals import describe_waits as waiting_words
+from studio.completion.arrivals import Waited, delay_arrivals, describe_waits, estimate_waits
+from studio.completion.arrivals import describe_waits
 from studio.completion.clues import Known, assign_unlisted_axes, collect_facts, iterate_slots, list_slot_keys
 from studio.completion.guesses import guess_meshes
 from studio.completion.layout import Layout, read_layout
@@ -505,7 +505,7 @@ def _report_waits(waits: Mapping[int, Waited]) -> list[Finding]:
     if not waits:
         return []
     message = (
-        f"R{waiting_words(waits)[1:]}, for ranks that were not recorded. This is assumed: their copies come to them as much later, after "
+        f"R{describe_waits(waits)[1:]}, for ranks that were not recorded. This is assumed: their copies come to them as much later, after "
         "time on the host called assumed arrival, which nobody recorded."
     )
     hint = (

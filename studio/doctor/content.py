@@ -230,7 +230,7 @@ def check_estimated_durations(case: Case) -> Iterator[Found]:
 def _report_nodes(
     case: Case, chosen: Callable[[GraphCase], Bool], level: Level, words: tuple[str, str]
 ) -> Iterator[Found]:
-    """Yield a finding about the communication nodes that `lacks_type` picks; `words` are singular and plural."""
+    """Yield a finding about the communication nodes that `chosen` picks; `words` are singular and plural."""
     nodes = locate_nodes(
         (graph_case, np.flatnonzero(graph_case.communicates & chosen(graph_case)))
         for graph_case in case.graphs

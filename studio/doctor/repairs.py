@@ -157,7 +157,7 @@ def _drop_dependencies(
     drop: Callable[[GraphCase, Entries], Bool],
     word: Callable[[GraphCase, int, int], str],
 ) -> tuple[Trace, list[Change]]:
-    """Remove the dependencies that `drop` picks; `describe` describes one of them."""
+    """Remove the dependencies that `drop` picks; `word` describes one of them."""
     graphs: dict[int, Graph] = {}
     count, first = 0, []
     for case in Case(trace, tick).graphs:

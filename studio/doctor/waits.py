@@ -111,7 +111,7 @@ def build_waits(
     Args:
         case: The job.
         tick: Called now and then; may raise to stop.
-        parts: `build_parts` the job, where they are known.
+        parts: What `build_parts` returns for the job, where it is known.
         hopeful: Take every order that dependencies leave open to be that of the ids: fast, and what is on no cycle then is
             on none.
     """

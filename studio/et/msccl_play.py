@@ -110,7 +110,7 @@ class Played:
     """An algorithm carried out step by step: its nodes and flaws.
 
     Attributes:
-        nodes: Of each GPU, as `graph_of_nodes` takes them.
+        nodes: Of each GPU, as `build_graph` takes them.
         flaws: What is wrong, by the code of the finding.
         longest: Messages one after the other, at most.
         notes: What a user should know of how it was followed, by the code of the finding.

@@ -118,7 +118,7 @@ def build_elements(
 ) -> list[dict[str, Any]]:
     """Return the nodes and edges of a part for Cytoscape.
 
-    Nodes have the data `id` (their ref), `label_node`, `short`, `name`, `type`, `kind`, `bytes` (a text) and `hidden` (how
+    Nodes have the data `id` (their ref), `label`, `short`, `name`, `type`, `kind`, `bytes` (a text) and `hidden` (how
     many of their neighbours are not in the part); edges `dep` ("data" or "ctrl") and `far` (1 where they lead
     through other nodes). With the layers of all nodes, nodes have `m`, where theirs begins and ends as parts of all.
     """

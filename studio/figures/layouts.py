@@ -19,7 +19,7 @@ _GB = 1e9
 def front_figure(layout_plan: LayoutPlan, *, dark: bool) -> Any:
     """Return step time against memory per NPU of every layout that was simulated, the front, and the GPU's memory.
 
-    Points have the layout's place in `found.items` as `customdata`; those that were left out are drawn at the least time they take.
+    Points have the layout's place in `layout_plan.items` as `customdata`; those that were left out are drawn at the least time they take.
     """
     import plotly.graph_objects as go
 

@@ -69,7 +69,7 @@ class RankGraph:
 
     Attributes:
         elements: Nodes, blocks, frames and lines, as `figures.graph` and `figures.blocks` describe them.
-        rows: The nodes of each node or block of `build_elements`, frames left out, in their order.
+        rows: The nodes of each node or block of `elements`, frames left out, in their order.
         part: The nodes drawn, and the dependencies between them.
         kinds: What nodes there are: look and how many.
         caption: What is drawn, in a sentence or two.

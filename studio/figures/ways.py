@@ -22,7 +22,7 @@ def draw_ways(
     """Return time over size, both logarithmic: a line per way, thick where it is taken, and the size that is asked about.
 
     Args:
-        explanation: The explanation.
+        explanation: What each way takes over size.
         dark: Which theme.
         measured: Tables to show beside: name, sizes in bytes, times in ns.
     """

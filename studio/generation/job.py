@@ -30,7 +30,7 @@ def make_job(
         layout: How ranks share it.
         speed: The GPU that durations are of, and what it reaches; None leaves them to the roofline of a simulated system.
         faults: What goes wrong.
-        recipe: What a user said of it, kept as metadata (`workload_of`); "" keeps nothing.
+        recipe: What a user said of it, kept as metadata (`build_workload`); "" keeps nothing.
 
     Raises:
         ConfigError: The job would have too many nodes, or a node too many operations.

@@ -211,7 +211,7 @@ def compute_embedding_gradient_work(call: Call) -> Work:
 
 
 def compute_embedding_bag_work(call: Call) -> Work:
-    """Return the work of `compute_embedding_bag_work`: a row is read and added for every index; each bag is written."""
+    """Return the work of `embedding_bag`: a row is read and added for every index; each bag is written."""
     table, chosen, bags = (call.tensor(place) for place in range(3))
     read = Tensor((chosen.elements, table.shape[-1]), table.type)
     written = Tensor((bags.elements, table.shape[-1]), table.type)
@@ -219,7 +219,7 @@ def compute_embedding_bag_work(call: Call) -> Work:
 
 
 def compute_gather_work(call: Call) -> Work:
-    """Return the work of `compute_gather_work`: an element is read and written for every index."""
+    """Return the work of `gather`: an element is read and written for every index."""
     tensor, chosen = call.tensor(0), call.tensor(2)
     return Work(0.0, chosen.bytes + 2 * Tensor(chosen.shape, tensor.type).bytes)
 

@@ -296,17 +296,17 @@ def _write_kernels(document: Document, side: Side) -> None:
 
 def _write_launches(document: Document, side: Side) -> None:
     """Write how late after their launch operations of devices began, and the queues of the first rank."""
-    launched = find_launches(side.trace) if side.is_recording else None
-    if launched is None:
+    launches = find_launches(side.trace) if side.is_recording else None
+    if launches is None:
         return
-    first = [queue for queue in launched.queues if queue.rank == launched.queues[0].rank][:MOST_LINES]
+    first = [queue for queue in launches.queues if queue.rank == launches.queues[0].rank][:MOST_LINES]
     document.figure(
         "Launches and queues",
         queue_lines(first, dark=False),
         f"Operations launched and not ended. Launch delay: {DELAY[0].lower()}{DELAY[1:]}",
     )
     document.bullets(
-        [*describe_launches(launched), *(describe_queue(queue, launched.queues) for queue in first)]
+        [*describe_launches(launches), *(describe_queue(queue, launches.queues) for queue in first)]
     )
 
 

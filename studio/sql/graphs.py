@@ -61,7 +61,7 @@ def compute_first_nodes(trace: Trace) -> Int64:
 
 
 def build_ranks_table(trace: Trace) -> pa.Table:
-    """Return the ranks: `place`, `rank`, `graph`, `nodes`, `file` and `get_assumed_source`."""
+    """Return the ranks: `place`, `rank`, `graph`, `nodes`, `file` and `assumed_from`."""
     graphs = np.array([rank.graph for rank in trace.ranks], np.int64)
     sizes = np.array([len(graph) for graph in trace.graphs], np.int64)
     return build_table(

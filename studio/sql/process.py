@@ -30,7 +30,7 @@ class Failed(Exception):  # noqa: N818 - likewise
     """The process that answers queries could not do what was asked of it.
 
     Attributes:
-        facts: What the process tells of it, by key: see `child._Answering.told`.
+        told: What the process tells of it, by key: see `child._Answering.told`.
     """
 
     def __init__(self, facts: Mapping[str, Any]) -> None:

@@ -131,7 +131,7 @@ def build_links_table(run: RunSource) -> pa.Table | None:
 def build_exposed_table(side: Compared, account: Ledger) -> pa.Table:
     """Return whose communication each rank's exposed time and bubbles are."""
     shares = sum_group_times(side.side.trace, account, groups=side.side.groups)
-    all_rows = np.ones(len(shares), np.bool_)
+    all_true = np.ones(len(shares), np.bool_)
     exposed = shares.ns[:, 1:].sum(axis=1) if len(shares) else np.zeros(0, np.int64)
     ranks = np.array(account.numbers, np.int64)
     return build_table(
@@ -140,7 +140,7 @@ def build_exposed_table(side: Compared, account: Ledger) -> pa.Table:
         type=convert_optional_texts(shares.type),
         **{
             f"{part}_ns": build_column(
-                shares.ns[:, index] if len(shares) else exposed, all_rows & _tells(account, part)
+                shares.ns[:, index] if len(shares) else exposed, all_true & _tells(account, part)
             )
             for index, part in enumerate(EXPOSED_PARTS)
         },
@@ -151,14 +151,14 @@ def build_exposed_table(side: Compared, account: Ledger) -> pa.Table:
 def build_parts_table(account: Ledger) -> pa.Table:
     """Return where the time of each rank went: `place`, `finish_ns` and a column for each part."""
     totals = account.totals()
-    all_rows = np.ones(len(account), np.bool_)
+    all_true = np.ones(len(account), np.bool_)
     sums: Mapping[str, Int64] = {
         "exposed": totals.exposed_ns,
         "idle": totals.idle_ns,
         "after_finish": totals.after_finish_ns,
     }
     columns = {
-        f"{part}_ns": build_column(totals.of(part), all_rows & _tells(account, part)) for part in PARTS
+        f"{part}_ns": build_column(totals.of(part), all_true & _tells(account, part)) for part in PARTS
     }
     columns |= {f"{name}_ns": to_arrow(column) for name, column in sums.items()}
     return build_table(place=to_arrow(account.places), finish_ns=to_arrow(account.finish_ns), **columns)

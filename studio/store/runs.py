@@ -105,7 +105,7 @@ def write_run(run: Run, folder: Path, *, run_id: str, job_id: str, name: str) ->
     if _build_config(run.parts, rates, algorithms) != result.config:
         raise ConfigError(
             "the tables of this run do not describe the system that was simulated",
-            hint="Give those the configuration was read from, or those of studio.sim.parts.parts_of.",
+            hint="Give those the configuration was read from, or those of studio.sim.parts.build_parts.",
         )
     columns: dict[str, NDArray[np.generic]] = {}
     plain = {

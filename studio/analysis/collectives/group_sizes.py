@@ -87,9 +87,9 @@ def _find_unlisted_size(
     trace: Trace, name: str, known: int, member: tuple[int, int] | None, world: int
 ) -> GroupSize:
     """Return the size of a group that nothing lists, in a job of which some ranks are not open."""
-    listed = max((_read_listed_size(rank, name) for rank in trace.ranks), default=NONE)
-    if listed >= known:
-        return GroupSize(listed)
+    listed_size = max((_read_listed_size(rank, name) for rank in trace.ranks), default=NONE)
+    if listed_size >= known:
+        return GroupSize(listed_size)
     if name == WORLD and member is not None:
         rank, row = member
         if not is_inferred(trace.graph_of(trace.ranks[rank]), row, "group"):

@@ -68,7 +68,7 @@ def find_meeting(trace: Trace, times: NodeTimes, met: Arrivals, rank: Rank, row:
     count, is_open = np.array([2]), np.array([False])
     if kind == NodeType.COMM_COLL:
         count, is_open = _count_members(trace, place, row, collective)
-    # Of members that put in different sizes the largest counts, as in `collective_times`.
+    # Of members that put in different sizes the largest counts, as in `compute_collective_times`.
     size = np.max([_read_size(trace, *member) for member in met.members(place, row)], axis=0)
     whole = compute_whole_bytes(collective, size, count, is_open) if kind == NodeType.COMM_COLL else size
     rate = float(whole[0]) / took if took and whole[0] > 0 else float("nan")

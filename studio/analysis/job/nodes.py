@@ -66,7 +66,7 @@ class Condition:
     """A condition on a column.
 
     Texts compare without regard to case; `to` is the end of a range. Numbers that `matches` a text are those
-    the text asks for, such as `>= 1.5 ms`, see `number_filter.wanted`.
+    the text asks for, such as `>= 1.5 ms`, see `number_filter.parse_filter`.
     """
 
     column: str

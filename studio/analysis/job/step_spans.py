@@ -104,10 +104,10 @@ def _find_steps(graph: Graph) -> _Steps:
     marks = np.array([name.startswith(STEP) for name in graph.strings], np.bool_)
     steps = np.where(marks[graph.name], NONE, find_graph_steps(graph))
     on_device = read_dense_column(graph, "stream", NONE) >= 0
-    launched = np.where(on_device, _find_launch_steps(graph, steps, on_device), NONE)
-    if not (launched != NONE).any():
+    launch_steps = np.where(on_device, _find_launch_steps(graph, steps, on_device), NONE)
+    if not (launch_steps != NONE).any():
         return _Steps(steps, steps, np.zeros(len(graph), np.bool_))
-    return _Steps(launched, np.where(on_device, NONE, steps), on_device & ~are_idle(graph))
+    return _Steps(launch_steps, np.where(on_device, NONE, steps), on_device & ~are_idle(graph))
 
 
 def _find_launch_steps(graph: Graph, steps: Int64, on_device: Bool) -> Int64:
@@ -119,9 +119,9 @@ def _find_launch_steps(graph: Graph, steps: Int64, on_device: Bool) -> Int64:
     # Dangling dependencies are negative; the first operator of the host counts.
     host = (waits.rows >= 0) & on_device[node]
     host[host] &= ~on_device[waits.rows[host]] & ~is_gap[waits.rows[host]]
-    launched = np.full(len(graph), NONE, np.int64)
-    launched[node[host][::-1]] = steps[waits.rows[host]][::-1]
-    return launched
+    launch_steps = np.full(len(graph), NONE, np.int64)
+    launch_steps[node[host][::-1]] = steps[waits.rows[host]][::-1]
+    return launch_steps
 
 
 def _compute_lengths(steps: _Steps, times: NodeTimes, first: int) -> dict[int, int]:

@@ -59,7 +59,7 @@ def _find_collective_peers(gantt: Gantt, bar: Bar) -> Peers | None:
 def order_members(gantt: Gantt, matching: GroupMatching) -> Int64:
     """Return (M, C) the rows of each member's collectives, by number or else by start.
 
-    A member of which times are missing keeps the order its dependencies give; `collective_times` has the same rule.
+    A member of which times are missing keeps the order its dependencies give, as in `compute_collective_times`.
     """
     rows = matching.rows()
     if matching.by_number:
@@ -96,8 +96,8 @@ def _get_bar(gantt: Gantt, number: int, row: int) -> Bar | None:
     return None if row == NONE else gantt.bar(gantt.rank(number), int(row))
 
 
-def _build_peers(members_found: list[Bar | None], group: str, position: int, members: int) -> Peers:
+def _build_peers(member_bars: list[Bar | None], group: str, position: int, members: int) -> Peers:
     bars = sorted(
-        (bar for bar in members_found if bar is not None), key=lambda bar: (bar.start_ns, bar.rank.number)
+        (bar for bar in member_bars if bar is not None), key=lambda bar: (bar.start_ns, bar.rank.number)
     )
     return Peers(tuple(bars), group, position, members)

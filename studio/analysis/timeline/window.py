@@ -110,10 +110,10 @@ def _iterate_idle(gantt: Gantt, start_ns: int, end_ns: int) -> Iterator[tuple[in
             yield rank.number, idle[line]
 
 
-def compute_spreads(shares_found: Iterator[Share]) -> list[Spread]:
+def compute_spreads(shares: Iterator[Share]) -> list[Spread]:
     """Return the shares of all ranks together, the largest first."""
     parts: dict[str, list[Share]] = {}
-    for share in shares_found:
+    for share in shares:
         parts.setdefault(share.what, []).append(share)
     spreads = []
     for what, own_shares in parts.items():

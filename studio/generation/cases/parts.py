@@ -61,7 +61,7 @@ class Case:
 
     Attributes:
         name: What it and its files are called.
-        kind: `micro`, `build_collective`, `algorithm` or `fault`.
+        kind: `micro`, `collective`, `algorithm` or `fault`.
         shows: What it shows, in a sentence.
         make: Makes its job.
     """

@@ -58,7 +58,7 @@ def build_stores(name: str) -> Any:
 
 
 def build_answer_output(name: str) -> Output:
-    """Return the output into which a callback writes its `acknowledge_request`."""
+    """Return the output into which a callback writes what `acknowledge_request` returns."""
     return Output(f"{name}-answered", "data")
 
 

@@ -236,8 +236,8 @@ def _describe_system(kept: Kept) -> str:
 
 def collect_units(kept: Kept) -> dict[str, str]:
     """Return the unit of each setting that is varied and has one that is the same at all points."""
-    rates = _collect_rates(kept)
-    rate = rates.pop() if len(rates) == 1 else ""
+    rate_units = _collect_rates(kept)
+    rate = rate_units.pop() if len(rate_units) == 1 else ""
     named = {key: get_unit(key, rate) for key in kept.space.keys}
     return {key: unit for key, unit in named.items() if unit}
 

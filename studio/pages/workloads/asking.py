@@ -106,10 +106,10 @@ def parse_form(fields: Fields, file: File | None) -> Filled | Wrong:
     try:
         return _fill_form(model, ranks, tuple(given.items()), infer_kind(fields))
     except ConfigError as error:
-        on_field = ConfigError(
+        problem = ConfigError(
             replace_options(error.message), hint=replace_options(error.hint), key=find_field(error)
         )
-        return {on_field.key: on_field}
+        return {problem.key: problem}
 
 
 def _resolve_model(name: str, file: File | None) -> str | Model:

@@ -74,57 +74,57 @@ def build_progress(task: Task | None, now: float) -> Any:
     )
 
 
-def build_results(layouts: LayoutPlan, *, dark: bool) -> Any:
+def build_results(plan: LayoutPlan, *, dark: bool) -> Any:
     """Return the layouts that were found: the front, the fastest, and why the others are slower."""
-    why = list_reasons(layouts)[:_MOST_REASONS]
+    why = list_reasons(plan)[:_MOST_REASONS]
     config: Any = {"displaylogo": False, "displayModeBar": False}
     return html.Div(
         [
-            html.P(_describe_plan(layouts)),
+            html.P(_describe_plan(plan)),
             html.Div(
                 [
                     html.H3("Step time against memory"),
                     build_export_buttons(
-                        "layouts", figure=FIGURE, table=_build_export_table(layouts), title="the layouts"
+                        "layouts", figure=FIGURE, table=_build_export_table(plan), title="the layouts"
                     ),
                 ],
                 className="cs-figure-head",
             ),
             dcc.Graph(
                 id=FIGURE,
-                figure=front_figure(layouts, dark=dark),
+                figure=front_figure(plan, dark=dark),
                 config=config,
                 className="cs-figure",
                 style={"height": f"{HEIGHT_PX}px"},
             ),
-            html.Div(_build_fastest_table(layouts), className="cs-scroll"),
+            html.Div(_build_fastest_table(plan), className="cs-scroll"),
             html.Ul([html.Li(line) for line in why], className="wl-why") if why else None,
         ]
     )
 
 
-def _describe_plan(layouts: LayoutPlan) -> str:
-    frame = layouts.frame
+def _describe_plan(plan: LayoutPlan) -> str:
+    frame = plan.frame
     without = (
-        f" None fits without host memory (offload). {layouts.without_host}" if layouts.without_host else ""
+        f" None fits without host memory (offload). {plan.without_host}" if plan.without_host else ""
     )
     return (
-        f"{frame.model.name} on {frame.ranks:,} × {layouts.gpu.name}, {frame.batch:,} sequences a step ({frame.batch_from}): "
-        f"{len(layouts.items):,} layouts fit, {len(layouts.simulated):,} were simulated; the others are slower for certain.{without}"
+        f"{frame.model.name} on {frame.ranks:,} × {plan.gpu.name}, {frame.batch:,} sequences a step ({frame.batch_from}): "
+        f"{len(plan.items):,} layouts fit, {len(plan.simulated):,} were simulated; the others are slower for certain.{without}"
     )
 
 
-def _build_fastest_table(layouts: LayoutPlan) -> Any:
+def _build_fastest_table(plan: LayoutPlan) -> Any:
     head = ("Layout", "Step", "MFU", "Memory", "")
     rows = [
         (
             describe_layout(item.candidate),
-            build_rounded_value(format_ns(layouts.step_ns(item)), f"{layouts.step_ns(item):,.0f} ns"),
-            build_rounded_value(f"{100 * layouts.mfu(item):.1f} %", f"{layouts.mfu(item):.6f}"),
+            build_rounded_value(format_ns(plan.step_ns(item)), f"{plan.step_ns(item):,.0f} ns"),
+            build_rounded_value(f"{100 * plan.mfu(item):.1f} %", f"{plan.mfu(item):.6f}"),
             build_rounded_value(format_si(item.held.total, "B"), item.held.total),
             _build_use_button(item),
         )
-        for item in layouts.ranked
+        for item in plan.ranked
     ]
     return with_copy_button(build_table(head, rows, numeric=(1, 2, 3)), "the fastest layouts")
 
@@ -157,14 +157,14 @@ def _format_value(key: str, value: Any) -> str:
     )
 
 
-def _build_export_table(layouts: LayoutPlan) -> Table:
+def _build_export_table(plan: LayoutPlan) -> Table:
     rows = [
         (
             describe_layout(item.candidate),
             item.held.total,
-            layouts.step_ns(item),
+            plan.step_ns(item),
             "simulated" if item.answer is not None else "at least",
         )
-        for item in (*layouts.simulated, *layouts.left_out)
+        for item in (*plan.simulated, *plan.left_out)
     ]
     return Table(("layout", "memory_bytes", "step_ns", "time"), rows)

@@ -362,8 +362,8 @@ def take_file(contents: str | None, name: str | None) -> Any:
         text = read_upload(contents).decode("utf-8")
         parse_config_model(name or "config.json", text)
     except ConfigError as error:
-        on_field = ConfigError(replace_options(error.message), hint=replace_options(error.hint))
-        return no_update, build_error_box(on_field, title="This file describes no model that can be made")
+        problem = ConfigError(replace_options(error.message), hint=replace_options(error.hint))
+        return no_update, build_error_box(problem, title="This file describes no model that can be made")
     except ValueError:
         return no_update, build_error_box(
             ConfigError(f"{(name or '')[:80]}: no text.", hint="A config.json is JSON, in UTF-8."),

@@ -58,7 +58,7 @@ def test_the_order_is_that_of_the_rule(either: None) -> None:
 
 
 def seen_before(graph: Graph, rows: list[int], lane: list[int]) -> list[int]:
-    """What `last_before` returns."""
+    """What `find_last_before` returns."""
     pairs = matching.list_dependency_pairs(graph)
     return streams.find_last_on_stream(
         graph, pairs, np.array(rows, np.int64), np.array(lane, np.int64)
