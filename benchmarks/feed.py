@@ -16,7 +16,7 @@ import tempfile
 import time
 from pathlib import Path
 
-from studio.et.encode import add_length, encode_length
+from studio.et.encode import add_length, encode_varint
 from studio.feeder import Feeder
 
 _MANY = 100_000
@@ -33,9 +33,9 @@ def make(path: Path, nodes: int) -> None:
             # Some wait for nodes that stand further on in the file.
             deps += [index + 3] if index % 64 == 1 and index + 3 <= nodes and (index + 3) % 64 != 1 else []
             name = b"layer.%d.aten::op_%d" % (index // 1000, index % 37)
-            record = b"\x08" + encode_length(index) + b"\x12" + add_length(name) + b"\x18\x04"
-            record += b"\x2a" + add_length(b"".join(map(encode_length, deps))) if deps else b""
-            record += b"\x38" + encode_length(index % 91 + 1)
+            record = b"\x08" + encode_varint(index) + b"\x12" + add_length(name) + b"\x18\x04"
+            record += b"\x2a" + add_length(b"".join(map(encode_varint, deps))) if deps else b""
+            record += b"\x38" + encode_varint(index % 91 + 1)
             record += b"\x52\x0e\x0a\x09is_cpu_op\xd8\x01" + (b"\x01" if index % 4 == 0 else b"\x00")
             record += b"\x52\x0e\x0a\x06stream\x48" + bytes([index % 8]) + b"\x12\x02ok"
             pieces.append(add_length(record))

@@ -195,7 +195,7 @@ def sum_sizes_below(folder: Path) -> int:
     return sum(path.stat().st_size for path in folder.rglob("*") if path.is_file())
 
 
-def describe_full(folder: Path, *, needed: str, removed_bytes: int, error: OSError | None = None) -> str:
+def describe_full_disk(folder: Path, *, needed: str, removed_bytes: int, error: OSError | None = None) -> str:
     """Return the sentence that a disk is full: the folder, the bytes needed, and what became of partial files.
 
     Args:

@@ -31,11 +31,11 @@ from studio.comparing import (
     Compared,
     Lineup,
     build_compared_recording,
+    build_lineup,
     build_simulated_side,
     compute_side_use,
     note_program_change,
 )
-from studio.comparing import build_lineup
 from studio.decoding import build_decoder
 from studio.doctor import Change, Examination, repair, run_checks
 from studio.doctor.checks import Progress
@@ -330,9 +330,7 @@ class Session:
             StudioError: There is no such job or run, its files are damaged, or the job holds no times.
         """
         of = tuple((job, "" if run == RECORDED else run) for job, run in sides)
-        return self.keep(
-            of, "lineup", lambda: build_lineup([self.load_side(job, run) for job, run in sides])
-        )
+        return self.keep(of, "lineup", lambda: build_lineup([self.load_side(job, run) for job, run in sides]))
 
     def rank_use(self, job: str, run: str) -> tuple[Ledger, Occupancy]:
         """Return where the time of each rank went, and the activity over time, of a run or, for "", the recording.

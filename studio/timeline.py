@@ -319,7 +319,9 @@ def arrange_lanes(
         rank = trace.ranks[index]
         key = (rank.graph, rank.slots)
         if key not in variants:
-            keys = [_name_lane(kind, detail, rank.slots, world) for kind, detail in lanes_of[rank.graph][1]]
+            keys = [
+                _build_lane_key(kind, detail, rank.slots, world) for kind, detail in lanes_of[rank.graph][1]
+            ]
             distinct = sorted(set(keys))
             variants[key] = (len(places), distinct)
             places += [distinct.index(key) for key in keys]
@@ -385,7 +387,7 @@ def assign_graph_lanes(graph: Graph, *, recording: bool) -> tuple[Int64, list[tu
     return local, lanes
 
 
-def _name_lane(
+def _build_lane_key(
     kind: int, detail: int | str, slots: Sequence[int | str], world: frozenset[str]
 ) -> tuple[int, str]:
     """Return kind and name of a lane of a rank."""

@@ -224,7 +224,7 @@ def parse_ns(text: str) -> int:
         ns = round(number * _NS.get(unit, 1))
         if abs(ns) <= _INT64_MAX:
             return ns
-        raise _build_large_error(text, "time", "292 years")
+        raise _build_too_large_error(text, "time", "292 years")
     bare = number is not None and not unit
     raise ConfigError(
         f"{_quote(text)} is not a time: a number and one of ns, us, ms, s, min, h",
@@ -252,7 +252,7 @@ def parse_bytes(text: str) -> int:
         size_bytes = round(number * _SIZE_UNITS[unit])
         if size_bytes <= _INT64_MAX:
             return size_bytes
-        raise _build_large_error(text, "size", "8 EiB")
+        raise _build_too_large_error(text, "size", "8 EiB")
     raise ConfigError(
         f"{_quote(text)} is not a size: a number, not negative, and one of "
         "B, kB, MB, GB, TB (powers of 1000) or KiB, MiB, GiB, TiB (powers of 1024)",
@@ -311,5 +311,5 @@ def _quote(text: str) -> str:
     return repr(text if len(text) <= _LONGEST else f"{text[:_LONGEST]}…")
 
 
-def _build_large_error(text: str, what: str, limit: str) -> ConfigError:
+def _build_too_large_error(text: str, what: str, limit: str) -> ConfigError:
     return ConfigError(f"{_quote(text)} is too large a {what}; allowed: at most {limit}")

@@ -12,11 +12,11 @@ from studio.jobs.generating import (
     Generating,
     find_system,
     is_generated,
-    is_run_on,
     keep_system,
     simulate_step,
     start_generating,
     start_simulating,
+    uses_system,
 )
 from studio.jobs.planning import get_plan, start_planning
 from studio.jobs.simulations import Simulations, get, simulate_jobs
@@ -65,7 +65,7 @@ def test_a_job_is_made_once_simulated_on_its_preset_and_takes_as_long_as_was_sai
         assert ended.run is not None
         run = session.workspace.run_info(info.id, ended.run)
         assert run.makespan_ns == simulate_step(SMALL).ns
-        assert is_run_on(run, *system, session)
+        assert uses_system(run, *system, session)
         # What is there already is not simulated again, and Simulate shows the same system as unchanged.
         assert start_simulating(simulations, session, info.id, *system) == run.id
         assert load_draft(tmp_path, keep_system(session, *system)).tables == run.tables

@@ -43,6 +43,7 @@ PREDICATES = frozenset(
         "needs",
         "passes",
         "permutes",
+        "reaches",
         "reads",
         "replays",
         "runs",

@@ -15,7 +15,7 @@ from typing import ClassVar
 import numpy as np
 
 from studio.advice.edits import with_graphs
-from studio.advice.orders import are_only_orders, list_waiting_rows
+from studio.advice.orders import are_order_only, list_waiting_rows
 from studio.advice.passes import Passes
 from studio.completion.layers import MICRO_BATCH
 from studio.distinct import find_distinct
@@ -162,10 +162,10 @@ class _Split:
         passes = self.plan.passes
         step = np.where(passes.at == NONE, NONE, passes.steps[passes.at])
         for deps, alone in zip(
-            (self.before.ctrl, self.before.data), are_only_orders(self.before), strict=True
+            (self.before.ctrl, self.before.data), are_order_only(self.before), strict=True
         ):
             of, parent = list_waiting_rows(deps), deps.rows.astype(np.int64)
-            keep = (parent >= 0) & ~(alone & self._are_crossing(of, parent))
+            keep = (parent >= 0) & ~(alone & self._are_between_passes(of, parent))
             of, parent, order = of[keep], parent[keep], alone[keep]
             both = self.shared[of] & self.shared[parent]
             same = both & (passes.number[of] == passes.number[parent]) & (step[of] == step[parent])
@@ -183,7 +183,7 @@ class _Split:
                 parents.append(before[stays])
             yield np.concatenate(children), np.concatenate(parents)
 
-    def _are_crossing(self, of: Int64, parent: Int64) -> Bool:
+    def _are_between_passes(self, of: Int64, parent: Int64) -> Bool:
         """Return which dependencies join two passes whose order can change."""
         at = self.plan.passes.at
         crosses: Bool = (at[of] != at[parent]) & (at[of] != NONE) & (at[parent] != NONE)
@@ -193,9 +193,9 @@ class _Split:
         """Return nodes that wait for an earlier pass in an order only, each with the last node there of each sort it waits for."""
         passes, graph, sort = self.plan.passes, self.before, self._number_streams()
         wanted: dict[int, set[int]] = {}
-        for deps, order in zip((graph.ctrl, graph.data), are_only_orders(graph), strict=True):
+        for deps, order in zip((graph.ctrl, graph.data), are_order_only(graph), strict=True):
             of, parent = list_waiting_rows(deps), deps.rows.astype(np.int64)
-            chosen = order & (parent >= 0) & self._are_crossing(of, parent)
+            chosen = order & (parent >= 0) & self._are_between_passes(of, parent)
             for key, stream in zip(
                 passes.key[of[chosen]].tolist(), sort[parent[chosen]].tolist(), strict=True
             ):

@@ -15,7 +15,7 @@ def list_waiting_rows(deps: Dependencies) -> Int64:
     return np.repeat(np.arange(len(deps.offsets) - 1), np.diff(deps.offsets))
 
 
-def are_only_orders(graph: Graph) -> tuple[Bool, Bool]:
+def are_order_only(graph: Graph) -> tuple[Bool, Bool]:
     """Return which control (D,) and data (E,) dependencies only keep an order and pass no data.
 
     Control dependencies do where nothing was linked: there they are the order of a program or a stream; of linked recordings they

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from studio.advice.orders import are_only_orders
+from studio.advice.orders import are_order_only
 from studio.analysis.collectives.matching import compute_issue_order
 from studio.completion.layers import MICRO_BATCH
 from studio.distinct import find_distinct
@@ -133,7 +133,7 @@ def _build_passes(
 
 def _wait_in_order_only(graph: Graph, labels: _Labels) -> bool:
     """Whether something waits for another micro-batch in an order only."""
-    for deps, order in zip((graph.ctrl, graph.data), are_only_orders(graph), strict=True):
+    for deps, order in zip((graph.ctrl, graph.data), are_order_only(graph), strict=True):
         of = np.repeat(np.arange(len(graph)), np.diff(deps.offsets))[order & (deps.rows >= 0)]
         parent = deps.rows[order & (deps.rows >= 0)]
         known = (labels.number[of] != NONE) & (labels.number[parent] != NONE)

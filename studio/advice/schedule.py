@@ -12,7 +12,7 @@ from studio.advice.baseline import Scene
 from studio.advice.candidates import Candidate, Found, Refusal, find_schema_name, label_collectives
 from studio.advice.collective_times import Took, estimate_collective_costs
 from studio.advice.edits import Rewire, SetSizes, ShiftTimes, Wiring
-from studio.advice.orders import are_only_orders, list_waiting_rows
+from studio.advice.orders import are_order_only, list_waiting_rows
 from studio.advice.terms import NODES_NAMED, Change
 from studio.advice.work import describe_groups, find_parallel_groups, select_complete
 from studio.analysis.collectives.matching import compute_issue_order
@@ -85,7 +85,7 @@ def _drop_order(graph: Graph, kind: int, *, behind_others: bool) -> Wiring | Non
     if not chosen.any():
         return None
     slots, place = group_slots(graph), compute_issue_order(graph)
-    ctrl_order, data_order = are_only_orders(graph)
+    ctrl_order, data_order = are_order_only(graph)
     talks = np.isin(graph.type, _COMM)
     columns, drops = [], []
     for deps, order in ((graph.ctrl, ctrl_order), (graph.data, data_order)):
@@ -264,7 +264,7 @@ class _Needed:
         if index not in self._marks:
             graph = self.scene.trace.graphs[index]
             state = hashlib.blake2b(digest_size=16)
-            for deps, order in zip((graph.ctrl, graph.data), are_only_orders(graph), strict=True):
+            for deps, order in zip((graph.ctrl, graph.data), are_order_only(graph), strict=True):
                 for column in (deps.offsets, deps.rows, order):
                     state.update(f"{len(column)}|".encode())
                     state.update(np.ascontiguousarray(column).data)
@@ -281,7 +281,7 @@ def _find_last_needed(graph: Graph, rows: Int64) -> Int64:
     of_family = np.full(len(graph), NONE, np.int64)
     of_family[rows] = np.arange(len(rows))
     parents: list[list[int]] = [[] for _ in range(len(graph))]
-    for deps, order in zip((graph.ctrl, graph.data), are_only_orders(graph), strict=True):
+    for deps, order in zip((graph.ctrl, graph.data), are_order_only(graph), strict=True):
         of = list_waiting_rows(deps)
         is_needed = deps.rows >= 0
         is_needed &= ~(order & (of_family[np.where(is_needed, deps.rows, 0)] != NONE))
@@ -371,7 +371,7 @@ def _join_buckets(graph: Graph, buckets: Sequence[tuple[Int64, int]]) -> Wiring:
         last[rows], gone[rows] = row, True
         further.append(np.stack([np.full(len(rows), row), rows]))
     columns = []
-    for deps, order in zip((graph.ctrl, graph.data), are_only_orders(graph), strict=True):
+    for deps, order in zip((graph.ctrl, graph.data), are_order_only(graph), strict=True):
         is_present = deps.rows >= 0
         needed = is_present & ~order & ~gone[list_waiting_rows(deps)]
         columns.append(np.where(needed, last[np.where(is_present, deps.rows, 0)], deps.rows).astype(np.int32))

@@ -50,8 +50,8 @@ def as_data(advised: Advised) -> dict[str, Any]:
         "recorded_ns": advised.baseline.recorded_ns,
         "deviation_percent": _scale_to_percent(advised.baseline.deviation),
         "doubt": describe_doubt(advised) or None,
-        "advice": [_convert_advice(item) for item in advised.advice],
-        "combined": None if advised.combined is None else _convert_combined(advised.combined),
+        "advice": [_build_advice_data(item) for item in advised.advice],
+        "combined": None if advised.combined is None else _build_combined_data(advised.combined),
         "nothing_above_percent": None if advised.worth_it else 100 * WORTH,
         "system_baseline": None
         if advised.system_baseline is None
@@ -74,7 +74,7 @@ def as_data(advised: Advised) -> dict[str, Any]:
     }
 
 
-def _convert_advice(item: Advice) -> dict[str, Any]:
+def _build_advice_data(item: Advice) -> dict[str, Any]:
     return {
         "kind": item.kind,
         "action": item.action,
@@ -93,8 +93,8 @@ def _convert_advice(item: Advice) -> dict[str, Any]:
     }
 
 
-def _convert_combined(item: Advice) -> dict[str, Any]:
-    return {**_convert_advice(item), "parts": list(item.parts)}
+def _build_combined_data(item: Advice) -> dict[str, Any]:
+    return {**_build_advice_data(item), "parts": list(item.parts)}
 
 
 def _scale_to_percent(share: float | None) -> float | None:

@@ -132,7 +132,7 @@ class Tokens:
     left: tuple[str, ...]
 
 
-def find_left_tokens(trace: Trace, anonymous: Trace, policy: Policy, kept: Iterable[str] = ()) -> Tokens:
+def find_remaining_tokens(trace: Trace, anonymous: Trace, policy: Policy, kept: Iterable[str] = ()) -> Tokens:
     """Look for short words and numbers of the original in the texts of the anonymous job.
 
     Public terms, words of names that the studio writes, and what the policy or the user keeps are not looked for.

@@ -36,7 +36,7 @@ from studio.et import Progress, read
 from studio.sim import astra
 from studio.sim.models import MODELS, Model, with_model
 from studio.sim.parts import Parts, with_settings
-from studio.sim.presets import find_npus, preset
+from studio.sim.presets import infer_npu_count, preset
 from studio.sim.remote_memory import with_memory_for
 from studio.trace import Finding, Trace
 
@@ -162,7 +162,7 @@ def _choose_system(request: Request, trace: Trace) -> Parts | None:
         raise ConfigError(f"{lacking} is missing", hint="ASTRA-sim's system and network files go together.")
     parts = Parts({}, {})
     if request.preset:
-        npus = find_npus(request.preset) or infer_completeness(trace).world
+        npus = infer_npu_count(request.preset) or infer_completeness(trace).world
         parts = with_memory_for(preset(request.preset, npus).under(request.model or "full"), trace)
     given_files = astra.load_given(request.system, request.network, None, request.remote_memory)
     parts = replace(parts, **{**given_files, "names": {**parts.names, **given_files["names"]}})

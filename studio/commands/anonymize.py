@@ -28,7 +28,7 @@ from studio.anonymize.residue import (
     Tokens,
     collect_forbidden_words,
     collect_learnt,
-    find_left_tokens,
+    find_remaining_tokens,
 )
 from studio.anonymize.words import Renamer, list_words
 from studio.commands.base.losses import select_losses
@@ -151,7 +151,7 @@ def run(request: Request, *, progress: Progress | None = None) -> Anonymized:
     forbidden = collect_forbidden_words(trace, policy, old_name, (*request.keep, *list_words(name)))
     renamer = Renamer(request.key or secrets.token_bytes(32), request.keep, forbidden)
     anonymous = anonymize_job(trace, policy, request.scaling, renamer)
-    tokens = find_left_tokens(trace, anonymous.trace, policy, (*request.keep, *list_words(name)))
+    tokens = find_remaining_tokens(trace, anonymous.trace, policy, (*request.keep, *list_words(name)))
     _refuse_left(tokens.left)
     residue = Residue(forbidden)
     files = _write(anonymous.trace, target, name, request, residue, progress)

@@ -108,7 +108,7 @@ def _repair(checked: Checked, target: Path, only: Sequence[str], progress: Progr
     return Checked(checked.name, checked.trace, checked.examination, repaired.changes, tuple(files), left)
 
 
-def has_level(done: Sequence[Checked], level: Level) -> bool:
+def reaches_level(done: Sequence[Checked], level: Level) -> bool:
     """Whether any finding has this level or a worse one; of a repaired job the remaining findings count."""
     bad = LEVELS[: LEVELS.index(level) + 1]
     return any(
@@ -299,5 +299,5 @@ def command(
     request = Request(paths, target, only, ranks)
     done = run(request, progress=build_progress_line())
     show(done, as_json, report, text)
-    if has_level(done, fail_on):
+    if reaches_level(done, fail_on):
         ctx.exit(1)

@@ -157,7 +157,7 @@ def format_job_report(report: dict[str, Any]) -> str:
     lines += _format_table("communication", [convert_value(share, Share) for share in summary["collectives"]])
     lines.append(f"  comm groups   {format_count(len(report['groups']))}")
     lines += _describe_peak(report["memory"])
-    lines += _list_files(report["files"])
+    lines += _format_files(report["files"])
     others = [finding for finding in report["findings"] if finding["code"] not in LEFT_OUT]
     for finding in others:
         rank = "" if finding["rank"] is None else f" rank {finding['rank']}:"
@@ -177,7 +177,7 @@ def _format_rank_count(report: dict[str, Any]) -> str:
     return f"{known} of {format_count(world) if world else 'an unknown number'}"
 
 
-def _list_files(files: dict[str, Any]) -> list[str]:
+def _format_files(files: dict[str, Any]) -> list[str]:
     """List the files that were used, the first of them by name, and every file that was left out, with the reason."""
     used, left_out = files["used"], files["left_out"]
     if not used and not left_out:

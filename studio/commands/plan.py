@@ -34,7 +34,7 @@ from studio.generation.options import OPTIONS
 from studio.layout_search.layout_plan import MFU, LayoutPlan
 from studio.layout_search.layout_plan import plan as find_layouts
 from studio.layout_search.memory import OFFLOAD_WORDS
-from studio.layout_search.running import generate_layout
+from studio.layout_search.running import generate_job
 from studio.layout_search.search import Item, Progress
 from studio.layout_search.space import Candidate, list_degrees
 from studio.layout_search.tables import write_layouts
@@ -123,7 +123,7 @@ def run(request: Request, *, progress: Progress | None = None) -> Outcome:
             request.folder / f"{place + 1}-{item.candidate.layout.name.replace('=', '').replace(',', '-')}"
         )
         write_with_copies(
-            generate_layout(layouts.setting, item.candidate.options), folder, layouts.frame.model.name
+            generate_job(layouts.setting, item.candidate.options), folder, layouts.frame.model.name
         )
         jobs.append(folder)
     return Outcome(request, layouts, tuple(jobs))
@@ -208,14 +208,14 @@ def _describe_counts(layouts: LayoutPlan) -> Iterator[str]:
     left = layouts.left_out
     words = f"  simulated {len(layouts.simulated):,} of the {len(layouts.items):,} layouts that fit"
     if left:
-        words += f"; the others take at least {_format_step(layouts.step_ns(left[0]))} and change none of these tables"
+        words += f"; the others take at least {_format_step_time(layouts.step_ns(left[0]))} and change none of these tables"
     yield words
     failed = [item for item in layouts.items if item.error]
     if failed:
         yield f"  {format_counted(len(failed), 'layout')} cannot be simulated: {shorten(failed[0].error.splitlines()[0], _WIDE)}"
 
 
-def _format_step(ns: float) -> str:
+def _format_step_time(ns: float) -> str:
     return format_ns(round(ns))
 
 
@@ -223,7 +223,7 @@ def _format_table(layouts: LayoutPlan, items: list[Item]) -> Iterator[str]:
     yield f"  {'step':>9} {'tokens/s/GPU':>12} {'MFU':>6} {'memory':>9}  layout"
     for item in items:
         yield (
-            f"  {_format_step(layouts.step_ns(item)):>9} {layouts.tokens_per_s(item):>12,.0f} {100 * layouts.mfu(item):>4.1f} % "
+            f"  {_format_step_time(layouts.step_ns(item)):>9} {layouts.tokens_per_s(item):>12,.0f} {100 * layouts.mfu(item):>4.1f} % "
             f"{format_bytes(item.held.total):>9}  {describe_layout(item.candidate)}"
         )
 
@@ -240,7 +240,9 @@ def _format_account(layouts: LayoutPlan) -> Iterator[str]:
         words = [f"{value * scale:>{max(8, len(name))}.3f}" for name, value in cells]
         least = layouts.least_of_kind_ns(item.candidate.kind)
         more = (
-            f" (others of its kind at least {_format_step(least)})" if least < layouts.step_ns(item) else ""
+            f" (others of its kind at least {_format_step_time(least)})"
+            if least < layouts.step_ns(item)
+            else ""
         )
         yield f"  {' '.join(words)}  {item.candidate.kind}: {item.candidate.layout.name}{more}"
 

@@ -16,7 +16,7 @@ from studio.commands.base.output import show
 from studio.commands.base.terminal import escape_controls
 from studio.errors import ConfigError
 from studio.sim.presets import PRESETS, Preset, preset
-from studio.sim.systems.errors import format_percent, get_error_classes
+from studio.sim.systems.errors import format_error_percent, get_error_classes
 from studio.units import format_bytes
 
 _INDENT = 18
@@ -156,7 +156,7 @@ def _format_figures(error: object) -> str:
     if not isinstance(error, Mapping):
         return "?"
     named = (("gmf", "GMF"), ("gm_error", "gm|e|"), ("gmf-nine-of-ten", "GMF of nine tables in ten at most"))
-    figures = [f"{words} {format_percent(error[key])}" for key, words in named if key in error]
+    figures = [f"{words} {format_error_percent(error[key])}" for key, words in named if key in error]
     tables, sizes, ranks = (error.get(key) for key in ("tables", "sizes", "ranks"))
     figures += [f"{tables} {'table' if tables == 1 else 'tables'}"] if tables is not None else []
     if isinstance(sizes, list | tuple) and isinstance(ranks, list | tuple):

@@ -19,7 +19,7 @@ from studio.analysis.job.memory import compute_memory_use
 from studio.commands.base.backends import BACKEND_NAMES, DEFAULT_TIMEOUT_S
 from studio.commands.base.given_job import import_job, is_soon_read, open_workspace, read_job
 from studio.commands.base.given_system import (
-    apply_model,
+    assume_model,
     assume_system,
     combine_parts,
     explain_sizes,
@@ -126,7 +126,7 @@ def _simulate_job(
     if parts is None or read_config is None:
         parts = combine_parts(
             request,
-            apply_model(assume_system(request, trace), request),
+            assume_model(assume_system(request, trace), request),
             ranks=infer_completeness(trace).world,
         )
         read_config = read_parts(parts, request)

@@ -22,7 +22,7 @@ from studio.commands.base.terminal import describe_written, escape_controls
 from studio.errors import TraceError, TraceFormatError
 from studio.et import Progress
 from studio.et.merged.reading import sniff
-from studio.et.merged.split import Master, open_master, rank_pieces
+from studio.et.merged.split import Master, iterate_rank_pieces, open_master
 from studio.et.source import SourceFile, load
 from studio.et.write import pack_pieces, write_together
 from studio.trace import Finding
@@ -72,7 +72,7 @@ def run(request: Request, *, progress: Progress | None = None) -> Split:
     contents: dict[str, tuple[Iterable[bytes], bool]] = {}
     beside = [(file.file, [file.content], file.gzip) for file in (*master.heads.groups, *master.heads.copies)]
     for path, pieces, gzip in (
-        *((head.file, rank_pieces(master, head.rank), head.gzip) for head in master.heads.ranks),
+        *((head.file, iterate_rank_pieces(master, head.rank), head.gzip) for head in master.heads.ranks),
         *beside,
     ):
         _refuse_outside(name, path)

@@ -143,7 +143,7 @@ def run(
         (put or sys.stdout.buffer.writelines)(iterate_timeline(converted, form.suffix, str(request.source)))
     else:
         write_timeline(converted, request.target)
-    return _count_written(request, form, trace, rounded, counted=counted)
+    return _build_written(request, form, trace, rounded, counted=counted)
 
 
 def _read(request: Request, progress: Progress | None) -> Trace:
@@ -215,7 +215,7 @@ def _convert_unit(trace: Trace, request: Request, form: TimelineForm, *, counted
     )
 
 
-def _count_written(
+def _build_written(
     request: Request, form: TimelineForm, trace: Trace, rounded: int, *, counted: bool
 ) -> Written:
     nodes: dict[int, int] = {}

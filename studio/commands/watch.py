@@ -46,7 +46,7 @@ from studio.views.trends import (
     describe_verdict,
     group_by_series,
     list_points,
-    list_previous,
+    list_previous_points,
     point_before,
     point_of,
 )
@@ -152,7 +152,7 @@ def _find_known(session: Session, watch: Watch) -> Iterator[Line]:
     """Yield the jobs of the folder that came in earlier watches and are still there, the earliest first."""
     own, lines = set(watch.jobs), list[Line]()
     for series in group_by_series(list_points(session)).values():
-        pairs = zip(series, list_previous(series), strict=True)
+        pairs = zip(series, list_previous_points(series), strict=True)
         lines += [Line(point, before, is_new=False) for point, before in pairs if point.job in own]
     yield from sorted(lines, key=lambda line: (line.point.when, line.point.job))
 

@@ -16,7 +16,6 @@ import numpy as np
 from studio.analysis.job.completeness import format_ranges
 from studio.completion.agreement import refuse_unmatched
 from studio.completion.arrivals import Waited, delay_arrivals, describe_waits, estimate_waits
-from studio.completion.arrivals import describe_waits
 from studio.completion.clues import Known, assign_unlisted_axes, collect_facts, iterate_slots, list_slot_keys
 from studio.completion.guesses import guess_meshes
 from studio.completion.layout import Layout, read_layout

@@ -382,7 +382,7 @@ def run_checks(trace: Trace, *, progress: Progress | None = None) -> Examination
     known = {code for finding in read for code in _SAME_AS.get(finding.code, ())}
     passed = [check for check in passed if check.code not in known]
     # What is lost of the files comes before what may follow from it.
-    from_reader = list(_merge_findings(read))
+    from_reader = list(_convert_findings(read))
     lost = [finding for finding in from_reader if finding.level == "error"]
     if lost and any(finding.level == "error" for finding in diagnoses):
         lost = [replace(finding, consequence=f"{finding.consequence} {_MAY_FOLLOW}") for finding in lost]
@@ -416,7 +416,7 @@ def _is_repeated(finding: Finding, passed: Set[str]) -> bool:
     return finding.code in _COVERED_BY_CHECKS and passed.isdisjoint(_SAME_AS.get(finding.code, ()))
 
 
-def _merge_findings(findings: Iterable[Finding]) -> Iterator[Diagnosis]:
+def _convert_findings(findings: Iterable[Finding]) -> Iterator[Diagnosis]:
     """Yield findings of the reader; the same finding about many files is yielded once."""
     alike: dict[tuple[str, Level, str], list[Finding]] = {}
     for finding in findings:

@@ -11,7 +11,7 @@ from studio.analysis.graph.digraph import build_network, find_reachable
 from studio.analysis.job.inferred_facts import lack_size
 from studio.doctor.diagnosis import UNSIZED, Case, Found, GraphCase, Where, locate_nodes
 from studio.doctor.inferred import choose_missing_level
-from studio.doctor.structure import format_share, is_worth_warning
+from studio.doctor.structure import format_percent_of, is_worth_warning
 from studio.et.link.process_groups import is_timeless
 from studio.sim.agreement import format_ranks, label_node
 from studio.trace import (
@@ -113,7 +113,7 @@ def check_unlinked(case: Case) -> Iterator[Found]:
         (*lost.nodes, *loose.nodes)[:16],
         lost.count + loose.count,
         tuple(
-            (what, f"{format_share(nodes.count, every)} of {format_count(every)}")
+            (what, f"{format_percent_of(nodes.count, every)} of {format_count(every)}")
             for what, nodes, every in (
                 ("operators unlinked", lost, host),
                 ("device operations unattributed", loose, device),
@@ -195,7 +195,7 @@ def check_durations(case: Case) -> Iterator[Found]:
             nodes.ranks,
             nodes.nodes,
             nodes.count,
-            (("of compute nodes", f"{format_share(nodes.count, among)} of {format_count(among)}"),),
+            (("of compute nodes", f"{format_percent_of(nodes.count, among)} of {format_count(among)}"),),
         )
 
 
@@ -244,7 +244,12 @@ def _report_nodes(
             nodes.ranks,
             nodes.nodes,
             nodes.count,
-            (("of communication nodes", f"{format_share(nodes.count, among)} of {format_count(among)}"),),
+            (
+                (
+                    "of communication nodes",
+                    f"{format_percent_of(nodes.count, among)} of {format_count(among)}",
+                ),
+            ),
         )
 
 
@@ -310,10 +315,10 @@ def check_zero_sizes(case: Case) -> Iterator[Found]:
 
     words = ("moves 0 bytes", "move 0 bytes")
 
-    def are_as_told(graph_case: GraphCase) -> Bool:
+    def are_told_zero(graph_case: GraphCase) -> Bool:
         return np.asarray((graph_case.sizes == 0) & ~are_empty(graph_case) & ~are_unknown(graph_case))
 
-    yield from _report_nodes(case, are_as_told, "warning", words)
+    yield from _report_nodes(case, are_told_zero, "warning", words)
     for finding in _report_nodes(case, are_unknown, "warning", _UNKNOWN_SIZES):
         yield replace(finding, advice=_RECORD_SHAPES)
     empty_words = tuple(f"{word}, as the recording tells: their tensors were empty" for word in words)
@@ -365,7 +370,12 @@ def check_detached(case: Case) -> Iterator[Found]:
             nodes.ranks,
             nodes.nodes,
             nodes.count,
-            (("of communication nodes", f"{format_share(nodes.count, among)} of {format_count(among)}"),),
+            (
+                (
+                    "of communication nodes",
+                    f"{format_percent_of(nodes.count, among)} of {format_count(among)}",
+                ),
+            ),
         )
 
 

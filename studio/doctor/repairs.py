@@ -373,7 +373,7 @@ def _renumber(trace: Trace, tick: Tick) -> tuple[Trace, list[Change]]:
         rows = find_repeated_rows(graph)
         if not len(rows):
             continue
-        fresh = _free_ids(graph.id, len(rows))
+        fresh = _find_free_ids(graph.id, len(rows))
         ids = graph.id.copy()
         ids[rows] = fresh
         graphs[case.index] = replace(graph, id=ids)
@@ -384,7 +384,7 @@ def _renumber(trace: Trace, tick: Tick) -> tuple[Trace, list[Change]]:
     return edit.with_graphs(trace, graphs), [Change(what, count, tuple(first[:_SHOWN]))]
 
 
-def _free_ids(ids: UInt64, count: int) -> UInt64:
+def _find_free_ids(ids: UInt64, count: int) -> UInt64:
     """Return unused ids: those after the largest, or the lowest unused ones."""
     largest = int(ids.max())
     if largest + count < 2**63:

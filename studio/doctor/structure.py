@@ -19,11 +19,11 @@ _CYCLE_FIRST = "Open the cycle first: nodes that wait for each other have no ord
 _SHARE_WORTH_WARNING = 0.5
 
 
-def format_share(part: int, whole: int) -> str:
+def format_percent_of(part: int, whole: int) -> str:
     """Return a share as text.
 
     Example:
-        >>> format_share(1, 3), format_share(1, 100_000), format_share(3, 3)
+        >>> format_percent_of(1, 3), format_percent_of(1, 100_000), format_percent_of(3, 3)
         ('33.3 %', '< 0.1 %', '100 %')
     """
     share = 100 * part / max(whole, 1)
@@ -178,7 +178,7 @@ def check_forward(case: Case) -> Iterator[Found]:
             nodes.ranks,
             nodes.nodes,
             nodes.count,
-            (("share of all nodes", format_share(nodes.count, case.trace.node_count)),),
+            (("share of all nodes", format_percent_of(nodes.count, case.trace.node_count)),),
             advice="" if mends else _CYCLE_FIRST,
             mends=mends,
         )
@@ -237,7 +237,7 @@ def check_streams(case: Case) -> Iterator[Found]:
         (
             (
                 "consecutive kernels without order",
-                f"{format_share(nodes.count, pairs)} of {format_count(pairs)}",
+                f"{format_percent_of(nodes.count, pairs)} of {format_count(pairs)}",
             ),
             (
                 "streams",

@@ -72,13 +72,13 @@ class JobReader:
         head = chakra.read_metadata(reading.data, reading.name)
         data = np.frombuffer(reading.data, np.uint8)[head.end :]
         if not 0 < len(data) <= _LONGEST:
-            return [chakra.rank_part(reading, head, chakra.read_nodes(reading, head))]
+            return [chakra.build_rank_part(reading, head, chakra.read_nodes(reading, head))]
         with self.lock:
             self.asked += 1
             nodes = None if self._is_passed_over() else self._recall(data, reading.name)
         if nodes is None:
             nodes = self._read(reading, head, data)
-        return [chakra.rank_part(reading, head, nodes)]
+        return [chakra.build_rank_part(reading, head, nodes)]
 
     def _is_hopeless(self) -> bool:
         """Whether no file was like another so far."""

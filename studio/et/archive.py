@@ -29,7 +29,7 @@ from pathlib import Path
 from typing import IO, Literal
 
 from studio.errors import StudioError, TraceFormatError
-from studio.files import PRIVATE_FOLDER, describe_full, is_full, open_file, open_private, read_start
+from studio.files import PRIVATE_FOLDER, describe_full_disk, is_full, open_file, open_private, read_start
 from studio.units import format_bytes
 
 Kind = Literal["zip", "tar", "tar.gz", "tar.bz2", "tar.xz"]
@@ -596,7 +596,7 @@ def _charge(work: _Work, source: _Source, count: int) -> None:
 def _build_disk_error(work: _Work, name: str, error: OSError | None = None) -> StudioError:
     # Only a zip says how much will come out, and may lie: what has come out is the least.
     needed_bytes = max(min(work.declared_bytes, work.limits.total_bytes), work.total_bytes)
-    full = describe_full(
+    full = describe_full_disk(
         work.into,
         needed=f"at least {format_bytes(needed_bytes + work.limits.spare_bytes)}",
         removed_bytes=work.total_bytes,

@@ -19,7 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from studio.errors import StudioError
-from studio.files import describe_full, is_full, open_file, open_private
+from studio.files import describe_full_disk, is_full, open_file, open_private
 from studio.narrow import narrow
 from studio.units import format_bytes
 
@@ -62,7 +62,7 @@ def put_aside(path: Path, value: Any, *, small: bool = False, narrowed: bool = F
     except OSError as error:
         if not is_full(error):
             raise
-        full = describe_full(
+        full = describe_full_disk(
             path.parent, needed=f"about {format_bytes(sum(map(len, pieces)))}", removed_bytes=0, error=error
         )
         raise StudioError(f"{full}.", hint=_FULL_HINT) from error

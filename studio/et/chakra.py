@@ -18,7 +18,7 @@ from studio.errors import TraceFormatError
 from studio.et import kernel as k
 from studio.et import wire
 from studio.et.columns import number_by_use
-from studio.et.encode import add_length, encode_length
+from studio.et.encode import add_length, encode_varint
 from studio.et.format import Part, RankPart, Reading
 from studio.trace import (
     INT_KINDS,
@@ -60,10 +60,12 @@ def sniff(head: bytes) -> bool:
         return False
     end = begin + size
     # Ranks of a job mostly begin with the same record.
-    return (_infer_record_kind(head[begin:end]) if end <= len(head) else _infer_kind(head, begin, end)) != ""
+    return (
+        _infer_record_kind(head[begin:end]) if end <= len(head) else _infer_kind_at(head, begin, end)
+    ) != ""
 
 
-def _infer_kind(data: bytes, begin: int, end: int) -> str:
+def _infer_kind_at(data: bytes, begin: int, end: int) -> str:
     """Return 'metadata' or 'node' by the fields of a record, '' where it is neither.
 
     Metadata starts with a field of the schema; fields that only a newer schema knows may follow.
@@ -91,7 +93,7 @@ def _infer_kind(data: bytes, begin: int, end: int) -> str:
 
 @lru_cache(maxsize=4)
 def _infer_record_kind(record: bytes) -> str:
-    return _infer_kind(record, 0, len(record))
+    return _infer_kind_at(record, 0, len(record))
 
 
 def _fits_node(number: int) -> bool:
@@ -116,7 +118,7 @@ def read(reading: Reading) -> list[Part]:
     """
     head = read_metadata(reading.data, reading.name)
     nodes = read_nodes(reading, head)
-    return [rank_part(reading, head, nodes)]
+    return [build_rank_part(reading, head, nodes)]
 
 
 @dataclass(frozen=True, slots=True)
@@ -165,11 +167,11 @@ def read_nodes(reading: Reading, head: Metadata) -> Nodes:
     return Nodes(graph, draft.slot_values, damage, findings)
 
 
-def rank_part(reading: Reading, head: Metadata, nodes: Nodes) -> RankPart:
+def build_rank_part(reading: Reading, head: Metadata, nodes: Nodes) -> RankPart:
     """Return the rank that a file describes."""
     findings = (*reading.findings, *nodes.damage, *head.findings, *nodes.findings)
     rank = Rank(NONE, NONE, nodes.slots, head.version, head.attrs, head.extra, reading.name)
-    return RankPart(rank, nodes.graph, rank_in(head.attrs), findings)
+    return RankPart(rank, nodes.graph, read_rank_number(head.attrs), findings)
 
 
 def read_metadata(data: bytes | memoryview, name: str) -> Metadata:
@@ -227,7 +229,7 @@ def _parse_metadata(record: bytes) -> tuple[str, tuple[Attribute, ...], bytes, w
             version = record[start:after]
         elif number == 2 and wire_type == 2:
             # Field 2 of the metadata is field 10 of a node.
-            body += b"\x52" + encode_length(after - start) + record[start:after]
+            body += b"\x52" + encode_varint(after - start) + record[start:after]
         else:
             extra += record[pos:after]
         pos = after
@@ -238,7 +240,7 @@ def _parse_metadata(record: bytes) -> tuple[str, tuple[Attribute, ...], bytes, w
     return version.decode("utf-8", "replace"), attrs, bytes(extra), columns, bad_texts
 
 
-def rank_in(attrs: Sequence[Attribute]) -> int | None:
+def read_rank_number(attrs: Sequence[Attribute]) -> int | None:
     """Return the rank that a file's metadata names, None where it names none."""
     for attr in attrs:
         if attr.name in RANK_NAMES and isinstance(attr.value, int | str):
@@ -333,7 +335,7 @@ class _Draft:
         for column, tag in ((start_us, b"\x30"), (duration_us, b"\x38")):
             bad = np.flatnonzero((column < 0) | (column > _LONGEST_US)).astype(np.int32)
             self.impossible_times += len(bad)
-            fields = [tag + encode_length(time) for time in column[bad].view(np.uint64).tolist()]
+            fields = [tag + encode_varint(time) for time in column[bad].view(np.uint64).tolist()]
             rows.append(bad)
             codes.append(np.array([self._add(raw) for raw in fields], np.int32))
             column[bad] = 0

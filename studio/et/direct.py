@@ -36,13 +36,13 @@ OPERATORS = (
 """Namespaces of operators that launch such kernels."""
 
 
-def direct_kernel_kind(name: str) -> int | None:
+def infer_direct_kind(name: str) -> int | None:
     """Return the collective that a kernel carries out without a communication library, None where it is none.
 
     Example:
-        >>> direct_kernel_kind("void vllm::cross_device_reduce_2stage<__nv_bfloat16, 8>(vllm::RankData*)")
+        >>> infer_direct_kind("void vllm::cross_device_reduce_2stage<__nv_bfloat16, 8>(vllm::RankData*)")
         0
-        >>> direct_kernel_kind("void reduce_kernel<512, 1>(float*)") is None
+        >>> infer_direct_kind("void reduce_kernel<512, 1>(float*)") is None
         True
     """
     return next((kind for kind, pattern in _KERNELS if pattern.search(name)), None)
@@ -69,15 +69,15 @@ _OTHER_TENSORS = re.compile(r"moe|matmul|gemm|scaledmm")
 """Operators that do more than their collective: their first tensor is another than what is communicated."""
 
 
-def place_of_tensor(operator: str, kind: int) -> int | None:
+def find_tensor_place(operator: str, kind: int) -> int | None:
     """Return which of an operator's tensors is what it communicates, None where none is known to be.
 
     Operators that do much else, such as a whole layer of experts, launch such kernels too: their tensors tell no size.
 
     Example:
-        >>> place_of_tensor("_C_custom_ar::all_reduce", 0), place_of_tensor("symm_mem::one_shot_all_reduce_copy", 0)
+        >>> find_tensor_place("_C_custom_ar::all_reduce", 0), find_tensor_place("symm_mem::one_shot_all_reduce_copy", 0)
         (0, 1)
-        >>> place_of_tensor("vllm::moe_forward", 0) is None
+        >>> find_tensor_place("vllm::moe_forward", 0) is None
         True
     """
     name = operator.rpartition("::")[2].replace("_", "").lower()

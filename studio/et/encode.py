@@ -260,7 +260,7 @@ class _Columns:
         """Return the pieces (M,) that are texts with their tag and length."""
         distinct, back = np.unique(texts, return_inverse=True)
         written = [self.texts[code] for code in distinct.tolist()]
-        return back.reshape(-1) + pieces.number([tag + encode_length(len(text)) + text for text in written])
+        return back.reshape(-1) + pieces.number([tag + encode_varint(len(text)) + text for text in written])
 
     def _put_io(self, pieces: _Pieces, tag: bytes, io: Int64) -> None:
         """Add inputs or outputs: the tag and their length, then each of their texts that is not empty."""
@@ -406,12 +406,12 @@ def _put_dependencies(pieces: _Pieces, tag: bytes, offsets: Int64, wanted: UInt6
 def _encode_attributes(key: bytes, kind: int, contents: Iterable[bytes]) -> Iterator[bytes]:
     """Yield attributes of one name and kind, as fields of a node."""
     wire_type = 0 if kind in PLAIN_INTS else 2
-    begin = (b"\x0a" + add_length(key) if key else b"") + encode_length(kind << 3 | wire_type)
+    begin = (b"\x0a" + add_length(key) if key else b"") + encode_varint(kind << 3 | wire_type)
     heads: dict[int, bytes] = {}
     for content in contents:
         size = len(content)
         if size not in heads:
-            heads[size] = _ATTR + encode_length(len(begin) + size) + begin
+            heads[size] = _ATTR + encode_varint(len(begin) + size) + begin
         yield heads[size] + content
 
 
@@ -426,13 +426,13 @@ class PlainInts:
     def written(self, value: int) -> bytes:
         """Return the attribute with a non-negative value, as a field of a node."""
         if value >= _MOST_KNOWN:
-            content = encode_length(value)
+            content = encode_varint(value)
             size = len(content)
             if size not in self.heads:
                 self.heads[size] = next(_encode_attributes(self.key, self.kind, [content]))[:-size]
             return self.heads[size] + content
         if value not in self.known:
-            self.known[value] = next(_encode_attributes(self.key, self.kind, [encode_length(value)]))
+            self.known[value] = next(_encode_attributes(self.key, self.kind, [encode_varint(value)]))
         return self.known[value]
 
 
@@ -490,11 +490,11 @@ def encode_varints(values: Int64) -> list[bytes]:
 _SHORT = [bytes([size] if size < 128 else [size & 127 | 128, size >> 7]) for size in range(1 << 14)]
 
 
-def encode_length(size: int) -> bytes:
+def encode_varint(size: int) -> bytes:
     r"""Return a number that is not negative as a varint, in as few bytes as it takes.
 
     Example:
-        >>> encode_length(127), encode_length(16383), encode_length(16384), encode_length(1 << 21)
+        >>> encode_varint(127), encode_varint(16383), encode_varint(16384), encode_varint(1 << 21)
         (b'\x7f', b'\xff\x7f', b'\x80\x80\x01', b'\x80\x80\x80\x01')
     """
     if size < len(_SHORT):
@@ -514,4 +514,4 @@ def encode_length(size: int) -> bytes:
 
 def add_length(record: bytes) -> bytes:
     """Return a record preceded by its length."""
-    return encode_length(len(record)) + record
+    return encode_varint(len(record)) + record

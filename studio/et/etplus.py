@@ -74,7 +74,7 @@ def read(reading: Reading) -> list[Part]:
         graph, slots = trace.graph()
         findings = (*reading.findings, *damage, *_build_findings(trace, lost, reading.name))
         head = chakra.read_metadata(write_metadata("0.0.4", _list_metadata(head_fields)), reading.name)
-        return [chakra.rank_part(replace(reading, findings=findings), head, chakra.Nodes(graph, slots))]
+        return [chakra.build_rank_part(replace(reading, findings=findings), head, chakra.Nodes(graph, slots))]
 
 
 def _list_metadata(head: Head) -> list[Attribute]:

@@ -370,7 +370,7 @@ def write(trace: Trace) -> Iterator[str]:
 
 def write_log(trace: Trace) -> Iterator[str]:
     """Yield the log of a recorded timeline, with a line for each rank that finished; of one that did not there is none."""
-    yield from map(log_line, write(trace))
+    yield from map(format_log_line, write(trace))
     for rank in trace.ranks:
         graph = trace.graph_of(rank)
         timed = graph.start_ns >= 0
@@ -381,7 +381,7 @@ def write_log(trace: Trace) -> Iterator[str]:
         yield finish_line(rank.number, finish, finish - int(graph.duration_ns[computing].sum()))
 
 
-def log_line(line: str) -> str:
+def format_log_line(line: str) -> str:
     """Return an event line as it stands in ASTRA-sim's log: behind a prefix, with spaces between the columns."""
     word, rank, tick, node, rest = line.split(",", 4)
     name, _, kind = rest.rpartition(",")

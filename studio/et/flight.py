@@ -198,7 +198,7 @@ class _Dump:
                 self.count("group")
             name = clean(str(config_entry.get("name", key)))
             groups[name] = CommGroup(
-                _group_name(name, _parse_text(config_entry.get("desc")), numbers),
+                _format_group_name(name, _parse_text(config_entry.get("desc")), numbers),
                 tuple(dict.fromkeys(numbers)),
             )
         return groups
@@ -251,7 +251,11 @@ class _Dump:
         batch = _build_batch_key(entry, key, is_p2p)
         serial = batch[2]
         start_ns, duration_ns = self.times(entry, state)
-        known = group.name if group else _group_name(key, group_words[1] if len(group_words) > 1 else "", [])
+        known = (
+            group.name
+            if group
+            else _format_group_name(key, group_words[1] if len(group_words) > 1 else "", [])
+        )
         operation = _Operation(place, name, kind, known, state, start_ns, duration_ns, batch)
         operation.attrs = {
             "is_cpu_op": False,
@@ -421,11 +425,11 @@ class _Dump:
             self.findings.append(Finding("info", "left-out", message, file=self.name))
 
 
-def _group_name(name: str, description: str, members: Sequence[int]) -> str:
+def _format_group_name(name: str, description: str, members: Sequence[int]) -> str:
     """Return what to call a process group: groups that ranks split off carry one name and differ in members.
 
     Example:
-        >>> _group_name("0", "default_pg", [0, 1]), _group_name("5", "tp", [4, 5]), _group_name("5", "undefined", [4, 5])
+        >>> _format_group_name("0", "default_pg", [0, 1]), _format_group_name("5", "tp", [4, 5]), _format_group_name("5", "undefined", [4, 5])
         ('0', 'tp 5@4', '5@4')
     """
     if name in WORLD_NAMES or not members:

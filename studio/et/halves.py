@@ -170,10 +170,10 @@ def _number_namesakes(halves: Sequence[Half]) -> list[Half]:
     """Give host traces the rank of the one device trace of another folder that is called the same."""
     named: dict[tuple[bool, str], list[Half]] = {}
     for half in halves:
-        named.setdefault((half.is_host, _own_words(half)), []).append(half)
+        named.setdefault((half.is_host, _find_own_words(half)), []).append(half)
     numbered = []
     for half in halves:
-        words = _own_words(half)
+        words = _find_own_words(half)
         devices = named.get((False, words), [])
         alone = words and half.is_host and len(devices) == len(named[True, words]) == 1
         follows = alone and half.folder != devices[0].folder and _may_follow(half, devices[0])
@@ -181,7 +181,7 @@ def _number_namesakes(halves: Sequence[Half]) -> list[Half]:
     return numbered
 
 
-def _own_words(half: Half) -> str:
+def _find_own_words(half: Half) -> str:
     """Return the words and numbers of a file's name by which it differs from others of its kind."""
     words = re.split(r"[._\- ]+", half.file.name.rpartition("/")[2].lower())
     return "_".join(word for word in words if word.isdigit() or not _SAYS_NOTHING.fullmatch(word))

@@ -184,7 +184,7 @@ def _iterate_records(
         if not (bounds and sized and 0 <= collective.coll_exec_time_us < _LARGEST_US):
             counts["records with a rank, size or time out of range"] += 1
             continue
-        end, exact = _end_us(collective), True
+        end, exact = _read_end_us(collective), True
         if not 0 < end < _LARGEST_US:
             end, exact = metadata.dump_timestamp_us, False
         if not 0 < end < _LARGEST_US:
@@ -220,7 +220,7 @@ def _count_other(line: _Line, counts: Counter[str]) -> None:
         counts["lines that are no record"] += 1
 
 
-def _end_us(collective: _Collective) -> int:
+def _read_end_us(collective: _Collective) -> int:
     """Return when a collective ended, in microseconds; -1 where that is not written.
 
     Its own stop is the end of the call on the host, which the kernels begin after: without their times it began then.

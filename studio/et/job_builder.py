@@ -104,7 +104,7 @@ class JobBuilder:
             number = named if given is None else given
             self.hosts.append((part.trace, number))
         else:
-            named, given = (_rank_of_device(part.trace, process) for process in (named, given))
+            named, given = (_compute_device_rank(part.trace, process) for process in (named, given))
             of_file = named if part.trace.head.rank is None else part.trace.head.rank
             number = of_file if given is None else given
             self.findings += check_rank_override(part.trace.file, part.trace.head.rank, given)
@@ -138,7 +138,7 @@ class JobBuilder:
         alone = len({trace.file for trace, _ in self.devices}) == 1
         if alone and first is not None and first.head.place and number is None:
             count = first.head.place[1]
-            self.devices = [(trace, _rank_of_device(trace, 0)) for trace, _ in self.devices]
+            self.devices = [(trace, _compute_device_rank(trace, 0)) for trace, _ in self.devices]
             if first.head.world_size != count:
                 message = f"{first.file}: not told which of the job's devices its {count} are; taken as ranks 0-{count - 1}."
                 hint = "Give the number of the process by --rank FILE=NUMBER."
@@ -313,7 +313,7 @@ class JobBuilder:
         return kept
 
 
-def _rank_of_device(trace: DeviceTrace, process: int | None) -> int | None:
+def _compute_device_rank(trace: DeviceTrace, process: int | None) -> int | None:
     """Return the rank of a device by the number of its process: those of a process follow each other."""
     if process is None or trace.head.place is None:
         return process
@@ -331,7 +331,7 @@ def add_inferred_groups(trace: Trace) -> Trace:
     for graph in trace.graphs:
         key = (id(graph.slot_key), id(graph.strings))
         if key not in alike:
-            alike[key] = _group_slots(graph)
+            alike[key] = _find_group_slots(graph)
         slots.append(alike[key])
     for rank in trace.ranks:
         for name in _list_names(rank, slots[rank.graph]):
@@ -351,7 +351,7 @@ def add_inferred_groups(trace: Trace) -> Trace:
     return replace(trace, groups=trace.groups + inferred, findings=(*trace.findings, finding))
 
 
-def _group_slots(graph: Graph) -> list[int]:
+def _find_group_slots(graph: Graph) -> list[int]:
     """Return the slots of a graph that hold names of comm groups."""
     return [slot for slot, code in enumerate(graph.slot_key.tolist()) if graph.strings[code] in GROUP_KEYS]
 

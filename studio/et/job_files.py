@@ -16,7 +16,7 @@ from studio.et.known import FORMATS, find_format
 from studio.et.naming import name_of
 from studio.et.plugins import Plugins, load_installed
 from studio.et.rank_names import can_be_rank, find_counted_numbers, parse_rank_and_prefix, says_rank
-from studio.et.source import SourceFile, describe_unrecognised, find_foreign, get_head
+from studio.et.source import SourceFile, describe_unrecognised, find_foreign, read_head
 from studio.trace import Finding, Level
 from studio.units import format_counted
 
@@ -98,7 +98,7 @@ def discover(files: Iterable[SourceFile]) -> list[JobFiles]:
     left_out: list[LeftOut] = []
     last_start = b""
     for file in files:
-        start = b"" if file.problem else get_head(file)
+        start = b"" if file.problem else read_head(file)
         fmt = None if file.problem else recognise(start)
         if fmt is None:
             left_out.append(

@@ -18,7 +18,7 @@ from typing import Any, Literal, Protocol
 from studio.errors import TraceFormatError
 from studio.et import chakra
 from studio.et import kernel as k
-from studio.et.encode import encode_length
+from studio.et.encode import encode_varint
 from studio.et.record_json import BYTES, UNKNOWN, BadValueError, Kind, json_to_record, record_to_json
 from studio.et.source import describe_unrecognised
 from studio.trace import Finding
@@ -209,7 +209,7 @@ def _iterate_records(source: Source, tally: Tally) -> Iterator[tuple[bytes | Non
             _tell_cut(source, tally, offset + at, len(buffer) - at)
             return
         before = buffer[at:begin]
-        yield (None if before == encode_length(size) else before), buffer[begin : begin + size]
+        yield (None if before == encode_varint(size) else before), buffer[begin : begin + size]
         at = begin + size
     if source.damage:
         message = f"{source.name}: the gzip stream {source.damage} after {offset + at:,} inflated bytes."

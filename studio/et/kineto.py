@@ -404,7 +404,7 @@ def _build_trace_from_rows(rows: EventRows, name: str) -> DeviceTrace:
     raw_names, coded = rows.texts(k.NAME)
     names, worded = _merge_words([_decode_text(raw) for raw in raw_names], coded)
     threads, thread = _merge_words(*_list_pairs(rows))
-    communicating = np.flatnonzero(_find_communication(names, worded) | (rows.column(k.COMMUNICATES) >= 0))
+    communicating = np.flatnonzero(_mark_communication(names, worded) | (rows.column(k.COMMUNICATES) >= 0))
     arguments = (_arguments(raw) if raw else _NO_ARGS for raw in rows.content(k.ARGUMENTS, communicating))
     inputs, input_texts = _number_row_inputs(rows)
     return _make_trace(
@@ -565,7 +565,7 @@ def _build_trace(name: str, events: Sequence[_Event]) -> DeviceTrace:
     threads, thread = _number_threads(events)
     names, worded = _number_texts([event.name for event in events])
     describes_collective = [arg.collective is not None or arg.group is not None for arg in args]
-    communicating = _find_communication(names, worded) | np.array(describes_collective, np.bool_)
+    communicating = _mark_communication(names, worded) | np.array(describes_collective, np.bool_)
     inputs, input_texts = _number_inputs(args)
     return _make_trace(
         numbers,
@@ -597,7 +597,7 @@ def _make_trace(numbers: dict[str, Any], **rest: Any) -> DeviceTrace:
     )
 
 
-def _find_communication(names: Sequence[str], codes: Int32) -> Bool:
+def _mark_communication(names: Sequence[str], codes: Int32) -> Bool:
     """Return which events (M,) have the name of a call for communication."""
     return mark_names(names, codes, lambda name: name.startswith(_COMM_NAMES))
 

@@ -237,10 +237,10 @@ def read(reading: Reading) -> list[Part]:
             file=reading.name,
         )
     )
-    return list(rank_parts(played, reading.name, findings))
+    return list(iterate_rank_parts(played, reading.name, findings))
 
 
-def rank_parts(played: Played, file: str, findings: list[Finding]) -> Iterator[RankPart]:
+def iterate_rank_parts(played: Played, file: str, findings: list[Finding]) -> Iterator[RankPart]:
     """Yield the ranks of an algorithm that was played; findings go with the first."""
     for number, nodes in enumerate(played.nodes):
         graph, slots = build_graph(nodes or [dict(_IDLE)])

@@ -20,7 +20,7 @@ from collections.abc import Iterable, Mapping
 from functools import lru_cache
 from typing import Any, Literal, NamedTuple
 
-from studio.et.encode import add_length, encode_length
+from studio.et.encode import add_length, encode_varint
 from studio.et.schema import get_value_field, to_camel_case
 from studio.trace import NodeType, ValueKind
 
@@ -128,7 +128,7 @@ def record_to_json(raw: bytes, kind: Kind, before: bytes | None = None) -> dict[
         >>> record_to_json(b"\x12\x01a\x08\x07", "node")
         {'id': '7', 'name': 'a', '@bytes': 'BRIBYQgH'}
     """
-    head = encode_length(len(raw)) if before is None else before
+    head = encode_varint(len(raw)) if before is None else before
     try:
         value = _decode(raw, kind)
     except _DamagedError:
@@ -391,10 +391,10 @@ def _encode_field(field: _Field, item: Any, message: str, where: str) -> bytes:
             return _encode_list(number, kind, item, where)
         return _encode_tag(number, kind) + _from_json(kind, item, where)
     if kind == "TYPE":
-        return encode_length(number << 3) + _encode_number(_parse_type(item, where))
+        return encode_varint(number << 3) + _encode_number(_parse_type(item, where))
     if kind == "IDS":
         return _encode_list(number, _UINT, item, where)
-    tag = encode_length(number << 3 | _SIZED)
+    tag = encode_varint(number << 3 | _SIZED)
     if kind == "attribute":
         return b"".join(
             tag + add_length(_encode(value, kind, f"{where}[{index}]"))
@@ -407,7 +407,7 @@ def _encode_list(number: int, kind: ValueKind, item: Any, where: str) -> bytes:
     contents = [
         _from_json(kind, value, f"{where}[{index}]") for index, value in enumerate(_check_list(item, where))
     ]
-    tag = encode_length(number << 3 | _SIZED)
+    tag = encode_varint(number << 3 | _SIZED)
     if _WIRES.get(kind) == _SIZED:
         return b"".join(tag + content for content in contents)
     return tag + add_length(b"".join(contents))
@@ -420,11 +420,11 @@ def _check_list(item: Any, where: str) -> Iterable[Any]:
 
 
 def _encode_tag(number: int, kind: ValueKind) -> bytes:
-    return encode_length(number << 3 | _WIRES.get(kind, _VARINT))
+    return encode_varint(number << 3 | _WIRES.get(kind, _VARINT))
 
 
 def _encode_number(number: int) -> bytes:
-    return encode_length(number & _LOW64)
+    return encode_varint(number & _LOW64)
 
 
 def _parse_type(item: Any, where: str) -> int:

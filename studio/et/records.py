@@ -17,7 +17,7 @@ from studio.et.encode import (
     PlainInts,
     add_length,
     encode_attribute,
-    encode_length,
+    encode_varint,
     put_attribute,
 )
 from studio.et.format import RankPart, Reading
@@ -149,7 +149,7 @@ class _Encoder:
         ]
         for tag, ids in ((b"\x22", node.ctrl), (b"\x2a", node.data)):
             if ids:
-                parts.append(tag + add_length(b"".join(map(encode_length, ids))))
+                parts.append(tag + add_length(b"".join(map(encode_varint, ids))))
         parts += [
             _encode_number(b"\x30", max(node.start_ns, 0) // 1000),
             _encode_number(b"\x38", node.duration_ns // 1000),
@@ -236,7 +236,7 @@ _MOST_KNOWN, _OFTEN = 100_000, 1024
 
 def _encode_number(tag: bytes, number: int) -> bytes:
     """Return a field that holds a number; nothing where it is 0."""
-    return tag + encode_length(number & LARGEST_ID) if number else b""
+    return tag + encode_varint(number & LARGEST_ID) if number else b""
 
 
 def _serialise_attribute(attr: Attribute) -> bytes:

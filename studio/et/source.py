@@ -215,7 +215,7 @@ def _look_at(file: SourceFile) -> None:
     )
 
 
-def get_head(file: SourceFile) -> bytes:
+def read_head(file: SourceFile) -> bytes:
     """Return the decompressed start of a file as far as it can be read; of broken gzip the raw start."""
     raw = file.start.content or read_start(file.place, HEAD_BYTES)
     start, packed = b"", raw

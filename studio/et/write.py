@@ -17,7 +17,7 @@ from studio.et import encode, groups
 from studio.et.copies import write_table
 from studio.et.format import Copy
 from studio.et.reading_meter import Progress
-from studio.files import describe_full, is_full
+from studio.files import describe_full_disk, is_full
 from studio.trace import Rank, Trace, get_assumed_source
 from studio.units import format_bytes
 
@@ -206,7 +206,7 @@ def write_together() -> Iterator[Callable[[Path, Iterable[bytes]], None]]:
             raise
         written = sum(aside.stat().st_size for aside in asides.values() if aside.exists())
         folder = next(iter(asides)).parent
-        full = describe_full(
+        full = describe_full_disk(
             folder, needed=f"more than {format_bytes(written)}", removed_bytes=written, error=error
         )
         raise StudioError(

@@ -207,7 +207,7 @@ def parse_collective_text(text: str) -> Collective | None:
     given = _count_text_bytes(arguments)
     members, devices = _parse_group_sizes(rest)
     taken = NONE if known[3] else _count_text_bytes(known["result"])
-    groups = _check_groups(_parse_groups(rest), members)
+    groups = _accept_groups(_parse_groups(rest), members)
     return Collective(known[2], given, taken, members, devices, groups)
 
 
@@ -243,7 +243,7 @@ def _parse_groups(text: str) -> tuple[tuple[int, ...], ...]:
     )
 
 
-def _check_groups(groups: Sequence[tuple[int, ...]], members: int) -> tuple[tuple[int, ...], ...]:
+def _accept_groups(groups: Sequence[tuple[int, ...]], members: int) -> tuple[tuple[int, ...], ...]:
     """Return groups of one size that share no device, none where they are something else."""
     every = [device for group in groups for device in group]
     fits = all(len(group) == members for group in groups) and len(set(every)) == len(every)
@@ -324,7 +324,7 @@ def _build_collective(
         _count_shape_bytes(telling.shape) if _decode_text(telling.opcode) == plain else NONE,
         members,
         max(sum(map(len, groups)), devices),
-        _check_groups(device_groups, members),
+        _accept_groups(device_groups, members),
     )
 
 

@@ -13,7 +13,13 @@ from studio.analysis.graph.critical import Schedule, compute_schedule
 from studio.analysis.graph.depth import Depths, compute_depths
 from studio.analysis.graph.levels import LevelName, Source, find_thread_lanes, list_levels
 from studio.analysis.graph.nameparts import NameParts
-from studio.analysis.graph.neighbours import Adjacency, Part, build_adjacency, build_whole, find_neighbourhood
+from studio.analysis.graph.neighbours import (
+    Adjacency,
+    Part,
+    build_adjacency,
+    find_neighbourhood,
+    select_whole_graph,
+)
 from studio.analysis.job.kinds import infer_counted_types
 from studio.analysis.path.of_rank import RankPath
 from studio.errors import TraceError
@@ -87,7 +93,7 @@ class RankGraph:
 def select_rank_part(near: Adjacency, asked: Asked) -> Part:
     """Return the nodes that are asked for, all of them however many."""
     if asked.around == NONE:
-        return build_whole(near)
+        return select_whole_graph(near)
     most = len(near) + len(near.edges)
     return find_neighbourhood(near, asked.around, asked.depth, most=most)
 

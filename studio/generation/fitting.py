@@ -34,7 +34,7 @@ class Remedy:
     held: int
 
     def __str__(self) -> str:
-        return f"{self.words} ({format_giga(self.held)})"
+        return f"{self.words} ({format_gigabytes(self.held)})"
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,11 +62,11 @@ def describe_unfit(held: Mapping[str, int], memory_bytes: float) -> str:
         return ""
     names = {"kv_cache": "KV cache", "draft": "draft model"}
     named_sizes = {names.get(part, part): size for part, size in held.items() if size >= _LEAST_TOLD}
-    parts = ", ".join(f"{name} {format_giga(size)}" for name, size in named_sizes.items())
-    return f"does not fit on {format_giga(memory_bytes)}: {format_giga(total)}, of which {parts}"
+    parts = ", ".join(f"{name} {format_gigabytes(size)}" for name, size in named_sizes.items())
+    return f"does not fit on {format_gigabytes(memory_bytes)}: {format_gigabytes(total)}, of which {parts}"
 
 
-def format_giga(size: float) -> str:
+def format_gigabytes(size: float) -> str:
     """Write bytes in GB of 10^9, as makers of GPUs give them."""
     return f"{size / 1e9:.1f}".removesuffix(".0") + " GB"
 

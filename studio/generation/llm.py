@@ -17,7 +17,7 @@ from studio.generation.transformer import (
     count_recomputed_flop,
     count_step_flop,
 )
-from studio.generation.volumes import compute_step_volumes
+from studio.generation.volumes import count_step_volumes
 from studio.generation.workload import build_workload
 from studio.operators.roofline import Gpu
 from studio.trace import Trace
@@ -100,6 +100,6 @@ def describe(model: Model, layout: Layout, gpu: Gpu | None = None) -> dict[str, 
         "remedies": [str(remedy) for remedy in fit.remedies],
         "collectives": [
             {"group": group, "type": kind, "count": count, "bytes": size}
-            for (group, kind), (count, size) in sorted(compute_step_volumes(model, layout).items())
+            for (group, kind), (count, size) in sorted(count_step_volumes(model, layout).items())
         ],
     }

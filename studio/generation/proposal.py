@@ -56,12 +56,12 @@ def _iterate_changes(model: str | Model, ranks: int, given: Given, node: int) ->
     at = {key: place for place, key in enumerate(keys)}
     ways = [key for key in keys if key not in _DEGREES]
 
-    def rank_change(chosen: tuple[tuple[int, Any], ...]) -> tuple[int, ...]:
+    def build_change_key(chosen: tuple[tuple[int, Any], ...]) -> tuple[int, ...]:
         degrees = [int(chosen[at[key]][1]) if key in at else 1 for key in _DEGREES]
         steps = [chosen[at[key]][0] for key in ways]
         return sum(step > 0 for step in steps), sum(steps), degrees[0] * degrees[1], *degrees[1:]
 
-    for chosen in sorted(product(*map(enumerate, values)), key=rank_change):
+    for chosen in sorted(product(*map(enumerate, values)), key=build_change_key):
         change = {key: value for key, (_, value) in zip(keys, chosen, strict=True)}
         whole = {**given, **change}
         if ranks % ((whole.get("tp") or 1) * (whole.get("pp") or 1)) == 0:

@@ -33,7 +33,7 @@ Volumes = dict[tuple[str, str], tuple[int, int]]
 """By kind of group (`tp`, `cp`, `dp`, `ep`, `edp`, `pp`, `emb`) and collective: how many nodes of all ranks there are, and their bytes (`comm_size`)."""
 
 
-def compute_step_volumes(model: Model, layout: Layout) -> Volumes:
+def count_step_volumes(model: Model, layout: Layout) -> Volumes:
     """Return what all ranks together give to collectives and messages in a step."""
     volumes: defaultdict[tuple[str, str], list[int]] = defaultdict(lambda: [0, 0])
 
@@ -42,9 +42,12 @@ def compute_step_volumes(model: Model, layout: Layout) -> Volumes:
             volumes[group, kind][0] += count
             volumes[group, kind][1] += count * size
 
-    for kind, count, size in _iterate_tensor(model, layout):
+    for kind, count, size in _iterate_tensor_volumes(model, layout):
         add("tp", kind, count, size)
-    for group, kind, count, size in (*_iterate_experts(model, layout), *_iterate_context(model, layout)):
+    for group, kind, count, size in (
+        *_iterate_expert_volumes(model, layout),
+        *_iterate_context_volumes(model, layout),
+    ):
         add(group, kind, count, size)
     stream = ACTIVATION_BYTES * layout.tokens * model.hidden
     own = stream // (layout.tp if layout.sequence_parallel else 1)
@@ -53,12 +56,14 @@ def compute_step_volumes(model: Model, layout: Layout) -> Volumes:
         # Of interleaved stages every chunk but the last sends on.
         add("pp", kind, 2 * (layout.pp * layout.virtual_stages - 1) * every, own)
     for stage in range(layout.pp):
-        for group, kind, count, size in _iterate_gradients(model, layout, stage):
+        for group, kind, count, size in _iterate_gradient_volumes(model, layout, stage):
             add(group, kind, layout.tp * layout.copies * count, size)
     return {key: (count, size) for key, (count, size) in volumes.items()}
 
 
-def _iterate_gradients(model: Model, layout: Layout, stage: int) -> Iterator[tuple[str, str, int, int]]:
+def _iterate_gradient_volumes(
+    model: Model, layout: Layout, stage: int
+) -> Iterator[tuple[str, str, int, int]]:
     """Yield what a rank of a stage exchanges of gradients and weights: kind of group, collective, how many, bytes of each.
 
     Bytes of parameters and gradients of a step do not depend on buckets, whose number does.
@@ -98,7 +103,7 @@ def _iterate_gradients(model: Model, layout: Layout, stage: int) -> Iterator[tup
         )
 
 
-def _iterate_tensor(model: Model, layout: Layout) -> Iterator[tuple[str, int, int]]:
+def _iterate_tensor_volumes(model: Model, layout: Layout) -> Iterator[tuple[str, int, int]]:
     """Yield the collectives of tensor parallel ranks: kind, how many of all ranks, bytes of each."""
     if layout.tp == 1:
         return
@@ -120,7 +125,7 @@ def _iterate_tensor(model: Model, layout: Layout) -> Iterator[tuple[str, int, in
     yield "ALL_REDUCE", every * len(LOSS_REDUCTIONS), LOSS_BYTES * layout.tokens
 
 
-def _iterate_experts(model: Model, layout: Layout) -> Iterator[tuple[str, str, int, int]]:
+def _iterate_expert_volumes(model: Model, layout: Layout) -> Iterator[tuple[str, str, int, int]]:
     """Yield what ranks exchange for experts: group, kind, how many, bytes of each.
 
     GShard's two all-to-alls a layer in each pass; of a rank with hot experts they are as large as what it receives.
@@ -141,7 +146,7 @@ def _iterate_experts(model: Model, layout: Layout) -> Iterator[tuple[str, str, i
                 yield "tp", "REDUCE_SCATTER", every * (forward + 1), size * layout.tp
 
 
-def _iterate_context(model: Model, layout: Layout) -> Iterator[tuple[str, str, int, int]]:
+def _iterate_context_volumes(model: Model, layout: Layout) -> Iterator[tuple[str, str, int, int]]:
     """Yield what context parallel ranks exchange: group, kind, how many, bytes of each.
 
     In a ring of c, keys and values are passed on c - 1 times in both passes, their gradients c times in the backward pass.

@@ -136,7 +136,7 @@ def name_job(wanted: Generating) -> str:
         workload = wanted.job()
         model, layout, timed = workload.model.name, workload.layout.name, workload.speed is not None
     else:
-        description = describe_steps_asked(wanted)
+        description = summarise_wanted_job(wanted)
         model = ", ".join(filter(None, (description["model"], description.get("phase"))))
         layout, timed = description["layout"], wanted.gpu is not None
     count = f"{wanted.ranks:,} × {wanted.gpu}" if timed else format_counted(wanted.ranks, "rank")
@@ -145,7 +145,7 @@ def name_job(wanted: Generating) -> str:
 
 
 @lru_cache(maxsize=64)
-def describe_steps_asked(wanted: Generating) -> dict[str, Any]:
+def summarise_wanted_job(wanted: Generating) -> dict[str, Any]:
     """Return what steps of inference or the training of another network are made of, as `generate --json` prints it.
 
     Raises:
@@ -252,7 +252,7 @@ def keep_system(session: Session, system: str, parts: Parts) -> str:
     return _save_system(session, system, parts)[0]
 
 
-def is_run_on(run: RunInfo, system: str, parts: Parts, session: Session) -> bool:
+def uses_system(run: RunInfo, system: str, parts: Parts, session: Session) -> bool:
     """Whether a run is of the system of a preset."""
     return run.tables == _save_system(session, system, parts)[1]
 

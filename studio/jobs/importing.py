@@ -211,7 +211,7 @@ def _import(
     if seen := get_seen(progress):
         # What it knows is of the job before.
         seen.begin(0)
-    mark, size_bytes = "", _measure_files(job)
+    mark, size_bytes = "", _sum_file_sizes(job)
     contents: dict[str, str] = {}
     if not _is_read_once(job, size_bytes) or _may_be_known(workspace, size_bytes):
         mark = compute_fingerprint(job, user_input.ranks, progress, user_input.size)
@@ -244,7 +244,7 @@ def _import(
         )
 
 
-def _measure_files(job: JobFiles) -> int:
+def _sum_file_sizes(job: JobFiles) -> int:
     """Return the bytes of the files that tell a job from others."""
     files = [file for file, _, _ in job.ranks] + [file for file, _ in job.others]
     return sum(measure_file(file)[0] for file in files)

@@ -14,11 +14,11 @@ from studio.et.executors import start_local_processes
 from studio.generation.models import Model
 from studio.generation.transformer import count_flop_per_sequence
 from studio.layout_search.bound import Bounds
-from studio.layout_search.memory import compute_most_held, with_offload
+from studio.layout_search.memory import compute_peak_memory, with_offload
 from studio.layout_search.running import EXPOSED, Runner, Setting
-from studio.layout_search.search import Item, Progress, rank_item, search, select_front
+from studio.layout_search.search import Item, Progress, build_item_key, search, select_front
 from studio.layout_search.space import Candidate, Frame, build_frame, list_candidates
-from studio.layout_search.unfit import build_unfit_error, describe_without_host
+from studio.layout_search.unfit import build_unfit_error, describe_remedies
 from studio.notebook import build_html_table, format_parts
 from studio.operators.roofline import Gpu, require_peak
 from studio.sim.parts import Parts, interpret, with_settings
@@ -74,7 +74,7 @@ class LayoutPlan:
     @cached_property
     def simulated(self) -> list[Item]:
         """Every layout that was simulated, the fastest first."""
-        return sorted((item for item in self.items if item.answer is not None), key=rank_item)
+        return sorted((item for item in self.items if item.answer is not None), key=build_item_key)
 
     @property
     def ranked(self) -> list[Item]:
@@ -111,7 +111,9 @@ class LayoutPlan:
     @property
     def left_out(self) -> list[Item]:
         """Layouts that were not simulated, since they cannot be faster than their bound."""
-        return sorted((item for item in self.items if item.answer is None and not item.error), key=rank_item)
+        return sorted(
+            (item for item in self.items if item.answer is None and not item.error), key=build_item_key
+        )
 
     def step_ns(self, item: Item) -> float:
         """Return the time of a step; of a layout that was left out the least it can be."""
@@ -148,7 +150,7 @@ class LayoutPlan:
     def part_names(self) -> list[str]:
         """Return the parts that some layout has, `compute` first."""
         names = {part for item in self.simulated for part in self.parts_s(item)}
-        return sorted(names, key=_rank_part)
+        return sorted(names, key=_build_part_key)
 
     def rows(self) -> list[dict[str, Any]]:
         """Return every layout that fits as plain data, the fastest first; see docs/formats.md."""
@@ -157,7 +159,7 @@ class LayoutPlan:
         return [
             {
                 "rank": place + 1 if place < len(self.ranked) else None,
-                **list_options(item.candidate),
+                **collect_options(item.candidate),
                 "kind": item.candidate.kind,
                 "simulated": item.answer is not None,
                 "step_s": None if item.answer is None else self.step_ns(item) / 1e9,
@@ -204,7 +206,7 @@ class LayoutPlan:
         return build_html_table(repr(self), head, rows)
 
 
-def list_options(candidate: Candidate) -> dict[str, Any]:
+def collect_options(candidate: Candidate) -> dict[str, Any]:
     """Return the degrees of a layout, with how many replicas and micro-batches follow from them."""
     layout = candidate.layout
     degrees = {"tp": layout.tp, "pp": layout.pp, "dp": layout.dp}
@@ -213,7 +215,7 @@ def list_options(candidate: Candidate) -> dict[str, Any]:
     return {**degrees, "offload": layout.offload, "micro_batches": layout.micro_batches}
 
 
-def _rank_part(part: str) -> tuple[int, str]:
+def _build_part_key(part: str) -> tuple[int, str]:
     order = ("compute", EXPOSED, "bubble", "idle", "after_finish")
     return next((at for at, name in enumerate(order) if part.startswith(name)), len(order)), part
 
@@ -275,7 +277,7 @@ def plan(  # noqa: PLR0913 (what a user may say)
             f"No layout of {frame.model.name} divides on {ranks:,} ranks: {refused.most_common(1)[0][0]}",
             hint="Give another --batch or number of ranks, or fix fewer options.",
         )
-    held = [Item(candidate, compute_most_held(frame.model, candidate.layout)) for candidate in layouts]
+    held = [Item(candidate, compute_peak_memory(frame.model, candidate.layout)) for candidate in layouts]
     capacity = chip.memory_gbytes * 1e9
     items = [item for item in held if item.held.total <= capacity]
     rest = [item for item in held if item.held.total > capacity]
@@ -298,7 +300,7 @@ def plan(  # noqa: PLR0913 (what a user may say)
             f"No layout that fits can be simulated: {items[0].error}",
             hint="Choose another system with --preset, or fix fewer options.",
         )
-    without = describe_without_host(frame, chip, family) if needs_host else ""
+    without = describe_remedies(frame, chip, family) if needs_host else ""
     return LayoutPlan(frame, setting, name, chip, tuple(items), len(rest), nearest, refused, top, without)
 
 

@@ -28,7 +28,7 @@ class Held:
     parts: Mapping[str, int]
 
 
-def compute_most_held(model: Model, layout: Layout) -> Held:
+def compute_peak_memory(model: Model, layout: Layout) -> Held:
     """Return what a rank of the stage that holds most does hold at the peak of a step."""
     parts = find_fullest_stage(model, layout)[1]
     return Held(sum(parts.values()), parts)
@@ -47,7 +47,7 @@ def with_offload(frame: Frame, candidate: Candidate, capacity: float) -> tuple[C
     if "offload" in frame.given:
         return None
     for kind in OFFLOADS[1:]:
-        held = compute_most_held(frame.model, replace(candidate.layout, offload=kind))
+        held = compute_peak_memory(frame.model, replace(candidate.layout, offload=kind))
         if held.total <= capacity:
             try:
                 return with_options(frame, candidate, offload=kind), held

@@ -58,7 +58,7 @@ class Answer:
     nodes: int = 0
 
 
-def generate_layout(setting: Setting, options: Mapping[str, Any]) -> Trace:
+def generate_job(setting: Setting, options: Mapping[str, Any]) -> Trace:
     """Return the job of a layout."""
     workload = build_workload(setting.model, setting.ranks, options)
     return make_job(workload.model, workload.layout, workload.speed)
@@ -67,7 +67,7 @@ def generate_layout(setting: Setting, options: Mapping[str, Any]) -> Trace:
 def simulate_layout(setting: Setting, options: Mapping[str, Any]) -> Answer | str:
     """Generate and simulate a layout; what makes that impossible, such as too many nodes, is the answer then."""
     try:
-        job = generate_layout(setting, options)
+        job = generate_job(setting, options)
         result, plan = play(job, interpret(setting.system).config)
     except StudioError as error:
         return error.message

@@ -48,7 +48,7 @@ class Item:
         return self.bound_ns if self.answer is None else self.answer.finish_ns
 
 
-def rank_item(item: Item) -> tuple[int, int, int]:
+def build_item_key(item: Item) -> tuple[int, int, int]:
     """Return what layouts are ranked by: time, of equal ones the memory, then the order in which they are tried."""
     return item.finish_ns, item.held.total, item.candidate.number
 
@@ -82,7 +82,7 @@ def search(
             progress("simulating layouts", len(items) - len(left), len(items))
         if not left:
             return
-        left.sort(key=rank_item)
+        left.sort(key=build_item_key)
         vague = [item for item in left[:_AT_ONCE] if not item.is_close]
         if vague:
             vague = [item for item in left if not item.is_close][:_BOUNDED_AT_ONCE]
@@ -104,7 +104,7 @@ def search(
 
 def _find_undecided(items: Sequence[Item], top: int) -> list[Item]:
     """Return the layouts that may still be among those asked for."""
-    done = sorted((item for item in items if item.answer is not None), key=rank_item)
+    done = sorted((item for item in items if item.answer is not None), key=build_item_key)
     last = done[top - 1].finish_ns if len(done) >= top else None
     kinds = {item.candidate.kind for item in done}
     best = select_front(done)

@@ -8,7 +8,7 @@ from dataclasses import replace
 from studio.errors import ConfigError
 from studio.generation.options import BY_KEY
 from studio.generation.transformer import count_parameters
-from studio.layout_search.memory import Held, compute_most_held
+from studio.layout_search.memory import Held, compute_peak_memory
 from studio.layout_search.search import Item
 from studio.layout_search.space import Candidate, Frame, list_candidates, list_degrees
 from studio.operators.roofline import Gpu
@@ -80,7 +80,7 @@ def _iterate_remedies(frame: Frame, gpu: Gpu, family: Family | None) -> Iterator
         yield f"With {ranks[0]:,} ranks {describe_layout(ranks[1])} fits."
 
 
-def describe_without_host(frame: Frame, gpu: Gpu, family: Family | None) -> str:
+def describe_remedies(frame: Frame, gpu: Gpu, family: Family | None) -> str:
     """Say what would fit without host memory, where nothing does on these ranks with what was fixed."""
     return (
         " ".join(_iterate_remedies(frame, gpu, family))
@@ -91,7 +91,7 @@ def describe_without_host(frame: Frame, gpu: Gpu, family: Family | None) -> str:
 def _find_least(frame: Frame) -> tuple[Candidate, Held] | None:
     """Return the layout that holds least."""
     held = [
-        (candidate, compute_most_held(frame.model, candidate.layout))
+        (candidate, compute_peak_memory(frame.model, candidate.layout))
         for candidate in list_candidates(frame)[0]
     ]
     return min(held, key=lambda pair: pair[1].total, default=None)

@@ -126,7 +126,7 @@ def collect_calls(graph: Graph) -> Calls:
     share[call >= 0] = graph.duration_ns[call >= 0] / np.maximum(time[call[call >= 0]], 1)
     if on_device:
         _join_by_name(graph, part, call, share, by_name)
-    flop, moved, kind, types, lacking, reasons = _compute_works(graph, rows, matched, call, outer[rows])
+    flop, moved, kind, types, lacking, reasons = _collect_work(graph, rows, matched, call, outer[rows])
     return Calls(
         part, call, share, by_name, rows, matched[rows], flop, moved, kind, types, lacking, reasons, on_device
     )
@@ -240,7 +240,7 @@ _Kernels = tuple[tuple[str, tuple[int, ...]], ...]
 """Name and grid of each kernel."""
 
 
-def _compute_works(
+def _collect_work(
     graph: Graph, rows: Int64, matched: Int64, call: Int64, outer: Bool
 ) -> tuple[Float64, Float64, Int64, tuple[str, ...], Int64, tuple[str, ...]]:
     """Return what every call does: FLOP, bytes, type; each distinct one is worked out once.

@@ -229,25 +229,25 @@ def _build_response(value: object, status: int = 200) -> Response:
     return response
 
 
-def _build_error(status: int, message: str, hint: str = "", received: int | None = None) -> Response:
+def _build_error_response(status: int, message: str, hint: str = "", received: int | None = None) -> Response:
     body: dict[str, Any] = {"error": {"message": message, "hint": hint}}
     return _build_response(body if received is None else body | {"received": received}, status)
 
 
 def _handle_studio_error(error: StudioError) -> Response:
     if isinstance(error, ImportRefusedError):
-        return _build_error(_STATUS[error.reason], error.message, error.hint, error.received)
-    return _build_error(500, error.message, error.hint)
+        return _build_error_response(_STATUS[error.reason], error.message, error.hint, error.received)
+    return _build_error_response(500, error.message, error.hint)
 
 
 def _handle_http_error(error: HTTPException) -> Response:
-    return _build_error(error.code or 500, error.description or error.name)
+    return _build_error_response(error.code or 500, error.description or error.name)
 
 
 def _handle_disk_error(error: OSError) -> Response:
     full = is_full(error)
     place = f" ({error.filename})" if error.filename else ""
     message = f"The workspace cannot be written: {error.strerror or error}{place}."
-    return _build_error(
+    return _build_error_response(
         507 if full else 500, message, "Check the disk of the workspace folder and its permissions."
     )

@@ -47,7 +47,7 @@ def add_windows(routes: Blueprint) -> None:
 
 def _build_window_table(gantt: Gantt) -> tuple[tuple[str, ...], Iterator[tuple[Any, ...]]]:
     start, end = parse_time_window()
-    entries = compute_shares(gantt, start, end, _parse_by())
+    entries = compute_shares(gantt, start, end, _parse_split())
     if request.args.get("per", "rank") == "rank":
         return _RANK_HEAD, (
             (entry.rank, entry.what[:NAME_AT_MOST], entry.nodes, entry.time_ns, entry.time_ns / (end - start))
@@ -62,7 +62,7 @@ def _build_window_table(gantt: Gantt) -> tuple[tuple[str, ...], Iterator[tuple[A
     )  # fmt: skip
 
 
-def _parse_by() -> By:
+def _parse_split() -> By:
     asked = request.args.get("by", "category")
     for choice in BY:
         if choice == asked:

@@ -354,7 +354,7 @@ def _find_self_sends(trace: Trace, messages: Messages) -> Iterator[Finding]:
     itself = np.flatnonzero(messages.source == messages.target)
     for row in itself[:1].tolist():
         half = describe_half(trace, messages, row, receives=bool(messages.send_row[row] == NONE))
-        message = f"Rank {int(messages.source[row])} sends to itself{_format_times(len(itself))}: {half}."
+        message = f"Rank {int(messages.source[row])} sends to itself{_format_repeats(len(itself))}: {half}."
         yield Finding("error", "self-message", message, "Remove the send and its receive.")
 
 
@@ -384,7 +384,7 @@ def _find_unmatched(trace: Trace, messages: Messages, groups: Sequence[GroupMatc
         yield Finding("warning", "send-unmatched", message, "It completes all the same, on arrival.")
 
 
-def _format_times(count: int) -> str:
+def _format_repeats(count: int) -> str:
     return "" if count == 1 else f", {count:,} times"
 
 
@@ -412,7 +412,7 @@ def _find_foreign(trace: Trace, messages: Messages) -> Iterator[Finding]:
         key = "comm_src" if side == "send" else "comm_dst"
         named = messages.source if side == "send" else messages.target
         message = (
-            f"Rank {rank} has a {side} whose {key} is rank {int(named[first])}{_format_times(len(rows))}."
+            f"Rank {rank} has a {side} whose {key} is rank {int(named[first])}{_format_repeats(len(rows))}."
         )
         yield Finding(
             "error", "foreign-message", message, f"{key} of a {side} is its own rank, or left out.", rank

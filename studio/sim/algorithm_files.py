@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 
 from studio.errors import ConfigError, StudioError, TraceError
 from studio.et.build import build_graph
-from studio.et.msccl import TYPES, rank_parts
+from studio.et.msccl import TYPES, iterate_rank_parts
 from studio.et.msccl_play import MOST_BYTES, Algorithm, Played, play
 from studio.sim import simulate
 from studio.sim.algorithms import ALGORITHMS
@@ -157,7 +157,7 @@ def _compute_busy_ns(config: SystemConfig, size: int, *, adds: bool) -> int:
 
 
 def _build_trace(played: Played) -> Trace:
-    parts = list(rank_parts(played, "", []))
+    parts = list(iterate_rank_parts(played, "", []))
     ranks = tuple(Rank(place, place, part.rank.slots) for place, part in enumerate(parts))
     return Trace(tuple(part.graph for part in parts), ranks)
 

@@ -13,7 +13,7 @@ _LISTED = 4
 """Ranks and comm groups that are named; the rest is counted."""
 
 
-def list_border_collectives(trace: Trace, config: SystemConfig) -> BorderCollectives | None:
+def find_recording_borders(trace: Trace, config: SystemConfig) -> BorderCollectives | None:
     """Return the collectives of a recording that not all members were recorded long enough to have, None where there are none."""
     if (
         config.replay_only

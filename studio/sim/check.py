@@ -24,7 +24,7 @@ from studio.analysis.job.completeness import Completeness, infer_completeness, i
 from studio.analysis.job.renumbered import share_graphs
 from studio.distinct import find_distinct
 from studio.sim.agreement import check_groups, check_messages, format_ranks, label_group, label_node
-from studio.sim.borders import build_border_finding, list_border_collectives
+from studio.sim.borders import build_border_finding, find_recording_borders
 from studio.sim.collectives import (
     EXTENDED_KIND_OF,
     KIND_OF,
@@ -83,7 +83,7 @@ def check(trace: Trace, config: SystemConfig) -> list[Finding]:
     if any(finding.code == "ranks-unknown" for finding in about_ranks):
         # What else there is to say of such a run can wait until it could be one.
         return about_ranks
-    borders = list_border_collectives(trace, config)
+    borders = find_recording_borders(trace, config)
     if borders is not None and config.extensions is not None:
         trace = borders.settled(trace)
         about_ranks.append(build_border_finding(borders))

@@ -16,7 +16,7 @@ _OPTION = {"sequence": "seq"}
 """Options that are not called as their keys."""
 
 
-def find_generation_gpu(trace: Trace) -> Gpu | None:
+def find_intended_gpu(trace: Trace) -> Gpu | None:
     """Return the GPU that a job was generated for; None for jobs that were not, or that no GPU was said of."""
     try:
         return find_gpu(load_recipe(trace)["given"]["gpu"])

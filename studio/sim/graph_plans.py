@@ -19,7 +19,7 @@ from studio.errors import TraceError
 from studio.sim.kernel import records as k
 from studio.sim.lanes import Lanes, assign_lanes
 from studio.sim.matched import are_sequence_only
-from studio.sim.node_records import MEMORY_TYPES, Columns, Draft, label_node
+from studio.sim.node_records import MEMORY_TYPES, Columns, Draft, name_node
 from studio.sim.phase_lists import put_custom_list
 from studio.sim.planning import GraphPlan, Planning
 from studio.sim.slots import put_slots
@@ -151,7 +151,7 @@ def _build_edges(
         if len(deps.dangling):
             row = int(np.searchsorted(deps.offsets, np.flatnonzero(deps.rows < 0)[0], side="right")) - 1
             raise TraceError(
-                f"rank {rank.number}: {label_node(graph, row)} waits for node {deps.dangling[0]}, which is not there",
+                f"rank {rank.number}: {name_node(graph, row)} waits for node {deps.dangling[0]}, which is not there",
                 hint="The trace is incomplete: record it again, or remove the dependency.",
             )
         child = np.repeat(np.arange(count), np.diff(deps.offsets))

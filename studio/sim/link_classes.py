@@ -220,7 +220,7 @@ def iterate_ways(topology: Topology, senders: Int64, targets: Int64) -> Iterator
         if not len(crossing.which):
             continue
         if crossing.dim.kind == "ring":
-            for some, links in _iterate_around(crossing, npus):
+            for some, links in _iterate_ring_steps(crossing, npus):
                 yield some, first + links
         elif crossing.dim.kind == "fully_connected":
             yield crossing.which, first + crossing.at * crossing.dim.size + crossing.there
@@ -230,7 +230,7 @@ def iterate_ways(topology: Topology, senders: Int64, targets: Int64) -> Iterator
             yield crossing.which, first + npus + down
 
 
-def _iterate_around(crossing: _Crossing, npus: int) -> Iterator[tuple[Int64, Int64]]:
+def _iterate_ring_steps(crossing: _Crossing, npus: int) -> Iterator[tuple[Int64, Int64]]:
     """Yield the steps around a ring, the shorter way."""
     size, here = crossing.dim.size, crossing.here
     up = (crossing.there - here) % size

@@ -73,7 +73,7 @@ class Columns:
             wrong = ~_WHOLE[kinds]
             if wrong.any():
                 position = int(positions[int(np.argmax(wrong))])
-                node = label_node(self.graph, int(self.order[position]))
+                node = name_node(self.graph, int(self.order[position]))
                 raise TraceError(
                     f"{node}: attribute {key!r} is no whole number",
                     hint="Write the attribute as a whole number (`int64_val` in the file), or leave it out.",
@@ -108,7 +108,7 @@ class Draft:
 
     def fail(self, pos: int, what: str, hint: str = "") -> TraceError:
         """Return the error that names a node and says what is wrong with it."""
-        node = label_node(self.graph, int(self.order[pos]))
+        node = name_node(self.graph, int(self.order[pos]))
         return TraceError(f"rank {self.rank.number}: {node}: {what}", hint=hint)
 
     def fill(self) -> None:
@@ -468,7 +468,7 @@ class Draft:
             for slot, pos in named.items():
                 if slot < len(rank.slots) and rank.slots[slot] != rank.number:
                     raise TraceError(
-                        f"rank {rank.number}: {label_node(self.graph, int(self.order[pos]))}: {key} is "
+                        f"rank {rank.number}: {name_node(self.graph, int(self.order[pos]))}: {key} is "
                         f"{rank.slots[slot]!r}; allowed: the rank itself",
                         hint="Leave the attribute out, or set it to the rank of the file.",
                     )
@@ -489,6 +489,6 @@ def _find_distinct_columns(columns: Int64) -> tuple[Int64, Int64, Int64]:
     return columns[:, first], first, which
 
 
-def label_node(graph: Graph, row: int) -> str:
+def name_node(graph: Graph, row: int) -> str:
     """Return what messages call a node."""
     return f"node {graph.id[row]} ({graph.strings[int(graph.name[row])]!r})"

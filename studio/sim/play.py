@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from studio.analysis.job.renumbered import share_graphs
 from studio.errors import StudioError
-from studio.sim.borders import list_border_collectives
+from studio.sim.borders import find_recording_borders
 from studio.sim.config import SystemConfig
 from studio.sim.engine import Cancel, Notice, Progress, execute, explain_stop
 from studio.sim.known import Known
@@ -70,10 +70,10 @@ def _settle_borders(trace: Trace, config: SystemConfig, known: Known | None) -> 
     if config.extensions is None:
         return trace
     borders = (
-        list_border_collectives(trace, config)
+        find_recording_borders(trace, config)
         if known is None
         else known.once(
-            "borders", (config.groups, config.replay_only), lambda: list_border_collectives(trace, config)
+            "borders", (config.groups, config.replay_only), lambda: find_recording_borders(trace, config)
         )
     )
     return trace if borders is None else borders.settled(trace)

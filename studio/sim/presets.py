@@ -143,14 +143,14 @@ def preset(name: str, npus: int | None = None, settings: Sequence[str] | str = (
     return result
 
 
-def find_npus(name: str) -> int | None:
+def infer_npu_count(name: str) -> int | None:
     """Return how many NPUs a name says, or the only number that the system comes in; None for a family by its name.
 
     Raises:
         ConfigError: There is no preset of this name.
 
     Example:
-        >>> find_npus("hgx-h100-16"), find_npus("torus-8x8"), find_npus("hgx-h100")
+        >>> infer_npu_count("hgx-h100-16"), infer_npu_count("torus-8x8"), infer_npu_count("hgx-h100")
         (16, 64, None)
     """
     system, named_npus = find_system(name)

@@ -49,9 +49,9 @@ def retarget(
 
 def _refuse_generated(trace: Trace, gpu: Gpu) -> ConfigError:
     """Return why a generated job cannot be recomputed: it has no operations that a profiler recorded."""
-    from studio.sim.generated import find_generation_gpu, generate_anew
+    from studio.sim.generated import find_intended_gpu, generate_anew
 
-    made_for = find_generation_gpu(trace)
+    made_for = find_intended_gpu(trace)
     message = f"The job cannot be recomputed for {gpu.name}: it was generated"
     if made_for is not None:
         return ConfigError(f"{message} for {made_for.name}, not recorded", hint=generate_anew(trace, gpu))
@@ -85,14 +85,14 @@ def check_kept_durations(trace: Trace, config: SystemConfig, gpu: Gpu) -> Findin
         config: The system that it is simulated on.
         gpu: The GPU of that system.
     """
-    from studio.sim.generated import find_generation_gpu, generate_anew
+    from studio.sim.generated import find_intended_gpu, generate_anew
     from studio.sim.systems.gpus import find_short_name
 
     device = find_kept_device(trace, config, gpu)
     if device is None:
         return None
     words = describe_kept_durations(trace, device, f"the system's {gpu.name}")
-    if find_generation_gpu(trace) is not None:
+    if find_intended_gpu(trace) is not None:
         return Finding("warning", OTHER_GPU, words, generate_anew(trace, gpu))
     name = find_short_name(gpu)
     return Finding(
@@ -108,9 +108,9 @@ def describe_kept_durations(trace: Trace, device: str, theirs: str) -> str:
         device: The device whose durations it keeps, as `find_kept_device` returns it.
         theirs: The GPUs of the system.
     """
-    from studio.sim.generated import find_generation_gpu
+    from studio.sim.generated import find_intended_gpu
 
-    if find_generation_gpu(trace) is not None:
+    if find_intended_gpu(trace) is not None:
         return f"The job was generated for {device}: compute keeps those durations, which are not those of {theirs}."
     return f"Compute keeps the durations of {device}, which are not those of {theirs}."
 
@@ -120,7 +120,7 @@ def find_kept_device(trace: Trace, config: SystemConfig, gpu: Gpu) -> str | None
 
     That is the one that the job was recorded on, or generated for.
     """
-    from studio.sim.generated import find_generation_gpu
+    from studio.sim.generated import find_intended_gpu
     from studio.sim.systems.gpus import find_gpu, match_gpu
 
     is_recomputed = config.extensions is not None and config.extensions.recompute_for is not None
@@ -130,7 +130,7 @@ def find_kept_device(trace: Trace, config: SystemConfig, gpu: Gpu) -> str | None
         recorded = match_gpu(device)
         if recorded is not None and find_gpu(recorded).name != gpu.name:
             return device
-    made_for = find_generation_gpu(trace)
+    made_for = find_intended_gpu(trace)
     return made_for.name if made_for is not None and made_for.name != gpu.name else None
 
 

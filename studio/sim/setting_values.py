@@ -54,9 +54,9 @@ class SettingValue:
         """The exact value with its unit; rates also in bytes per nanosecond."""
         if self.words:
             return json.dumps(self.value) if self.unit == "" else f"{self.value} {self.unit}"
-        digits = " × ".join(map(_format_full, _as_list(self.value)))
+        digits = " × ".join(map(_format_full_number, _as_list(self.value)))
         if self.unit in _BASE:
-            return f"{digits} {self.unit} = {' × '.join(map(_format_full, _as_list(self.base)))} bytes per ns"
+            return f"{digits} {self.unit} = {' × '.join(map(_format_full_number, _as_list(self.base)))} bytes per ns"
         return f"{digits} {self.unit}".rstrip() if self.unit != "things" else digits
 
     def _write(self) -> str:
@@ -66,7 +66,7 @@ class SettingValue:
             return " × ".join(map(_FORMATS[self.unit], numbers))
         if isinstance(self.value, Mapping):
             return ", ".join(f"{key}: {_describe_item(item)}" for key, item in self.value.items())
-        digits = " × ".join(map(_format_short, values))
+        digits = " × ".join(map(_format_short_number, values))
         return f"{digits} {self.unit}" if self.unit and numbers else digits
 
 
@@ -193,13 +193,13 @@ def _is_number(value: object) -> TypeGuard[int | float]:
     return isinstance(value, int | float) and not isinstance(value, bool)
 
 
-def _format_short(value: object) -> str:
+def _format_short_number(value: object) -> str:
     if isinstance(value, float) or (_is_number(value) and abs(value) > MAX_NUMBER):
         return f"{value:.6g}"
     return str(value)
 
 
-def _format_full(value: object) -> str:
+def _format_full_number(value: object) -> str:
     if isinstance(value, float) and value.is_integer() and abs(value) < 1e15:
         return str(int(value))
     return str(value)

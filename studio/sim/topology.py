@@ -80,7 +80,7 @@ def compute_npu_rate(network: Network) -> float:
     return sum(count_ports(dim) * link_rate(dim) for dim in network.dims)
 
 
-def compute_ideal_ns(network: Network, size_bytes: int) -> float:
+def bound_all_reduce_ns(network: Network, size_bytes: int) -> float:
     """Return a time that no all-reduce of all NPUs can beat where messages share the links.
 
     It is the larger of two bounds.
@@ -104,7 +104,7 @@ def compute_ideal_ns(network: Network, size_bytes: int) -> float:
 
     Example:
         >>> ring = Topology((Dimension("ring", 4, 50.0, 500.0),))
-        >>> compute_ideal_ns(ring, 1_000_000)
+        >>> bound_all_reduce_ns(ring, 1_000_000)
         15000.0
     """
     if isinstance(network, LinkGraph):

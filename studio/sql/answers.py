@@ -30,15 +30,15 @@ _FORMULA = ("=", "+", "-", "@", "\t", "\r")
 def iterate_plain_rows(table: pa.Table) -> Iterator[list[Any]]:
     """Yield rows as plain values: numbers, texts, truth values, lists, None."""
     for batch in table.to_batches(_PIECE_ROWS):
-        columns = [list(map(convert_value, column.to_pylist())) for column in batch.columns]
+        columns = [list(map(convert_to_json, column.to_pylist())) for column in batch.columns]
         yield from map(list, zip(*columns, strict=True))
 
 
-def convert_value(value: Any) -> Any:
+def convert_to_json(value: Any) -> Any:
     r"""Return a value as JSON can hold it.
 
     Example:
-        >>> convert_value(Decimal("3")), convert_value(float("nan")), convert_value(b"\x01")
+        >>> convert_to_json(Decimal("3")), convert_to_json(float("nan")), convert_to_json(b"\x01")
         (3, None, '01')
     """
     if value is None or isinstance(value, bool | int | str):
@@ -52,9 +52,9 @@ def convert_value(value: Any) -> Any:
     if isinstance(value, bytes):
         return value.hex()
     if isinstance(value, Mapping):
-        return {str(key): convert_value(item) for key, item in value.items()}
+        return {str(key): convert_to_json(item) for key, item in value.items()}
     if isinstance(value, list | tuple) and not hasattr(value, "_fields"):
-        return [convert_value(item) for item in value]
+        return [convert_to_json(item) for item in value]
     return str(value)
 
 

@@ -35,7 +35,7 @@ from zlib_ng.zlib_ng import crc32
 from studio.arrow import from_arrow, to_arrow
 from studio.decoding import build_decoder
 from studio.errors import ConfigError
-from studio.files import describe_full, is_full, open_file, open_private, read_file
+from studio.files import describe_full_disk, is_full, open_file, open_private, read_file
 from studio.trace import (
     Attribute,
     CommGroup,
@@ -503,7 +503,7 @@ def write_atomically(path: Path, option: str) -> Iterator[TextIO]:
             raise
     except OSError as error:
         if is_full(error):
-            full = describe_full(
+            full = describe_full_disk(
                 path.parent, needed=f"more than {format_bytes(written)}", removed_bytes=written, error=error
             )
             raise ConfigError(

@@ -14,7 +14,7 @@ from studio.calibration.reading.files import is_text, join_tables, read_tables
 from studio.calibration.reading.given import Given, Tables
 from studio.errors import ConfigError, StudioError
 from studio.et.job_files import recognise
-from studio.et.source import SourceFile, get_head
+from studio.et.source import SourceFile, read_head
 from studio.sim.systems import is_system_file, read_system
 from studio.store.arrays import write_atomically
 
@@ -170,7 +170,7 @@ def _is_table(path: Path) -> bool:
 
 
 def _read_start(path: Path) -> bytes:
-    return get_head(SourceFile(path.name, path))
+    return read_head(SourceFile(path.name, path))
 
 
 def _clean_name(name: str, *, keep_ending: bool = False) -> str:

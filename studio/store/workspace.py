@@ -35,7 +35,7 @@ from studio.analysis.job.completeness import infer_completeness
 from studio.analysis.job.summary import Summary, summarise
 from studio.decoding import build_decoder
 from studio.errors import StudioError, TraceError
-from studio.files import PRIVATE_FOLDER, describe_full, is_full, make_private, sum_sizes_below
+from studio.files import PRIVATE_FOLDER, describe_full_disk, is_full, make_private, sum_sizes_below
 from studio.notebook import format_parts, format_record
 from studio.store.arrays import (
     Damaged,
@@ -204,7 +204,7 @@ class Workspace:
             with self._convert_write_errors(f"job {job_id} cannot be read"):
                 raw = read_sealed(self._get_folder(job_id) / "job.json")
         except FileNotFoundError:
-            raise self._build_job_error(job_id) from None
+            raise self._build_unknown_job_error(job_id) from None
         except Damaged as error:
             raise _build_damage_error(job_id, error) from error
         try:
@@ -233,9 +233,9 @@ class Workspace:
             There is no job 'resnet' in this workspace.
         """
         if not (self._get_folder(job_id) / "job.json").is_file():
-            raise self._build_job_error(job_id)
+            raise self._build_unknown_job_error(job_id)
         if run_id and not (self._run_folder(job_id, run_id) / "run.json").is_file():
-            raise self._build_run_error(job_id, run_id)
+            raise self._build_unknown_run_error(job_id, run_id)
 
     def load(self, job_id: str) -> Trace:
         """Open a job.
@@ -254,7 +254,7 @@ class Workspace:
             return read_trace(folder)
         except Damaged as error:
             if not folder.is_dir():
-                raise self._build_job_error(job_id) from None
+                raise self._build_unknown_job_error(job_id) from None
             raise _build_damage_error(job_id, error) from error
 
     def save(  # noqa: PLR0913 - all but the first two by name
@@ -355,7 +355,7 @@ class Workspace:
                 write_sealed(aside, value)
                 aside.replace(self._get_folder(job_id) / _EXAMINATION)
         except FileNotFoundError:
-            raise self._build_job_error(job_id) from None
+            raise self._build_unknown_job_error(job_id) from None
         finally:
             aside.unlink(missing_ok=True)
 
@@ -391,7 +391,7 @@ class Workspace:
                 write_sealed(aside, value)
                 aside.replace(folder / _MEASURES)
         except FileNotFoundError:
-            raise self._build_job_error(job_id) from None
+            raise self._build_unknown_job_error(job_id) from None
         finally:
             aside.unlink(missing_ok=True)
 
@@ -439,7 +439,7 @@ class Workspace:
                 write_sealed(aside, info)
                 aside.replace(folder / "job.json")
         except FileNotFoundError:
-            raise self._build_job_error(job_id) from None
+            raise self._build_unknown_job_error(job_id) from None
         finally:
             aside.unlink(missing_ok=True)
         return info
@@ -464,7 +464,7 @@ class Workspace:
                 os.utime(folder)
                 folder.rename(trash)
         except FileNotFoundError:
-            raise self._build_job_error(job_id) from None
+            raise self._build_unknown_job_error(job_id) from None
 
     def restore(self, job_id: str) -> None:
         """Restore a deleted job.
@@ -483,7 +483,7 @@ class Workspace:
         try:
             (self.root / "trash" / job_id).rename(self.root / "jobs" / job_id)
         except OSError:
-            raise self._build_job_error(job_id) from None
+            raise self._build_unknown_job_error(job_id) from None
 
     # -----------------------------------------------------------------------------------------------
     # Runs
@@ -503,7 +503,7 @@ class Workspace:
             with contextlib.suppress(Damaged):
                 runs.append(replace(read_info(folder), id=folder.name, job=job_id))
         if not (self._get_folder(job_id) / "job.json").is_file():
-            raise self._build_job_error(job_id)
+            raise self._build_unknown_job_error(job_id)
         return sorted(runs, key=lambda run: (-run.created, run.id))
 
     def run_info(self, job_id: str, run_id: str) -> RunInfo:
@@ -522,7 +522,7 @@ class Workspace:
             return replace(read_info(folder), id=run_id, job=job_id)
         except Damaged as error:
             if not folder.is_dir():
-                raise self._build_run_error(job_id, run_id) from None
+                raise self._build_unknown_run_error(job_id, run_id) from None
             raise _run_damage_error(run_id, error) from error
 
     def save_run(self, job_id: str, run: Run) -> str:
@@ -556,7 +556,7 @@ class Workspace:
                 aside.rename(job / "runs" / run_id)
                 sync_folder(job / "runs")
         except FileNotFoundError:
-            raise self._build_job_error(job_id) from None
+            raise self._build_unknown_job_error(job_id) from None
         finally:
             shutil.rmtree(aside, ignore_errors=True)
         return run_id
@@ -588,7 +588,7 @@ class Workspace:
             return read_run(folder, info, trace)
         except Damaged as error:
             if not folder.is_dir():
-                raise self._build_run_error(job_id, run_id) from None
+                raise self._build_unknown_run_error(job_id, run_id) from None
             raise _run_damage_error(run_id, error) from error
 
     def rename_run(self, job_id: str, run_id: str, name: str) -> RunInfo:
@@ -610,7 +610,7 @@ class Workspace:
                 write_sealed(aside, info)
                 aside.replace(self._run_folder(job_id, run_id) / "run.json")
         except FileNotFoundError:
-            raise self._build_run_error(job_id, run_id) from None
+            raise self._build_unknown_run_error(job_id, run_id) from None
         finally:
             aside.unlink(missing_ok=True)
         return info
@@ -634,7 +634,7 @@ class Workspace:
                 os.utime(folder)
                 folder.rename(self.root / "trash" / f"{job_id}.{run_id}")
         except FileNotFoundError:
-            raise self._build_run_error(job_id, run_id) from None
+            raise self._build_unknown_run_error(job_id, run_id) from None
 
     def restore_run(self, job_id: str, run_id: str) -> None:
         """Restore a deleted run.
@@ -654,7 +654,7 @@ class Workspace:
         try:
             (self.root / "trash" / f"{job_id}.{run_id}").rename(folder)
         except OSError:
-            raise self._build_run_error(job_id, run_id) from None
+            raise self._build_unknown_run_error(job_id, run_id) from None
 
     def _run_folders(self, job_id: str) -> list[Path]:
         folder = self._get_folder(job_id) / "runs"
@@ -671,12 +671,12 @@ class Workspace:
         """Return the folder of a run; rejects ids of the wrong form."""
         runs = self._get_folder(job_id) / "runs"
         if not _ID.fullmatch(run_id) or (runs / run_id).is_symlink():
-            raise self._build_run_error(job_id, run_id)
+            raise self._build_unknown_run_error(job_id, run_id)
         return runs / run_id
 
-    def _build_run_error(self, job_id: str, run_id: str) -> StudioError:
+    def _build_unknown_run_error(self, job_id: str, run_id: str) -> StudioError:
         if not (self._get_folder(job_id) / "job.json").is_file():
-            return self._build_job_error(job_id)
+            return self._build_unknown_job_error(job_id)
         names = [folder.name for folder in self._run_folders(job_id)]
         near = difflib.get_close_matches(run_id[:80], names, n=1)
         hint = (
@@ -705,13 +705,13 @@ class Workspace:
         """Return the folder of a job; rejects ids of the wrong form, because they come from addresses."""
         folder = self.root / "jobs" / job_id if _ID.fullmatch(job_id) else None
         if folder is None or folder.is_symlink():
-            raise self._build_job_error(job_id)
+            raise self._build_unknown_job_error(job_id)
         return folder
 
     def _name_aside(self, job_id: str) -> Path:
         return self.root / "tmp" / f"{job_id}.{secrets.token_hex(4)}"
 
-    def _build_job_error(self, job_id: str) -> StudioError:
+    def _build_unknown_job_error(self, job_id: str) -> StudioError:
         near = difflib.get_close_matches(job_id[:80], self._list_ids(), n=1)
         hint = f"The nearest is {near[0]}." if near else "Open Home for the list of jobs."
         return StudioError(f"There is no job {job_id[:80]!r} in this workspace.", hint=hint)
@@ -737,7 +737,7 @@ class Workspace:
             if full:
                 written = sum_sizes_below(aside) if aside else 0
                 needed = max(measure(value).bytes, written)
-                reason = describe_full(
+                reason = describe_full_disk(
                     self.root, needed=f"about {format_bytes(needed)}", removed_bytes=written, error=error
                 )
             place = "" if full else f"{self.root}: "

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 
 from studio.errors import StudioError
-from studio.sim.generated import find_generation_gpu, generate_anew
+from studio.sim.generated import find_intended_gpu, generate_anew
 from studio.sim.parts import interpret
 from studio.sim.presets import preset
 from studio.sim.retargeting import OTHER_GPU, describe_kept_durations, find_kept_device
@@ -50,7 +50,7 @@ def check_preset_durations(trace: Trace, sweep: Sweep) -> Finding | None:
     if device is None:
         return None
     words = describe_kept_durations(trace, device, f"the presets' {', '.join(gpus)}")
-    if find_generation_gpu(trace) is not None:
+    if find_intended_gpu(trace) is not None:
         first_gpu = next(iter(gpus.values()))
         again = " Likewise for each other GPU, and sweep each job on its own preset." if len(gpus) > 1 else ""
         return Finding("warning", OTHER_GPU, words, f"{generate_anew(trace, first_gpu)}{again}")

@@ -13,7 +13,7 @@ from studio.generation.recipe import Growth, infer_mesh, scale_job
 from studio.sim.known import Known
 from studio.sim.models import MODELS, Model, with_model
 from studio.sim.parts import Parts, with_settings
-from studio.sim.presets import find_npus, preset
+from studio.sim.presets import infer_npu_count, preset
 from studio.sweep.space import MODEL, NPUS, PRESET, REPLICAS, SPECIAL
 from studio.trace import Trace
 
@@ -55,7 +55,7 @@ def build_parts_at(base: Base, point: Mapping[str, str], ranks: int) -> Parts:
     parts = base.tables
     if name is not None:
         npus = _parse_whole(NPUS, point[NPUS]) if NPUS in point else base.npus
-        named_npus = find_npus(name)
+        named_npus = infer_npu_count(name)
         if npus is not None and named_npus is not None and npus != named_npus:
             raise ConfigError(
                 f"{NPUS} is {npus:,}, and the preset {name} has {named_npus:,} NPUs; allowed: the same number"
@@ -122,7 +122,7 @@ class Jobs:
             ConfigError: It cannot be scaled to as many replicas, or be read for as many NPUs.
         """
         if NPUS in point and self.read:
-            return self._get_at_npus(_parse_whole(NPUS, point[NPUS]), point)
+            return self._get_sized_job(_parse_whole(NPUS, point[NPUS]), point)
         replicas = _parse_whole(REPLICAS, point[REPLICAS]) if REPLICAS in point else None
         if replicas not in self._sizes:
             self._sizes[replicas] = Known(self._scale_replicas(replicas or 1))
@@ -130,7 +130,7 @@ class Jobs:
                 del self._sizes[next(size for size in self._sizes if size is not None)]
         return self._sizes[replicas]
 
-    def _get_at_npus(self, npus: int, point: Mapping[str, str]) -> Known:
+    def _get_sized_job(self, npus: int, point: Mapping[str, str]) -> Known:
         """Return the job as it was read for so many NPUs."""
         if REPLICAS in point:
             raise ConfigError(

@@ -15,8 +15,8 @@ from studio.analysis.graph.neighbours import (
     Adjacency,
     Direction,
     Part,
-    build_whole,
     find_neighbourhood,
+    select_whole_graph,
 )
 from studio.analysis.graph.paths import build_walkable, find_between
 from studio.analysis.graph.search import Kinds, find_rows, number_kinds
@@ -190,7 +190,7 @@ def build_part(asked: Request) -> Part:
     """Return the part asked for."""
     near = get_adjacency(asked)
     if asked.centre < 0:
-        return build_whole(near)
+        return select_whole_graph(near)
     if asked.mode == "path":
         rows, count = _find_path_rows(asked)
         return Part(rows, near.within(rows), count - len(rows))

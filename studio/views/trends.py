@@ -88,7 +88,7 @@ def group_by_series(points: Sequence[Point]) -> dict[str, list[Point]]:
     return dict(sorted(by_name.items(), key=lambda item: (-len(item[1]), item[0])))
 
 
-def list_previous(series: Sequence[Point]) -> list[Point | None]:
+def list_previous_points(series: Sequence[Point]) -> list[Point | None]:
     """Return for each point of a series, the earliest first, the last one before it that holds times."""
     previous: list[Point | None] = []
     last: Point | None = None

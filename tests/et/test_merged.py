@@ -19,7 +19,7 @@ from studio.et.job_files import discover
 from studio.et.merged.merge import merge
 from studio.et.merged.reading import sniff
 from studio.et.merged.rule import BLOCK
-from studio.et.merged.split import open_master, rank_pieces
+from studio.et.merged.split import iterate_rank_pieces, open_master
 from studio.et.schema import load_schema
 from studio.et.source import open_sources
 from tests.et.chakra_bytes import METADATA, attr, file_of, framed, num, sized, varint
@@ -49,7 +49,9 @@ def there_and_back(paths: list[Path]) -> int:
             assert sniff(raw)
             master = open_master(raw, "master.et")
             beside = [*master.heads.groups, *master.heads.copies]
-            made = {head.file: b"".join(rank_pieces(master, head.rank)) for head in master.heads.ranks}
+            made = {
+                head.file: b"".join(iterate_rank_pieces(master, head.rank)) for head in master.heads.ranks
+            }
             made |= {file.file: file.content for file in beside}
             packed = {file.file for file in (*master.heads.ranks, *beside) if file.gzip}
             wanted = [file.name for file, *_ in (*job.ranks, *job.others)]

@@ -11,7 +11,7 @@ import pytest
 from studio.et import discover
 from studio.et.job_files import recognise
 from studio.et.known import FORMATS
-from studio.et.source import SourceFile, get_head
+from studio.et.source import SourceFile, read_head
 
 EXPECTED = (
     (r"\.et(\.gz)?$", "chakra"),
@@ -43,7 +43,7 @@ def test_every_shared_file_is_recognised_by_its_content(shared):
     for path in sorted(path for path in root.rglob("*") if path.is_file()):
         name = path.relative_to(root).as_posix()
         expected = next((fmt for pattern, fmt in EXPECTED if re.search(pattern, name)), None)
-        found = recognise(get_head(SourceFile(path.name, path)))
+        found = recognise(read_head(SourceFile(path.name, path)))
         if expected is None:
             assert found is None or found.name in OTHERS, (name, found.name)
         else:
@@ -84,7 +84,7 @@ def test_a_neutral_name_and_gzip_change_nothing(shared, tmp_path, name):
         packed.write_bytes(gzip.compress(source.read_bytes()))
     formats = [discover([SourceFile("file", path, named=True)])[0].ranks[0][1] for path in (plain, packed)]
     assert formats[0] is formats[1]
-    assert sum(fmt.sniff(get_head(SourceFile(plain.name, plain))) for fmt in FORMATS) == 1
+    assert sum(fmt.sniff(read_head(SourceFile(plain.name, plain))) for fmt in FORMATS) == 1
 
 
 @pytest.mark.parametrize(

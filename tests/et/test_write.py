@@ -175,5 +175,5 @@ def test_convert_refuses_what_does_not_fit(tmp_path):
 def test_numbers_take_as_few_bytes_as_protobuf_gives_them():
     numbers = [edge + step for bits in range(7, 63, 7) for edge in [1 << bits] for step in (-1, 0, 1)]
     written = encode.encode_varints(np.array(numbers, np.int64))
-    assert [encode.encode_length(number) for number in numbers] == written
+    assert [encode.encode_varint(number) for number in numbers] == written
     assert [len(raw) for raw in written] == [-(-number.bit_length() // 7) for number in numbers]

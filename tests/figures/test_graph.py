@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from studio.analysis.graph.neighbours import build_adjacency, build_whole, find_neighbourhood
+from studio.analysis.graph.neighbours import build_adjacency, find_neighbourhood, select_whole_graph
 from studio.analysis.job.nodes import format_node_ref
 from studio.figures import graph as figure
 from studio.figures.theme import DARK, LIGHT
@@ -19,7 +19,7 @@ HOSTILE = "<img src=x onerror=alert(1)>"
 
 def drawn(found, part=None):
     near = build_adjacency(found)
-    elements = figure.build_elements(found, part or build_whole(near), near)
+    elements = figure.build_elements(found, part or select_whole_graph(near), near)
     nodes = {one["data"]["id"]: one for one in elements if one["group"] == "nodes"}
     edges = [one["data"] for one in elements if one["group"] == "edges"]
     return nodes, edges

@@ -9,7 +9,7 @@ import xml.etree.ElementTree as ET
 import networkx as nx
 import pytest
 
-from studio.analysis.graph.neighbours import build_adjacency, build_whole
+from studio.analysis.graph.neighbours import build_adjacency, select_whole_graph
 from studio.figures.graph import build_elements
 from studio.figures.graph_files import SAID, render_csv, render_dot, render_graphml, render_svg, write_drawing
 from studio.trace import NodeType
@@ -22,7 +22,7 @@ HOSTILE = '<b onload="x">\0"\n\\&=1'
 def drawn():
     found = graph(4, data=[(0, 1), (1, 2)], ctrl=[(0, 3)], names={1: HOSTILE}, types={2: NodeType.COMM_COLL})
     near = build_adjacency(found)
-    nodes = build_elements(found, build_whole(near), near)
+    nodes = build_elements(found, select_whole_graph(near), near)
     nodes[0]["data"]["crit"] = 1
     block = {"id": "b0", "block": "0", "kind": "block", "name": HOSTILE, "label": HOSTILE, "short": "", "count": 9,
              "time": "", "bytes": "", "parts": [["comp", 0.5], ["coll", 0.5]]}  # fmt: skip

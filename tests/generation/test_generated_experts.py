@@ -23,7 +23,7 @@ from studio.generation.transformer import (
     count_parameters,
     count_step_flop,
 )
-from studio.generation.volumes import compute_step_volumes
+from studio.generation.volumes import count_step_volumes
 from studio.sim import simulate
 from tests.examples import examples
 from tests.generated_sums import totals
@@ -68,7 +68,7 @@ def test_graphs_add_up_to_the_closed_forms(drawn):
     flop, volumes = totals(make_job(model, layout))
     assert flop == count_step_flop(model, layout)
     expected = Counter()
-    for (group, kind), (count, size) in compute_step_volumes(model, layout).items():
+    for (group, kind), (count, size) in count_step_volumes(model, layout).items():
         expected[group, kind, "count"], expected[group, kind, "bytes"] = count, size
     assert volumes == expected
     units = [unit for stage in range(layout.pp) for unit in build_stage_units(model, layout, stage).values()]
@@ -175,7 +175,7 @@ def test_capacity_is_that_of_switch_transformers():
 
 def test_all_to_alls_have_the_bytes_of_gshard_and_rings_those_of_ring_attention():
     mixtral = find_model("mixtral-8x7b")
-    volumes = compute_step_volumes(mixtral, build_layout(mixtral, Wish(8, ep=8, batch=8, sequence=4_096)))
+    volumes = count_step_volumes(mixtral, build_layout(mixtral, Wish(8, ep=8, batch=8, sequence=4_096)))
     # Dispatch and combination in both passes, of each token two copies of 4,096 elements of 2 bytes, on 8 ranks.
     assert volumes["ep", "ALL_TO_ALL"] == (8 * 32 * 4, 8 * 32 * 4 * 4_096 * 2 * 4_096 * 2)
     llama = find_model("llama3-8b")
@@ -188,7 +188,7 @@ def test_all_to_alls_have_the_bytes_of_gshard_and_rings_those_of_ring_attention(
 
 
 def volumes_of(model, layout, kind):
-    return compute_step_volumes(model, layout)["cp", kind]
+    return count_step_volumes(model, layout)["cp", kind]
 
 
 @pytest.mark.parametrize(

@@ -39,7 +39,7 @@ from studio.generation.transformer import (
     count_recomputed_flop,
     count_step_flop,
 )
-from studio.generation.volumes import compute_step_volumes
+from studio.generation.volumes import count_step_volumes
 from studio.sim import simulate
 from studio.trace import GENERATED, NodeType, read_int_column
 from tests.examples import examples
@@ -91,7 +91,7 @@ def test_graphs_add_up_to_the_closed_forms(drawn):
     assert not [found.message for found in examine(trace) if found.level != "info"]
     assert flop == count_step_flop(model, layout)
     expected = Counter()
-    for (group, kind), (count, size) in compute_step_volumes(model, layout).items():
+    for (group, kind), (count, size) in count_step_volumes(model, layout).items():
         expected[group, kind, "count"], expected[group, kind, "bytes"] = count, size
     assert volumes == expected
     units = [unit for stage in range(layout.pp) for unit in build_stage_units(model, layout, stage).values()]
@@ -200,12 +200,12 @@ def test_gradients_summed_in_another_type_have_its_bytes_on_the_way_and_room_for
     )
     for key in (("dp", "ALL_REDUCE"), ("dp", "REDUCE_SCATTER")):
         assert (
-            compute_step_volumes(LLAMA, wide).get(key, (0, 0))[1]
-            == 2 * compute_step_volumes(LLAMA, same).get(key, (0, 0))[1]
+            count_step_volumes(LLAMA, wide).get(key, (0, 0))[1]
+            == 2 * count_step_volumes(LLAMA, same).get(key, (0, 0))[1]
         )
-    assert compute_step_volumes(LLAMA, wide).get(("dp", "ALL_GATHER")) == compute_step_volumes(
-        LLAMA, same
-    ).get(("dp", "ALL_GATHER"))
+    assert count_step_volumes(LLAMA, wide).get(("dp", "ALL_GATHER")) == count_step_volumes(LLAMA, same).get(
+        ("dp", "ALL_GATHER")
+    )
     before, after = count_stage_memory(LLAMA, same, 0), count_stage_memory(LLAMA, wide, 0)
     # A layer's gradients are a bucket; those of ZeRO-2 and 3 are there already, in 2 bytes.
     bucket = max(unit.held(1) for unit in build_stage_units(LLAMA, wide, 0).values())

@@ -15,9 +15,9 @@ from studio.cli import load_command
 from studio.generation.layout import OFFLOADS
 from studio.generation.models import Model
 from studio.layout_search.layout_plan import LayoutPlan
-from studio.layout_search.memory import compute_most_held
+from studio.layout_search.memory import compute_peak_memory
 from studio.layout_search.running import simulate_layout
-from studio.layout_search.search import Item, rank_item, select_front
+from studio.layout_search.search import Item, build_item_key, select_front
 from studio.layout_search.space import build_frame, list_candidates
 from studio.layout_search.unfit import describe_layout
 from studio.layout_search.why import list_part_times, list_reasons
@@ -54,7 +54,7 @@ def numbers(items: list[Item]) -> list[tuple[int, int]]:
 
 def test_the_fastest_are_those_of_simulating_all(found: LayoutPlan, every: list[Item]) -> None:
     assert len(found.simulated) < len(every)
-    assert numbers(found.ranked) == numbers(sorted(every, key=rank_item)[:3])
+    assert numbers(found.ranked) == numbers(sorted(every, key=build_item_key)[:3])
 
 
 def test_the_front_is_that_of_simulating_all(found: LayoutPlan, every: list[Item]) -> None:
@@ -149,7 +149,7 @@ def test_host_memory_is_tried_where_a_layout_does_not_fit_without() -> None:
         assert layout.offload != "none"
         for less in OFFLOADS[: OFFLOADS.index(layout.offload)]:
             assert (
-                compute_most_held(found.frame.model, replace(layout, offload=less)).total
+                compute_peak_memory(found.frame.model, replace(layout, offload=less)).total
                 > 80e9
                 >= item.held.total
             )
@@ -157,7 +157,7 @@ def test_host_memory_is_tried_where_a_layout_does_not_fit_without() -> None:
         assert not isinstance(answer, str)
         assert item.bound_ns <= answer.finish_ns
         every.append(replace(item, answer=answer))
-    assert numbers(found.ranked) == numbers(sorted(every, key=rank_item)[:2])
+    assert numbers(found.ranked) == numbers(sorted(every, key=build_item_key)[:2])
     assert {row["offload"] for row in found.rows()} == {item.candidate.layout.offload for item in found.items}
     # On a rank that holds all that it needs nothing goes to the host.
     assert tiny_plan(ranks=1, batch=2).without_host == ""
@@ -165,7 +165,7 @@ def test_host_memory_is_tried_where_a_layout_does_not_fit_without() -> None:
 
 def least_held(ranks: int) -> int:
     frame = build_frame("llama3-70b", ranks, {"zero": 0, "recompute": "full", "schedule": "1f1b"}, 8)
-    return min(compute_most_held(frame.model, one.layout).total for one in list_candidates(frame)[0])
+    return min(compute_peak_memory(frame.model, one.layout).total for one in list_candidates(frame)[0])
 
 
 @pytest.mark.parametrize(

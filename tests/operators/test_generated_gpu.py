@@ -18,7 +18,7 @@ from studio.et import write
 from studio.generation.inference.options import STEP_OPTIONS
 from studio.generation.options import OPTIONS
 from studio.generation.recipe import read_recipe
-from studio.sim.generated import find_generation_gpu, generate_anew
+from studio.sim.generated import find_intended_gpu, generate_anew
 from studio.sim.systems.gpus import find_gpu
 from studio.trace import RECIPE, Trace
 
@@ -51,9 +51,9 @@ def _invoke(*words: object, code: int = 0) -> str:
 
 
 def test_gpu_of_generation() -> None:
-    assert find_generation_gpu(_made(gpu="h100")) == find_gpu("h100")
-    assert find_generation_gpu(_made()) is None
-    assert find_generation_gpu(studio.read(studio.sample_path("transformer_8r"))) is None
+    assert find_intended_gpu(_made(gpu="h100")) == find_gpu("h100")
+    assert find_intended_gpu(_made()) is None
+    assert find_intended_gpu(studio.read(studio.sample_path("transformer_8r"))) is None
 
 
 def test_a_job_without_ranks_or_with_a_recipe_that_cannot_be_read_was_generated_for_none() -> None:
@@ -61,7 +61,7 @@ def test_a_job_without_ranks_or_with_a_recipe_that_cannot_be_read_was_generated_
     first = made.ranks[0]
     broken = tuple(replace(item, value="[" * 9) if item.name == RECIPE else item for item in first.metadata)
     for trace in (Trace((), ()), replace(made, ranks=(replace(first, metadata=broken), *made.ranks[1:]))):
-        assert find_generation_gpu(trace) is None
+        assert find_intended_gpu(trace) is None
         assert read_recipe(trace) is None
 
 
@@ -118,7 +118,7 @@ def test_a_recipe_that_does_not_read_is_none(job: Path) -> None:
     """Metadata is untrusted: what is no recipe names no GPU."""
     trace = studio.read(job)
     for text in ("", "[", "[1]", json.dumps({"given": [1]}), json.dumps({"given": {"gpu": ["h100"]}})):
-        assert find_generation_gpu(_with_recipe(trace, text)) is None
+        assert find_intended_gpu(_with_recipe(trace, text)) is None
 
 
 def _with_recipe(trace: Trace, text: str) -> Trace:

@@ -16,8 +16,8 @@ from studio.pages.overview.verdict import (
     _compute_shares,
     _describe_blamed,
     _describe_differences,
+    describe_awaited,
     describe_idle,
-    list_awaited,
 )
 from studio.timeline import read_recorded_times, recorded
 from studio.trace import STALLED
@@ -44,7 +44,7 @@ def test_rows_say_for_whom_they_wait_and_what_that_rank_did() -> None:
     found = compute_blame(trace, read_recorded_times(trace), account)
     rows = build_rank_rows(account, 8, found.of_culprits(len(account)))
     assert [row.label for row in rows] == ["rank 2", "ranks 0–1"]
-    assert list_awaited(rows, account, found) == ["", "100 % of it for rank 2, which meanwhile computed"]
+    assert describe_awaited(rows, account, found) == ["", "100 % of it for rank 2, which meanwhile computed"]
     assert (
         _describe_blamed(account, found)
         == "100 % of all waiting is for rank 2: for 100 % of that time it computed. "

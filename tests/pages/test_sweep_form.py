@@ -74,7 +74,7 @@ def test_results_name_what_was_varied_and_units_that_hold_at_all_points(
     sweep = Kept("s", asked, Path())
     units = results.collect_units(sweep)
     assert (units.get("bandwidth[0]"), units["latency[0]"]) == (unit, "ns")
-    words = results.describe_asked(sweep)
+    words = results.describe_sweep(sweep)
     assert words.startswith(f"Varied on {preset_name}: bandwidth[0]=100,200; latency[0]=1,2")
     assert words.endswith(" · 3 points at random")
 

@@ -10,7 +10,7 @@ from studio.jobs.measuring import is_measuring, start_measuring
 from studio.session import Session
 from studio.store.tasks import close_tasks, open_tasks
 from studio.store.workspace import Workspace
-from studio.views.trends import group_by_series, list_points, list_previous
+from studio.views.trends import group_by_series, list_points, list_previous_points
 from tests.fleet_jobs import recorded
 from tests.small_jobs import some
 from tests.waiting import wait_until
@@ -36,7 +36,7 @@ def test_jobs_are_measured_once_in_the_background(store, monkeypatch):
         grouped = group_by_series(list_points(session))
         assert {name: len(of) for name, of in grouped.items()} == {"gpt": 3, "plan": 1}
         assert [point.measures.step_ns for point in grouped["gpt"]] == [110_000, 110_000, 140_000]
-        assert list_previous(grouped["gpt"]) == [None, *grouped["gpt"][:2]]
+        assert list_previous_points(grouped["gpt"]) == [None, *grouped["gpt"][:2]]
         assert grouped["plan"][0].run is None
         assert all(point.levels is not None for point in list_points(session))
 

@@ -20,7 +20,7 @@ from studio.sim.config import Algorithm, Dimension, SystemConfig, Topology
 from studio.sim.extensions import Extensions, Link, LinkGraph
 from studio.sim.fabrics import Speed, build_leaf_spine
 from studio.sim.links import link_graph
-from studio.sim.topology import compute_ideal_ns
+from studio.sim.topology import bound_all_reduce_ns
 from tests.examples import examples
 from tests.golden import case, records, trace_of_workload
 from tests.kernels import compiled
@@ -497,7 +497,7 @@ def test_no_all_reduce_beats_the_bound_of_the_network(topology, algorithm, optim
     network = config.links or topology
     result = simulate(collective(topology.npus, "all_reduce", size), config, native=compiled())
     rounding = int(result.links.messages.max())
-    assert result.makespan_ns + rounding >= compute_ideal_ns(network, size)
+    assert result.makespan_ns + rounding >= bound_all_reduce_ns(network, size)
 
 
 def _tuned(topology):

@@ -9,7 +9,7 @@ from studio.errors import ConfigError
 from studio.sim import simulate
 from studio.sim.astra import from_parts, read, write_config
 from studio.sim.parts import interpret, with_settings
-from studio.sim.presets import PRESETS, describe_unevenness, find_npus, preset
+from studio.sim.presets import PRESETS, describe_unevenness, infer_npu_count, preset
 from tests.handmade import collective, trace_of
 from tests.kernels import compiled
 
@@ -44,7 +44,11 @@ def test_presets_have_the_sizes_they_are_named_for(name, sizes):
 
 
 def test_a_name_may_say_the_size_and_a_size_of_its_own_counts_more():
-    assert (find_npus("hgx-h100-64"), find_npus("hgx-h100"), find_npus("torus-8x8")) == (64, None, 64)
+    assert (infer_npu_count("hgx-h100-64"), infer_npu_count("hgx-h100"), infer_npu_count("torus-8x8")) == (
+        64,
+        None,
+        64,
+    )
     assert preset("hgx-h100", npus=1024).config.topology.npus == 1024
     assert preset("hgx-h100").npus == 8
     with pytest.raises(

@@ -9,7 +9,7 @@ import pytest
 from studio.errors import ConfigError
 from studio.sim.config import Dimension, Topology
 from studio.sim.extensions import Link, LinkGraph
-from studio.sim.topology import compute_bisection_rate, compute_ideal_ns, compute_npu_rate
+from studio.sim.topology import bound_all_reduce_ns, compute_bisection_rate, compute_npu_rate
 
 
 def one(kind, size, rate=10.0, latency=0.0, **more):
@@ -60,26 +60,26 @@ def test_bisection_of_single_links_is_the_least_cut_between_the_halves():
 
 def test_ideal_all_reduce_of_one_dimension_is_the_textbooks():
     """2(n-1)/n × size over the bandwidth of an NPU, or the latency where that is more."""
-    assert compute_ideal_ns(one("ring", 4), 8000) == 2 * 3 / 4 * 8000 / 20
-    assert compute_ideal_ns(one("switch", 8), 8000) == 2 * 7 / 8 * 8000 / 10
-    assert compute_ideal_ns(one("fully_connected", 5), 8000) == pytest.approx(2 * 4 / 5 * 8000 / 40)
-    assert compute_ideal_ns(one("ring", 8, latency=100.0), 8) == 400
+    assert bound_all_reduce_ns(one("ring", 4), 8000) == 2 * 3 / 4 * 8000 / 20
+    assert bound_all_reduce_ns(one("switch", 8), 8000) == 2 * 7 / 8 * 8000 / 10
+    assert bound_all_reduce_ns(one("fully_connected", 5), 8000) == pytest.approx(2 * 4 / 5 * 8000 / 40)
+    assert bound_all_reduce_ns(one("ring", 8, latency=100.0), 8) == 400
 
 
 def test_ideal_all_reduce_sees_the_slow_dimension():
     """Between 4 nodes of 8 NPUs each byte crosses 6 times, on 32 × 2 links."""
     network = Topology((Dimension("switch", 8, 400.0), Dimension("ring", 4, 12.5)))
-    assert compute_ideal_ns(network, 1 << 20) == 6 * (1 << 20) / (32 * 2 * 12.5)
+    assert bound_all_reduce_ns(network, 1 << 20) == 6 * (1 << 20) / (32 * 2 * 12.5)
 
 
 def test_ideal_all_reduce_of_single_links():
     """A slow NPU bounds it; a network that does not hang together never ends."""
     star = both_ways([(npu, 4) for npu in range(4)])
-    assert compute_ideal_ns(LinkGraph(4, 1, star), 8000) == 2 * 3 * 8000 / 40
+    assert bound_all_reduce_ns(LinkGraph(4, 1, star), 8000) == 2 * 3 * 8000 / 40
     slow = (*star[1:], Link(0, 4, 1.0, 50.0))
-    assert compute_ideal_ns(LinkGraph(4, 1, slow), 8000) == 8000
-    assert compute_ideal_ns(LinkGraph(4, 1, slow), 8) == 50
-    assert compute_ideal_ns(LinkGraph(4, 1, star[1:]), 8000) == float("inf")
+    assert bound_all_reduce_ns(LinkGraph(4, 1, slow), 8000) == 8000
+    assert bound_all_reduce_ns(LinkGraph(4, 1, slow), 8) == 50
+    assert bound_all_reduce_ns(LinkGraph(4, 1, star[1:]), 8000) == float("inf")
 
 
 @pytest.mark.parametrize(

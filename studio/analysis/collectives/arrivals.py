@@ -273,17 +273,17 @@ def find_arrivals(
     place = {rank.number: index for index, rank in enumerate(trace.ranks)}
     known: _Known = {}
     joined = [_join_group(group, times, place, (ahead, begun), known) for group in matched.groups]
-    ran = None if matched.channels is None else _find_ran(matched.channels, times, ahead, begun)
+    ran = None if matched.channels is None else _collect_ran_messages(matched.channels, times, ahead, begun)
     return Arrivals(begun, ahead, tuple(group for group in joined if group is not None), ran)
 
 
 def without_joining(met: Arrivals) -> Arrivals:
     """Return arrivals as if no rank had waited for another: no node joins at the beginning of one elsewhere."""
     nothing = np.full(len(met.begun_ns), NONE, np.int64)
-    return Arrivals(nothing, met.ahead_ns, tuple(map(_leave_alone, met.groups)), None)
+    return Arrivals(nothing, met.ahead_ns, tuple(map(_drop_joins, met.groups)), None)
 
 
-def _leave_alone(group: Joined) -> Joined:
+def _drop_joins(group: Joined) -> Joined:
     none = np.zeros((0, group.rows.shape[1]), np.int64)
     line = np.full(len(group.line), NONE, np.int64)
     return replace(
@@ -361,7 +361,7 @@ def _align_as_run(
     return present, line, np.where(ran, where - base, NONE), aligned, last, np.flatnonzero(apart)
 
 
-def _find_ran(channels: Channels, times: NodeTimes, ahead: Int64, begun: Int64) -> Ran:
+def _collect_ran_messages(channels: Channels, times: NodeTimes, ahead: Int64, begun: Int64) -> Ran:
     """Return the messages of which both halves ran; notes when both had begun."""
     clocks = np.unique(np.stack([times.first, ahead]), axis=1, return_inverse=True)[1].reshape(-1)
     shown, which = channels.alike(clocks)

@@ -123,7 +123,8 @@ def collect_members(
     place = {rank.number: index for index, rank in enumerate(trace.ranks)}
     known: dict[tuple[object, ...], _Aligned] = {}
     parts = [
-        _collect_of_group(number, matching, times, place, known) for number, matching in enumerate(matchings)
+        _collect_group_members(number, matching, times, place, known)
+        for number, matching in enumerate(matchings)
     ]
     parts = [part for part in parts if len(part[0])]
     if not parts:
@@ -176,7 +177,7 @@ _Aligned = tuple[Int64, ...]
 """Members and their collectives, next to each other per collective: place in the group, row, bytes, start, end, count, type, and whether it is none."""
 
 
-def _collect_of_group(
+def _collect_group_members(
     number: int,
     group: GroupMatching,
     times: NodeTimes | None,

@@ -195,7 +195,7 @@ def _pair_in_order(
         counts = [np.bincount(part, minlength=len(both)) for part in codes]
         for group in np.flatnonzero((counts[0] != counts[1]) & (counts[0] > 0) & (counts[1] > 0)).tolist():
             _leave_out(recorded, receives, sends, codes, group)
-    of_receives, of_sends = _find_common(_number_alike(codes[0]), _number_alike(codes[1]))
+    of_receives, of_sends = _find_common(_number_occurrences(codes[0]), _number_occurrences(codes[1]))
     return np.stack([receives[of_receives], sends[of_sends]])
 
 
@@ -233,7 +233,7 @@ def _find_common(first: Int64, second: Int64) -> tuple[Int64, Int64]:
     return places[0].astype(np.int64), places[1].astype(np.int64)
 
 
-def _number_alike(code: Int64) -> Int64:
+def _number_occurrences(code: Int64) -> Int64:
     """Return (N,) distinct numbers; the n-th of those of a code has the same one whatever else there is."""
     order = np.argsort(code, kind="stable")
     sorted_ = code[order]

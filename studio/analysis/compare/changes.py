@@ -95,7 +95,7 @@ def _find_changes(
         for pairs, chosen in zip(alignment.pairs, combined, strict=True)
     ]
 
-    def rank_changes(*, longer: bool) -> tuple[NodeChange, ...]:
+    def order_changes(*, longer: bool) -> tuple[NodeChange, ...]:
         listed = [
             change
             for pairs, extremes in zip(alignment.pairs, extremes_of, strict=True)
@@ -105,7 +105,7 @@ def _find_changes(
         chosen = _drop_repeats(listed, [_build_key(a, change.rank_a, change.row_a) for change in listed])
         return tuple(_count_on_all_ranks(a, alignment, extremes_of, change) for change in chosen)
 
-    return rank_changes(longer=True), rank_changes(longer=False)
+    return order_changes(longer=True), order_changes(longer=False)
 
 
 _Listed = TypeVar("_Listed")
@@ -131,13 +131,13 @@ def _count_on_all_ranks(
     key = _build_key(a, change.rank_a, change.row_a)
     ranks = total = 0
     for pairs, extremes in zip(alignment.pairs, extremes_of, strict=True):
-        for place in _find_having(a.trace.graphs[pairs.graph_a], pairs.row_a, key):
+        for place in _find_by_key(a.trace.graphs[pairs.graph_a], pairs.row_a, key):
             ranks += int(extremes.count[place])
             total += int(extremes.total[place])
     return replace(change, ranks=ranks, total_ns=total)
 
 
-def _find_having(graph: Graph, rows: Int64, key: tuple[int, str]) -> list[int]:
+def _find_by_key(graph: Graph, rows: Int64, key: tuple[int, str]) -> list[int]:
     """Return the indices among `rows` of nodes with this id and name."""
     places: list[int] = np.flatnonzero(graph.id[rows] == np.uint64(key[0])).tolist()
     return [place for place in places if graph.strings[int(graph.name[rows[place]])] == key[1]]

@@ -108,15 +108,15 @@ class Comparison:
     def _repr_html_(self) -> str:
         """Return its figures, and the nodes that changed most, as tables."""
 
-        def format_difference(value: float | None) -> str:
+        def format_time(value: float | None) -> str:
             return "–" if value is None else format_ns(value)
 
         figures = [
             (
                 figure.key,
-                format_difference(figure.a),
-                format_difference(figure.b),
-                format_difference(figure.difference),
+                format_time(figure.a),
+                format_time(figure.b),
+                format_time(figure.difference),
             )
             for figure in self.figures
         ]

@@ -141,7 +141,7 @@ def list_predecessors(graph: Graph, row: int) -> list[tuple[int, bool]]:
     ]
 
 
-def build_whole(near: Adjacency) -> Part:
+def select_whole_graph(near: Adjacency) -> Part:
     """Return the whole graph as a part."""
     return Part(np.arange(len(near)), near.edges)
 

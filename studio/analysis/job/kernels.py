@@ -88,7 +88,7 @@ def list_kernels(trace: Trace, times: NodeTimes) -> list[Kernel]:
             continue
         known[graph, first] = len(parts)
         parts.append(
-            _collect_of_rank(trace.graphs[graph], kinds[graph], times, (place, first), names, families)
+            _collect_rank_kernels(trace.graphs[graph], kinds[graph], times, (place, first), names, families)
         )
     return _sum_kernels(parts, list(names), [rank.number for rank in trace.ranks])
 
@@ -155,7 +155,7 @@ def _mask_names(strings: Strings, codes: Int64, known: dict[bytes, str]) -> tupl
     return list(number), np.array(of, np.int64)
 
 
-def _collect_of_rank(
+def _collect_rank_kernels(
     graph: Graph,
     kinds: Int64,
     times: NodeTimes,

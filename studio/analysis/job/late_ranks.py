@@ -193,7 +193,7 @@ class Lateness:
         most = min(max(_MOST_NODES // max(len(self.trace.graph_of(self.trace.ranks[place])), 1), 2), _OTHERS)
         if len(others) > most:
             others = others[np.linspace(0, len(others) - 1, most).astype(np.int64)]
-        since = self._find_since(group, int(start[present].min()))
+        since = self._find_last_meeting(group, int(start[present].min()))
         if since is None:
             return None
         times: dict[tuple[str, str], Float64] = {}
@@ -208,7 +208,7 @@ class Lateness:
                     times.setdefault(key, np.zeros(2))[side] += share * ns
         return times
 
-    def _find_since(self, group: Joined, first_ns: int) -> int | None:
+    def _find_last_meeting(self, group: Joined, first_ns: int) -> int | None:
         """Return the last moment before a collective at which all its members had met, on aligned clocks; else when all were recorded."""
         account = self.account
         members = group.places[group.line != NONE]

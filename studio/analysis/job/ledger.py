@@ -307,7 +307,7 @@ def build_ledger(  # noqa: PLR0913 - what a run is, and the two things that are 
     if not joins:
         joined = without_joining(joined)
     elif is_recording:
-        joined, early = _find_ready_last(times, joined)
+        joined, early = _find_last_ready(times, joined)
     begun_ns = joined.begun_ns
     if delays is not None:
         begun_ns = np.where(delays.waiting_ns > 0, times.start_ns + delays.waiting_ns, NONE)
@@ -345,7 +345,7 @@ def build_recorded_ledger(trace: Trace, timeline: Timeline, origin_ns: int) -> L
 _How = tuple[tuple[UInt8, ...], Int64, Delays | None, int, bool]
 
 
-def _find_ready_last(times: NodeTimes, joined: Arrivals) -> tuple[Arrivals, Int64]:
+def _find_last_ready(times: NodeTimes, joined: Arrivals) -> tuple[Arrivals, Int64]:
     """Return arrivals of a recording, and (2, T) from when until when ranks waited before collectives recorded to begin together.
 
     Some recorders note collectives only from the moment all members are there. The member that was ready last, all that it had begun
@@ -395,7 +395,7 @@ def _compute_ready_ns(
     return np.where(before < 0, start, np.minimum(ended[np.maximum(before, 0)], start))
 
 
-def _find_early(line: Int64, since: Int64, until: Int64, entry: Int64) -> Marked:
+def _find_early_waits(line: Int64, since: Int64, until: Int64, entry: Int64) -> Marked:
     """Return the time of each line for which ranks waited before collectives that are recorded to begin together."""
     order = np.lexsort((since, line))
     line, since, until, entry = (column[order] for column in (line, since, until, entry))
@@ -434,7 +434,7 @@ def _compute_courses(
     pieces = _split_communication(replace(talk, start=begins), entry, delays, is_recording)
     before = np.flatnonzero(early[1][entry] != NONE)
     since, until = np.maximum(early[:, entry[before]] - origin, 0)
-    came = _find_early(talk.line[before], since, until, entry[before])
+    came = _find_early_waits(talk.line[before], since, until, entry[before])
     work, copying, hosted = select_spans(COMPUTE), select_spans(COPY, MEMORY), select_spans(CPU)
     cut = join_stretches((work, copying, pieces, posted, came, hosted), finish, _decide)
     # Marks of communication say whose time it is: its part, and times the number of parts one more than the entry.

@@ -372,7 +372,7 @@ class NodeIndex:
             return np.concatenate(parts) if parts else np.zeros(0, bool)
         by_graph = []
         for index in range(len(self.trace.graphs)):
-            numbers, inverse = _find_distinct(self._get_numbers(index, condition.column))
+            numbers, inverse = _index_distinct(self._get_numbers(index, condition.column))
             fits = _match_texts(
                 lower_case([_NAMES[condition.column](number) for number in numbers]), condition
             )
@@ -404,7 +404,7 @@ class NodeIndex:
             return self._spread_over_ranks([keys[index] for index in names.index])
         by_graph = [self._get_numbers(index, column) for index in range(len(self.trace.graphs))]
         if column in TEXT_COLUMNS:
-            used = {number for numbers in by_graph for number in _find_distinct(numbers)[0]}
+            used = {number for numbers in by_graph for number in _index_distinct(numbers)[0]}
             order = index_text_keys({_NAMES[column](number) for number in used})
             by_graph = [
                 _renumber(numbers, lambda number: order[_NAMES[column](number)]) for numbers in by_graph
@@ -484,12 +484,12 @@ _NAMES: dict[str, Callable[[int], str]] = {"type": label_counted_type, "collecti
 
 
 def _renumber(numbers: NDArray[Any], number_of: Callable[[int], int]) -> Int64:
-    values, inverse = _find_distinct(numbers)
+    values, inverse = _index_distinct(numbers)
     renumbered: Int64 = np.array([number_of(value) for value in values], np.int64)[inverse]
     return renumbered
 
 
-def _find_distinct(numbers: NDArray[Any]) -> tuple[list[int], NDArray[Any]]:
+def _index_distinct(numbers: NDArray[Any]) -> tuple[list[int], NDArray[Any]]:
     """Return the distinct numbers, sorted, and the index of each; without sorting where they lie close."""
     low, high = int(numbers.min(initial=0)), int(numbers.max(initial=0))
     if high - low >= _RADIX:

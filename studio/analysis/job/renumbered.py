@@ -58,7 +58,7 @@ def find_first_beside_ids(graphs: Sequence[Graph]) -> list[int]:
     shared: dict[tuple[int, ...], list[int]] = {}
     for place, graph in enumerate(graphs):
         same = shared.setdefault(tuple(map(id, list_other_columns(graph))), [])
-        others = same or seen.setdefault(_summarize_graph(graph), [])
+        others = same or seen.setdefault(_summarise_graph(graph), [])
         alike = (other for other in others if _is_alike(graph, graphs[other], compare=others is not same))
         first.append(next(alike, place))
         if others is not same:
@@ -69,7 +69,7 @@ def find_first_beside_ids(graphs: Sequence[Graph]) -> list[int]:
     return first
 
 
-def _summarize_graph(graph: Graph) -> Hashable:
+def _summarise_graph(graph: Graph) -> Hashable:
     """Return what graphs with equal columns have in common and few others, quickly."""
     sums = (int(column.sum()) for column in (graph.start_ns, graph.duration_ns, graph.type))
     return len(graph), len(graph.ctrl.rows), len(graph.data.rows), len(graph.attrs.key), *sums

@@ -386,11 +386,11 @@ class Gantt:
         place = int(np.flatnonzero(row[order] == bar.node)[0])
         owner = np.repeat(lane_rows, [len(self.row_places(row)) for row in lane_rows])[order]
 
-        def get_bar(index: int) -> Bar | None:
+        def find_bar(index: int) -> Bar | None:
             inside = 0 <= index < len(order)
             return self._build_bar(int(owner[index]), int(places[order[index]])) if inside else None
 
-        return get_bar(place - 1), get_bar(place + 1)
+        return find_bar(place - 1), find_bar(place + 1)
 
     def depends(self, bar: Bar) -> tuple[list[tuple[Bar, bool]], list[tuple[Bar, bool]]]:
         """Return the bars a bar waits for and those waiting for it, each with whether by data."""

@@ -41,17 +41,17 @@ def find_undrawn(gantt: Gantt) -> Undrawn:
     left: Counter[int] = Counter()
     types = [infer_counted_types(graph) for graph in trace.graphs]
     for graph, uses in Counter(rank.graph for rank in trace.ranks).items():
-        _count(left, types[graph], uses)
+        _add_counts(left, types[graph], uses)
     rank_of = dict(zip(gantt.rows.track.tolist(), gantt.rows.rank.tolist(), strict=True))
     for track, uses in Counter(gantt.rows.track.tolist()).items():
         part = slice(*gantt.coverage.bounds[track : track + 2].tolist())
         graph_type = types[gantt.rank(rank_of[track]).graph]
-        _count(left, graph_type[gantt.coverage.row[part]], -uses)
+        _add_counts(left, graph_type[gantt.coverage.row[part]], -uses)
     by_type = [(label_counted_type(code), count) for code, count in left.most_common() if count]
     drawn = set(gantt.rows.rank.tolist())
     return Undrawn(nodes, tuple(by_type), tuple(sorted({rank.number for rank in trace.ranks} - drawn)))
 
 
-def _count(left: Counter[int], types: NDArray[np.integer], uses: int) -> None:
+def _add_counts(left: Counter[int], types: NDArray[np.integer], uses: int) -> None:
     for code, count in zip(*np.unique(types, return_counts=True), strict=True):
         left[int(code)] += int(count) * uses

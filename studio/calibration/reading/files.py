@@ -19,7 +19,7 @@ from studio.calibration.tables import MeasuredTable
 from studio.errors import TraceFormatError
 from studio.et import Progress, discover, read_job
 from studio.et.job_files import recognise
-from studio.et.source import SourceFile, get_head, open_sources
+from studio.et.source import SourceFile, open_sources, read_head
 from studio.files import open_file
 from studio.units import format_counted
 
@@ -90,11 +90,11 @@ def _read_tables(file: SourceFile, given: Given) -> tuple[Tables | None, bool]:
     """Return the tables of a file, and whether it may be part of a recorded job instead."""
     if file.problem:
         raise TraceFormatError(f"{file.name}: {file.problem}.", hint="Copy the file again, or leave it out.")
-    reader = _choose_reader(decode(get_head(file)))
+    reader = _choose_reader(decode(read_head(file)))
     # Long warnings of libraries may stand before a table.
-    if reader is None and recognise(get_head(file)) is not None:
+    if reader is None and recognise(read_head(file)) is not None:
         return None, True
-    if reader is None and not is_text(get_head(file)):
+    if reader is None and not is_text(read_head(file)):
         return None, False
     text = decode(_read_content(file))
     reader = reader or _choose_reader(text)

@@ -32,7 +32,7 @@ from studio.commands.base.for_astra_sim import CODE, adapt_for_astra_sim
 from studio.doctor import edit
 from studio.errors import ConfigError, StudioError, TraceError
 from studio.et import Progress, write
-from studio.et.groups import write as groups_text
+from studio.et.groups import write as write_groups
 from studio.et.write import write_together
 from studio.sim import astra
 from studio.sim.check import check
@@ -288,7 +288,7 @@ def _adapt_job(trace: Trace, *, durations: bool) -> tuple[Trace, list[Finding]]:
     before = trace.findings
     adapted = edit.with_graphs(trace, new_graphs) if new_graphs else trace
     done = adapt_for_astra_sim(_with_text_slots(adapted) if counts["names"] else adapted)
-    findings = [*_list_adaptions(counts, drift_ns), *done.findings[len(before) :]]
+    findings = [*_describe_adaptions(counts, drift_ns), *done.findings[len(before) :]]
     same = done.groups == trace.groups and all(
         old is new
         for old, new in zip((*trace.graphs, *trace.ranks), (*done.graphs, *done.ranks), strict=True)
@@ -296,7 +296,7 @@ def _adapt_job(trace: Trace, *, durations: bool) -> tuple[Trace, list[Finding]]:
     return trace if same else replace(done, findings=before), findings
 
 
-def _list_adaptions(counts: Mapping[str, int], drift_ns: int) -> Iterator[Finding]:
+def _describe_adaptions(counts: Mapping[str, int], drift_ns: int) -> Iterator[Finding]:
     if counts["names"]:
         what = (
             f"{format_counted(counts['names'], 'node')} named their comm group by comm_group, now by pg_name"
@@ -421,7 +421,7 @@ def write_folder(
         LOGGING: _LOGGING,
     }
     if groups:
-        texts[GROUPS] = groups_text(prepared.trace)
+        texts[GROUPS] = write_groups(prepared.trace)
     if backend.logical:
         dims = [str(dim.size) for dim in prepared.config.topology.dims]
         texts[LOGICAL] = json.dumps({"logical-dims": dims}) + "\n"

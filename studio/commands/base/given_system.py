@@ -102,7 +102,7 @@ def with_recorded_system(
     return replace(request, preset=name), (finding,)
 
 
-def apply_model(parts: Parts | None, request: SimulationRequest) -> Parts | None:
+def assume_model(parts: Parts | None, request: SimulationRequest) -> Parts | None:
     """Return a system that no file describes under the model that counts without one, the full one."""
     if parts is None or request.replay or request.mode or request.congestion:
         return parts

@@ -19,7 +19,7 @@ def is_replay(result: SimResult) -> bool:
     return replays_communication(result.config)
 
 
-def list_steps(result: SimResult) -> list[StepTime]:
+def compare_steps(result: SimResult) -> list[StepTime]:
     """Return the steps of every rank, recorded and replayed."""
     return step_times(result.trace, result.node_times())
 
@@ -34,13 +34,13 @@ def report(result: SimResult) -> list[dict[str, Any]]:
             "replayed_ns": step.replayed_ns,
             "difference": step.difference if step.recorded_ns else None,
         }
-        for step in list_steps(result)
+        for step in compare_steps(result)
     ]
 
 
 def format_lines(result: SimResult, most: int = 32) -> Iterator[str]:
     """Format the steps for a terminal, the first `most` one by one."""
-    compared = list_steps(result)
+    compared = compare_steps(result)
     if not compared:
         yield "  nothing to compare: the trace has no start times"
         return

@@ -13,7 +13,7 @@ from studio.sim.config import Congestion
 from studio.sim.extensions import ComputeTimes
 from studio.sim.models import Model
 from studio.sim.parts import Mode
-from studio.sim.presets import find_npus
+from studio.sim.presets import infer_npu_count
 from studio.sim.systems import is_system_file
 
 if TYPE_CHECKING:
@@ -100,7 +100,7 @@ def is_size_open(request: SimulationRequest) -> bool:
 def infer_npus(request: SimulationRequest) -> int | None:
     """Return how many NPUs are asked for: by --npus, or by the name of the preset; None where neither says it."""
     asked = request.size.npus
-    of_preset = find_npus(request.preset) if request.preset is not None else None
+    of_preset = infer_npu_count(request.preset) if request.preset is not None else None
     if asked is not None and of_preset is not None and asked != of_preset:
         raise ConfigError(
             f"--npus is {asked:,}, and the preset {request.preset} has {of_preset:,} NPUs; allowed: the same number",

@@ -12,7 +12,7 @@ from studio.analysis.timeline.perfetto import INSTALL, explain_unwritable, itera
 from studio.commands.base.forms import CHROME, LINES, LOG, PERFETTO
 from studio.errors import StudioError, TraceError
 from studio.et import events
-from studio.et.events import finish_line, list_line_ends, log_line
+from studio.et.events import finish_line, format_log_line, list_line_ends
 from studio.et.write import write_together
 from studio.files import open_file
 from studio.sim.result import SimResult, compute_exposed_ns
@@ -138,7 +138,7 @@ def write_events(result: SimResult, path: Path) -> None:
     with write_atomically(path, "--events") as stream:
         if holds_order(path):
             stream.writelines(
-                map(log_line, format_event_lines(result))
+                map(format_log_line, format_event_lines(result))
                 if path.suffix == ".log"
                 else format_event_lines(result)
             )

@@ -62,10 +62,10 @@ def attribute_operations(operations: Operations, device: DeviceTrace) -> DeviceO
         "no operator around the launch": int((is_launched & (operator < 0)).sum()),
     }
     known = {reason: count for reason, count in why.items() if count}
-    return DeviceOperations(rows, launch, operator, _own_times(device, rows), earlier, known)
+    return DeviceOperations(rows, launch, operator, _compute_own_times(device, rows), earlier, known)
 
 
-def _own_times(device: DeviceTrace, rows: Int64) -> Int64:
+def _compute_own_times(device: DeviceTrace, rows: Int64) -> Int64:
     """Return `DeviceOperations.own_ns`."""
     start, took = device.start_ns[rows], device.duration_ns[rows]
     order = np.lexsort((start, device.stream[rows], device.device[rows]))

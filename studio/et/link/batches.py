@@ -26,7 +26,7 @@ def spread_batches(
         return launched, communication, plan
     copies = np.ones(len(launched), np.int64)
     copies[list(batches)] = [len(messages) for messages in batches.values()]
-    place = _starts(copies)
+    place = _compute_starts(copies)
     first_device = len(plan.order) - len(plan.idles) - len(launched)
     rows = np.ones(len(plan.order), np.int64)
     rows[first_device : first_device + len(launched)] = copies
@@ -55,17 +55,17 @@ def _spread_facts(
 
 def _spread_plan(plan: Plan, copies: Int64, place: Int64) -> Plan:
     """Return a plan in which each row stands as often as `copies` says; copies of a row do not wait for each other."""
-    first = _starts(copies)
+    first = _compute_starts(copies)
     of_source, of_target = copies[plan.source], copies[plan.target]
     times = of_source * of_target
     edge = np.repeat(np.arange(len(times)), times)
-    turn = np.arange(len(edge)) - np.repeat(_starts(times), times)
+    turn = np.arange(len(edge)) - np.repeat(_compute_starts(times), times)
     source = first[plan.source[edge]] + turn // of_target[edge]
     target = first[plan.target[edge]] + turn % of_target[edge]
     sort = np.lexsort((source, target))
     in_order = np.argsort(plan.order)
     begins = np.empty(len(copies), np.int64)
-    begins[in_order] = _starts(copies[in_order])
+    begins[in_order] = _compute_starts(copies[in_order])
     return replace(
         plan,
         idles=replace(plan.idles, place=place[plan.idles.place]),
@@ -76,6 +76,6 @@ def _spread_plan(plan: Plan, copies: Int64, place: Int64) -> Plan:
     )
 
 
-def _starts(counts: Int64) -> Int64:
+def _compute_starts(counts: Int64) -> Int64:
     """Return where each of several runs of such lengths begins."""
     return np.cumsum(counts) - counts

@@ -62,7 +62,7 @@ def match_calls(
     rows = find_library_rows(operations)
     if not rows or not kinds:
         return {}
-    matching = _Matching(operations, kinds, _record_ids(operations, host, device), host, device)
+    matching = _Matching(operations, kinds, _read_record_ids(operations, host, device), host, device)
     by_begin = sorted(rows, key=_index_by_row(np.array(rows), operations.begin).__getitem__)
     for row in sorted(by_begin, key=matching.record.__getitem__):
         matching.take(row, matching.by_record(row))
@@ -74,7 +74,7 @@ def match_calls(
     return matching.call_of
 
 
-def _record_ids(operations: Operations, host: HostTrace | None, device: DeviceTrace | None) -> Int64:
+def _read_record_ids(operations: Operations, host: HostTrace | None, device: DeviceTrace | None) -> Int64:
     """Return the record ids (N,), 0 or less where there is none."""
     if host is not None:
         return host.numbers["rf_id"]

@@ -183,7 +183,7 @@ def _add_launched(operations: Operations, reader: FactReader, rows: dict[int, Fa
         return
     given: dict[int, int] = {}
     for row in operations.named(lambda name: name.startswith(_LAUNCHES)).tolist():
-        call = _call_around(operations, row, rows)
+        call = _find_call_around(operations, row, rows)
         if call >= 0 and rows[call].bytes_in < 0:
             size = reader.of_launch(row, rows[call].kind)
             # One without a size leaves the whole unknown.
@@ -213,7 +213,7 @@ def _add_programs(
             communication.add_unknown(str(arguments.get("collective_name")))
 
 
-def _call_around(operations: Operations, row: int, calls: Collection[int]) -> int:
+def _find_call_around(operations: Operations, row: int, calls: Collection[int]) -> int:
     """Return the nearest call around an operation of a library, -1 where there is none or another such operation lies between."""
     for _ in range(64):
         row = int(operations.parent[row])

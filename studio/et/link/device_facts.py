@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 from msgspec.structs import replace
 
-from studio.et.direct import OPERATORS, direct_kernel_kind, talks_without_kind
+from studio.et.direct import OPERATORS, infer_direct_kind, talks_without_kind
 from studio.et.link.attribute import DeviceOperations
 from studio.et.link.fact_reader import KINETO_NAMES, FactReader, read_metadata
 from studio.et.link.facts import Communication, Facts, merge_facts
@@ -38,7 +38,7 @@ def find_on_device(
             communicating.append((place, event))
         elif by_name:
             communication.add_unknown(device.names[device.name[event]].split("(")[0])
-    communicating += _direct_in_calls(operations, device, launched, calls, kernels)
+    communicating += _find_direct_in_calls(operations, device, launched, calls, kernels)
     calling = _find_calls_around(operations, launched, calls, [place for place, _ in communicating])
     together = _find_calls_together(operations, device, launched, calls, calling)
     of_call: dict[int, list[int]] = {}
@@ -63,7 +63,7 @@ def find_on_device(
     return done | set(of_call)
 
 
-def _direct_in_calls(
+def _find_direct_in_calls(
     operations: Operations,
     device: DeviceTrace,
     launched: DeviceOperations,
@@ -74,7 +74,7 @@ def _direct_in_calls(
 
     So does PyTorch's own all-reduce within a node, which takes the place of NCCL's.
     """
-    direct = [direct_kernel_kind(name) is not None and KERNEL.search(name) is None for name in device.names]
+    direct = [infer_direct_kind(name) is not None and KERNEL.search(name) is None for name in device.names]
     places = kernels[np.array(direct or [False])[device.name[launched.event[kernels]]]].tolist()
     around = _find_calls_around(operations, launched, calls, places) if calls else {}
     return [
@@ -202,7 +202,7 @@ def add_direct(
     """Give kernels that communicate without a library their facts; those that do not tell which are counted as unknown."""
     device = reader.device
     assert device is not None
-    kinds = [direct_kernel_kind(name) for name in device.names]
+    kinds = [infer_direct_kind(name) for name in device.names]
     named = np.array([kind is not None for kind in kinds] or [False])[device.name[launched.event]]
     for place in np.flatnonzero(named & (device.kind[launched.event] == EventKind.KERNEL)).tolist():
         if place in communication.devices:

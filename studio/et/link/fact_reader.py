@@ -11,7 +11,7 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from studio.et.direct import place_of_tensor
+from studio.et.direct import find_tensor_place
 from studio.et.kineto import parse_ranks
 from studio.et.link.facts import Communication, Facts
 from studio.et.link.literals import parse_literal, read_count, sum_tensor_bytes
@@ -148,7 +148,7 @@ class FactReader:
 
     def of_direct(self, row: int, kind: int) -> Facts:
         """Return the size of a collective from the tensors of the operator that launched its kernel, where they are what it moves."""
-        place = place_of_tensor(self.operations.name_of(row), kind)
+        place = find_tensor_place(self.operations.name_of(row), kind)
         if place is None:
             return Facts(kind)
         values = self.values(row)

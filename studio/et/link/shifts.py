@@ -65,7 +65,7 @@ def find_shifts(drafts: Sequence[RankDraft], places: Sequence[Sequence[Place]]) 
         return [0] * len(drafts)
     calls = [_collect_calls(rank_draft, own) for rank_draft, own in zip(drafts, places, strict=True)]
     longest = max(calls, key=len)
-    shifts = [0 if own is longest else _shift(longest, own) for own in calls]
+    shifts = [0 if own is longest else _find_shift(longest, own) for own in calls]
     return [shift - min(shifts) for shift in shifts]
 
 
@@ -110,7 +110,7 @@ def _read_times(rank_draft: RankDraft, place: Place) -> tuple[int, int]:
     return start, start + int(rank_draft.device.duration_ns[event])
 
 
-def _shift(longest: _Calls, own: _Calls) -> int:
+def _find_shift(longest: _Calls, own: _Calls) -> int:
     """Return after how many collectives of the longest recording another one begins; less than 0 where it began before that."""
     if _may_begin_together(longest, own):
         return 0

@@ -113,7 +113,7 @@ def _count_lacking(own: _Times, other: _Times) -> int:
     if not len(lacking):
         return 0
     # Operations here that went on although what they are part of had ended there.
-    until = np.where(own.empty > 0, own.begin, _end_of_partner(own, other))
+    until = np.where(own.empty > 0, own.begin, _find_partner_ends(own, other))
     holds = (own.apart > 0) & (until != NONE)
     begin, end = other.begin[lacking], other.end[lacking]
     within = (
@@ -139,7 +139,7 @@ def _find_met(these: _Times, others: _Times) -> Bool:
     return met
 
 
-def _end_of_partner(own: _Times, other: _Times) -> Int64:
+def _find_partner_ends(own: _Times, other: _Times) -> Int64:
     """Return when the first collective (C,) of another rank ended that may be the other part of each; -1 where there is none."""
     ends = np.full(len(own.begin), NONE, np.int64)
     for place, (begin, end, key) in enumerate(zip(own.begin, own.end, own.key, strict=True)):

@@ -110,7 +110,7 @@ def to_record(heads: Heads) -> bytes:
     for index, groups in enumerate(heads.groups):
         prefix = GROUPS.format(index=index)
         attrs += _list_file_attributes(f"{prefix}file", f"{prefix}gzip", groups.file, groups.gzip)
-        attrs += _group_attributes(prefix, groups)
+        attrs += _list_group_attributes(prefix, groups)
     for table in heads.copies:
         attrs += _list_file_attributes(f"{COPIES}file", f"{COPIES}gzip", table.file, table.gzip)
         attrs += _copy_attributes(table)
@@ -169,7 +169,7 @@ def _build_text(name: str, value: str) -> Attribute:
 # Comm groups
 
 
-def _group_attributes(prefix: str, file: Beside) -> list[Attribute]:
+def _list_group_attributes(prefix: str, file: Beside) -> list[Attribute]:
     """Return the comm groups of a file, and how it sets them out."""
     layout = _find_layout(file)
     try:

@@ -23,7 +23,7 @@ from studio.et.merged.records import Changed, Chunk, find_odd_encoding, iterate_
 from studio.et.merged.rule import BLOCK, MISSING_IDS, ORIGINAL_ID, RANK
 from studio.et.naming import format_file_name
 from studio.et.reading_meter import Progress
-from studio.et.source import SourceFile, get_head, load, measure_file
+from studio.et.source import SourceFile, load, measure_file, read_head
 from studio.files import read_start
 from studio.trace import Finding, Int64, Trace, UInt64, ValueKind
 
@@ -127,7 +127,7 @@ def _open_file(file: SourceFile, named: int | None, given: Mapping[str, int], pr
     Raises:
         TraceFormatError: Its first record is damaged, or could not be written again byte for byte.
     """
-    data: bytes | memoryview = get_head(file)
+    data: bytes | memoryview = read_head(file)
     size, begin = k.varint(data, 0, min(len(data), 16))
     if not 0 < begin <= begin + size <= len(data):
         data, _ = load(file)
@@ -135,7 +135,7 @@ def _open_file(file: SourceFile, named: int | None, given: Mapping[str, int], pr
     record = bytes(data[: metadata.end])
     if not is_regular(record, metadata.version, metadata.attrs):
         raise _build_refusal(file.name, 0, "its metadata is not written in the usual form")
-    of_file = chakra.rank_in(metadata.attrs)
+    of_file = chakra.read_rank_number(metadata.attrs)
     number = given.get(file.name, named if of_file is None else of_file)
     packed = read_start(file.path, 2) == b"\x1f\x8b"
     head = RankHead(

@@ -7,7 +7,7 @@ from dataclasses import replace
 from studio.et import alike, chakra, copies, groups
 from studio.et.format import CopiesPart, Part, RankPart, Reading
 from studio.et.merged.rule import LOOKED_AT, RANKS
-from studio.et.merged.split import open_master, rank_pieces
+from studio.et.merged.split import iterate_rank_pieces, open_master
 
 _MARK = bytes([0x0A, len(RANKS)]) + RANKS.encode()
 
@@ -29,7 +29,7 @@ def read(reading: Reading) -> list[Part]:
     parts: list[Part] = []
     whole, done = max(len(reading.data), 1), 0
     for head in master.heads.ranks:
-        content = b"".join(rank_pieces(master, head.rank))
+        content = b"".join(iterate_rank_pieces(master, head.rank))
         done += len(content)
         [part] = read_rank(Reading(reading.name, content, reading.total_bytes))
         assert isinstance(part, RankPart)

@@ -96,7 +96,7 @@ def open_master(data: bytes | memoryview, name: str, total_bytes: int = 0) -> Ma
     return Master(name, data, told_heads, runs, numbers, nodes, tuple(findings))
 
 
-def rank_pieces(master: Master, rank: int) -> Iterator[bytes]:
+def iterate_rank_pieces(master: Master, rank: int) -> Iterator[bytes]:
     """Yield the file of a rank, not compressed.
 
     Raises:

@@ -101,7 +101,7 @@ def cache_bytes(model: Model, precision: Precision) -> int:
     return model.layers * count_layer_cache_bytes(model, precision)
 
 
-def count_layer_matrix(model: Model, layer: int = 0) -> int:
+def count_layer_weights(model: Model, layer: int = 0) -> int:
     """Return the weights of the matrices of a layer that a token is multiplied by: of experts those that it goes to."""
     products = list_attention_products(model)
     if not has_experts(model, layer):
@@ -171,6 +171,6 @@ def count_step_flop(model: Model, load: Load, vocabulary: int) -> int:
         >>> count_step_flop(model, Load(1, 1, 1, 1), model.vocabulary) / 1e9  # about twice the parameters without the embedding
         15.009841152
     """
-    matrices = 2 * load.tokens * sum(count_layer_matrix(model, layer) for layer in range(model.layers))
+    matrices = 2 * load.tokens * sum(count_layer_weights(model, layer) for layer in range(model.layers))
     attention = model.layers * count_attention_flop(model, load)
     return matrices + attention + 2 * load.logits * model.hidden * vocabulary

@@ -8,7 +8,7 @@ from itertools import product
 from typing import Any
 
 from studio.errors import ConfigError
-from studio.generation.fitting import format_giga
+from studio.generation.fitting import format_gigabytes
 from studio.generation.inference.deployment import DISAGGREGATED, StepWish, build_steps, resize_wish
 from studio.generation.inference.disaggregated import build_joined_batch, build_roles
 from studio.generation.inference.memory import find_fullest
@@ -38,7 +38,7 @@ class StepRemedy:
     held: int
 
     def __str__(self) -> str:
-        return f"{self.words} ({format_giga(self.held)})"
+        return f"{self.words} ({format_gigabytes(self.held)})"
 
 
 def find_fullest_of_role(model: Model, wish: StepWish, role: str) -> tuple[int, dict[str, int]]:

@@ -40,7 +40,7 @@ def count_weight_bytes(model: Model, layout: Layout, stage: int, precision: Prec
     return total
 
 
-def count_cache(model: Model, layout: Layout, stage: int, precision: Precision, tokens: int) -> int:
+def count_cache_bytes(model: Model, layout: Layout, stage: int, precision: Precision, tokens: int) -> int:
     """Return the bytes on a rank of a stage that hold the keys and values of so many tokens."""
     return (
         layout.stage_layers[stage]
@@ -83,7 +83,7 @@ def _count_held(
     cached = sum(load.cached for load in last)
     return {
         "weights": count_weight_bytes(model, layout, stage, steps.precision),
-        "kv_cache": count_cache(model, layout, stage, steps.precision, cached),
+        "kv_cache": count_cache_bytes(model, layout, stage, steps.precision, cached),
         "activations": max(count_activation_bytes(model, layout, stage, load) for load in last),
     }
 

@@ -28,7 +28,7 @@ from studio.generation.inference.deployment import (
     get_longest_context,
 )
 from studio.generation.inference.job import Steps
-from studio.generation.inference.memory import count_activation_bytes, count_cache, count_weight_bytes
+from studio.generation.inference.memory import count_activation_bytes, count_cache_bytes, count_weight_bytes
 from studio.generation.inference.options import Asked
 from studio.generation.inference.requests import Request, scale_arrivals
 from studio.generation.inference.step_times import StepTimes
@@ -125,7 +125,7 @@ def build_server(
             parts.append((draft.model, draft.layout, 0))
         weights = sum(count_weight_bytes(*part, wish.precision) for part in parts)
         activations = max(count_activation_bytes(*part, most) for part in parts)
-        each = sum(count_cache(*part, wish.precision, BLOCK_TOKENS) for part in parts)
+        each = sum(count_cache_bytes(*part, wish.precision, BLOCK_TOKENS) for part in parts)
         spaces.append((int((room - weights - activations) // each), stage, weights, activations))
     blocks, stage, weights, activations = min(spaces)
     if blocks < 1:
@@ -351,7 +351,8 @@ def describe_serving(server: Server, outcomes: Sequence[Outcome], left_out: int 
     each = cache_bytes(model, steps.precision)
     tokens = policy.blocks * BLOCK_TOKENS
     held = max(
-        count_cache(model, steps.layout, stage, steps.precision, tokens) for stage in range(steps.layout.pp)
+        count_cache_bytes(model, steps.layout, stage, steps.precision, tokens)
+        for stage in range(steps.layout.pp)
     )
     facts: Mapping[str, Any] = {
         "model": model.name,

@@ -118,7 +118,7 @@ def build_loading(words: str) -> Any:
     return html.Div([html.P(words), line], className="cs-loading")
 
 
-def build_no_job() -> Any:
+def build_no_job_notice() -> Any:
     """Return the content of a page while no job is open."""
     return html.Div(
         [

@@ -17,7 +17,7 @@ from studio.pages.base.export import build_export_buttons
 from studio.pages.base.missing import is_side
 from studio.pages.base.state import get_session, get_workspace
 from studio.pages.base.still import merge_static_parts
-from studio.pages.base.widgets import build_address, build_aria_label, build_error_box, build_no_job
+from studio.pages.base.widgets import build_address, build_aria_label, build_error_box, build_no_job_notice
 from studio.pages.collectives.classes import build_classes_panel
 from studio.pages.collectives.groups import build_groups_panel, build_traffic_side
 from studio.pages.collectives.late import build_late_list
@@ -267,7 +267,7 @@ def show(view: dict[str, Any], theme: str, before: dict[str, Any] | None) -> dic
     """Update title, controls and side panel; skip it if only the selection changed."""
     job = view.get("job")
     if not job:
-        return _build_answer(notice=build_no_job(), hidden=True, settled={})
+        return _build_answer(notice=build_no_job_notice(), hidden=True, settled={})
     try:
         asked = settle(get_session(), job, view)
         tab = view["tab"] if view.get("tab") in _TABS else "heat"

@@ -39,7 +39,7 @@ from studio.pages.base.widgets import (
     build_error_box,
     build_findings_badge,
     build_loading,
-    build_no_job,
+    build_no_job_notice,
     build_page,
     clear_with_job,
     show_errors,
@@ -92,7 +92,7 @@ def show(view: dict[str, Any], _activity: str | None, shown: str | None) -> Any:
 def show_job(view: dict[str, Any]) -> Any:
     """Return the content of the page."""
     if not view.get("job"):
-        return build_no_job()
+        return build_no_job_notice()
     info, examination = get_workspace().info(view["job"]), get_session().examination_made(view["job"])
     if examination is None:
         return build_page("Findings", _show_origin(info), _show_unchecked(info.id))

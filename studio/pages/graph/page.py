@@ -15,7 +15,7 @@ from studio.errors import StudioError
 from studio.figures.blocks import format_block_ref
 from studio.figures.graph import count_looks, format_node_refs
 from studio.pages.base.state import RECORDED, get_session
-from studio.pages.base.widgets import build_error_box, build_loading, build_no_job
+from studio.pages.base.widgets import build_error_box, build_loading, build_no_job_notice
 from studio.pages.graph.layout import (
     build_canvas,
     build_controls,
@@ -49,10 +49,10 @@ def draw_ahead(view: dict[str, str]) -> None:
     """Begin the drawing of a view in the background: the browser asks for it once it has loaded and laid out the page."""
     if view.get("job"):
         opened = get_session()
-        opened.awaited.prepare(_name_ahead(view), lambda: build_drawing(read_request(opened, view)[0]))
+        opened.awaited.prepare(_name_drawing(view), lambda: build_drawing(read_request(opened, view)[0]))
 
 
-def _name_ahead(view: dict[str, Any]) -> str:
+def _name_drawing(view: dict[str, Any]) -> str:
     return f"graph of {view['job']}"
 
 
@@ -98,8 +98,8 @@ def layout(**query: str) -> Any:
 def draw(view: dict[str, Any], drawn: dict[str, Any]) -> dict[str, Any]:
     """Draw what the view asks for, unless it is drawn already."""
     if not view.get("job"):
-        return _build_answer(notice=build_no_job(), hidden=True, drawn={}, elements=[])
-    get_session().awaited.settle(_name_ahead(view))
+        return _build_answer(notice=build_no_job_notice(), hidden=True, drawn={}, elements=[])
+    get_session().awaited.settle(_name_drawing(view))
     try:
         asked, note = read_request(get_session(), view)
     except StudioError as error:

@@ -16,7 +16,7 @@ from studio.errors import StudioError
 from studio.pages.base.export import build_export_buttons
 from studio.pages.base.grids import GRID_THEME
 from studio.pages.base.state import get_session, get_workspace
-from studio.pages.base.widgets import build_aria_label, build_loading, build_no_job
+from studio.pages.base.widgets import build_aria_label, build_loading, build_no_job_notice
 from studio.views.address import run_note
 
 dash.register_page(__name__, path="/nodes", name="Nodes", title="Nodes · Chakra Studio", order=2)
@@ -139,7 +139,7 @@ def layout(**_query: str) -> Any:
     """Return the page; the grid asks for its rows itself, and follows the view."""
     return html.Div(
         [
-            html.Div(build_no_job(), id="nodes-none", hidden=True),
+            html.Div(build_no_job_notice(), id="nodes-none", hidden=True),
             html.Div(
                 [_build_head(), html.Div(id="nodes-error", role="alert"), _build_list(), _build_chips()],
                 id="nodes-page",

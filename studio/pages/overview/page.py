@@ -32,7 +32,7 @@ from studio.pages.base.widgets import (
     build_error_box,
     build_findings_list,
     build_loading,
-    build_no_job,
+    build_no_job_notice,
     build_page,
     build_rounded_value,
     build_term,
@@ -114,7 +114,7 @@ def _format_mark(view: dict[str, Any], theme: str) -> str:
 def show_job(view: dict[str, Any], theme: str) -> Any:
     """Return the content of the page."""
     if not view.get("job"):
-        return build_no_job()
+        return build_no_job_notice()
     info = get_workspace().info(view["job"])
     trace = get_session().trace(view["job"])
     summary = _get_summary(info, trace)

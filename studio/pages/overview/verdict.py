@@ -96,7 +96,7 @@ def build_headline_skeleton() -> Any:
 def build_headline(job: str, run: str) -> Any:
     """Return step time, spread, exposed communication and idle of a run; "" is the recording."""
     account, _ = get_session().rank_use(job, run)
-    steps = find_steps(job, run)
+    steps = get_steps(job, run)
     finish = account.makespan_ns
     facts: list[tuple[Any, Any]] = []
     if steps is not None:
@@ -162,7 +162,7 @@ def _format_spreads(steps: StepSpans | None, account: Ledger) -> str:
     )
 
 
-def find_steps(job: str, run: str) -> StepSpans | None:
+def get_steps(job: str, run: str) -> StepSpans | None:
     """Return the step times of a run; "" is the recording."""
     return get_session().step_spans(job, run)
 
@@ -196,7 +196,7 @@ def build_rank_section(job: str, run: str, *, dark: bool) -> Any:
                     rows,
                     dark=dark,
                     links=links,
-                    notes=list_awaited(rows, account, rank_blame),
+                    notes=describe_awaited(rows, account, rank_blame),
                     room=min(len(account), _ROWS),
                 ),
             ),
@@ -226,7 +226,7 @@ def describe_idle(trace: Trace, account: Ledger) -> str:
     )
 
 
-def list_awaited(rows: Sequence[RankRow], account: Ledger, rank_blame: Blame) -> list[str]:
+def describe_awaited(rows: Sequence[RankRow], account: Ledger, rank_blame: Blame) -> list[str]:
     """Say of each row whom its ranks wait for most; "" where they wait for nobody."""
     place = {number: index for index, number in enumerate(account.numbers)}
     sentences = []

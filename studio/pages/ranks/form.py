@@ -124,7 +124,7 @@ def build_text_field(name: str, label: str, value: str, width: int | str) -> Any
     )
 
 
-def build_labelled(label: str, about: str, *controls: Any) -> Any:
+def build_labelled_controls(label: str, about: str, *controls: Any) -> Any:
     """Return controls with the word before them."""
     content = [label, build_hint(label, about)] if about else [label]
     return html.Span([html.Span(content, className="cs-dim"), *controls], className="rk-field")
@@ -133,7 +133,9 @@ def build_labelled(label: str, about: str, *controls: Any) -> Any:
 def build_layout_fields(layout: str) -> list[Any]:
     """Return the field of the layout, and the place of those of its dimensions."""
     return [
-        build_labelled("Layout", _LAYOUT, build_text_field("layout", "Layout of the ranks", layout, 220)),
+        build_labelled_controls(
+            "Layout", _LAYOUT, build_text_field("layout", "Layout of the ranks", layout, 220)
+        ),
         html.Span("or", className="cs-dim"),
         html.Span(id="ranks-dims", className="rk-dims"),
     ]
@@ -179,17 +181,19 @@ def build_advanced_fold(fields: Fields, *, is_damaged: bool) -> Any:
             html.Summary("Advanced: let durations of assumed ranks differ"),
             html.Div(
                 [
-                    build_labelled(
+                    build_labelled_controls(
                         "each node",
                         _NODE,
                         build_text_field("jitter", "Spread of each node", fields["jitter"], 64),
                     ),
-                    build_labelled(
+                    build_labelled_controls(
                         "each rank",
                         _RANK,
                         build_text_field("imbalance", "Spread of each rank", fields["imbalance"], 64),
                     ),
-                    build_labelled("seed", _SEED, build_text_field("seed", "Seed", fields["seed"], 64)),
+                    build_labelled_controls(
+                        "seed", _SEED, build_text_field("seed", "Seed", fields["seed"], 64)
+                    ),
                 ],
                 className="rk-line",
             ),
@@ -338,16 +342,18 @@ def _build_select(name: str, label: str, choices: Mapping[str, str], chosen: str
 def build_scale_controls(mesh: Mesh, fields: Fields) -> list[Any]:
     """Return the fields of what else can grow, as far as the job has it, and of how."""
     parts: list[Any] = [
-        build_labelled(axis_words, about, build_text_field(name, label, fields[name], 64))
+        build_labelled_controls(axis_words, about, build_text_field(name, label, fields[name], 64))
         for name, axis_words, about, label in _GROWING
         if (axis := mesh.axis(name)) is not None and axis.size > 1
     ]
     parts.append(
-        build_labelled("the batch", _STRONG, _build_select("strong", "The batch", _BATCHES, fields["strong"]))
+        build_labelled_controls(
+            "the batch", _STRONG, _build_select("strong", "The batch", _BATCHES, fields["strong"])
+        )
     )
     if get_size(mesh, PIPELINE) > 1:
         choose = _build_select("layers", "Layers of more stages", _SHARES, fields["layers"])
-        parts.append(build_labelled("more stages", _LAYERS, choose))
+        parts.append(build_labelled_controls("more stages", _LAYERS, choose))
     return parts
 
 

@@ -59,7 +59,7 @@ from studio.pages.base.widgets import (
     build_address,
     build_error_box,
     build_loading,
-    build_no_job,
+    build_no_job_notice,
     build_page,
     read_upload,
     show_errors,
@@ -73,7 +73,7 @@ from studio.pages.ranks.form import (
     build_drawing_place,
     build_evidence_table,
     build_file_button,
-    build_labelled,
+    build_labelled_controls,
     build_layout_fields,
     build_legend,
     build_question,
@@ -154,7 +154,7 @@ def show(view: dict[str, Any], shown: str | None) -> Any:
 def show_job(job: str, form: str) -> Any:
     """Return the content of the page for a job, with the form as the address says."""
     if not job:
-        return build_no_job()
+        return build_no_job_notice()
     info, known = get_workspace().info(job), get_trace(job)
     here = infer_completeness(known)
     try:
@@ -242,13 +242,13 @@ def _build_scale_form(layouts: Layouts, word: str, form: str) -> list[Any]:
         html.H2("Scale it"),
         *_build_make_line(
             "scale",
-            build_labelled(
+            build_labelled_controls(
                 "Ranks",
                 "",
                 build_text_field("ranks", "Ranks of the larger job", fields["ranks"], 84),
             ),
             html.Span("or", className="cs-dim"),
-            build_labelled(
+            build_labelled_controls(
                 "data-parallel replicas", _REPLICAS, build_text_field("dp", "Replicas", fields["dp"], 84)
             ),
             *build_scale_controls(mesh, fields),

@@ -16,7 +16,7 @@ from studio.pages.base.export import Table, build_export_buttons
 from studio.pages.base.widgets import build_address, build_findings_list, build_hint, build_rounded_value
 from studio.sim.charges import build_group_shape, build_network_ports
 from studio.sim.config import SystemConfig, Topology
-from studio.sim.topology import compute_bisection_rate, compute_ideal_ns, compute_npu_rate
+from studio.sim.topology import bound_all_reduce_ns, compute_bisection_rate, compute_npu_rate
 from studio.trace import Finding
 from studio.units import format_bytes, format_count, format_counted, format_ns, format_rate
 
@@ -56,7 +56,7 @@ def show_facts(config: SystemConfig, job: Completeness, job_id: str, *, recorded
         bisection = build_rounded_value(format_rate(cut), f"{cut:,} bytes/ns")
         shown += [
             (["bisection", build_hint("bisection bandwidth", _BISECTION)], bisection),
-            _estimate_all_reduce(config),
+            _build_all_reduce_fact(config),
         ]
     return [
         html.Dl(
@@ -67,7 +67,7 @@ def show_facts(config: SystemConfig, job: Completeness, job_id: str, *, recorded
     ]
 
 
-def _estimate_all_reduce(config: SystemConfig) -> tuple[Any, Any]:
+def _build_all_reduce_fact(config: SystemConfig) -> tuple[Any, Any]:
     """Return name and value of the time of an all-reduce of all NPUs: what it costs alone, or what bounds it."""
     topology, what = config.topology, f"all-reduce of {format_bytes(_SIZE_BYTES)}"
     if config.costs is not None and config.flows and topology.npus > 1:
@@ -77,7 +77,7 @@ def _estimate_all_reduce(config: SystemConfig) -> tuple[Any, Any]:
         alone, way = float(charge.total_ns[0]), charge.choices[int(charge.choice[0])]
         name = [f"{what}, by {way}", build_hint("the time of an all-reduce", _ALONE)]
         return name, build_rounded_value(format_ns(alone), f"{alone:,.0f} ns")
-    ideal = compute_ideal_ns(config.links or topology, _SIZE_BYTES)
+    ideal = bound_all_reduce_ns(config.links or topology, _SIZE_BYTES)
     return [f"{what}, at best", build_hint("ideal all-reduce time", _IDEAL)], build_rounded_value(
         format_ns(ideal), f"{ideal:,.0f} ns"
     )

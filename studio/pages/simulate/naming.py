@@ -44,7 +44,7 @@ def name_run(tables: Parts, taken: Collection[str] = (), runs: Sequence[RunInfo]
     """
     name = describe_network(tables)
     if name in taken:
-        name = " · ".join([*_list_differing(name, tables, runs), name])
+        name = " · ".join([*_list_differing_settings(name, tables, runs), name])
     if name not in taken:
         return name
     return next(
@@ -62,7 +62,7 @@ def describe_network(tables: Parts) -> str:
     return f"{'/'.join(format_number(rate) for rate in rates)} {unit}{aware} · {dims}"
 
 
-def _list_differing(name: str, tables: Parts, runs: Sequence[RunInfo]) -> list[str]:
+def _list_differing_settings(name: str, tables: Parts, runs: Sequence[RunInfo]) -> list[str]:
     """Return the settings that differ from the newest run on the same network, the first few."""
     like = next((run for run in runs if describe_network(run.tables) == name), None)
     if like is None:

@@ -26,7 +26,7 @@ from studio.errors import StudioError
 from studio.pages.base.asked import EDIT, Asked, acknowledge_request, build_answer_output
 from studio.pages.base.state import get_session, get_trace, get_workspace
 from studio.pages.base.still import merge_static_parts
-from studio.pages.base.widgets import build_error_box, build_no_job, read_upload
+from studio.pages.base.widgets import build_error_box, build_no_job_notice, read_upload
 from studio.pages.simulate.edits import (
     build_similar_preset,
     change_model,
@@ -191,7 +191,7 @@ def _list_presets(draft: Draft, job: str) -> tuple[list[dict[str, str]], str | N
 def show(wanted: dict[str, Any] | None) -> dict[str, Any]:
     """Show the system of the address, else that of its run, else one proposed for the job."""
     if not wanted or not wanted["job"]:
-        return _NOTHING | {"notice": build_no_job(), "hidden": True, "state": None}
+        return _NOTHING | {"notice": build_no_job_notice(), "hidden": True, "state": None}
     job, config = wanted["job"], wanted["config"]
     problem = draft = None
     try:

@@ -48,7 +48,7 @@ from studio.pages.base.asked import (
 )
 from studio.pages.base.export import build_export_buttons
 from studio.pages.base.state import get_session, get_simulations, get_tasks
-from studio.pages.base.widgets import build_aria_label, build_error_box, build_hint, build_no_job
+from studio.pages.base.widgets import build_aria_label, build_error_box, build_hint, build_no_job_notice
 from studio.pages.sweep.form import (
     Typed,
     build_form,
@@ -62,12 +62,12 @@ from studio.pages.sweep.form import (
 from studio.pages.sweep.results import (
     FRONT,
     build_chosen_point,
+    build_impossible_list,
     build_results,
     build_run_list,
     collect_units,
-    describe_asked,
     describe_results,
-    explain_impossible,
+    describe_sweep,
 )
 from studio.store.pace import describe_remaining
 from studio.store.tasks import Task
@@ -177,7 +177,7 @@ def _build_front() -> Any:
 def open_job(job: str | None, shown: str | None) -> Any:
     """Fill the form for a job."""
     if not job:
-        return build_no_job(), True, [], None
+        return build_no_job_notice(), True, [], None
     try:
         options = list_systems(job)
         named, run = json.loads(shown) if shown else (None, None)
@@ -380,9 +380,9 @@ def show(  # noqa: PLR0913 (a callback has an argument for each input)
             build_results(kept, rows, along, dark=dark),
             figure,
             not select_possible(rows),
-            explain_impossible(rows),
+            build_impossible_list(rows),
         )
-    words: list[Any] = [html.P(html.Bdi(describe_asked(kept))), describe_results(kept, rows)]
+    words: list[Any] = [html.P(html.Bdi(describe_sweep(kept))), describe_results(kept, rows)]
     if going or not kept.is_whole:
         words += [" · ", _describe_progress(task, kept)]
     # One that was just started is a step of the user, not a choice that was filled in.

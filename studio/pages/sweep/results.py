@@ -214,7 +214,7 @@ def describe_results(kept: Kept, rows: list[Row]) -> str:
     return f"{', '.join(kept.space.keys)}: {' · '.join(words)}"
 
 
-def describe_asked(kept: Kept) -> str:
+def describe_sweep(kept: Kept) -> str:
     """Say what was varied, and on which system: the form beside the results is for a new sweep."""
     asked = kept.asked
     words = [f"Varied on {_describe_system(kept)}: {'; '.join(asked.varied)}"]
@@ -236,13 +236,13 @@ def _describe_system(kept: Kept) -> str:
 
 def collect_units(kept: Kept) -> dict[str, str]:
     """Return the unit of each setting that is varied and has one that is the same at all points."""
-    rate_units = _collect_rates(kept)
+    rate_units = _collect_rate_units(kept)
     rate = rate_units.pop() if len(rate_units) == 1 else ""
     named = {key: get_unit(key, rate) for key in kept.space.keys}
     return {key: unit for key, unit in named.items() if unit}
 
 
-def _collect_rates(kept: Kept) -> set[str]:
+def _collect_rate_units(kept: Kept) -> set[str]:
     """Return what the systems of a sweep count bandwidths of the network in; nothing where that is not known."""
     asked, axes = kept.asked, {axis.key: axis.values for axis in kept.space.axes}
     if UNIT in axes:
@@ -256,7 +256,7 @@ def _collect_rates(kept: Kept) -> set[str]:
         return set()  # the run was deleted, or a preset is named with a size
 
 
-def explain_impossible(rows: list[Row]) -> Any:
+def build_impossible_list(rows: list[Row]) -> Any:
     """Say how many points cannot be simulated, and why; None where all can."""
     bad = len(rows) - len(select_possible(rows))
     if not bad:

@@ -20,7 +20,7 @@ from studio.pages.base.widgets import (
     build_error_box,
     build_hint,
     build_loading,
-    build_no_job,
+    build_no_job_notice,
 )
 from studio.views.address import choose_shown_run, list_run_options
 
@@ -284,7 +284,7 @@ def choose(view: dict[str, Any]) -> tuple[Any, bool, Any, bool]:
     """Set the run that the view shows, if there is one, and make room for the choice of another where there are several."""
     job = view.get("job")
     if not job:
-        return build_no_job(), True, None, True
+        return build_no_job_notice(), True, None, True
     try:
         run = choose_shown_run(get_session(), job, view)
     except StudioError as error:

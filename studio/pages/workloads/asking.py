@@ -17,7 +17,7 @@ from studio.generation.models import Model
 from studio.generation.program import Speed
 from studio.generation.proposal import propose
 from studio.generation.workload import Workload
-from studio.jobs.generating import Generating, Kind, describe_steps_asked, find_system, parse_config_model
+from studio.jobs.generating import Generating, Kind, find_system, parse_config_model, summarise_wanted_job
 from studio.pages.workloads.form import FILE
 from studio.pages.workloads.texts import (
     Fields,
@@ -76,7 +76,7 @@ class Filled:
         held = (
             sum(self.of.peak_memory.values())
             if self.of
-            else describe_steps_asked(self.wanted)["memory"]["total"]
+            else summarise_wanted_job(self.wanted)["memory"]["total"]
         )
         return held <= self.memory_bytes
 
@@ -84,7 +84,7 @@ class Filled:
 def compute_counts(filled: Filled) -> Mapping[str, Any]:
     """Return what closed forms say of a job."""
     if filled.of is None:
-        return describe_steps_asked(filled.wanted)
+        return summarise_wanted_job(filled.wanted)
     return describe(filled.of.model, filled.of.layout)
 
 
@@ -169,7 +169,7 @@ def _fill_other(wanted: Generating) -> Filled:
             hint="`chakra-studio generate inference` makes disaggregated jobs.",
             key="phase",
         )
-    describe_steps_asked(wanted)  # says what is wrong
+    summarise_wanted_job(wanted)  # says what is wrong
     if wanted.gpu is None:
         return Filled(wanted)
     find_system(wanted.gpu, wanted.ranks)

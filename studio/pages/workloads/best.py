@@ -105,9 +105,7 @@ def build_results(plan: LayoutPlan, *, dark: bool) -> Any:
 
 def _describe_plan(plan: LayoutPlan) -> str:
     frame = plan.frame
-    without = (
-        f" None fits without host memory (offload). {plan.without_host}" if plan.without_host else ""
-    )
+    without = f" None fits without host memory (offload). {plan.without_host}" if plan.without_host else ""
     return (
         f"{frame.model.name} on {frame.ranks:,} × {plan.gpu.name}, {frame.batch:,} sequences a step ({frame.batch_from}): "
         f"{len(plan.items):,} layouts fit, {len(plan.simulated):,} were simulated; the others are slower for certain.{without}"

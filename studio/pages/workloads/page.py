@@ -22,7 +22,7 @@ from dash import (
 
 from studio.errors import ConfigError, StudioError
 from studio.generation.workload import CUSTOM
-from studio.jobs.generating import find_system, is_run_on, parse_config_model
+from studio.jobs.generating import find_system, parse_config_model, uses_system
 from studio.jobs.planning import get_plan, start_planning
 from studio.pages.base.asked import (
     WORKLOADS,
@@ -149,7 +149,7 @@ def _build_side(shown: Sequence[Any]) -> Any:
                         className="cs-dim wl-caption",
                     ),
                     html.Div(
-                        _build_drawing_room(shown[3]),
+                        _reserve_drawing_space(shown[3]),
                         id="workload-mesh",
                         className="wl-mesh",
                         tabIndex=0,
@@ -167,7 +167,7 @@ def _build_side(shown: Sequence[Any]) -> Any:
     )
 
 
-def _build_drawing_room(drawing: dict[str, Any] | None) -> Any:
+def _reserve_drawing_space(drawing: dict[str, Any] | None) -> Any:
     """Return what takes the room of a drawing until it is drawn."""
     if drawing is None:
         return None
@@ -339,7 +339,7 @@ def _is_this_run(job: str, run: str, filled: Filled) -> bool:
     """Whether a run is what simulating the job of the form would give."""
     assert filled.wanted.gpu is not None
     system = find_system(filled.wanted.gpu, filled.wanted.ranks)
-    return bool(run) and is_run_on(get_workspace().run_info(job, run), *system, get_session())
+    return bool(run) and uses_system(get_workspace().run_info(job, run), *system, get_session())
 
 
 def _describe_run(job: str, run: str) -> str:
@@ -427,7 +427,7 @@ def _carry_out(asked: Asked, fields: Fields, file: File | None) -> None:
     if asked["verb"] == "stop":
         cancel(get_tasks(), asked["of"])
     elif asked["verb"] == "plan":
-        _plan_layout(fields, file)
+        _start_search(fields, file)
     else:
         for part in asked["of"].split(" "):
             key, _, value = part.partition("=")
@@ -480,7 +480,7 @@ def _build_progress(making: Making) -> Any:
 # The best layout
 
 
-def _plan_layout(fields: Fields, file: File | None) -> None:
+def _start_search(fields: Fields, file: File | None) -> None:
     """Look for the best layout of a form."""
     filled = parse_form(fields, file)
     if isinstance(filled, Filled):

@@ -26,7 +26,7 @@ from studio.sim.costs.parameters import (
     GROUPS,
     NAMES,
     TRANSPORTS,
-    convert_value,
+    convert_parameter,
     get_default,
     list_members,
     to_groups,
@@ -200,7 +200,8 @@ class CostModel:
         if transport == self.transport:
             return self
         values = {
-            name: convert_value(name, value, self.transport, transport) for name, value in self.values.items()
+            name: convert_parameter(name, value, self.transport, transport)
+            for name, value in self.values.items()
         }
         return replace(self, transport=transport, values=values)
 

@@ -108,10 +108,10 @@ def get_default(library: str, name: str, transport: str = "") -> float:
         name: The parameter.
         transport: One of `TRANSPORTS`; "" where it is not known.
     """
-    return convert_value(name, DEFAULTS[library][name], "", transport)
+    return convert_parameter(name, DEFAULTS[library][name], "", transport)
 
 
-def convert_value(name: str, value: float, known: str, transport: str) -> float:
+def convert_parameter(name: str, value: float, known: str, transport: str) -> float:
     """Return what a parameter that holds for one transport is worth for another."""
     value *= get_factor(transport, name) / get_factor(known, name)
     return min(value, _MOST_REACHED) if name.startswith("efficiency") and known != transport else value

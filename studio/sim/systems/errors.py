@@ -69,14 +69,14 @@ def get_fitted_tables(system: System) -> Sequence[object]:
 def _format_error(error: object) -> str:
     """Return GMF and gm|e| of a class; what an edited file lacks is left open."""
     error = error if isinstance(error, Mapping) else {}
-    return f"{format_percent(error.get('gmf'))} | {format_percent(error.get('gm_error'))}"
+    return f"{format_error_percent(error.get('gmf'))} | {format_error_percent(error.get('gm_error'))}"
 
 
-def format_percent(share: object) -> str:
+def format_error_percent(share: object) -> str:
     """Return a share as a percentage.
 
     Example:
-        >>> format_percent(0.123), format_percent(0.004), format_percent("much")
+        >>> format_error_percent(0.123), format_error_percent(0.004), format_error_percent("much")
         ('12 %', 'under 1 %', '?')
     """
     if not isinstance(share, int | float):

@@ -11,11 +11,11 @@ from hypothesis import strategies as st
 
 from studio.analysis.graph.neighbours import (
     build_adjacency,
-    build_whole,
     collect_edges,
     find_neighbourhood,
     list_predecessors,
     list_successors,
+    select_whole_graph,
 )
 from studio.trace import Dependencies
 from tests.graphs import graph
@@ -80,7 +80,7 @@ def test_a_neighbourhood_is_what_a_plain_search_finds_nearest_first(drawn, row, 
 @given(graphs(), st.sampled_from([("data",), ("ctrl",), ("data", "ctrl"), ()]))
 def test_the_whole_graph_has_every_distinct_dependency_once(drawn, kinds):
     count, data, ctrl = drawn
-    part = build_whole(build_adjacency(graph(count, data, ctrl), kinds))
+    part = select_whole_graph(build_adjacency(graph(count, data, ctrl), kinds))
     wanted = {(a, b, True) for a, b in data if a >= 0 and "data" in kinds}
     wanted |= {(a, b, False) for a, b in ctrl if a >= 0 and "ctrl" in kinds}
     assert sorted(pairs_of(part)) == sorted(wanted)

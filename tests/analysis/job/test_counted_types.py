@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from studio import read
-from studio.analysis.graph.neighbours import build_adjacency, build_whole
+from studio.analysis.graph.neighbours import build_adjacency, select_whole_graph
 from studio.analysis.graph.search import number_kinds
 from studio.analysis.job.kinds import infer_counted_type, infer_counted_types, label_counted_type
 from studio.analysis.job.nodes import Condition, NodeIndex, Query
@@ -76,7 +76,7 @@ def test_the_graph_tells_gaps_from_compute() -> None:
 
 def test_files_of_the_graph_say_what_gaps_count_as() -> None:
     trace = job()
-    part = build_whole(build_adjacency(trace.graphs[0]))
+    part = select_whole_graph(build_adjacency(trace.graphs[0]))
     text = b"".join(write_graphml(trace.graphs[0], trace.ranks[0], part)).decode()
     assert 'attr.name="counted_as"' in text
     assert [

@@ -145,7 +145,7 @@ def test_messages_that_do_not_fit_each_other_are_told_of(tmp_path: Path) -> None
 
 def replayed(trace: Trace) -> list[StepTime]:
     config = interpret(as_replay(build_idle_system(len(trace.ranks)))).config
-    return replaying.list_steps(simulate(trace, config, native=compiled()))
+    return replaying.compare_steps(simulate(trace, config, native=compiled()))
 
 
 def test_collectives_of_one_kernel_are_one_of_their_bytes(tmp_path: Path) -> None:

@@ -39,7 +39,7 @@ BOUND = 0.02
 
 def replayed(trace: Trace) -> list[StepTime]:
     parts = as_replay(build_idle_system(len(trace.ranks)))
-    return replaying.list_steps(simulate(trace, interpret(parts).config, native=compiled()))
+    return replaying.compare_steps(simulate(trace, interpret(parts).config, native=compiled()))
 
 
 def alarms(trace: Trace) -> list[str]:

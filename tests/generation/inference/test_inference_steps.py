@@ -16,7 +16,7 @@ from studio.generation.inference.counts import (
     Precision,
     cache_bytes,
     compute_experts_met,
-    count_layer_matrix,
+    count_layer_weights,
     count_step_flop,
 )
 from studio.generation.inference.deployment import StepWish, build_steps
@@ -24,7 +24,7 @@ from studio.generation.inference.disaggregated import build_roles, iterate_trans
 from studio.generation.inference.fitting import propose_steps
 from studio.generation.inference.generate import count_step_volumes, describe, generate_inference
 from studio.generation.inference.job import make_steps
-from studio.generation.inference.memory import count_cache, count_stage_memory, count_weight_bytes
+from studio.generation.inference.memory import count_cache_bytes, count_stage_memory, count_weight_bytes
 from studio.generation.inference.options import build_asked_steps
 from studio.generation.inference.passes import StepPasses
 from studio.generation.models import Model, find_model
@@ -144,7 +144,7 @@ def test_a_prompt_costs_the_same_in_chunks_and_token_by_token(chunks):
 def test_a_decoded_token_costs_twice_the_matrices_and_its_attention():
     """Pope et al.: 2 operations a parameter; here without the embedding, which is a look-up, and the norms."""
     model = find_model("llama3-70b")
-    matrices = model.layers * count_layer_matrix(model) + model.hidden * model.vocabulary
+    matrices = model.layers * count_layer_weights(model) + model.hidden * model.vocabulary
     looked_up = model.vocabulary * model.hidden + (2 * model.layers + 1) * model.hidden
     assert matrices == count_parameters(model) - looked_up
     assert (
@@ -167,7 +167,7 @@ def test_the_cache_of_a_token_is_that_of_the_published_formula():
     steps = build_steps(model, StepWish(8, tp=4, pp=2, batch=4, context="99"))
     held = [count_stage_memory(steps, stage)["kv_cache"] for stage in (0, 1)]
     assert 4 * sum(held) == 4 * 100 * cache_bytes(model, Precision())
-    assert held == [count_cache(model, steps.layout, stage, Precision(), 400) for stage in (0, 1)]
+    assert held == [count_cache_bytes(model, steps.layout, stage, Precision(), 400) for stage in (0, 1)]
 
 
 def test_a_token_reads_the_experts_that_it_goes_to():
@@ -180,7 +180,7 @@ def test_a_token_reads_the_experts_that_it_goes_to():
     every = sum(compute_experts_met(model, spread, 3, place) for place in range(4))
     assert 2 < every < compute_experts_met(model, replace(one, sequence=32), 0, 0)
     active = (
-        sum(count_layer_matrix(model, layer) for layer in range(model.layers))
+        sum(count_layer_weights(model, layer) for layer in range(model.layers))
         + model.hidden * model.vocabulary
     )
     looked_up = model.vocabulary * model.hidden + (2 * model.layers + 1) * model.hidden
@@ -262,7 +262,7 @@ def test_weights_of_ranks_are_the_parameters():
     layout = build_steps(model, StepWish(8, tp=8)).layout
     norms = (2 * model.layers + 1) * model.hidden
     assert 8 * count_weight_bytes(model, layout, 0, Precision()) == 2 * (count_parameters(model) + 7 * norms)
-    matrices = model.layers * count_layer_matrix(model)
+    matrices = model.layers * count_layer_weights(model)
     saved = count_weight_bytes(model, layout, 0, Precision()) - count_weight_bytes(
         model, layout, 0, Precision("fp8")
     )
@@ -275,7 +275,7 @@ def test_a_decode_step_of_one_sequence_takes_the_time_of_its_weights_and_cache(n
     model = find_model(name)
     trace = generate_inference(model, ranks=ranks, tp=ranks, context=4_096)
     config = studio.preset("hgx-h100", npus=ranks).config
-    weights = 2 * (model.layers * count_layer_matrix(model) + model.vocabulary * model.hidden) // ranks
+    weights = 2 * (model.layers * count_layer_weights(model) + model.vocabulary * model.hidden) // ranks
     cache = 4_097 * cache_bytes(model, Precision()) // ranks
     least = (weights + cache) / config.local_memory_bytes_per_ns
     rest = max(simulate(trace, config).finish_ns) - least
