@@ -510,7 +510,7 @@ def build_infrastructure(graph: LinkGraph, name: str, description: str, per_node
         for at in range(count)
     ]
     switches = [{"name": "switch", "choice": "switch", "count": graph.switches}] if graph.switches else []
-    # Without `build_infrastructure` around it: InfraGraph's package takes either form from a command, only this one from a program.
+    # Without `infrastructure` around it: InfraGraph's package takes either form from a command, only this one from a program.
     table: dict[str, Any] = {"name": name, "description": description}
     if not in_nodes:
         components = [{"name": "xpu", "choice": "xpu", "count": graph.npus}, *switches]

@@ -47,7 +47,7 @@ class Adjacency:
         edges: Sorted by `after`, then `before`.
         up: (N+1,) node i waits for edges.before[up[i]:up[i+1]].
         down: (N+1,) node i is waited for by edges.after[by_before[down[i]:down[i+1]]].
-        by_before: (E,) places in `collect_edges`, sorted by `before`.
+        by_before: (E,) places in `edges`, sorted by `before`.
     """
 
     edges: Edges
