@@ -9,6 +9,7 @@ import json
 import re
 import subprocess
 import sys
+from collections.abc import Mapping
 from dataclasses import is_dataclass
 from pathlib import Path
 
@@ -21,6 +22,7 @@ from studio.cli import list_verbs, load_command
 from studio.et import FORMATS
 from studio.pages.base.mantine import COMPONENTS
 from tests.conftest import ROOT
+from tests.sources import read_sources
 
 HEAVY = (
     "dash", "flask", "plotly", "numba", "pandas", "pyarrow", "networkx", "rustworkx", "google.protobuf", "numpy", "msgspec",
@@ -124,9 +126,9 @@ def test_arrow_is_used_without_pandas():
     calls = r"pa\.(?:array|scalar|table|chunked_array)\(|\.to_numpy\(|\.from_py(?:list|dict)\("
     found = [
         f"{name}: {call}"
-        for path in sorted((ROOT / "studio").rglob("*.py"))
-        if (name := path.relative_to(ROOT / "studio").as_posix()) not in allowed
-        for call in re.findall(calls, path.read_text(encoding="utf-8"))
+        for name, source in read_sources().items()
+        if name.removeprefix("studio/") not in allowed
+        for call in re.findall(calls, source)
     ]
     assert found == []
     program = """
@@ -160,8 +162,8 @@ def test_pages_hear_of_tasks_from_stores_that_go_with_the_page():
 
 def test_the_components_that_are_loaded_are_those_that_are_used():
     used = set()
-    for path in (ROOT / "studio").rglob("*.py"):
-        used |= set(re.findall(r"\bdmc\.([A-Z]\w+)", path.read_text(encoding="utf-8")))
+    for source in read_sources().values():
+        used |= set(re.findall(r"\bdmc\.([A-Z]\w+)", source))
     assert sorted(used) == list(COMPONENTS)
 
 
@@ -213,12 +215,11 @@ def test_lazy_names_are_those_of_their_modules():
 def test_modules_name_only_what_they_have():
     """Each `__all__` is complete, and every module says in its first line what it is."""
     wrong = []
-    for path in sorted((ROOT / "studio").rglob("*.py")):
-        source, name = path.read_text(encoding="utf-8"), path.relative_to(ROOT).as_posix()
+    for name, source in read_sources().items():
         if not re.match(r'r?"""\S', source):
             wrong.append(f"{name}: the docstring does not come first")
-        if "__all__" in source and path.name == "__init__.py":
-            module = importlib.import_module(".".join(path.parent.relative_to(ROOT).parts))
+        if "__all__" in source and name.endswith("/__init__.py"):
+            module = importlib.import_module(name.removesuffix("/__init__.py").replace("/", "."))
             wrong += [f"{name}: no {export}" for export in module.__all__ if not hasattr(module, export)]
     assert wrong == []
 
@@ -232,22 +233,16 @@ def test_every_error_can_be_caught_as_a_studio_error_and_says_what_to_do():
 
 
 def test_every_error_says_what_to_do_or_what_is_allowed():
-    sources = {
-        path.relative_to(ROOT).as_posix(): path.read_text(encoding="utf-8")
-        for path in sorted((ROOT / "studio").rglob("*.py"))
-    }
-    assert _errors_without_advice(sources) == []
+    assert _errors_without_advice(read_sources()) == []
 
 
 def test_distinct_values_are_found_by_sorting():
     """`np.unique` alone takes fifty times as long for a million whole numbers, see `studio.distinct`."""
     alone = [
-        f"{path.name}: {call}"
-        for path in sorted((ROOT / "studio").rglob("*.py"))
-        if path.name != "distinct.py"
-        for call in re.findall(
-            r"np\.unique\((?:[^()]|\((?:[^()]|\([^()]*\))*\))*\)", path.read_text(encoding="utf-8")
-        )
+        f"{name}: {call}"
+        for name, source in read_sources().items()
+        if name != "studio/distinct.py"
+        for call in re.findall(r"np\.unique\((?:[^()]|\((?:[^()]|\([^()]*\))*\))*\)", source)
         if not re.search("return_|axis=", call)
     ]
     assert alone == []
@@ -275,7 +270,7 @@ def test_an_error_without_advice_is_found(source: str, wrong: int):
     assert len(_errors_without_advice({"a.py": source})) == wrong
 
 
-def _errors_without_advice(sources: dict[str, str]) -> list[str]:
+def _errors_without_advice(sources: Mapping[str, str]) -> list[str]:
     """Return the places that make an error for users with neither a hint nor the values allowed."""
     nodes = [
         (name, node)
@@ -375,29 +370,36 @@ def test_links_in_the_documents_lead_somewhere():
     assert broken == []
 
 
+_PLACE = r"`((?:[\w-]+/)*[\w-]+(?:\.(?:py|mjs|css|html)|/))`"
+"""A file or a folder that a text names."""
+
+
 def test_rooms_name_modules_that_are_there():
     """The guide at the top of `docs/architecture.md` and what packages say of their modules."""
-    guide = (ROOT / "docs" / "architecture.md").read_text(encoding="utf-8")
-    texts = {ROOT: guide[guide.index("## Where do I go?") : guide.index("## What does a new one touch?")]}
-    for path in (ROOT / "studio").rglob("__init__.py"):
-        texts[path.parent] = ast.get_docstring(ast.parse(path.read_text(encoding="utf-8"))) or ""
-    every = {
-        ROOT / "studio" / "pages" / "page.py",
-        ROOT / "__init__.py",
-    }  # `page.py` of each page, `__init__.py` of each room
-    wrong, rooms = [], [""]
-    for folder, text in texts.items():
-        for name in re.findall(r"`((?:[\w-]+/)*[\w-]+(?:\.(?:py|mjs|css|html)|/))`", text):
-            if folder == ROOT and name.startswith("studio/") and name.endswith("/"):
-                rooms.append(name)
-            places = [ROOT / name, folder / name, ROOT / rooms[-1] / name]
-            if not any(place.exists() or place in every for place in places):
-                wrong.append(f"{folder.relative_to(ROOT)}: {name}")
-    assert wrong == []
-    assert len(rooms) > 10
+    named = []
+    for row in re.findall(r"^\| (?!to change|---)(.+)", _guide(), re.MULTILINE):
+        room = ""
+        for name in re.findall(_PLACE, row):
+            # What stands behind a room is in it.
+            room = name if name.startswith("studio/") and name.endswith("/") else room
+            named.append(("docs/architecture.md", name, [ROOT / name, ROOT / room / name]))
+    assert len(named) > 40
+    for path, source in read_sources().items():
+        if path.endswith("/__init__.py"):
+            folder = (ROOT / path).parent
+            for name in re.findall(_PLACE, ast.get_docstring(ast.parse(source)) or ""):
+                each = folder.glob(f"*/{name}") if name == "page.py" else ()
+                named.append((path, name, [ROOT / name, folder / name, *each]))
+    assert [(path, name) for path, name, places in named if not any(place.exists() for place in places)] == []
+
+
+def _guide() -> str:
+    """Return the table that says where to go."""
+    text = (ROOT / "docs" / "architecture.md").read_text(encoding="utf-8")
+    return text[text.index("## Where do I go?") : text.index("## What does a new one touch?")]
 
 
 def test_no_path_of_a_machine_is_in_the_package():
     home = str(Path.home())
-    for path in (ROOT / "studio").rglob("*.py"):
-        assert home == "/" or home + "/" not in path.read_text(encoding="utf-8"), path
+    for name, source in read_sources().items():
+        assert home == "/" or home + "/" not in source, name

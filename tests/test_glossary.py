@@ -9,6 +9,7 @@ from functools import cache
 import pytest
 
 from tests.conftest import ROOT
+from tests.sources import read_sources
 
 ROWS = [
     [cell.strip() for cell in line.strip("|").split("|")]
@@ -22,17 +23,10 @@ SYNONYM = re.compile(rf"\b({'|'.join(map(re.escape, BANNED))})s?\b", re.IGNORECA
 
 
 @cache
-def sources() -> dict[str, str]:
-    """Return the studio's source texts by their paths."""
-    files = sorted((ROOT / "studio").rglob("*.py"))
-    return {file.relative_to(ROOT).as_posix(): file.read_text() for file in files}
-
-
-@cache
 def code_names() -> set[str]:
     """Return the names of the studio's modules, packages, classes and functions."""
     names = set()
-    for path, source in sources().items():
+    for path, source in read_sources().items():
         names |= {part.removesuffix(".py") for part in path.split("/")}
         names |= set(re.findall(r"^ *(?:async )?(?:class|def) (\w+)[(:\[]", source, re.MULTILINE))
     return names
@@ -60,7 +54,7 @@ def texts_of(path: str, source: str) -> list[tuple[str, str]]:
 def found_synonyms() -> dict[str, list[str]]:
     """Return the places at which banned synonyms stand, by synonym in small letters."""
     places: dict[str, list[str]] = {}
-    for path, source in sources().items():
+    for path, source in read_sources().items():
         for place, text in texts_of(path, source):
             for word in SYNONYM.findall(text):
                 places.setdefault(word.lower(), []).append(place)

@@ -4,61 +4,21 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterator
-from pathlib import Path
+from functools import cache
 
 import studio
 from studio import figures
+from tests.conftest import ROOT
+from tests.sources import read_sources
 
-ROOT = Path(__file__).resolve().parent.parent
-VERBS = frozenset((Path(__file__).parent / "data" / "verbs.txt").read_text(encoding="utf-8").split())
+
+def _read_words(name: str) -> frozenset[str]:
+    return frozenset((ROOT / "tests" / "data" / name).read_text(encoding="utf-8").split())
+
+
+VERBS = _read_words("verbs.txt")
 """First words of functions. A verb that is not there is added; a noun is not."""
-PREDICATES = frozenset(
-    [
-        "agrees",
-        "allows",
-        "begins",
-        "carries",
-        "communicates",
-        "compiles",
-        "computes",
-        "counts",
-        "crosses",
-        "differs",
-        "divides",
-        "ends",
-        "feeds",
-        "fills",
-        "fits",
-        "gathers",
-        "goes",
-        "hangs",
-        "has",
-        "holds",
-        "infers",
-        "is",
-        "joins",
-        "lacks",
-        "matches",
-        "meets",
-        "needs",
-        "passes",
-        "permutes",
-        "reaches",
-        "reads",
-        "replays",
-        "runs",
-        "says",
-        "shares",
-        "stands",
-        "starts",
-        "stays",
-        "supports",
-        "talks",
-        "tells",
-        "uses",
-        "waits",
-    ]
-)
+PREDICATES = _read_words("predicates.txt")
 """First words of functions that say whether something is so."""
 IDIOMS = frozenset({"as", "from", "to", "with", "without"})
 """First words that Python programs use for conversions and for copies with a change."""
@@ -74,11 +34,13 @@ UNNAMED = frozenset({"found", "made", "mine", "one", "said", "there", "told"})
 
 
 def test_functions_are_named_by_verbs():
-    assert [place for place, name in _iterate_functions() if not _begins_with_verb(name)] == []
+    functions, _ = _find_names()
+    assert [place for place, name in functions if not _begins_with_verb(name)] == []
 
 
 def test_values_are_named_by_nouns():
-    assert [place for place, name in _iterate_values() if name in UNNAMED] == []
+    _, values = _find_names()
+    assert [place for place, name in values if name in UNNAMED] == []
 
 
 def test_nouns_and_participles_are_no_verbs():
@@ -94,28 +56,27 @@ def _begins_with_verb(name: str) -> bool:
     return word in VERBS | PREDICATES | IDIOMS or name in GIVEN
 
 
-def _parse_modules() -> Iterator[tuple[str, ast.Module]]:
-    for path in sorted((ROOT / "studio").rglob("*.py")):
-        yield path.relative_to(ROOT).as_posix(), ast.parse(path.read_text(encoding="utf-8"))
-
-
-def _iterate_functions() -> Iterator[tuple[str, str]]:
-    """Yield place and name of functions and of private methods; those that classes offer may be nouns, as properties are."""
-    for module, tree in _parse_modules():
+@cache
+def _find_names() -> tuple[list[tuple[str, str]], list[tuple[str, str]]]:
+    """Return the functions and the values of the package, each with its place."""
+    functions, values = [], []
+    for module, source in read_sources().items():
+        tree = ast.parse(source)
+        values += [(f"{module}:{line} {name}", name) for line, name in _iterate_values(tree)]
         if not module.startswith(EXPRESSIONS):
-            for function, is_method in _iterate_definitions(tree, is_class=False):
-                if not (is_method and not function.name.startswith("_")) and not _is_described(function):
-                    yield f"{module}:{function.lineno} {function.name}", function.name
+            functions += [(f"{module}:{line} {name}", name) for line, name in _iterate_functions(tree)]
+    return functions, values
 
 
-def _iterate_definitions(tree: ast.AST, *, is_class: bool) -> Iterator[tuple[ast.FunctionDef, bool]]:
-    for child in ast.iter_child_nodes(tree):
-        if isinstance(child, ast.FunctionDef):
-            yield child, is_class
-        yield from _iterate_definitions(
-            child,
-            is_class=isinstance(child, ast.ClassDef) or (is_class and not isinstance(child, ast.FunctionDef)),
-        )
+def _iterate_functions(tree: ast.AST) -> Iterator[tuple[int, str]]:
+    """Yield functions and private methods; methods that classes offer may be nouns, as properties are."""
+    for node in ast.walk(tree):
+        for child in ast.iter_child_nodes(node):
+            is_public_method = isinstance(node, ast.ClassDef) and not getattr(child, "name", "_").startswith(
+                "_"
+            )
+            if isinstance(child, ast.FunctionDef) and not is_public_method and not _is_described(child):
+                yield child.lineno, child.name
 
 
 def _is_described(function: ast.FunctionDef) -> bool:
@@ -124,18 +85,17 @@ def _is_described(function: ast.FunctionDef) -> bool:
     return function.name.startswith("__") or function.name.endswith("_") or computed
 
 
-def _iterate_values() -> Iterator[tuple[str, str]]:
-    """Yield place and name of variables and parameters; fields are read behind the name of their owner."""
-    for module, tree in _parse_modules():
-        fields = {
-            id(line.target)
-            for node in ast.walk(tree)
-            if isinstance(node, ast.ClassDef)
-            for line in node.body
-            if isinstance(line, ast.AnnAssign)
-        }
-        for node in ast.walk(tree):
-            if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store) and id(node) not in fields:
-                yield f"{module}:{node.lineno} {node.id}", node.id
-            elif isinstance(node, ast.arg):
-                yield f"{module}:{node.lineno} {node.arg}", node.arg
+def _iterate_values(tree: ast.AST) -> Iterator[tuple[int, str]]:
+    """Yield variables and parameters; fields are read behind the name of their owner."""
+    fields = {
+        id(line.target)
+        for node in ast.walk(tree)
+        if isinstance(node, ast.ClassDef)
+        for line in node.body
+        if isinstance(line, ast.AnnAssign)
+    }
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store) and id(node) not in fields:
+            yield node.lineno, node.id
+        elif isinstance(node, ast.arg):
+            yield node.lineno, node.arg
