@@ -191,11 +191,11 @@ def _list_facts(
         ("id", str(int(graph.id[row]))),
         ("type", _build_type_link(graph, rank, row, keep)),
     ]
-    if number == NodeType.COMM_COLL and isinstance(values.get("comm_type"), int):
-        kind = label_collective(int(values["comm_type"]))  # type: ignore[arg-type]
-        only = {**keep, "by": "type", "only": kind}
+    if number == NodeType.COMM_COLL and isinstance(kind := values.get("comm_type"), int):
+        name = label_collective(kind)
+        only = {**keep, "by": "type", "only": name}
         facts.append(
-            ("collective", _build_fact_link(kind, "/collectives", only, "See all collectives of this type"))
+            ("collective", _build_fact_link(name, "/collectives", only, "See all collectives of this type"))
         )
     group = find_group_name(trace, rank, row)
     if group is not None:
