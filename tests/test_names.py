@@ -61,41 +61,42 @@ def _find_names() -> tuple[list[tuple[str, str]], list[tuple[str, str]]]:
     """Return the functions and the values of the package, each with its place."""
     functions, values = [], []
     for module, source in read_sources().items():
-        tree = ast.parse(source)
-        values += [(f"{module}:{line} {name}", name) for line, name in _iterate_values(tree)]
-        if not module.startswith(EXPRESSIONS):
-            functions += [(f"{module}:{line} {name}", name) for line, name in _iterate_functions(tree)]
+        for kind, line, name in _iterate_names(ast.parse(source)):
+            if kind == "value":
+                values.append((f"{module}:{line} {name}", name))
+            elif not module.startswith(EXPRESSIONS):
+                functions.append((f"{module}:{line} {name}", name))
     return functions, values
 
 
-def _iterate_functions(tree: ast.AST) -> Iterator[tuple[int, str]]:
-    """Yield functions and private methods; methods that classes offer may be nouns, as properties are."""
-    for node in ast.walk(tree):
+def _iterate_names(tree: ast.AST) -> Iterator[tuple[str, int, str]]:
+    """Yield functions and private methods, variables and parameters, each with its line.
+
+    Methods that classes offer may be nouns, as properties are; fields are read behind the name of their owner.
+    """
+    waiting = [tree]
+    while waiting:
+        node = waiting.pop()
+        is_class = isinstance(node, ast.ClassDef)
         for child in ast.iter_child_nodes(node):
-            is_public_method = isinstance(node, ast.ClassDef) and not getattr(child, "name", "_").startswith(
-                "_"
-            )
-            if isinstance(child, ast.FunctionDef) and not is_public_method and not _is_described(child):
-                yield child.lineno, child.name
+            if isinstance(child, ast.Name):
+                if isinstance(child.ctx, ast.Store) and not (
+                    isinstance(node, ast.AnnAssign) and node.is_field
+                ):
+                    yield "value", child.lineno, child.id
+                continue
+            if isinstance(child, ast.arg):
+                yield "value", child.lineno, child.arg
+            elif isinstance(child, ast.FunctionDef):
+                is_offered = is_class and not child.name.startswith("_")
+                if not is_offered and not _is_described(child):
+                    yield "function", child.lineno, child.name
+            elif isinstance(child, ast.AnnAssign):
+                child.is_field = is_class
+            waiting.append(child)
 
 
 def _is_described(function: ast.FunctionDef) -> bool:
     """Whether a name is Python's own, or that of a value which is computed."""
     computed = any("property" in ast.unparse(decorator) for decorator in function.decorator_list)
     return function.name.startswith("__") or function.name.endswith("_") or computed
-
-
-def _iterate_values(tree: ast.AST) -> Iterator[tuple[int, str]]:
-    """Yield variables and parameters; fields are read behind the name of their owner."""
-    fields = {
-        id(line.target)
-        for node in ast.walk(tree)
-        if isinstance(node, ast.ClassDef)
-        for line in node.body
-        if isinstance(line, ast.AnnAssign)
-    }
-    for node in ast.walk(tree):
-        if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store) and id(node) not in fields:
-            yield node.lineno, node.id
-        elif isinstance(node, ast.arg):
-            yield node.lineno, node.arg
