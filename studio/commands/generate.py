@@ -73,12 +73,12 @@ class Generated:
     """A generated job.
 
     Attributes:
-        told: What it is made of, as `--json` prints it.
+        composition: What it is made of, as `--json` prints it.
         trace: The job, None where only counts were asked for.
         files: The files written.
     """
 
-    told: Mapping[str, Any]
+    composition: Mapping[str, Any]
     trace: Trace | None
     files: tuple[Path, ...]
 
@@ -120,7 +120,7 @@ def run(request: Request, *, progress: Progress | None = None) -> Generated:
 def report(done: Generated) -> dict[str, Any]:
     """Return what `--json` prints."""
     return {
-        **done.told,
+        **done.composition,
         "files": [str(path) for path in done.files],
         "graphs": len(done.trace.graphs) if done.trace else None,
     }
@@ -128,7 +128,7 @@ def report(done: Generated) -> dict[str, Any]:
 
 def text(done: Generated) -> str:
     """Format the result for a terminal."""
-    figures = done.told
+    figures = done.composition
     active = figures.get("active_parameters", figures["parameters"])
     of_token = "" if active == figures["parameters"] else f", {active:,} of a token"
     lines = [

@@ -81,12 +81,12 @@ class Outcome:
 
     Attributes:
         request: What was asked for.
-        found: The layouts.
+        plan: The layouts.
         jobs: Folders of the jobs that were written, the fastest first.
     """
 
     request: Request
-    found: LayoutPlan
+    plan: LayoutPlan
     jobs: tuple[Path, ...] = ()
 
 
@@ -131,7 +131,7 @@ def run(request: Request, *, progress: Progress | None = None) -> Outcome:
 
 def report(outcome: Outcome) -> dict[str, Any]:
     """Return what `--json` prints; docs/formats.md describes it."""
-    layouts = outcome.found
+    layouts = outcome.plan
     rows = layouts.rows()
     return {
         "model": layouts.frame.model.name,
@@ -168,7 +168,7 @@ def text(outcome: Outcome) -> str:
 
 
 def _format_lines(outcome: Outcome) -> Iterator[str]:
-    layouts = outcome.found
+    layouts = outcome.plan
     frame = layouts.frame
     yield f"{frame.model.name} on {frame.ranks:,} × {layouts.gpu.name}, system {layouts.system_name}"
     yield f"  batch of {frame.batch:,} × {frame.sequence:,} tokens ({frame.batch_from}); {layouts.compute_times}"
@@ -257,7 +257,7 @@ def _format_system_options(outcome: Outcome) -> str:
     ):
         words += [f"--{option}", shlex.quote(str(value))] if value is not None else []
     if not words:
-        words = ["--preset", outcome.found.system_name]
+        words = ["--preset", outcome.plan.system_name]
     words += [f"--set {shlex.quote(setting)}" for setting in request.settings]
     return " " + " ".join(words)
 

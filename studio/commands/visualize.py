@@ -248,7 +248,7 @@ def _report_crossings(trace: Trace, rank: Rank, path: PathHere | None) -> tuple[
                 "rank": path.numbers[crossing.other],
                 "other_node": report_node(trace.ranks[crossing.other], crossing.other_row),
             }
-            for crossing, by in zip(path.found.crossings, path.by, strict=True)
+            for crossing, by in zip(path.on_rank.crossings, path.by, strict=True)
         )
         if path
         else ()

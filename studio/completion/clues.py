@@ -140,8 +140,8 @@ def collect_facts(trace: Trace, given: Layout | None = None) -> Known:
 def _infer_world(trace: Trace, groups: Mapping[str, CommGroup]) -> int:
     """Return the number of ranks of the job, from its files, else from its groups and known ranks; 0 where unknown."""
     job = infer_completeness(trace)
-    if job.told > 0:
-        return job.told
+    if job.file_world > 0:
+        return job.file_world
     count = infer_size_by_groups(groups.values(), job.known)
     return 0 if count == len(job.known) else count
 

@@ -189,8 +189,8 @@ class _Groups:
         mesh: The mesh.
         listed: The groups of the files.
         axis_of: Dimension of each group without members, by name.
-        made: New groups by what tells them apart.
-        found: What `moved` returned: by group, and by how far a rank lies from another one or where its line begins.
+        new_groups: New groups by what tells them apart.
+        moved_names: What `moved` returned: by group, and by how far a rank lies from another one or where its line begins.
         shifts: Dimensions of the mesh that a group's members do not hold whole, by name: those along which it moves.
         highest: The highest number that is a group's name.
     """
@@ -200,8 +200,8 @@ class _Groups:
     axis_of: Mapping[str, str]
     names: set[str] = field(default_factory=set)
     by_members: dict[tuple[int, ...], list[str]] = field(default_factory=dict)
-    made: dict[tuple[tuple[int, ...], int | str], CommGroup] = field(default_factory=dict)
-    found: dict[tuple[str, int | tuple[int, ...]], str] = field(default_factory=dict)
+    new_groups: dict[tuple[tuple[int, ...], int | str], CommGroup] = field(default_factory=dict)
+    moved_names: dict[tuple[str, int | tuple[int, ...]], str] = field(default_factory=dict)
     shifts: dict[str, tuple[Axis, ...]] = field(default_factory=dict)
     highest: int = 0
 
@@ -220,9 +220,9 @@ class _Groups:
         else:
             apart = self._find_shifts(name)
             key = name, tuple((axis.place(target) - axis.place(source)) % axis.size for axis in apart)
-        if key not in self.found:
-            self.found[key] = self._move_group(name, source, target)
-        return self.found[key]
+        if key not in self.moved_names:
+            self.moved_names[key] = self._move_group(name, source, target)
+        return self.moved_names[key]
 
     def _move_group(self, name: str, source: int, target: int) -> str:
         listed = self.listed.get(name)
@@ -278,9 +278,9 @@ class _Groups:
         return self.mesh.axis(self.axis_of[name]) if name in self.axis_of else None
 
     def _make_group(self, members: tuple[int, ...], which: int | str, source: str) -> CommGroup:
-        if (members, which) not in self.made:
-            self.made[members, which] = CommGroup(self._make_name(source, members), members)
-        return self.made[members, which]
+        if (members, which) not in self.new_groups:
+            self.new_groups[members, which] = CommGroup(self._make_name(source, members), members)
+        return self.new_groups[members, which]
 
     def _make_name(self, source: str, members: tuple[int, ...]) -> str:
         if source.isdecimal():
@@ -296,7 +296,7 @@ class _Groups:
 
     def all(self) -> tuple[CommGroup, ...]:
         """Return the groups of the files and those made."""
-        return (*self.listed.values(), *self.made.values())
+        return (*self.listed.values(), *self.new_groups.values())
 
 
 def _get_next_rank(rank: int, axis: Axis) -> int:
@@ -446,13 +446,13 @@ class _Graphs:
 
     Attributes:
         graphs: All of them.
-        made: Those with other roots, by graph and roots.
+        rerooted: Those with other roots, by graph and roots.
         roots: Where the roots of a graph stand (`_find_roots`), by graph.
         delayed: Those of ranks that come late to collectives, by graph and the rank that waited in them.
     """
 
     graphs: list[Graph]
-    made: dict[tuple[int, bytes], int] = field(default_factory=dict)
+    rerooted: dict[tuple[int, bytes], int] = field(default_factory=dict)
     roots: dict[int, tuple[Int64, Int64, dict[int, int]]] = field(default_factory=dict)
     delayed: dict[tuple[int, int], int] = field(default_factory=dict)
 
@@ -480,12 +480,12 @@ class _Graphs:
         if (values == roots).all():
             return source.graph
         key = source.graph, values.tobytes()
-        if key not in self.made:
+        if key not in self.rerooted:
             column = graph.attrs.value.copy()
             column[where] = values
             self.graphs.append(replace(graph, attrs=replace(graph.attrs, value=column)))
-            self.made[key] = len(self.graphs) - 1
-        return self.made[key]
+            self.rerooted[key] = len(self.graphs) - 1
+        return self.rerooted[key]
 
 
 def _find_roots(graph: Graph) -> tuple[Int64, Int64, dict[int, int]]:

@@ -132,7 +132,7 @@ def follow_dimensions(graph: Graph, inputs: Inputs) -> Dimensions:
     walk = _Walk(graph, inputs)
     for visit in _order_visits(graph, inputs):
         walk.take(visit)
-    return walk.found
+    return walk.dimensions
 
 
 @dataclass(frozen=True, slots=True)
@@ -189,7 +189,7 @@ class _Walk:
     """
 
     def __init__(self, graph: Graph, inputs: Inputs) -> None:
-        self.found = Dimensions()
+        self.dimensions = Dimensions()
         self._graph, self._inputs = graph, inputs
         self._sizes: dict[_Key, tuple[Size, ...]] = {}
         self._partial: dict[_Key, frozenset[int]] = {}
@@ -199,7 +199,7 @@ class _Walk:
 
     def take(self, visit: _Visit) -> None:
         """Relate the sizes of an operator's tensors."""
-        graph, dimensions, row = self._graph, self.found, visit.row
+        graph, dimensions, row = self._graph, self.dimensions, visit.row
         inputs, outputs = self._take_inputs(visit), self._take_outputs(visit)
         dimensions.tensors[row] = [*inputs.values(), *outputs.values()]
         if graph.type[row] == NodeType.COMM_COLL:
@@ -246,7 +246,7 @@ class _Walk:
         return None if known_key is None else self._sizes[known_key]
 
     def _make(self, shape: tuple[int, ...]) -> tuple[Size, ...]:
-        return tuple(self.found.factors.new(number) for number in shape)
+        return tuple(self.dimensions.factors.new(number) for number in shape)
 
     def _keep(self, key: _Key, sizes: tuple[Size, ...], *, is_new: bool) -> None:
         for alias in (key, key[1:]):
@@ -260,7 +260,7 @@ class _Walk:
 
     def _pass_on(self, row: int, inputs: Mapping[Place, Tensor], outputs: Mapping[Place, Tensor]) -> None:
         """Note of which products the outputs of an operator are sums."""
-        name, own = self._get_name(row), self.found.products
+        name, own = self._get_name(row), self.dimensions.products
         if own and own[-1].row == row:
             terms = frozenset((row,))
         else:
@@ -286,14 +286,14 @@ class Call:
         arguments: Its arguments; tensors as the recorder wrote them.
         inputs: Its tensors by place.
         outputs: Likewise.
-        found: Where what is found goes.
+        dimensions: What is learnt of dimensions, which each call adds to.
     """
 
     row: int
     arguments: list[Any]
     inputs: dict[Place, Tensor]
     outputs: dict[Place, Tensor]
-    found: Dimensions
+    dimensions: Dimensions
 
     def tensor(self, argument: int) -> Tensor | None:
         """Return the tensor that is an argument."""
@@ -311,7 +311,7 @@ class Call:
 
     def equate(self, left: Size, right: Size) -> None:
         """Make two sizes the same, where they can be."""
-        self.found.factors.equate(left, right)
+        self.dimensions.factors.equate(left, right)
 
     def equate_all(self, some: Iterable[Size], others: Iterable[Size], but: int = NONE) -> None:
         """Make sizes the same one by one, as long as both go on, but for one dimension where it is named."""
@@ -366,7 +366,7 @@ def _build_product_rule(first: int) -> _Rule:
         call.lay_out(product)
         bias = call.tensor(0) if first else None
         call.equate_all(reversed(bias.sizes if bias else ()), reversed(product))
-        call.found.products.append(Product(call.row, (left.shape, right.shape), left.sizes[-1]))
+        call.dimensions.products.append(Product(call.row, (left.shape, right.shape), left.sizes[-1]))
 
     return relate_product
 
@@ -375,7 +375,7 @@ def _relate_view(call: Call) -> None:
     """Lay out the output of a reshape: its elements are those of the input, in the same order."""
     source, result = call.tensor(0), call.output
     if source and result:
-        call.lay_out(call.found.factors.regroup(source.sizes, result.shape))
+        call.lay_out(call.dimensions.factors.regroup(source.sizes, result.shape))
 
 
 def _relate_transpose(call: Call) -> None:
@@ -406,7 +406,7 @@ def _relate_selection(call: Call) -> None:
     source = call.tensor(0)
     if source and source.sizes:
         dim = call.number(1, 0) % len(source.sizes)
-        call.found.summed.append((source.sizes[dim], call.row))
+        call.dimensions.summed.append((source.sizes[dim], call.row))
         call.lay_out([size for index, size in enumerate(source.sizes) if index != dim])
 
 
@@ -438,7 +438,7 @@ def _relate_concatenation(call: Call) -> None:
 
 def _equate_parts(call: Call, whole: Size, parts: Sequence[Size], count: int, number: int) -> None:
     """Make each of some parts what is left of a whole when it is cut into so many of one number."""
-    inner = call.found.factors.regroup([whole], [count, number])
+    inner = call.dimensions.factors.regroup([whole], [count, number])
     for part in parts:
         if inner:
             call.equate(part, inner[1])
@@ -457,7 +457,7 @@ def _relate_sum(call: Call) -> None:
         else []
     )
     dims = dims or list(range(len(source.sizes)))
-    call.found.summed += [(source.sizes[dim], call.row) for dim in dims]
+    call.dimensions.summed += [(source.sizes[dim], call.row) for dim in dims]
     kept = [() if index in dims else size for index, size in enumerate(source.sizes)]
     if result and len(result.sizes) != len(kept):
         kept = [size for index, size in enumerate(source.sizes) if index not in dims]
@@ -470,7 +470,7 @@ def _relate_normalization(call: Call) -> None:
     source = call.tensor(0)
     last = max((place[1] for place in call.inputs), default=0)
     if source and source.sizes:
-        call.found.summed.append((source.sizes[call.number(last + 1, -1) % len(source.sizes)], call.row))
+        call.dimensions.summed.append((source.sizes[call.number(last + 1, -1) % len(source.sizes)], call.row))
 
 
 def _relate_layer_norm(call: Call) -> None:
@@ -478,14 +478,14 @@ def _relate_layer_norm(call: Call) -> None:
     _relate_broadcast(call)
     source = call.tensor(0)
     if source and source.sizes:
-        call.found.summed.append((source.sizes[-1], call.row))
+        call.dimensions.summed.append((source.sizes[-1], call.row))
 
 
 def _relate_lookup(call: Call) -> None:
     """Rows of a table, by numbers of rows: an embedding."""
     table, index = call.tensor(0), call.tensor(1)
     if table and index and table.sizes:
-        call.found.summed.append((table.sizes[0], call.row))
+        call.dimensions.summed.append((table.sizes[0], call.row))
         call.lay_out([*index.sizes, *table.sizes[1:]])
 
 
@@ -494,7 +494,7 @@ def _relate_lookup_along(call: Call) -> None:
     table, index = call.tensor(0), call.tensor(2)
     if table and index and table.sizes:
         dim = call.number(1, 0) % len(table.sizes)
-        call.found.summed.append((table.sizes[dim], call.row))
+        call.dimensions.summed.append((table.sizes[dim], call.row))
         call.lay_out([*table.sizes[:dim], *index.sizes, *table.sizes[dim + 1 :]])
 
 
@@ -531,7 +531,7 @@ def _build_attention_rule(heads: int) -> _Rule:
 
 def _share_heads(call: Call, queries: Size, others: Size) -> None:
     """Make heads the same, or so many of the queries' share one of the others."""
-    factors = call.found.factors
+    factors = call.dimensions.factors
     few, many = sorted((queries, others), key=factors.number)
     if factors.number(many) % factors.number(few) == 0:
         outer = factors.number(many) // factors.number(few)

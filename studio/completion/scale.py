@@ -205,7 +205,7 @@ class _Scaling:
         gradients: Groups that exchange gradients or weights, where the smaller job has no data dimension: more replicas join them.
         roles: Dimensions of the old groups, which of several alike they are, and those dimensions in the larger mesh.
         pairs: Dimensions of the larger mesh, with what they were.
-        made: Those of the larger one, by their dimensions, which of several alike they are, and their first rank.
+        new_groups: Those of the larger one, by their dimensions, which of several alike they are, and their first rank.
         names: Their names.
     """
 
@@ -213,7 +213,7 @@ class _Scaling:
     after: Mesh
     listed: Mapping[str, CommGroup]
     gradients: frozenset[str] = frozenset()
-    made: dict[tuple[tuple[str, ...], int, int], CommGroup] = field(default_factory=dict)
+    new_groups: dict[tuple[tuple[str, ...], int, int], CommGroup] = field(default_factory=dict)
     names: set[str] = field(default_factory=set)
     spans: dict[str, tuple[str, ...]] = field(default_factory=dict)
     numbers: dict[tuple[int, ...], list[str]] = field(default_factory=dict)
@@ -254,14 +254,14 @@ class _Scaling:
         axes, number, moving = self.roles[name]
         first = rank - sum(axis.place(rank) * axis.stride for axis in moving)
         key = axes, number, first
-        if key not in self.made:
+        if key not in self.new_groups:
             old = self.listed[name].name
-            fresh = str(len(self.made) + 1) if old.isdecimal() else f"{old.partition('@')[0]}@{first}"
+            fresh = str(len(self.new_groups) + 1) if old.isdecimal() else f"{old.partition('@')[0]}@{first}"
             while fresh in self.names:
                 fresh += "'"
             self.names.add(fresh)
-            self.made[key] = CommGroup(fresh, _list_ranks_along(moving, first))
-        return self.made[key].name
+            self.new_groups[key] = CommGroup(fresh, _list_ranks_along(moving, first))
+        return self.new_groups[key].name
 
 
 def _list_ranks_along(axes: Sequence[Axis], first: int) -> tuple[int, ...]:
@@ -335,7 +335,7 @@ def _with_stages(trace: Trace, before: Mesh, after: Mesh) -> Trace:
         metadata = copy_metadata(replace(rank, metadata=metadata_items), number, None)
         ranks.append(replace(rank, number=number, slots=slots, metadata=metadata))
     ordered = tuple(sorted(ranks, key=lambda rank: rank.number))
-    listed = tuple(scaling.made.values())
+    listed = tuple(scaling.new_groups.values())
     completed = complete_on(collect_facts(replace(trace, ranks=ordered, groups=listed)), after)
     return replace(completed, findings=trace.findings)
 
@@ -387,7 +387,7 @@ def _with_replicas(
         trace,
         graphs=tuple(graphs[graph] for graph in used),
         ranks=tuple(replace(rank, graph=place[rank.graph]) for rank in ranks),
-        groups=tuple(scaling.made.values()),
+        groups=tuple(scaling.new_groups.values()),
     )
 
 

@@ -64,7 +64,7 @@ def check_missing_ranks(case: Case) -> Iterator[Found]:
     if absent:
         hints = [
             ("the other rank numbers", max(present) + 1 > len(present)),
-            (f"a world of {job.told:,} ranks in the files", job.told > len(present)),
+            (f"a world of {job.file_world:,} ranks in the files", job.file_world > len(present)),
             ("the comm groups", bool(named - present)),
         ]
         words = format_ranges(gaps)

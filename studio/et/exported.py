@@ -268,22 +268,22 @@ def read_perfetto(reading: Reading) -> list[Part]:
         for span in content.slices:
             lane, parent = content.tracks.get(span.track, ("", 0))
             named = _RANK.fullmatch(content.processes.get(parent, ""))
-            number = span.said.get("id")
+            number = span.annotations.get("id")
             if named is None or not isinstance(number, int) or not span.begin <= span.end < LONGEST_NS:
                 job.unknown += 1
                 continue
-            size = span.said.get("bytes", 0)
+            size = span.annotations.get("bytes", 0)
             bar = _Bar(
                 number,
                 span.name,
-                _parse_type(span.said.get("type")),
+                _parse_type(span.annotations.get("type")),
                 lane,
                 span.begin,
                 span.end - span.begin,
                 size if isinstance(size, int) and size < LONGEST_NS else 0,
-                str(span.said.get("collective", "")),
+                str(span.annotations.get("collective", "")),
             )
-            bar.attrs |= {UNFINISHED: True} if span.said.get(UNFINISHED) else {}
+            bar.attrs |= {UNFINISHED: True} if span.annotations.get(UNFINISHED) else {}
             job.ranks.setdefault(int(named[1]), []).append(bar)
             for flow in span.flows:
                 flows.setdefault(flow, []).append((int(named[1]), bar))

@@ -137,7 +137,7 @@ class _Parser:
         return Algorithm(
             name=clean(root.get("name", "")) or "algorithm",
             collective=_COLLECTIVES.get(plain, ""),
-            told=clean(collective),
+            file_collective=clean(collective),
             inplace=root.get("inplace") == "1",
             protocol=clean(root.get("proto", "")),
             gpus=tuple(gpus[number] for number in range(count)),
@@ -260,6 +260,6 @@ def build_findings(algorithm: Algorithm, played: Played, name: str) -> Iterator[
     for code, note in played.notes.items():
         yield Finding("info", code, f"{name}: {note}.", file=name)
     if not algorithm.collective:
-        collective = f"{algorithm.told!r}" if algorithm.told else "no collective"
+        collective = f"{algorithm.file_collective!r}" if algorithm.file_collective else "no collective"
         message = f"{name}: the algorithm names {collective}, so that its result was not checked; checked: {', '.join(TYPES)}."
         yield Finding("info", "result-unchecked", message, file=name)

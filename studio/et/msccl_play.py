@@ -78,7 +78,7 @@ class Algorithm:
     Attributes:
         name: What its file calls it.
         collective: Such as `all_reduce`; "" where its result cannot be checked.
-        told: What the file calls the collective.
+        file_collective: What the file calls the collective.
         inplace: Whether input and output are one buffer.
         protocol: What it is to run with.
         gpus: By number.
@@ -89,7 +89,7 @@ class Algorithm:
 
     name: str
     collective: str
-    told: str
+    file_collective: str
     inplace: bool
     protocol: str
     gpus: tuple[Gpu, ...]

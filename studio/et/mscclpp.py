@@ -194,7 +194,7 @@ class _Parser:
         return Algorithm(
             name=clean(plan.name) or "algorithm",
             collective=_COLLECTIVES.get(re.sub(r"[^a-z]", "", collective.lower()), ""),
-            told=clean(collective),
+            file_collective=clean(collective),
             inplace=plan.inplace,
             protocol=clean(plan.protocol),
             gpus=tuple(self.gpu(self.by_number[number]) for number in range(count)),

@@ -96,7 +96,7 @@ class Slice:
         track: Number of its track.
         name, category: Untrusted texts.
         begin, end: As the file has them; the end is -1 where it never ends.
-        said: Its annotations by name.
+        annotations: Its annotations by name.
         flows: Numbers of the flows that touch it.
     """
 
@@ -105,7 +105,7 @@ class Slice:
     category: str
     begin: int
     end: int = NONE
-    said: dict[str, int | str] = field(default_factory=dict)
+    annotations: dict[str, int | str] = field(default_factory=dict)
     flows: list[int] = field(default_factory=list)
 
 
@@ -182,7 +182,7 @@ def _add_event(
             interned["names"].get(event.name_iid, "") if event.name_iid else _decode_text(event.name),
             categories[0] if categories else "",
             packet.timestamp,
-            said=dict(_iterate_annotations(event, interned)),
+            annotations=dict(_iterate_annotations(event, interned)),
             flows=list(event.flow_ids),
         )
         slices.slices.append(new_slice)
@@ -225,7 +225,7 @@ def read(reading: Reading) -> list[Part]:
     with pause_collector():
         slices = read_slices(reading)
         events, left = Events(), dict[str, int]()
-        timed = [piece for piece in slices.slices if "begin_ns" in piece.said]
+        timed = [piece for piece in slices.slices if "begin_ns" in piece.annotations]
         calls = LibraryCalls(
             [
                 (piece.name, _get_number(piece, "tid"), *_get_span(piece))
@@ -239,7 +239,9 @@ def read(reading: Reading) -> list[Part]:
             },
         )
         for piece in slices.slices:
-            is_known = "begin_ns" in piece.said and (piece.category in _HOST or piece.category in _DEVICE)
+            is_known = "begin_ns" in piece.annotations and (
+                piece.category in _HOST or piece.category in _DEVICE
+            )
             if is_known:
                 events.add(_build_event(piece, slices.tracks.get(piece.track, ("", 0))[0], calls))
             else:
@@ -257,7 +259,7 @@ def read(reading: Reading) -> list[Part]:
 
 
 def _get_number(piece: Slice, name: str) -> int:
-    value = piece.said.get(name)
+    value = piece.annotations.get(name)
     return value if isinstance(value, int) else NONE
 
 

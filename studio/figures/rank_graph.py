@@ -59,12 +59,12 @@ class PathHere:
     """The critical path through all ranks, where it is on the rank that is drawn.
 
     Attributes:
-        found: Its nodes there, and where it comes and goes.
+        on_rank: Its nodes there, and where it comes and goes.
         by: By which collective or message it comes or goes, for each crossing.
         numbers: Numbers of the job's ranks, by place.
     """
 
-    found: RankPath
+    on_rank: RankPath
     by: tuple[str, ...]
     numbers: tuple[int, ...]
 
@@ -129,7 +129,7 @@ def draw_rank(graph: Graph, rank: Rank, asked: Asked, times: tuple[Int64, Int64]
     on_path, path_words = 0, ""
     if asked.critical and len(graph):
         if asked.path is not None:
-            on_path = _mark(drawn, rows, asked.path.found.rows, len(graph))
+            on_path = _mark(drawn, rows, asked.path.on_rank.rows, len(graph))
             _mark_crossings(drawn, rows, asked.path)
             path_words = _describe_whole_path(asked.path, times is not None)
         else:
@@ -232,7 +232,7 @@ def _mark_crossings(drawn: list[dict[str, Any]], rows: list[Int64], path: PathHe
         if data["kind"] != "block"
     }
     by_row: dict[int, list[tuple[str, str]]] = {}
-    for crossing, by in zip(path.found.crossings, path.by, strict=True):
+    for crossing, by in zip(path.on_rank.crossings, path.by, strict=True):
         arrow, word = _INTO if crossing.enters else _OUT_OF
         number = path.numbers[crossing.other]
         words = f"{word} rank {number} by {by} at {format_ns(crossing.at_ns)}"
@@ -245,7 +245,7 @@ def _mark_crossings(drawn: list[dict[str, Any]], rows: list[Int64], path: PathHe
 
 
 def _describe_whole_path(path: PathHere, simulated: bool) -> str:
-    on_rank, how = path.found, "simulated" if simulated else "recorded"
+    on_rank, how = path.on_rank, "simulated" if simulated else "recorded"
     here = format_counted(len(set(on_rank.rows.tolist()) - {NONE}), "node")
     words = f" Critical path through all ranks by {how} times, {format_ns(on_rank.length_ns)}: "
     if not on_rank.ns and here.startswith("0 "):

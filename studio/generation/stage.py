@@ -55,7 +55,7 @@ class Stage:
         coming: Uses of weights that are still to come in the step, with the node that gathers them where there is one.
         losses: The node that makes the loss of each micro-batch.
         kept: What the pass of weights' gradients still has to make, by micro-batch and chunk.
-        made: The nodes that made the gradients that are not summed yet, by unit.
+        gradient_makers: The nodes that made the gradients that are not summed yet, by unit.
         reduced: What the optimizer waits for.
         ready: What made the weights of the step.
         stowed: The copy to host memory of each layer's activations of a micro-batch, and its bytes.
@@ -78,7 +78,7 @@ class Stage:
     coming: dict[tuple[str, str, str], int | None] = field(default_factory=dict)
     losses: dict[int, int] = field(default_factory=dict)
     kept: dict[tuple[int, int], list[_Kept]] = field(default_factory=dict)
-    made: dict[str, list[int]] = field(default_factory=dict)
+    gradient_makers: dict[str, list[int]] = field(default_factory=dict)
     reduced: list[int] = field(default_factory=list)
     ready: int = 0
     stowed: dict[tuple[int, str], tuple[int, int]] = field(default_factory=dict)
@@ -227,7 +227,7 @@ class Stage:
                 elif last:
                     self.reduced += nodes
             elif last or layout.zero >= 2:
-                self.made[name] = nodes
+                self.gradient_makers[name] = nodes
                 if layout.grad_overlap and name in self.closing:
                     self._append_sum(at, self.closing[name], [], last=last)
 
@@ -314,14 +314,14 @@ class Stage:
     def _sum_rest(self, at: str, *, last: bool) -> None:
         """Append the sums of gradients that wait for the end of the backward passes."""
         for bucket in self.closing.values():
-            if bucket[0] in self.made:
+            if bucket[0] in self.gradient_makers:
                 # Sums do not hold up the pipeline, as in Megatron-LM without --overlap-grad-reduce.
                 self._append_sum(at, bucket, [*self.program.sent, self.program.last["compute"]], last=last)
 
     def _append_sum(self, at: str, bucket: tuple[str, ...], after: list[int], *, last: bool) -> None:
         """Append the sum of a bucket's gradients over replicas: scattered with ZeRO, and then of shards over those that have the same."""
         layout, first = self.layout, self.held[bucket[0]]
-        after = [node for unit in bucket for node in self.made.pop(unit)] + after
+        after = [node for unit in bucket for node in self.gradient_makers.pop(unit)] + after
         name, group = f"{at}.{self._name_bucket(bucket)}.grads", name_group(layout, first)
         if layout.zero == 0:
             size = layout.reduced_bytes * sum(self.held[unit].parameters for unit in bucket)

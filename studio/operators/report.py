@@ -168,7 +168,7 @@ class _Sum:
     by_name_bytes: float = 0.0
     flop: float = 0.0
     bytes: float = 0.0
-    told: float | None = None
+    recorded_flop: float | None = None
     why: Counter[str] = field(default_factory=Counter)
 
 
@@ -227,7 +227,7 @@ def _build_row(name: str, operator: int, kind: str, amount: _Sum) -> OperatorRow
         amount.by_name_ns,
         amount.flop,
         amount.bytes,
-        amount.told,
+        amount.recorded_flop,
         row.flop,
         row.bytes,
         row.source,
@@ -261,7 +261,7 @@ def _add_covered(sums: dict[tuple[str, int, str], _Sum], graph: Graph, calls: Ca
         amount.by_name_flop += times * float(calls.flop[index] * loose_part[index])
         amount.by_name_bytes += times * float(calls.bytes[index] * loose_part[index])
         if run[index] and recorded_flop[index] > 0:
-            amount.told = (amount.told or 0.0) + times * int(recorded_flop[index])
+            amount.recorded_flop = (amount.recorded_flop or 0.0) + times * int(recorded_flop[index])
         amount.flop += times * float(calls.flop[index] * part_of[index])
         amount.bytes += times * float(calls.bytes[index] * part_of[index])
 

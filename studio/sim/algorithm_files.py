@@ -81,7 +81,7 @@ def simulate_contest(algorithm: Algorithm, parts: Parts, comm_size: int) -> Cont
     """
     if algorithm.collective not in TYPES:
         raise ConfigError(
-            f"{algorithm.name}: the collective is {algorithm.told!r}; allowed: {', '.join(TYPES)}",
+            f"{algorithm.name}: the collective is {algorithm.file_collective!r}; allowed: {', '.join(TYPES)}",
             hint="The simulator takes an algorithm for these. Opened as a file, any other is a job of sends and receives.",
         )
     if comm_size < 1:

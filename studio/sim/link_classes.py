@@ -175,15 +175,15 @@ class _Crossing:
         dim, stride: The dimension, and how far apart its neighbours are in rank numbers.
         which: (M,) which messages.
         at: (M,) NPUs at which they enter.
-        here, there: (M,) their coordinates before and behind it.
+        before, behind: (M,) their coordinates before and behind it.
     """
 
     dim: Dimension
     stride: int
     which: Int64
     at: Int64
-    here: Int64
-    there: Int64
+    before: Int64
+    behind: Int64
 
 
 def _list_crossings(topology: Topology, senders: Int64, targets: Int64) -> list[_Crossing]:
@@ -223,17 +223,17 @@ def iterate_ways(topology: Topology, senders: Int64, targets: Int64) -> Iterator
             for some, links in _iterate_ring_steps(crossing, npus):
                 yield some, first + links
         elif crossing.dim.kind == "fully_connected":
-            yield crossing.which, first + crossing.at * crossing.dim.size + crossing.there
+            yield crossing.which, first + crossing.at * crossing.dim.size + crossing.behind
         else:
             yield crossing.which, first + crossing.at
-            down = crossing.at + (crossing.there - crossing.here) * crossing.stride
+            down = crossing.at + (crossing.behind - crossing.before) * crossing.stride
             yield crossing.which, first + npus + down
 
 
 def _iterate_ring_steps(crossing: _Crossing, npus: int) -> Iterator[tuple[Int64, Int64]]:
     """Yield the steps around a ring, the shorter way."""
-    size, here = crossing.dim.size, crossing.here
-    up = (crossing.there - here) % size
+    size, here = crossing.dim.size, crossing.before
+    up = (crossing.behind - here) % size
     rises = 2 * up <= size
     length = np.where(rises, up, size - up)
     line = crossing.at - here * crossing.stride

@@ -32,13 +32,13 @@ class Completeness:
     Attributes:
         known: Numbers of the known ranks, rising.
         world: Ranks of the job: what the files and comm groups say, at least what the known numbers ask for.
-        told: World size in the files, -1 where they tell none that can be true.
+        file_world: World size in the files, -1 where they tell none that can be true.
         is_open: Whether there are more ranks, and nothing says how many.
     """
 
     known: tuple[int, ...]
     world: int
-    told: int
+    file_world: int
     is_open: bool = False
 
     @property

@@ -71,7 +71,7 @@ class _Columns:
 @dataclass(frozen=True, slots=True)
 class _Row:
     line: int
-    said: Mapping[str, str]
+    texts: Mapping[str, str]
     size: float
     time_us: float
     algbw: float
@@ -103,7 +103,7 @@ def read_csv_tables(name: str, text: str, given: Given) -> Tables:
             empty += 1
         else:
             # Rows of one name are one table; without names, rows that agree in all else that is said.
-            key = (row.said["table_id"],) if row.said.get("table_id") else tuple(row.said.values())
+            key = (row.texts["table_id"],) if row.texts.get("table_id") else tuple(row.texts.values())
             rows.setdefault(key, []).append(row)
     if not rows:
         raise TraceFormatError(
@@ -191,14 +191,14 @@ def _build_table(name: str, rows: Sequence[_Row], given: Given) -> MeasuredTable
     first = rows[0]
     place = f"{name}: line {first.line}"
     for row in rows:
-        for key, value in row.said.items():
-            if value != first.said[key]:
+        for key, value in row.texts.items():
+            if value != first.texts[key]:
                 raise TraceFormatError(
-                    f"{name}: line {row.line}: {key} {quote_text(value)} in table {quote_text(first.said['table_id'])}; "
-                    f"allowed: {quote_text(first.said[key])}, as in line {first.line}",
+                    f"{name}: line {row.line}: {key} {quote_text(value)} in table {quote_text(first.texts['table_id'])}; "
+                    f"allowed: {quote_text(first.texts[key])}, as in line {first.line}",
                     hint="All rows of a table are of one machine, collective and element type.",
                 )
-    stated = first.said
+    stated = first.texts
     named = stated.get("collective", "")
     collective = match_collective(named) if named else given.collective
     if not collective:
@@ -236,7 +236,7 @@ def _build_table(name: str, rows: Sequence[_Row], given: Given) -> MeasuredTable
 
 def _infer_shape(place: str, rows: Sequence[_Row], collective: str, given: Given) -> tuple[int, int]:
     """Return GPUs per node and nodes, from columns, else from the user with the ranks that the bandwidths tell."""
-    stated = rows[0].said
+    stated = rows[0].texts
     per_node, nodes, ranks = (_parse_count(place, stated, key) for key in ("gpus_per_node", "nodes", "ranks"))
     if per_node is not None and nodes is not None:
         return per_node, nodes

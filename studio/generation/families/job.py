@@ -131,7 +131,7 @@ class _Rank:
 
     Attributes:
         reduced: What the optimizer waits for.
-        made: What made the gradients that are not summed yet, by part.
+        gradient_makers: What made the gradients that are not summed yet, by part.
         ready: What made the weights of the step.
     """
 
@@ -141,7 +141,7 @@ class _Rank:
     speed: Speed | None
     program: Program = field(init=False)
     reduced: list[int] = field(default_factory=list)
-    made: dict[str, int] = field(default_factory=dict)
+    gradient_makers: dict[str, int] = field(default_factory=dict)
     ready: int = 0
 
     def __post_init__(self) -> None:
@@ -196,7 +196,7 @@ class _Rank:
             if inputs:
                 grad = self._append_node(f"{at}.{part.name}.dgrad", [given], part, inputs)
             if part.parameters:
-                self.made[part.name] = (
+                self.gradient_makers[part.name] = (
                     self._append_node(f"{at}.{part.name}.wgrad", [given], part, weights) if weights else grad
                 )
             if part.name in closing:
@@ -214,7 +214,7 @@ class _Rank:
             )
 
     def _append_sum(self, at: str, bucket: tuple[str, ...]) -> None:
-        nodes = [self.made.pop(name) for name in bucket]
+        nodes = [self.gradient_makers.pop(name) for name in bucket]
         if self.replicas.ranks == 1:
             self.reduced += nodes
             return

@@ -137,14 +137,14 @@ class _Sequence:
         number: Its place by arrival.
         unread: Tokens still to be read before the next one is made.
         cached: Tokens in the cache.
-        made: Tokens made.
+        made_tokens: Tokens made.
     """
 
     served: Served
     number: int
     unread: int
     cached: int = 0
-    made: int = 0
+    made_tokens: int = 0
 
 
 @dataclass(slots=True)
@@ -248,7 +248,7 @@ class _Replica:
         """Return how many tokens a running sequence reads in a step: its last token when decoding, plus drafted ones."""
         if _reads(sequence):
             return sequence.unread
-        left = sequence.served.request.output - sequence.made
+        left = sequence.served.request.output - sequence.made_tokens
         return min(1 + self.policy.draft, left)
 
     def _draw_accepted(self, drafted: int) -> int:
@@ -272,7 +272,7 @@ class _Replica:
         """Send a running sequence back to wait, before those that came later."""
         next(own for own in self.running if sequence in own).remove(sequence)
         self.blocks -= count_blocks(sequence.cached)
-        sequence.unread, sequence.cached = sequence.served.request.prompt + sequence.made, 0
+        sequence.unread, sequence.cached = sequence.served.request.prompt + sequence.made_tokens, 0
         sequence.served.preemptions += 1
         earlier = sum(each.number < sequence.number for each in self.waiting)
         self.waiting.insert(earlier, sequence)
@@ -290,13 +290,13 @@ class _Replica:
                 sequence.unread -= new
                 continue
             # The end of a prompt makes its first token.
-            first = not sequence.made
-            sequence.made += kept if drafted else 1
+            first = not sequence.made_tokens
+            sequence.made_tokens += kept if drafted else 1
             sequence.unread = 1
             served = sequence.served
             if first:
                 served.first_ns = now
-            if sequence.made == served.request.output:
+            if sequence.made_tokens == served.request.output:
                 served.finish_ns = now
                 self.blocks -= count_blocks(sequence.cached)
                 done = True
@@ -330,7 +330,7 @@ def _sum_load(planned: Sequence[tuple[_Sequence, int]]) -> Load:
 
 def _reads(sequence: _Sequence) -> bool:
     """Whether a sequence reads a prompt, rather than the token that it made last."""
-    return sequence.unread > 1 or not sequence.made
+    return sequence.unread > 1 or not sequence.made_tokens
 
 
 def _iterate_drafting(planned: Sequence[tuple[_Sequence, int]]) -> Iterator[Load]:
