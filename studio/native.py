@@ -151,7 +151,7 @@ class Kernel:
                 code = make(functions, optimise=self.optimise)
             except NotAloneError:
                 bound = self._bind({function.name: function.address for function in functions})
-                bound.made = functions  # holds their memory
+                bound.functions = functions  # holds their memory
                 return bound
             # Where nothing can be written, the next process compiles again.
             with suppress(OSError):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import re
 from collections.abc import Iterator
 from functools import cache
 
@@ -31,6 +32,8 @@ EXPRESSIONS = ("studio/et/event_kernel.py", "studio/et/kernel.py", "studio/sim/k
 """Where compiled code reads a field or a place, so often that a verb before each would hide what it reads."""
 UNNAMED = frozenset({"found", "made", "mine", "one", "said", "there", "told"})
 """Names of values that say where a value comes from, not what it is."""
+STORED = frozenset({"studio/jobs/watching.py said"})
+"""Fields whose name is a key in files of earlier versions."""
 
 
 def test_functions_are_named_by_verbs():
@@ -40,7 +43,8 @@ def test_functions_are_named_by_verbs():
 
 def test_values_are_named_by_nouns():
     _, values = _find_names()
-    assert [place for place, name in values if name in UNNAMED] == []
+    unnamed = [place for place, name in values if name in UNNAMED]
+    assert [place for place in unnamed if re.sub(r":\d+", "", place) not in STORED] == []
 
 
 def test_nouns_and_participles_are_no_verbs():
@@ -70,9 +74,9 @@ def _find_names() -> tuple[list[tuple[str, str]], list[tuple[str, str]]]:
 
 
 def _iterate_names(tree: ast.AST) -> Iterator[tuple[str, int, str]]:
-    """Yield functions and private methods, variables and parameters, each with its line.
+    """Yield functions and private methods, variables, parameters and fields, each with its line.
 
-    Methods that classes offer may be nouns, as properties are; fields are read behind the name of their owner.
+    Methods that classes offer may be nouns, as properties are.
     """
     waiting = [tree]
     while waiting:
@@ -80,19 +84,17 @@ def _iterate_names(tree: ast.AST) -> Iterator[tuple[str, int, str]]:
         is_class = isinstance(node, ast.ClassDef)
         for child in ast.iter_child_nodes(node):
             if isinstance(child, ast.Name):
-                if isinstance(child.ctx, ast.Store) and not (
-                    isinstance(node, ast.AnnAssign) and node.is_field
-                ):
+                if isinstance(child.ctx, ast.Store):
                     yield "value", child.lineno, child.id
                 continue
-            if isinstance(child, ast.arg):
+            if isinstance(child, ast.Attribute) and isinstance(child.ctx, ast.Store):
+                yield "value", child.lineno, child.attr
+            elif isinstance(child, ast.arg):
                 yield "value", child.lineno, child.arg
             elif isinstance(child, ast.FunctionDef):
                 is_offered = is_class and not child.name.startswith("_")
                 if not is_offered and not _is_described(child):
                     yield "function", child.lineno, child.name
-            elif isinstance(child, ast.AnnAssign):
-                child.is_field = is_class
             waiting.append(child)
 
 

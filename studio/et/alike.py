@@ -64,7 +64,7 @@ class JobReader:
     def __init__(self) -> None:
         self.known: list[_Known] = []
         self.lock = threading.Lock()
-        self.made = self.used = self.read_bytes = self.asked = 0
+        self.template_count = self.used = self.read_bytes = self.asked = 0
         self.times: set[bytes] = set()
 
     def __call__(self, reading: Reading) -> list[Part]:
@@ -82,7 +82,7 @@ class JobReader:
 
     def _is_hopeless(self) -> bool:
         """Whether no file was like another so far."""
-        return self.made >= _MOST_IN_VAIN and not self.used
+        return self.template_count >= _MOST_IN_VAIN and not self.used
 
     def _is_passed_over(self) -> bool:
         """Whether to read the file without trying any template: trying all takes longer than reading."""
@@ -114,7 +114,7 @@ class JobReader:
             template = make_template(data, nodes.graph, nodes.slots)
             if template is not None:
                 with self.lock:
-                    self.made += 1
+                    self.template_count += 1
                     self.known.insert(0, _Known(template, nodes, reading.name))
                     self._forget()
         return nodes

@@ -187,7 +187,7 @@ class Template:
             slot_marks: Key and kind of every slot; those with the same mark are told apart by their values.
             ids: Ids of its nodes.
         """
-        self.records, self.inner, self.found = records, inner, appearances
+        self.records, self.inner, self.appearances = records, inner, appearances
         self.slot_marks, self.ids = slot_marks, ids
         self.is_text = appearances.kinds == ValueKind.STRING
         sorts = {mark: index for index, mark in enumerate(slot_marks)}
@@ -246,7 +246,7 @@ class Template:
         if len(data) != len(layout.base) or not layout.agrees(data, len(data)):
             return None
         slots = layout.read_slots(data)
-        if slots is None or len(set(zip(self.slot_marks, slots, strict=True))) < self.found.slots:
+        if slots is None or len(set(zip(self.slot_marks, slots, strict=True))) < self.appearances.slots:
             return None
         if not layout.ids.size:
             return Symbols(tuple(slots), None)
@@ -288,21 +288,21 @@ class Template:
             ]
             changed = layout.widths.copy()
             changed[alike] = widths[here]
-            if int(changed[self.found.symbol].sum()) > _MOST_GROWTH * len(data) + _MOST_GROWTH:
+            if int(changed[self.appearances.symbol].sum()) > _MOST_GROWTH * len(data) + _MOST_GROWTH:
                 return None
             layout, done = self._build_layout(changed), here
         return None
 
     def _sum_holes(self, found_width: Int64, inner_width: Int64) -> tuple[Int64, Int64]:
         """Return how many bytes of each length within records, and of each record, are in holes."""
-        appearances, counted = self.found, self.found.within != _OUTSIDE
+        appearances, counted = self.appearances, self.appearances.within != _OUTSIDE
         by_inner = _sum_by_index(appearances.within[counted], found_width[counted], len(self.inner.place))
         by_record = _sum_by_index(appearances.holes.record, found_width, len(self.records.place))
         return by_inner, by_record + _sum_by_index(self.inner.record, inner_width, len(self.records.place))
 
     def _build_layout(self, widths: Int64) -> _Layout:
         """Return the layout for symbols of these widths."""
-        found_width = widths[self.found.symbol]
+        found_width = widths[self.appearances.symbol]
         by_inner, _ = self._sum_holes(found_width, self.inner.width)
         inner_size = self.inner_base + by_inner
         inner_width = measure_widths(inner_size)
@@ -322,21 +322,21 @@ class Template:
         first = symbol_place[self.first]
         places, sources = (
             expand_ranges(symbol_place, found_width),
-            expand_ranges(first[self.found.symbol], found_width),
+            expand_ranges(first[self.appearances.symbol], found_width),
         )
         again = places != sources
         fixed = np.full(len(base), 255, np.uint8)
         fixed[places] = 0
-        count = self.found.slots
+        count = self.appearances.slots
         # Ids come after all slots.
         id_width = widths[count:]
         byte = np.arange(int(id_width.max(initial=0)))[:, None]
         inside = byte < id_width
-        slots = (self.found.kinds[:count].tolist(), first[:count].tolist(), widths[:count].tolist())
+        slots = (self.appearances.kinds[:count].tolist(), first[:count].tolist(), widths[:count].tolist())
         return _Layout(
             widths=widths,
             first=first,
-            record=place[self.found.holes.record[self.first]],
+            record=place[self.appearances.holes.record[self.first]],
             base=bytearray(base),
             fixed=fixed,
             places=places[again],

@@ -97,7 +97,7 @@ class Efficiency:
         launched = work.kernels * (self.backward_ns if work.backward else self.forward_ns)
         return max(max(arithmetic, memory) + work.kernels * self.kernel_ns, launched, 1.0)
 
-    def told(self, gpu: Gpu) -> str:
+    def describe_source(self, gpu: Gpu) -> str:
         """Return where its numbers are from, in words."""
         if not self.source:
             shares = f"{self.matmul:.0%} of its peak and {self.memory:.0%} of its memory's bandwidth"

@@ -51,14 +51,14 @@ class Speed:
         return self.efficiency.time_ns(work, self.gpu) / 1e3
 
     @property
-    def told(self) -> str:
+    def source(self) -> str:
         """Where durations are from, in words."""
-        return f"durations of {self.gpu.name}: {self.efficiency.told(self.gpu)}"
+        return f"durations of {self.gpu.name}: {self.efficiency.describe_source(self.gpu)}"
 
 
 def describe_times(speed: Speed | None) -> str:
     """Return where the durations of a job's compute nodes are from, in words."""
-    return speed.told if speed else "no durations: a simulated system's roofline times it"
+    return speed.source if speed else "no durations: a simulated system's roofline times it"
 
 
 def build_work(name: str, flop: int, moved: int, kernels: int, *, aligned: bool, dtype: str = "bf16") -> Work:

@@ -145,7 +145,7 @@ class LayoutPlan:
             return "compute by the roofline of the system"
         if speed.at_peak:
             return f"compute by the roofline of {speed.gpu.name} at its peaks: a lower bound, no estimate"
-        return f"compute with {speed.told}"
+        return f"compute with {speed.source}"
 
     def part_names(self) -> list[str]:
         """Return the parts that some layout has, `compute` first."""

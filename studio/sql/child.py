@@ -42,7 +42,7 @@ class _Refused(Exception):  # noqa: N818 - becomes an answer
 
     def __init__(self, **facts: Any) -> None:
         super().__init__()
-        self.told = facts
+        self.facts = facts
 
 
 class _Answering:
@@ -133,10 +133,10 @@ class _Answering:
             return {"text": str(again), "shift": len(_EXPLAIN)}
         return {"text": str(error), "shift": 0}
 
-    def told(self, error: BaseException) -> dict[str, Any]:
+    def describe_error(self, error: BaseException) -> dict[str, Any]:
         """Return what to tell of an error."""
         if isinstance(error, _Refused):
-            return error.told
+            return error.facts
         if isinstance(error, MemoryError):
             return {"kind": "memory"}
         if isinstance(error, self._duckdb.Error):
@@ -217,7 +217,7 @@ def serve(requests: BinaryIO, answers: BinaryIO, watch: _Watch) -> None:
                     writer.write_table(piece)
             _write(answers, {})
         except Exception as error:  # noqa: BLE001 - whatever it is, who asked has to be told
-            _write(answers, {"error": answering.told(error)})
+            _write(answers, {"error": answering.describe_error(error)})
         watch.idle_since = time.monotonic()
 
 

@@ -336,7 +336,7 @@ class Database:
         self, failed: process.Failed, query: str, named: list[str], most: int = 0
     ) -> Exception:
         """Return what is wrong, in words."""
-        failure = failed.told
+        failure = failed.facts
         if failure["kind"] == "broken":
             return RuntimeError(failure["text"])
         if failure["kind"] == "answer":
@@ -357,7 +357,7 @@ class Database:
         if str(facts.get("position", "")).isdecimal():
             facts["position"] = int(facts["position"]) - failure["shift"]
         missing = str(facts.get("name", "")).lower()
-        if facts.get("type") == "Table" and missing in BY_NAME and missing not in self._views.made:
+        if facts.get("type") == "Table" and missing in BY_NAME and missing not in self._views.names:
             return _MissingTable(missing)
         return convert_error(query, facts, named)
 

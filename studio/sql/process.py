@@ -30,12 +30,12 @@ class Failed(Exception):  # noqa: N818 - likewise
     """The process that answers queries could not do what was asked of it.
 
     Attributes:
-        told: What the process tells of it, by key: see `child._Answering.told`.
+        facts: What the process tells of it, by key: see `child._Answering.describe_error`.
     """
 
     def __init__(self, facts: Mapping[str, Any]) -> None:
         super().__init__(facts)
-        self.told = facts
+        self.facts = facts
 
 
 class Process:

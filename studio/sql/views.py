@@ -51,7 +51,7 @@ class Views:
     """The tables of a connection, each made when it is asked for first.
 
     Attributes:
-        made: Names of those that are there.
+        names: Names of those that are there.
         notes: What a user should know of each of them, such as jobs without times.
     """
 
@@ -59,7 +59,7 @@ class Views:
         self._connection = connection
         self._sources = sources
         self._parts: set[str] = set()
-        self.made: set[str] = set()
+        self.names: set[str] = set()
         self.notes: dict[str, list[str]] = {}
 
     def make(self, name: str) -> None:
@@ -68,12 +68,12 @@ class Views:
         Raises:
             StudioError: What it is made of cannot be read.
         """
-        if name in self.made:
+        if name in self.names:
             return
         # Without rows, and with the columns, where nothing named has some.
         text = " UNION ALL ".join(self._iterate_queries(name)) or _build_empty_query(name)
         self._connection.execute(f"CREATE VIEW {name} AS {text}")
-        self.made.add(name)
+        self.names.add(name)
 
     @cached_property
     def _jobs(self) -> list[JobInfo]:

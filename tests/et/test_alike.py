@@ -123,7 +123,7 @@ def test_files_that_differ_otherwise_are_read_in_full_and_not_for_ever_remembere
     files = [file_of(num(1, 1) + sized(2, f"name {number}")) for number in range(30)]
     reader = read_alike(files)
     assert reader.used == 0
-    assert reader.made <= 8
+    assert reader.template_count <= 8
 
 
 def test_ranks_that_are_all_different_are_hardly_compared(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -154,9 +154,9 @@ def test_ranks_with_times_of_their_own_are_read_without_a_thought_of_others() ->
         return file_of(*records)
 
     recorded = read_alike([rank(number, 1_000 + 17 * number) for number in range(6)])
-    assert (recorded.made, recorded.used) == (0, 0)
+    assert (recorded.template_count, recorded.used) == (0, 0)
     copied = read_alike([rank(number, 1_000) for number in range(6)])
-    assert (copied.made, copied.used) == (1, 4)
+    assert (copied.template_count, copied.used) == (1, 4)
 
 
 @pytest.mark.parametrize("stages", [9, 16, 23, 64])

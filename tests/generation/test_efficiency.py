@@ -123,6 +123,6 @@ def test_a_step_of_inference_says_what_its_durations_are_from():
     assert (lasts[0] > lasts[1] + 4_700).all()
     told = build_asked_steps("llama3-8b", 1, {"gpu": "h200", **given}).speed
     assert told is not None
-    assert told.told == (
+    assert told.source == (
         "durations of NVIDIA H200 SXM 141 GB: efficiencies fitted to 12 steps of inference on H100, carried over to NVIDIA H200 SXM 141 GB"
     )

@@ -102,7 +102,7 @@ class _Nodes:
     """The rows of the graph: N operations, G gaps, D device operations, I idle times of streams."""
 
     def __init__(self, rank_draft: RankDraft, options: LinkOptions) -> None:
-        self.made, self.options = rank_draft, options
+        self.draft, self.options = rank_draft, options
         self.gaps = rank_draft.plan.gaps
         self.first_gap = len(rank_draft.operations)
         self.first_device = self.first_gap + len(self.gaps)
@@ -114,7 +114,7 @@ class _Nodes:
 
     def ids(self) -> Any:
         """Return ids: operations keep theirs, other nodes get new ones."""
-        own = self.made.operations.id
+        own = self.draft.operations.id
         first = int(own.max()) + 1 if len(own) else 1
         added = np.arange(first, first + len(self) - len(own))
         return np.concatenate((own, added)).astype(np.uint64)
@@ -123,14 +123,14 @@ class _Nodes:
         """Return node types."""
         types = np.full(len(self), NodeType.COMP, np.int32)
         if self.options.metadata_nodes:
-            types[self.made.operations.named(lambda name: INIT in name)] = NodeType.METADATA
-        for row, facts in index_comm_rows(self.made, self.first_device).items():
+            types[self.draft.operations.named(lambda name: INIT in name)] = NodeType.METADATA
+        for row, facts in index_comm_rows(self.draft, self.first_device).items():
             types[row] = choose_node_type(facts.kind)
         return types
 
     def names(self, texts: Texts) -> Int32:
         """Return names as numbers of texts; a call that waited has the name of its own."""
-        rank_draft = self.made
+        rank_draft = self.draft
         device, launched = rank_draft.device, rank_draft.launched
         gaps = np.full(len(self.gaps), texts.code("host gap"), np.int32)
         operations = rank_draft.operations
@@ -145,7 +145,7 @@ class _Nodes:
 
     def times(self, origin_ns: int) -> tuple[Int64, Int64]:
         """Return starts, -1 where not recorded, and the time each node took itself."""
-        rank_draft = self.made
+        rank_draft = self.draft
         operations, gaps = rank_draft.operations, self.gaps
         start = [operations.start_ns, gaps.start_ns]
         duration = [np.maximum(rank_draft.plan.own_ns, 0), gaps.duration_ns]
@@ -161,7 +161,7 @@ class _Nodes:
 
     def dependencies(self, places: Int64) -> tuple[Int64, Int64, Int32]:
         """Return dependencies between the places (N,) of nodes, by target, then source."""
-        plan = self.made.plan
+        plan = self.draft.plan
         source, target = places[plan.source], places[plan.target]
         sort = np.lexsort((source, target))
         return source[sort], target[sort], plan.kinds[sort]
@@ -171,7 +171,7 @@ class _Nodes:
 
         Without an execution trace they are the inputs that the Kineto trace tells.
         """
-        rank_draft = self.made
+        rank_draft = self.draft
         if rank_draft.host is not None:
             own = texts.of(rank_draft.host.texts)[rank_draft.host.io]
         elif rank_draft.device is not None and rank_draft.device.input_texts:
@@ -187,7 +187,7 @@ class _Nodes:
 
     def _number_event_inputs(self, device: DeviceTrace, texts: Texts) -> Int32:
         """Return (N, 6) the inputs of operations that their events tell; nothing tells the outputs."""
-        codes_of_rows = device.inputs[self.made.operations.event]
+        codes_of_rows = device.inputs[self.draft.operations.event]
         own = np.full((len(codes_of_rows), 6), NONE, np.int32)
         codes = texts.of(chain.from_iterable(device.input_texts)).reshape(-1, 3)
         own[codes_of_rows >= 0, :3] = codes[codes_of_rows[codes_of_rows >= 0]]

@@ -266,7 +266,7 @@ class _Numbering:
     def __init__(self, special: Int64, numbers: UInt64, large: UInt64, large_numbers: UInt64) -> None:
         self.special, self.numbers = special, numbers
         self.large, self.large_numbers = large, large_numbers
-        self.told: set[int] = set()
+        self.named: set[int] = set()
         self.of_nodes: set[int] = set()
 
     @classmethod
@@ -312,7 +312,7 @@ class _Numbering:
         missing: dict[int, list[int]] = {}
         for place in large.tolist():
             wanted = int(deps[place])
-            if wanted not in self.of_nodes and wanted not in self.told:
-                self.told.add(wanted)
+            if wanted not in self.of_nodes and wanted not in self.named:
+                self.named.add(wanted)
                 missing.setdefault(int(of[place]), []).extend((int(numbers[place]), wanted))
         return numbers, missing
