@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import atexit
 import gc
 import os
 import re
@@ -142,11 +143,9 @@ def _share(items: list[pytest.Item], worker: int, workers: int) -> list[pytest.I
 def pytest_sessionfinish(session: pytest.Session) -> None:
     """End what is left running, and hand the processor time to the process that prints it."""
     kill_marked_processes()
-    # What is never collected DuckDB calls a leak, on the last lines of all. Collected once it is enough: pytest collects five times
-    # what is not frozen.
-    gc.unfreeze()
-    gc.collect()
-    gc.freeze()
+    # What is never collected DuckDB calls a leak, on the last lines of all. Later than now: pytest collects five times what is not
+    # frozen.
+    atexit.register(gc.unfreeze)
     if hasattr(session.config, "workeroutput"):
         session.config.workeroutput["cpu"] = asdict(cpu_time())
 
