@@ -111,12 +111,16 @@ def pytest_xdist_auto_num_workers() -> int:
 
 @pytest.hookimpl(wrapper=True)
 def pytest_collection() -> Iterator[object]:
-    """Keep what collection makes out of every garbage collection: it lives as long as the process."""
+    """Keep what collection makes out of every garbage collection but the process's last: it lives as long.
+
+    What that does not collect DuckDB calls a leak, on the last lines of a run.
+    """
     gc.disable()
     try:
         return (yield)
     finally:
         gc.freeze()
+        atexit.register(gc.unfreeze)
         gc.enable()
 
 
@@ -143,9 +147,6 @@ def _share(items: list[pytest.Item], worker: int, workers: int) -> list[pytest.I
 def pytest_sessionfinish(session: pytest.Session) -> None:
     """End what is left running, and hand the processor time to the process that prints it."""
     kill_marked_processes()
-    # What is never collected DuckDB calls a leak, on the last lines of all. Later than now: pytest collects five times what is not
-    # frozen.
-    atexit.register(gc.unfreeze)
     if hasattr(session.config, "workeroutput"):
         session.config.workeroutput["cpu"] = asdict(cpu_time())
 

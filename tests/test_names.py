@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ast
-import re
 from collections.abc import Iterator
 from functools import cache
 
@@ -32,19 +31,22 @@ EXPRESSIONS = ("studio/et/event_kernel.py", "studio/et/kernel.py", "studio/sim/k
 """Where compiled code reads a field or a place, so often that a verb before each would hide what it reads."""
 UNNAMED = frozenset({"found", "made", "mine", "one", "said", "there", "told"})
 """Names of values that say where a value comes from, not what it is."""
-STORED = frozenset({"studio/jobs/watching.py said"})
+STORED = frozenset({("studio/jobs/watching.py", "said")})
 """Fields whose name is a key in files of earlier versions."""
+
+Place = tuple[str, int, str]
+"""A module, a line of it, and the name that stands there."""
 
 
 def test_functions_are_named_by_verbs():
     functions, _ = _find_names()
-    assert [place for place, name in functions if not _begins_with_verb(name)] == []
+    assert [place for place in functions if not _begins_with_verb(place[-1])] == []
 
 
 def test_values_are_named_by_nouns():
     _, values = _find_names()
-    unnamed = [place for place, name in values if name in UNNAMED]
-    assert [place for place in unnamed if re.sub(r":\d+", "", place) not in STORED] == []
+    unnamed = [place for place in values if place[-1] in UNNAMED]
+    assert [(module, line, name) for module, line, name in unnamed if (module, name) not in STORED] == []
 
 
 def test_nouns_and_participles_are_no_verbs():
@@ -61,15 +63,15 @@ def _begins_with_verb(name: str) -> bool:
 
 
 @cache
-def _find_names() -> tuple[list[tuple[str, str]], list[tuple[str, str]]]:
-    """Return the functions and the values of the package, each with its place."""
+def _find_names() -> tuple[list[Place], list[Place]]:
+    """Return the functions and the values of the package."""
     functions, values = [], []
     for module, source in read_sources().items():
         for kind, line, name in _iterate_names(ast.parse(source)):
             if kind == "value":
-                values.append((f"{module}:{line} {name}", name))
+                values.append((module, line, name))
             elif not module.startswith(EXPRESSIONS):
-                functions.append((f"{module}:{line} {name}", name))
+                functions.append((module, line, name))
     return functions, values
 
 
