@@ -85,7 +85,9 @@ def show(view: dict[str, Any], _activity: str | None, shown: str | None) -> Any:
     if is_called_by_tasks() and shown == mark:
         # What the address says is there; where it is not, this call may have taken the place of the one that brings it.
         return no_update, no_update
-    return show_job(view), mark if not job or get_session().levels_found(job) is not None else None
+    # Before the content is made: a check that ends meanwhile is then shown by the next change of tasks.
+    is_checked = not job or get_session().levels_found(job) is not None
+    return show_job(view), mark if is_checked else None
 
 
 @show_errors
