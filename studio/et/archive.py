@@ -43,6 +43,11 @@ _BASE_256 = (0o200, 0o377)
 """... which begins with one of these where it is written in base 256 ..."""
 _OCTAL = b"01234567" + b" \t\n\v\f\r\x1c\x1d\x1e\x1f" + b"_+-oO"
 """... and else has only characters that Python takes for an octal number, up to the first zero byte."""
+_PACKED: tuple[tuple[bytes, Kind], ...] = (
+    (b"\x1f\x8b", "tar.gz"),
+    (b"BZh", "tar.bz2"),
+    (b"\xfd7zXZ\x00", "tar.xz"),
+)
 _XZ_MEMORY_BYTES = 256 << 20
 # A directory entry of a zip is 46 bytes and a name; zipfile loads all of them at once, whatever the file claims.
 _ZIP_DIRECTORY_BYTES_PER_MEMBER = 256
@@ -169,12 +174,7 @@ def infer_kind(path: Path | str, start: bytes | None = None) -> Kind | None:
         return "zip"
     if _is_tar(head):
         return "tar"
-    packed: tuple[tuple[bytes, Kind], ...] = (
-        (b"\x1f\x8b", "tar.gz"),
-        (b"BZh", "tar.bz2"),
-        (b"\xfd7zXZ\x00", "tar.xz"),
-    )
-    for magic, kind in packed:
+    for magic, kind in _PACKED:
         if head.startswith(magic) and _is_tar(_read_first_block(path, kind)):
             return kind
     return None
@@ -494,7 +494,7 @@ def _read_first_block(path: Path | str, kind: Kind) -> bytes:
 
 
 def _is_tar(block: bytes) -> bool:
-    if len(block) < _BLOCK_BYTES or not block[:_BLOCK_BYTES].strip(b"\0") or not _may_have_sum(block):
+    if len(block) < _BLOCK_BYTES or not _may_have_sum(block) or not block[:_BLOCK_BYTES].strip(b"\0"):
         return False
     try:
         tarfile.TarInfo.frombuf(block[:_BLOCK_BYTES], "utf-8", "surrogateescape")

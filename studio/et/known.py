@@ -46,7 +46,7 @@ class _Sniffer:
 
     def __call__(self, head: bytes) -> bool:
         """Whether a file with this head may be of the format."""
-        if not self.may_begin(head[:1]) or head.find(self.holds, 0, self.within) < 0:
+        if not self.may_begin(head[:1]) or (self.holds and head.find(self.holds, 0, self.within) < 0):
             return False
         if self.lacks and self.lacks in head:
             return False

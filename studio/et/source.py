@@ -31,7 +31,7 @@ _LEAST_GZIP = 18
 _LONGEST_INFLATED = 64 << 30
 _MAPPED_FROM = 256 << 10
 _RATIO, _RATIO_FROM = 250, 256 << 20
-_KEPT_BYTES = 32 << 20
+_KEPT_BYTES = 64 << 20
 """So much of the starts of files is kept until they are read; files beyond it are opened again."""
 
 

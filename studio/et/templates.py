@@ -38,6 +38,10 @@ _NUMBERS = (
 )
 _ID, _CTRL, _DATA, _ATTRIBUTE, _KEY, _FIRST_VALUE = 1, 4, 5, 10, 1, 3
 _OUTSIDE = -1
+_EXACT_BYTES = 7
+"""Numbers of so many bytes have at most 49 bits, of the 53 that are exact in floating point."""
+_PLACE_VALUES = 128.0 ** np.arange(_EXACT_BYTES)
+"""What each byte of a number counts for, the lowest first."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -153,11 +157,15 @@ class _Layout:
 
     def read_ids(self, data: UInt8) -> UInt64 | None:
         """Return the ids of the nodes of a file that agrees; None where one has other bytes."""
-        bits = data.take(self.ids) ^ self.goes_on
+        bits = data.take(self.ids)
+        bits ^= self.goes_on
         if self.inside is not None:
             bits &= self.inside
-        if bits.max(initial=0) >= 128:
-            return None
+        if not bits.tobytes().isascii():
+            return None  # one goes on where it should not; asked of the array it takes four times as long
+        if len(bits) <= _EXACT_BYTES:
+            # One product takes a third of the time of shifting and adding, and is exact as far as here.
+            return _PLACE_VALUES[: len(bits)].dot(bits.astype(np.float64)).astype(np.uint64)
         ids: UInt64 = bits[-1].astype(np.uint64)
         for higher in bits[-2::-1]:
             ids <<= 7
