@@ -60,7 +60,10 @@ def test_ranks_that_differ_in_groups_peers_and_ids_are_read_by_comparison() -> N
     # Numbers and names of every width, and lengths that grow with them.
     files = [rank_bytes(number) for number in (0, 1, 9, 10, 99, 100, 127, 128, 300, 20_000)]
     assert read_alike(files).used == len(files) - 1
-    files = [rank_bytes(3, first_id=first) for first in (1, 41, 81, 121, 161, 16_360, 2**40, 2**49 - 20, 2**49 + 99, 2**63)]
+    files = [
+        rank_bytes(3, first_id=first)
+        for first in (1, 41, 81, 121, 161, 16_360, 2**40, 2**49 - 20, 2**49 + 99, 2**63)
+    ]
     assert read_alike(files).used == len(files) - 1
     files = [rank_bytes(4, group="g" * length) for length in (1, 2, 60, 9)]
     assert read_alike(files).used == len(files) - 1

@@ -131,7 +131,7 @@ def test_shares_of_the_mean_rank_fill_the_finish() -> None:
     both = np.arange(2)
     joined = Arrivals(nothing, nothing, (), None)
     use = Ledger([0, 1], both, np.array([100, 40]), both, stretches, True, nothing, both, nothing, joined)
-    said = texts(_describe_use(use))
+    said = " ".join(texts(_describe_use(use)).split())
     assert "finish (100 ns)" in said
     plain = re.sub(r"\([^)]*%[^)]*\)", "", said.split("mean rank:")[1].split("·")[0])
     shares = dict(re.findall(r"([a-z][a-zA-Z ]*?) (?:\? )?([\d.]+) %", plain))

@@ -88,21 +88,27 @@ def _describe_use(use: Ledger) -> list[Any]:
 
     times = use.totals()
     content: list[Any] = [f"Shares of the finish ({format_ns(last)}), mean rank: "]
-    for key, column in times.figures().items():
-        content += ["" if len(content) == 1 else ", ", f"{NAMES[key]} {format_share(column)}"]
+    figures = times.figures()
+    for key, column in figures.items():
+        words = f"{NAMES[key]} {format_share(column)}"
         parts = [part for part in MADE_OF.get(key, ()) if times.of(part).any()]
         # One part alone would only say its number again.
         if len(parts) > 1:
-            content.append(
-                f" ({', '.join(f'{NAMES[part]} {format_share(times.of(part))}' for part in parts)})"
-            )
-        content.append(build_hint(NAMES[key], ABOUT[key]))
+            words += f" ({', '.join(f'{NAMES[part]} {format_share(times.of(part))}' for part in parts)})"
+        start, number, unit = words.rsplit(" ", 2)
+        # On one line: else a line could begin with the question mark, or with the comma behind it.
+        end = [
+            f"{number} {unit}",
+            build_hint(NAMES[key], ABOUT[key]),
+            *([","] if key != [*figures][-1] else []),
+        ]
+        content += [f"{start} ", html.Span(end, className="cs-together"), " "]
     compute = times.of("compute", "overlapped")
     most, mean = int(compute.max()), float(compute.mean())
     if len(use.numbers) > 1 and most > mean * (1 + _STANDS_OUT):
         longest = np.flatnonzero(compute == most).tolist()
         who = f"{len(longest)} ranks work" if len(longest) > 1 else f"rank {use.numbers[longest[0]]} works"
-        content.append(f" · {who} longest, {format_ns(most)}, {100 * (most / mean - 1):.0f} % above the mean")
+        content.append(f"· {who} longest, {format_ns(most)}, {100 * (most / mean - 1):.0f} % above the mean")
     return content
 
 
