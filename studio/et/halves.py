@@ -10,7 +10,9 @@ from __future__ import annotations
 import filecmp
 import re
 from collections.abc import Iterable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
+from datetime import UTC, datetime
 from pathlib import PurePosixPath
 
 from studio.et.format import Format
@@ -26,6 +28,9 @@ _SAYS_NOTHING = re.compile(
 _VERSION = re.compile(r"\.\d+\.\d+\.\d+(?=\D|$)")
 _RUNS = ("plugins", "profile")
 """Folders above those of runs, for TensorBoard."""
+_RUN_DATE = "%Y_%m_%d_%H_%M_%S"
+_SAME_RUN_S = 10
+"""Machines of one run, each of which names its folder by its own clock, do so within this time of each other."""
 _SAME_RUN_US = 600_000_000
 """Traces of one run begin within this time of each other, whatever the clocks of the machines."""
 
@@ -158,12 +163,37 @@ def _strip_endings(half: Half) -> str:
 def sort_halves(halves: Sequence[Half]) -> list[list[Half]]:
     """Return the files of each job."""
     groups: dict[str, list[Half]] = {}
-    for half in _number_counted(_number_namesakes(halves)):
+    for half in _number_counted(_number_namesakes(_join_dated_runs(halves))):
         groups.setdefault(half.stem, []).append(half)
     jobs = [part for group in groups.values() for part in _split_by_time(group)]
     jobs = _merge_runs(jobs)
     jobs = _add_hosts(jobs)
     return [_drop_wrong_ranks(job) for job in _pair_sides(jobs)]
+
+
+def _join_dated_runs(halves: Sequence[Half]) -> list[Half]:
+    """Move the files of the machines of one JAX run into one folder: each machine calls its own by the second it began.
+
+    Folders that both have a file of one machine are two runs.
+    """
+    dated: dict[tuple[PurePosixPath, datetime], list[Half]] = {}
+    for half in halves:
+        if _run_of_jax(half.file) is not None and half.fmt.name == "xplane":
+            with suppress(ValueError):
+                began = datetime.strptime(half.folder.name, _RUN_DATE).replace(tzinfo=UTC)
+                dated.setdefault((half.folder.parent, began), []).append(half)
+    moved: dict[str, Half] = {}
+    first: tuple[PurePosixPath, datetime] | None = None
+    machines: set[str] = set()
+    for place, members in sorted(dated.items()):
+        here = {PurePosixPath(half.file.name).name for half in members}
+        near = first and place[0] == first[0] and (place[1] - first[1]).total_seconds() <= _SAME_RUN_S
+        if first is None or not near or machines & here:
+            first, machines = place, set()
+        machines |= here
+        stem = dated[first][0].stem
+        moved |= {half.file.name: replace(half, stem=stem) for half in members}
+    return [moved.get(half.file.name, half) for half in halves]
 
 
 def _number_namesakes(halves: Sequence[Half]) -> list[Half]:
@@ -195,14 +225,19 @@ def _may_follow(host: Half, device: Half) -> bool:
 
 def _number_counted(halves: Sequence[Half]) -> list[Half]:
     """Give files without a rank the number that counts them, where their names differ in nothing else."""
-    silent = [half.file.name for half in halves if half.rank is None]
-    counted = find_counted_numbers(silent)
+    counted = find_counted_numbers([_name_in_run(half) for half in halves if half.rank is None])
     return [
-        replace(half, stem=parse_stem(counted[half.file.name][0]), number=counted[half.file.name][1])
-        if half.file.name in counted
+        replace(half, stem=parse_stem(counted[name][0]), number=counted[name][1])
+        if (name := _name_in_run(half)) in counted
         else half
         for half in halves
     ]
+
+
+def _name_in_run(half: Half) -> str:
+    """Return a file's name, of a JAX run as if all of it were in one folder."""
+    in_run = half.fmt.name == "xplane" and half.stem.endswith("/")
+    return half.stem + PurePosixPath(half.file.name).name if in_run else half.file.name
 
 
 def _split_by_time(group: list[Half]) -> list[list[Half]]:

@@ -15,6 +15,8 @@ from studio.analysis.job.ledger import EXPOSED
 from studio.analysis.job.summary import summarise
 from studio.et import xla, xplane
 from studio.et.findings import merge_findings
+from studio.et.job_files import discover
+from studio.et.source import open_sources
 from studio.timeline import collect_node_times, recorded
 from studio.trace import Finding, NodeType, Trace
 
@@ -267,6 +269,31 @@ def test_machines_of_one_run_are_one_job_whatever_they_are_called(tmp_path: Path
     for opened in (tmp_path, folder):
         trace = studio.read(opened, ranks={"beta.xplane.pb": 0, "alpha.xplane.pb": 1})
         assert [Path(rank.file).name[:5] for rank in trace.ranks] == ["beta.", "beta.", "alpha", "alpha"]
+
+
+@pytest.mark.parametrize(
+    ("dates", "names", "jobs"),
+    [
+        (("2026_11_28_23_59_58", "2026_11_29_00_00_01"), ("node0", "node1"), 1),
+        (("2026_11_28_23_59_58", "2026_11_29_00_00_01"), ("node0", "node0"), 2),
+        (("2026_11_28_10_00_00", "2026_11_28_10_01_00"), ("node0", "node1"), 2),
+        (("2026_11_28_10_00_00", "second"), ("node0", "node1"), 2),
+    ],
+)
+def test_folders_that_the_machines_of_one_run_named_by_their_clocks_are_one_job(
+    tmp_path, dates, names, jobs
+) -> None:
+    made = program("jit_f", [("psum.1", "all-reduce", 1024, [[0, 1, 2, 3]])], [0, 1, 2, 3])
+    for date, name in zip(dates, names, strict=True):
+        gpus(tmp_path / "plugins" / "profile" / date / f"{name}.xplane.pb", 2, made)
+    with open_sources([tmp_path]) as files:
+        assert len(discover(files)) == jobs
+    if jobs == 1:
+        trace = studio.read(tmp_path)
+        assert [(rank.number, Path(rank.file).name) for rank in trace.ranks] == [
+            (0, "node0.xplane.pb"), (1, "node0.xplane.pb"), (2, "node1.xplane.pb"), (3, "node1.xplane.pb"),
+        ]  # fmt: skip
+        assert [group.ranks for group in trace.groups] == [(0, 1, 2, 3)]
 
 
 def test_devices_that_may_be_any_of_a_job_say_so(tmp_path: Path) -> None:
