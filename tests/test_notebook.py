@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import doctest
 import inspect
+import json
 from dataclasses import fields, is_dataclass, replace
 
 import numpy as np
@@ -16,6 +17,7 @@ from studio.notebook import LINE
 from studio.sim.compared import build_side
 from studio.sim.result import SimResult
 from studio.trace import CommGroup, Finding, Trace, compute_trace_digest
+from tests import test_cli
 
 CLASSES = [*(value for name in studio.__all__ if inspect.isclass(value := getattr(studio, name))), SimResult]
 FIGURES = studio.figures.__all__
@@ -228,3 +230,16 @@ def test_a_number_given_as_text_is_shown_as_text() -> None:
     """`tp is 8; allowed: a whole number` was no help."""
     with pytest.raises(studio.ConfigError, match=r"^tp is '8'; allowed: a whole number"):
         studio.generate("llama3-8b", ranks=8, tp="8")
+
+
+@pytest.mark.parametrize("name", ["transformer_8r", "imbalance_8r"])
+def test_the_library_assumes_the_memory_that_the_command_assumes(name: str) -> None:
+    """A job that loads and stores was refused by the library on the presets on which the command answers."""
+    sample = studio.sample_path(name)
+    told: list[str] = []
+    result = studio.simulate(
+        studio.read(sample), studio.preset("hgx-h100", npus=8).config, notice=told.append
+    )
+    answer = json.loads(test_cli.run("simulate", sample, "--preset", "hgx-h100", "--json").output)
+    assert result.makespan_ns == answer["finish_ns"]
+    assert any(text.startswith("Remote memory of 64 GB/s") for text in told)

@@ -266,9 +266,8 @@ def build_layout(model: Model, wish: Wish) -> Layout:
     ):  # fmt: skip
         value = getattr(wish, name)
         if value is not None and not 1 <= value <= _LARGEST_RANKS:
-            raise ConfigError(
-                f"--{name.replace('_', '-')} is {value:,}; allowed: 1 to {_LARGEST_RANKS:,}.", key=name
-            )
+            option = "seq" if name == "sequence" else name.replace("_", "-")
+            raise ConfigError(f"--{option} is {value:,}; allowed: 1 to {_LARGEST_RANKS:,}.", key=name)
     for name, allowed in _CHOICES.items():
         if getattr(wish, name) not in (None, *allowed):
             raise ConfigError(

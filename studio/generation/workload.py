@@ -11,14 +11,18 @@ from studio.errors import ConfigError
 from studio.generation.efficiency import Efficiency, choose_efficiency
 from studio.generation.faults import NO_FAULTS, Faults, build_faults
 from studio.generation.layout import Layout, Wish, build_layout
-from studio.generation.memory import find_fullest_stage
+from studio.generation.memory import count_layer_activations, find_fullest_stage
 from studio.generation.models import Model, find_model
 from studio.generation.options import BY_KEY, OPTIONS, fill_defaults
 from studio.generation.program import Speed
+from studio.generation.transformer import count_parameters
 from studio.operators.roofline import Gpu
 from studio.sim.systems.gpus import find_gpu
 from studio.trace import RECIPE, Attribute, Trace, ValueKind
 
+_MOST_BYTES = 1 << 62
+_STATE_BYTES = 16
+"""Weights, gradients and what Adam keeps of a parameter in mixed precision."""
 CUSTOM = "custom"
 """The name of a model of which every number is given."""
 TRAINING, INFERENCE, NETWORK = "training", "inference", "network"
@@ -94,7 +98,27 @@ def build_workload(
             f"{option} was given, but no --gpu, without which compute nodes have no durations.",
             hint="Name one, such as --gpu h100.",
         )
-    return Workload(shape, build_layout(shape, wish), speed, faults, format_recipe(model, ranks, given))
+    layout = build_layout(shape, wish)
+    _refuse_uncountable(shape, layout)
+    return Workload(shape, layout, speed, faults, format_recipe(model, ranks, given))
+
+
+def _refuse_uncountable(model: Model, layout: Layout) -> None:
+    """Refuse models so large that columns of whole numbers do not hold their bytes.
+
+    Raises:
+        ConfigError: They are, in weights with what an optimizer keeps of them, or in activations of a step.
+    """
+    kept = count_layer_activations(model, layout, 0) * model.layers * layout.micro_batches
+    for what, count, options in (
+        ("the weights and what the optimizer keeps of them", _STATE_BYTES * count_parameters(model), "--layers and --hidden"),
+        ("the activations of a step", kept, "--layers, --hidden, --seq and --batch"),
+    ):  # fmt: skip
+        if count > _MOST_BYTES:
+            raise ConfigError(
+                f"{what} take {count / 2**60:,.0f} EiB; allowed: {_MOST_BYTES >> 60} EiB at most.",
+                hint=f"Check {options}.",
+            )
 
 
 def _build_custom_model(values: Mapping[str, Any]) -> Model:

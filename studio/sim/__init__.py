@@ -14,6 +14,7 @@ full model does beyond it.
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from studio.errors import ConfigError
@@ -52,7 +53,8 @@ def simulate(  # noqa: PLR0913 (one call with many options)
         cancel: Asked now and then whether to stop.
         native: Whether to run compiled; interpreted is a hundred times slower and starts at once. None: compiled
             where that gives the answer sooner.
-        notice: Told what is waited for, where the compiler has to run first.
+        notice: Told what is waited for, where the compiler has to run first, and what is assumed: a remote memory, where the job
+            loads or stores, the system has none and the model is `full`, as the command does (`SimResult.config` has it).
         fold: Whether one rank may stand for all that are equivalent to it, where that gives the same answer;
             see `studio.sim.folding`. The order of events across ranks is known only without.
 
@@ -82,4 +84,11 @@ def simulate(  # noqa: PLR0913 (one call with many options)
         from studio.sim.models import apply_model
 
         config = apply_model(config, model)
+    if config.model == "full" and config.remote_memory is None:
+        from studio.sim.remote_memory import FINDING, build_assumed_memory, needs_memory
+
+        if needs_memory(trace):
+            config = replace(config, remote_memory=build_assumed_memory())
+            if notice is not None:
+                notice(FINDING.message)
     return play(trace, config, progress=progress, cancel=cancel, native=native, notice=notice, fold=fold)[0]

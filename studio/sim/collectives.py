@@ -161,7 +161,7 @@ def build_stream_phases(
         root: The rank that all goes out from or comes together at.
         chunks_of: Size and number of its chunks.
     """
-    if config.extensions is None or config.extensions.dimension_order != "balanced":
+    if not is_balanced(config):
         return [build_world_phases(config, kind, involved, root)]
     dims = _list_dimensions(config, kind, involved)
     chunk, count = chunks_of
@@ -176,6 +176,11 @@ def build_stream_phases(
             work[phase.dim] += time
         streams.append(phases)
     return streams[:1] if len(set(streams)) == 1 else streams
+
+
+def is_balanced(config: SystemConfig) -> bool:
+    """Whether chunks pass the dimensions in the order that loads them evenly."""
+    return config.extensions is not None and config.extensions.dimension_order == "balanced"
 
 
 def _estimate_work(config: SystemConfig, phase: Phase, size: float) -> tuple[float, float]:
@@ -308,9 +313,11 @@ def _order_phases(
     """Return the phases of a stream that passes the dimensions upwards in this order."""
     if kind == "all_reduce" and config.collective_optimization == "local_bw_aware" and dims:
         dimension, algorithm, size, stride = dims[-1]
-        up = [Phase("reduce_scatter", a, i, n, s, "up") for i, a, n, s in dims[:-1]]
-        down = [Phase("all_gather", a, i, n, s, "down") for i, a, n, s in reversed(dims[:-1])]
-        return (*up, Phase("all_reduce", algorithm, dimension, size, stride, "up"), *down)
+        # One way round on the way up and the other on the way down leaves half of each ring idle at a time.
+        halves: tuple[Role, Role] = ("normal", "normal") if is_balanced(config) else ("up", "down")
+        up = [Phase("reduce_scatter", a, i, n, s, halves[0]) for i, a, n, s in dims[:-1]]
+        down = [Phase("all_gather", a, i, n, s, halves[1]) for i, a, n, s in reversed(dims[:-1])]
+        return (*up, Phase("all_reduce", algorithm, dimension, size, stride, halves[0]), *down)
     passed = dims[::-1] if kind in _DOWNWARDS else dims
     if kind not in ROOTED:
         done = "reduce_scatter" if kind == "reduce_scatter_block" else kind

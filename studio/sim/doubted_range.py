@@ -6,6 +6,7 @@ import numpy as np
 
 from studio.columns import group_places
 from studio.sim.costs.model import Range
+from studio.sim.costs.shapes import AS_KIND
 from studio.sim.doubt_facts import Facts, Found
 from studio.sim.presets import describe_unevenness
 from studio.trace import Bool, CollectiveType
@@ -50,6 +51,7 @@ def _are_outside(facts: Facts, known: Range) -> Bool:
         group, kind = pair // types, pair % types - 1
         shape = facts.site(times.groups[group])[1]
         name = CollectiveType(kind).name.lower() if kind >= 0 else ""
+        name = AS_KIND.get(name, name)
         if shape.ranks > 1 and kind != CollectiveType.BARRIER:
             outside[own] = ~known.covers(name, times.whole_bytes[own].astype(np.float64), shape)
     return outside

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import importlib
 import inspect
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cache
 from typing import Any
@@ -100,7 +101,8 @@ def execute(
     f: Any = plan.f if native else plan.f.tolist()
     batch = BATCH if native else INTERPRETED_BATCH
     while True:
-        state = run(m, f, batch)
+        with _refuse_endless_times():
+            state = run(m, f, batch)
         if state == k.Outcome.DONE:
             break
         if state == k.Outcome.FAILED:
@@ -114,7 +116,8 @@ def execute(
             progress((int(m[k.Head.LOG]) - plan.log) // 4, plan.instances)
         if cancel is not None and cancel():
             raise Cancelled
-    plan.m = m if native else np.array(m, np.int64)
+    with _refuse_endless_times():
+        plan.m = m if native else np.array(m, np.int64)
 
 
 def explain_stop(plan: Plan) -> str:
@@ -151,6 +154,19 @@ def _build_failure(m: Any) -> TraceError:
             f"rank {m[k.Head.ERROR_RANK]} sends a message to rank {m[k.Head.ERROR_PEER]}, and no way over the links leads there",
             hint="Add the links that are missing, or let those ranks not talk to each other.",
         )
+    return _build_clock_failure()
+
+
+@contextmanager
+def _refuse_endless_times() -> Iterator[None]:
+    """Refuse times that 64 bits do not hold: interpreted, numbers grow without end, and what takes for ever is infinite."""
+    try:
+        yield
+    except OverflowError as error:
+        raise _build_clock_failure() from error
+
+
+def _build_clock_failure() -> TraceError:
     return TraceError(
         f"the simulated time passes {k.Tick.MAX:,} ns (18 years)",
         hint="Check durations and sizes in the trace, and the bandwidths of the network.",

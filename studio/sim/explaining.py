@@ -26,7 +26,7 @@ from studio.sim.costs.shapes import (
     GroupShape,
     Ports,
     compute_buffer_bytes,
-    compute_buffer_factor,
+    compute_bus_factor,
 )
 from studio.sim.costs.ways import OVERLAP, Way
 from studio.sim.fields import find_nearest
@@ -180,11 +180,8 @@ class Explanation:
 
     @property
     def bus_bytes_per_ns(self) -> float:
-        """Bus bandwidth as nccl-tests defines it: the algorithm bandwidth times the bytes that a ring sends over each port per byte."""
-        kinds = {"all_to_all": (self.shape.ranks - 1) / self.shape.ranks}
-        return self.algorithm_bytes_per_ns * kinds.get(
-            self.kind, compute_buffer_factor(self.kind, self.shape.ranks)
-        )
+        """Bus bandwidth as nccl-tests defines it: see `compute_bus_factor`."""
+        return self.algorithm_bytes_per_ns * compute_bus_factor(self.kind, self.shape.ranks)
 
 
 def explain(config: SystemConfig, kind: str, comm_size: int, ranks: Sequence[int]) -> Explanation:

@@ -7,6 +7,7 @@ from dataclasses import replace
 
 import numpy as np
 
+from studio.sim.config import RemoteMemory
 from studio.sim.parts import Parts
 from studio.sim.settings import BY_KEY
 from studio.trace import Finding, NodeType, Trace
@@ -27,6 +28,11 @@ def with_memory_for(parts: Parts, trace: Trace) -> Parts:
     if parts.memory is not None or not needs_memory(trace):
         return parts
     return replace(parts, memory=ASSUMED)
+
+
+def build_assumed_memory() -> RemoteMemory:
+    """Return what `ASSUMED` says as part of a system's configuration."""
+    return RemoteMemory("per_npu", int(ASSUMED["remote-mem-latency"]), float(ASSUMED["remote-mem-bw"]))  # type: ignore[call-overload, arg-type]  # numbers
 
 
 def needs_memory(trace: Trace) -> bool:

@@ -8,6 +8,7 @@ from studio.errors import ConfigError
 from studio.generation.configs import read_config
 from studio.generation.models import MODELS, find_model
 from studio.generation.transformer import count_active_parameters, count_parameters
+from studio.generation.workload import build_workload
 
 
 @pytest.mark.parametrize(
@@ -231,3 +232,12 @@ def test_an_unknown_model_names_the_nearest():
     with pytest.raises(ConfigError) as caught:
         find_model("llama3-7b")
     assert "llama3-70b" in caught.value.hint or "llama3-8b" in caught.value.hint
+
+
+@pytest.mark.parametrize(
+    ("numbers", "said"), [((100_000, 65_536), "activations"), ((1_000_000, 1_000_000), "weights")]
+)
+def test_models_whose_bytes_no_number_holds_are_refused(numbers: tuple[int, int], said: str) -> None:
+    layers, hidden = numbers
+    with pytest.raises(ConfigError, match=f"the {said} .* take .* EiB; allowed: 4 EiB at most"):
+        build_workload("custom", 8, {"layers": layers, "hidden": hidden, "heads": 64, "sequence": 1_000_000})

@@ -123,6 +123,32 @@ def test_a_barrier_has_a_time_and_no_rate() -> None:
     assert "busbw" not in explain_command.text(explain_command.run(request))
 
 
+@pytest.mark.parametrize(
+    ("kind", "factor"),
+    [
+        ("gather", 1 / 2),
+        ("scatter", 1 / 2),
+        ("all_to_all", 1 / 2),
+        ("reduce", 1),
+        ("broadcast", 1),
+        ("all_reduce", 1),
+    ],
+)
+def test_the_bus_bandwidth_is_that_of_nccl_tests(kind: str, factor: float) -> None:
+    """Of two ranks half of what is gathered moves; a gather was told to reach 570 GB/s over a port of 450 GB/s."""
+    explained = explain(H100, kind, 4 << 30, range(2))
+    assert explained.bus_bytes_per_ns == pytest.approx(factor * explained.algorithm_bytes_per_ns)
+    assert explained.bus_bytes_per_ns < 450
+
+
+def test_a_block_is_as_far_from_what_was_fitted_as_the_whole() -> None:
+    """Reduce-scatter-blocks have the costs of reduce-scatters, and were called extrapolated where these are not."""
+    for kind in ("REDUCE_SCATTER", "REDUCE_SCATTER_BLOCK"):
+        system = studio.preset("hgx-h100", npus=8)
+        result = studio.simulate(trace_of([[collective(1, kind, 64 << 20)]] * 8), system)
+        assert not any("extrapolated" in doubt.message for doubt in studio.doubts_of(result, system)), kind
+
+
 def test_why_a_slower_way_is_taken_is_said() -> None:
     config = studio.preset("hgx-b200", npus=8).config
     slower = explain(config, "all_reduce", 5 << 20, range(8))

@@ -141,6 +141,16 @@ def test_the_clock_ends_somewhere() -> None:
         simulate(trace_of_workload({"all_ranks": nodes}, 2), ring_config(2), native=False)
 
 
+@pytest.mark.parametrize("bandwidth", [1e-40, 5e-324])
+def test_a_link_that_takes_for_ever_ends_the_clock(bandwidth: float) -> None:
+    """Interpreted, the numbers grew until no column held them, or were infinite: a traceback, and a sweep lost with it."""
+    config = ring_config(2)
+    dims = tuple(replace(dim, bytes_per_ns=bandwidth) for dim in config.topology.dims)
+    slow = replace(config, topology=replace(config.topology, dims=dims))
+    with pytest.raises(StudioError, match="the simulated time passes"):
+        simulate(trace_of_workload({"all_ranks": collective(0, 4096)}, 2), slow, native=False)
+
+
 def test_links_carry_what_the_algorithm_sends() -> None:
     """Bytes on the links of the congestion-aware ring: every rank sends 2(P-1) messages of a P-th."""
     trace = trace_of_workload({"all_ranks": collective(0, 4096)}, 4)

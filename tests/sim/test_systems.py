@@ -7,12 +7,14 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+import studio
 from studio.errors import ConfigError
 from studio.sim.astra import read_yaml
 from studio.sim.costs import CostModel, GroupShape, Ports
 from studio.sim.parts import interpret, with_settings
 from studio.sim.systems import FOLDER, SYSTEMS, find_system, read_system, write_system
 from studio.sim.systems.errors import describe_measured_errors
+from tests.handmade import collective, trace_of
 
 FAMILIES = [name for name, system in SYSTEMS.items() if system.family is not None]
 ASKED = {
@@ -74,6 +76,30 @@ def test_built_in_systems_are_what_their_files_say_as_those_of_users_are_read():
     """Without repeated keys, which only the slower reader notices."""
     for name, system in SYSTEMS.items():
         assert system == read_system(FOLDER / f"{name}.yml", f"preset {name}")
+
+
+@pytest.mark.parametrize(("name", "most"), [("tpu-v3", 1.2), ("tpu-v5e", 1.02)])
+def test_collectives_fill_both_directions_of_both_axes_of_a_torus(name, most):
+    """Each part leaves over four links; only one direction was busy at a time, and all took twice as long."""
+    system = studio.preset(name, npus=64)
+    rate = 4 * system.config.topology.dims[0].bytes_per_ns
+    for kind, rounds in (("REDUCE_SCATTER", 1), ("ALL_REDUCE", 2)):
+        took = studio.simulate(trace_of([[collective(1, kind, 1 << 30)]] * 64), system).makespan_ns
+        least = rounds * (1 << 30) * 63 / 64 / rate
+        assert least < took < most * least, kind
+
+
+def test_instances_of_trainium_exchange_over_their_switch():
+    trace = trace_of([[collective(1, "ALL_TO_ALL", 1 << 30)]] * 64)
+    system = studio.preset("trainium2", npus=64)
+    assert studio.doubts_of(studio.simulate(trace, system), system) == ()
+    # An instance alone has no switch.
+    assert len(studio.preset("trainium2", npus=16).config.algorithms["all_to_all"]) == 2
+
+
+def test_a_size_beyond_the_largest_is_refused_with_the_largest():
+    with pytest.raises(ConfigError, match="1,048,576 at most"):
+        studio.preset("hgx-h100", npus=2_000_000)
 
 
 def test_every_machine_that_was_asked_for_is_there():

@@ -135,3 +135,15 @@ def compute_buffer_factor(kind: str, ranks: int) -> float:
     """
     share = (ranks - 1) / ranks
     return {"all_reduce": 2 * share, "all_gather": share, "reduce_scatter": share}.get(kind, 1.0)
+
+
+def compute_bus_factor(kind: str, ranks: int) -> float:
+    """Return the bus bandwidth by the algorithm bandwidth, as nccl-tests has it: the part of the buffer that leaves each rank.
+
+    Example:
+        >>> compute_bus_factor("all_reduce", 4), compute_bus_factor("gather", 4), compute_bus_factor("broadcast", 4)
+        (1.5, 0.75, 1.0)
+    """
+    share = (ranks - 1) / ranks
+    whole = dict.fromkeys(("broadcast", "reduce", "barrier", "send_recv"), 1.0)
+    return {"all_reduce": 2 * share, **whole}.get(kind, share)

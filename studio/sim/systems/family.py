@@ -48,6 +48,11 @@ class Family:
         """Whether the family comes in this size."""
         return npus in self.allowed if self.allowed else 1 <= npus <= self.most
 
+    def describe_limits(self) -> str:
+        """Return which sizes it comes in, the largest one too where `sizes_words` names none."""
+        largest = not self.allowed and self.most == MAX_NPUS
+        return f"{self.sizes_words}, {MAX_NPUS:,} at most" if largest else self.sizes_words
+
     @property
     def sizes_words(self) -> str:
         """The sizes it comes in, in words.
@@ -153,7 +158,7 @@ def refuse_size(name: str, family: Family, npus: int) -> None:
     """Raise a ConfigError for a size that a family does not come in."""
     if not family.fits(npus):
         raise ConfigError(
-            f"--npus is {show_value(npus)} for the system {name}; allowed: {family.sizes_words}",
+            f"--npus is {show_value(npus)} for the system {name}; allowed: {family.describe_limits()}",
             hint="`chakra-studio presets` lists the sizes of each system.",
             key="npus",
         )

@@ -124,9 +124,12 @@ class System:
         full = model == "full" or (self.family is not None and self.family.rails)
         if not full:
             network, system = self._convert_for_reference(network, system)
-        network = _with_sizes(self._with_shared_nics(network, sizes), sizes, keep_first=full)
-        dims = len(network["npus_count"])  # type: ignore[arg-type]  # made above
-        rings = {setting.key: ["ring"] * dims for setting in ALGORITHM_SETTINGS if not setting.extended}
+        kept = _list_kept_dimensions(sizes, keep_first=full)
+        network = _with_sizes(self._with_shared_nics(network, sizes), sizes, kept)
+        for key in {setting.key for setting in ALGORITHM_SETTINGS} & system.keys():
+            if isinstance(named := system[key], list | tuple) and len(named) == len(sizes):
+                system[key] = [named[place] for place in kept]
+        rings = {setting.key: ["ring"] * len(kept) for setting in ALGORITHM_SETTINGS if not setting.extended}
         if self.family is not None and self.family.rails:
             network |= _build_rails(network)
         elif full:
@@ -183,13 +186,17 @@ def with_costs(network: dict[str, object], costs: Table | None) -> dict[str, obj
     return network if costs is None or "costs" not in EXTENDED_NETWORK_KEYS else {**network, "costs": costs}
 
 
-def _with_sizes(network: dict[str, object], sizes: list[int], *, keep_first: bool) -> dict[str, object]:
-    """Return a network of these sizes, without dimensions of one NPU.
+def _list_kept_dimensions(sizes: list[int], *, keep_first: bool) -> list[int]:
+    """Return the places of the dimensions that a network of these sizes has: those of one NPU are left out.
 
     Dimensions of one in front of others stay in the full model, where dimension 0 is the inside of a node.
     """
     last = max((place for place, size in enumerate(sizes) if size > 1), default=0)
-    kept = [place for place, size in enumerate(sizes[: last + 1]) if size > 1 or keep_first or last == 0]
+    return [place for place, size in enumerate(sizes[: last + 1]) if size > 1 or keep_first or last == 0]
+
+
+def _with_sizes(network: dict[str, object], sizes: list[int], kept: list[int]) -> dict[str, object]:
+    """Return a network of these sizes, of which some dimensions are kept."""
     resized = {**network, "npus_count": [sizes[place] for place in kept]}
     for setting in DIMENSION_SETTINGS:
         values = network.get(setting.key)
