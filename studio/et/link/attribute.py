@@ -1,4 +1,4 @@
-"""Find the operator that launched each device operation, by correlation to the launch, then by time."""
+"""Find the operator that launched each device operation: by correlation to the launch, then by time; else by external id."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class DeviceOperations:
     Attributes:
         event: (D,) rows of the Kineto events.
         launch: (D,) row of the runtime call that launched it, -1 where the trace has none.
-        operator: (D,) row of the operator around that call, -1 where there is none.
+        operator: (D,) row of the operator around that call; without a call the one of the same external id; -1 where there is none.
         own_ns: (D,) how long it ran until the next one of its stream began, where that came before its end and ended later: kernels of
             one stream overlap where a launch lets the next one begin early. Of those that communicate, the whole time.
         earlier: (D,) whether it was launched before the recording began: the step before that is not recorded had asked for it.
@@ -54,11 +54,15 @@ def attribute_operations(operations: Operations, device: DeviceTrace) -> DeviceO
     ids = device.correlation[(device.kind == EventKind.RUNTIME) & (device.correlation >= 0)]
     first = int(ids.min()) if len(ids) else 0
     earlier = ~is_launched & (device.correlation[rows] >= 0) & (device.correlation[rows] < first)
+    # What was launched before the recording may carry the id of an operator that is not recorded either.
+    unseen = np.flatnonzero(~is_launched & ~earlier)
+    operator[unseen] = _find_by_external_id(operations, device, rows[unseen])
+    lost = ~is_launched & ~earlier & (operator < 0)
     outside = "launched outside the recorded window" if is_launched.any() else "no launch is recorded"
     why = {
-        "no correlation id": int((device.correlation[rows] < 0).sum()),
+        "no correlation id": int((lost & (device.correlation[rows] < 0)).sum()),
         "launched before the recording began": int(earlier.sum()),
-        outside: int(((device.correlation[rows] >= 0) & ~is_launched & ~earlier).sum()),
+        outside: int((lost & (device.correlation[rows] >= 0)).sum()),
         "no operator around the launch": int((is_launched & (operator < 0)).sum()),
     }
     known = {reason: count for reason, count in why.items() if count}
@@ -92,6 +96,26 @@ def find_launches(device: DeviceTrace, rows: Int64) -> Int64:
         return np.full(len(rows), NONE, np.int64)
     place = np.minimum(np.searchsorted(known, wanted), len(calls) - 1)
     return np.where((wanted >= 0) & (known[place] == wanted), calls[place], NONE)
+
+
+def _find_by_external_id(operations: Operations, device: DeviceTrace, rows: Int64) -> Int64:
+    """Return the innermost operation (M,) with the same external id as each device operation, -1 where there is none.
+
+    Annotations may carry the id of an operator within them. An operation that began only when the other had ended did not launch it.
+    """
+    named = np.flatnonzero(operations.timed & (operations.event >= 0))
+    named = named[device.external[operations.event[named]] > 0]
+    wanted = device.external[rows]
+    if not len(named):
+        return np.full(len(rows), NONE, np.int64)
+    ids = device.external[operations.event[named]]
+    order = np.lexsort((operations.start_ns[named], operations.depth[named], ids))
+    named, ids = named[order], ids[order]
+    place = np.maximum(np.searchsorted(ids, wanted, side="right") - 1, 0)
+    is_found = (ids[place] == wanted) & (
+        operations.start_ns[named[place]] <= device.start_ns[rows] + device.duration_ns[rows]
+    )
+    return np.where(is_found, named[place], NONE)
 
 
 def find_covering(operations: Operations, device: DeviceTrace, calls: Int64) -> Int64:

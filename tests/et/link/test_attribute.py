@@ -98,6 +98,49 @@ def test_files_are_paired_by_what_they_hold(hosts, devices):
     assert all(one.joined.count == 5 and not one.refused for one in pairs)
 
 
+def attribute_names(events):
+    """The operator of each device operation, by name; None where it has none, and why."""
+    device = kineto.read(Reading("x", device_file(events)))[0].trace
+    operations = from_device(device)
+    found = attribute_operations(operations, device)
+    names = [operations.name_of(row) if row >= 0 else None for row in found.operator.tolist()]
+    return dict(zip((device.names[device.name[at]] for at in found.event), names, strict=True)), found.why
+
+
+def test_without_a_launch_a_kernel_belongs_to_the_innermost_operator_of_its_external_id():
+    events = [
+        event("step", 0, 100, "user_annotation", external=3),
+        event("c10d::allreduce_", 10, 30, external=2),
+        event("record_param_comms", 12, 20, external=3),
+        event("later", 500, 20, external=4),
+        event("none", 40, 10, external=0),
+        kernel("reduce", 50, 9, 101, external=3),
+        kernel("bare", 60, 9, -1, external=2),
+        kernel("unknown", 70, 9, 103, external=9),
+        kernel("zero", 80, 9, 104, external=0),
+        kernel("absent", 90, 9, 105),
+        kernel("before", 100, 9, 106, external=4),
+    ]
+    found, why = attribute_names(events)
+    nobody = dict.fromkeys(("unknown", "zero", "absent", "before"))
+    assert found == {"reduce": "record_param_comms", "bare": "c10d::allreduce_", **nobody}
+    assert why == {"no launch is recorded": 4}
+
+
+def test_a_launch_says_more_than_an_external_id():
+    """What was launched before the recording began may carry any id."""
+    events = [
+        event("mm", 0, 10, external=1),
+        event("add", 20, 10, external=2),
+        launch(5, 500),
+        kernel("launched", 30, 5, 500, external=2),
+        kernel("earlier", 1, 5, 400, external=2),
+    ]
+    found, why = attribute_names(events)
+    assert found == {"launched": "mm", "earlier": None}
+    assert why == {"launched before the recording began": 1}
+
+
 @given(
     st.lists(st.tuples(st.integers(0, 6), st.sampled_from("ab")), max_size=10),
     st.lists(st.tuples(st.integers(0, 6), st.sampled_from("ab")), max_size=10),

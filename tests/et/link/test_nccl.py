@@ -473,6 +473,28 @@ def test_what_is_launched_tells_no_size_that_is_not_the_calls_own(tmp_path: Path
     assert sizes_of(tmp_path, events) == [0, 0, 0]
 
 
+@pytest.mark.parametrize("told", [True, False])
+def test_without_events_of_launches_a_collective_counts_once(tmp_path: Path, told: bool) -> None:
+    """Call and kernel have one external id; both were collectives."""
+    facts: dict[str, Any] = {
+        "collective": "allreduce",
+        "in_elements": 64,
+        "out_elements": 64,
+        "dtype": "Float",
+    }
+    facts |= {"group": "0", "group_ranks": "[0, 1]"}
+    events = [
+        event("c10d::allreduce_", 0, 50, external=18),
+        event("record_param_comms", 5, 40, external=19, **facts),
+        kernel(ALL_REDUCE, 100, 1000, 107, external=19, **(facts if told else {})),
+    ]
+    (tmp_path / "kineto_0.json").write_bytes(device_file(events))
+    graph = studio.link(tmp_path / "kineto_0.json").graphs[0]
+    [row] = rows(graph, NodeType.COMM_COLL)
+    assert (graph.strings[int(graph.name[row])], int(graph.duration_ns[row])) == (ALL_REDUCE, 1_000_000)
+    assert dict(zip(*map(np.ndarray.tolist, read_int_column(graph, "comm_size")), strict=True)) == {row: 256}
+
+
 def test_several_launches_of_a_call_are_its_bytes_together(tmp_path: Path) -> None:
     one = ("nccl:all_reduce", [[100]], ["float"])
     assert sum(sizes_of(tmp_path, listed("c10d::allreduce_", 0, 500, one, one))) == 800
