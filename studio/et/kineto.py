@@ -110,6 +110,8 @@ class _Args(msgspec.Struct, gc=False):
     group: Any = msgspec.field(default=None, name="Process Group Name")
     group_description: Any = msgspec.field(default=None, name="Process Group Description")
     group_ranks: Any = msgspec.field(default=None, name="Process Group Ranks")
+    first_rank: Any = msgspec.field(default=None, name="Global rank start")
+    rank_stride: Any = msgspec.field(default=None, name="Global rank stride")
     seq: Any = msgspec.field(default=None, name="Seq")
     source: Any = msgspec.field(default=None, name="Src Rank")
     target: Any = msgspec.field(default=None, name="Dst Rank")

@@ -11,7 +11,7 @@ from studio.et.format import RankPart
 from studio.et.link.assemble import assemble
 from studio.et.link.clock import align, correct_times
 from studio.et.link.draft import RankDraft, draft_rank
-from studio.et.link.membership import resolve
+from studio.et.link.membership import list_world_sizes, resolve
 from studio.et.link.numbering import number_collectives
 from studio.et.link.options import LinkOptions
 from studio.et.link.pair import Pair, pair_files
@@ -96,7 +96,7 @@ def settle(drafts: Sequence[RankDraft], options: LinkOptions) -> Settled:
         ),
         default=0,
     )
-    world = max([len(ordered), *(len(group.ranks) for group in groups), *_list_world_sizes(ordered)])
+    world = max([len(ordered), *(len(group.ranks) for group in groups), *list_world_sizes(ordered)])
     return Settled(ordered, groups, [*about_groups, *about_calls, *about_clocks], origin, world)
 
 
@@ -120,7 +120,3 @@ def _build_mismatch_findings(pairs: Sequence[Pair]) -> list[Finding]:
 def _begin(rank_draft: RankDraft) -> int:
     assert rank_draft.device is not None
     return int(correct_times(rank_draft.device.start_ns[:1], rank_draft.clock)[0])
-
-
-def _list_world_sizes(drafts: Sequence[RankDraft]) -> list[int]:
-    return [rank_draft.device.head.world_size or 0 for rank_draft in drafts if rank_draft.device is not None]

@@ -52,7 +52,10 @@ KINETO_NAMES = {
     "in_split": "in_split_size",
     "out_split": "out_split_size",
     "group": "pg_name",
+    "group_size": "pg_size",
     "group_ranks": "pg_ranks",
+    "first_rank": "global_rank_start",
+    "rank_stride": "global_rank_stride",
     "source": "src_rank",
     "target": "dst_rank",
 }
@@ -236,6 +239,7 @@ def _infer_from_values(kind: int, values: tuple[Any, ...], _types: tuple[type, .
         group_ranks=ranks,
         peer=peer,
         peer_is_global=peer >= 0,
+        members=len(ranks) or max(members, 0),
         splits_in=tuple(part * size for part in _parse_numbers(split_in)) if known else (),
         splits_out=tuple(part * size for part in _parse_numbers(split_out)) if known else (),
     )

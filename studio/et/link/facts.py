@@ -28,7 +28,7 @@ class Facts(msgspec.Struct, frozen=True, gc=False):
         splits_in, splits_out: Bytes to and from each member; empty where they are equal.
         seq: Number in the group that the recorder gave it or that was counted, -1 where there is none.
         calls: Calls that one kernel carries out together.
-        members: Ranks of the group, 0 where not known.
+        members: How many ranks the group has, 0 where not known: as the node itself tells until the groups are known, then as these are.
         inferred: Which of these facts are not written anywhere: `type`, `size`, `group`, `peer`, `seq`.
     """
 
@@ -110,6 +110,7 @@ def merge_facts(first: Facts, second: Facts) -> Facts:
         splits_in=first.splits_in or second.splits_in,
         splits_out=first.splits_out or second.splits_out,
         seq=first.seq if first.seq >= 0 else second.seq,
+        members=first.members or second.members,
         inferred=tuple(
             what for what in first.inferred if what in second.inferred or not _has_fact(second, what)
         ),

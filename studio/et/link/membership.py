@@ -11,6 +11,7 @@ from studio.et.link.draft import RankDraft
 from studio.et.link.facts import Facts
 from studio.et.link.infer import infer_groups, list_candidates
 from studio.et.link.names import RECEIVE, SEND
+from studio.et.xla import name_group
 from studio.trace import CommGroup, Finding
 from studio.units import format_counted
 
@@ -23,14 +24,15 @@ WORLD = "0"
 def resolve(drafts: Sequence[RankDraft]) -> tuple[tuple[CommGroup, ...], list[Finding]]:
     """Return the groups of a job; set group and peer rank of every communication in the drafts."""
     members, findings = _collect_members(drafts)
+    _name_by_ranks(drafts, members)
     inferred = infer_groups(drafts, members)
+    world = max([len(drafts), *(len(ranks) for ranks in members.values()), *list_world_sizes(drafts)])
     count: Counter[str] = Counter()
+    unfit: Counter[tuple[int, int]] = Counter()
     for index, rank_draft in enumerate(drafts):
         renamed = _rename_groups(rank_draft, members)
         choice = list_candidates(rank_draft, members)
-        for on_device, facts_of in enumerate(
-            (rank_draft.communication.operators, rank_draft.communication.devices)
-        ):
+        for on_device, facts_of in enumerate(_list_facts(rank_draft)):
             default = _choose_default_groups(rank_draft, members, facts_of)
             # By identity: what every step repeats is one object, kept here as long as its number stands for it.
             done: dict[tuple[int, str | None], tuple[Facts, Facts]] = {}
@@ -38,18 +40,64 @@ def resolve(drafts: Sequence[RankDraft]) -> tuple[tuple[CommGroup, ...], list[Fi
                 inferred_group = inferred[index].get((bool(on_device), key))
                 before, resolved = done.get((id(facts), inferred_group), (None, facts))
                 if before is None:
-                    resolved = _resolve_facts(facts, inferred_group, default, renamed, members)
-                    if choice == [resolved.group] and "group" in resolved.inferred:
+                    fitting = _choose_by_size(facts, inferred_group, default, choice, members)
+                    resolved = _resolve_facts(facts, fitting, default, renamed, members)
+                    if choice == [resolved.group] and _fits_size(facts, resolved.members or world):
                         resolved = replace(
                             resolved, inferred=tuple(what for what in resolved.inferred if what != "group")
                         )
                     done[id(facts), inferred_group] = facts, resolved
                 facts_of[key] = resolved
-                if "group" in resolved.inferred and resolved.group:
+                if not _fits_size(facts, resolved.members or world):
+                    unfit[facts.members, resolved.members or world] += 1
+                elif "group" in resolved.inferred and resolved.group:
                     count[resolved.group] += 1
     if count:
         findings.append(_build_inferred_finding(count))
+    findings += [_build_unfit_finding(*sizes, number) for sizes, number in sorted(unfit.items())]
     return tuple(CommGroup(name, ranks) for name, ranks in members.items()), findings
+
+
+def _list_facts(rank_draft: RankDraft) -> tuple[dict[int, Facts], dict[int, Facts]]:
+    """Return the facts of a rank's operations and those of its device operations."""
+    return rank_draft.communication.operators, rank_draft.communication.devices
+
+
+def list_world_sizes(drafts: Sequence[RankDraft]) -> list[int]:
+    """Return how many ranks the job has by each rank's Kineto trace, 0 where it does not tell."""
+    return [rank_draft.device.head.world_size or 0 for rank_draft in drafts if rank_draft.device is not None]
+
+
+def _fits_size(facts: Facts, size: int) -> bool:
+    """Whether a collective that names no group does not say that its group has another number of ranks."""
+    return facts.group is not None or facts.kind in (SEND, RECEIVE) or facts.members in (0, size)
+
+
+def _choose_by_size(
+    facts: Facts,
+    inferred_group: str | None,
+    default: tuple[str, str],
+    choice: Sequence[str],
+    members: dict[str, tuple[int, ...]],
+) -> str | None:
+    """Return the inferred group; another of the rank where a collective says that its group has as many ranks as that one."""
+    if _fits_size(facts, len(members.get(inferred_group or default[0], ()))):
+        return inferred_group
+    return next((name for name in choice if len(members[name]) == facts.members), inferred_group)
+
+
+def _build_unfit_finding(stated: int, size: int, number: int) -> Finding:
+    """Return the finding that collectives of groups that nothing lists count as those of a group of another size."""
+    message = (
+        f"{format_counted(number, 'collective')} of all ranks {'says' if number == 1 else 'say'} that the comm group has "
+        f"{format_counted(stated, 'rank')}, but not which: {'it counts' if number == 1 else 'they count'} as of a group of {size:,}, "
+        "for nothing lists one of that size."
+    )
+    hint = (
+        "Their bus bandwidth and times in a simulation are off. Record with a newer PyTorch, which writes the ranks of each group, or with "
+        "studio.collect."
+    )
+    return Finding("warning", "comm-group-size", message, hint)
 
 
 def _build_inferred_finding(count: Counter[str]) -> Finding:
@@ -72,10 +120,8 @@ def _collect_members(drafts: Sequence[RankDraft]) -> tuple[dict[str, tuple[int, 
         listed = [(group.name, group.ranks) for group in rank_draft.communication.groups.values()]
         listed += [
             (facts.group, facts.group_ranks)
-            for facts in (
-                *rank_draft.communication.operators.values(),
-                *rank_draft.communication.devices.values(),
-            )
+            for facts_of in _list_facts(rank_draft)
+            for facts in facts_of.values()
             if facts.group is not None
         ]
         for name, ranks in listed:
@@ -87,6 +133,30 @@ def _collect_members(drafts: Sequence[RankDraft]) -> tuple[dict[str, tuple[int, 
                 message = f"{rank_draft.files}: group {name!r} has ranks {list(ranks)} here and {list(known)} on other ranks."
                 findings.append(Finding("warning", "comm-group-differs", message, rank=rank_draft.number))
     return members, findings
+
+
+def _name_by_ranks(drafts: Sequence[RankDraft], members: dict[str, tuple[int, ...]]) -> None:
+    """Give what tells its group's ranks but no name that of the first group of these ranks; a group that nothing lists is added."""
+    names: dict[tuple[int, ...], list[str]] = {}
+    for name, ranks in members.items():
+        names.setdefault(tuple(sorted(ranks)), []).append(name)
+    # By identity, as every step repeats facts; kept here as long as their number stands for them.
+    done: dict[int, tuple[Facts, Facts]] = {}
+    for rank_draft in drafts:
+        for facts_of in _list_facts(rank_draft):
+            for key, facts in facts_of.items():
+                if facts.group is not None or not facts.group_ranks:
+                    continue
+                if id(facts) not in done:
+                    alike = names.setdefault(
+                        tuple(sorted(facts.group_ranks)), [name_group(facts.group_ranks)]
+                    )
+                    members.setdefault(alike[0], facts.group_ranks)
+                    inferred = tuple(what for what in facts.inferred if what != "group")
+                    # Which of several groups of the same ranks it is changes nothing but which of their collectives follow each other.
+                    inferred = (*inferred, "group") if len(alike) > 1 else inferred
+                    done[id(facts)] = facts, replace(facts, group=alike[0], inferred=inferred)
+                facts_of[key] = done[id(facts)][1]
 
 
 def _lengthen_name(name: str, ranks: tuple[int, ...]) -> str:

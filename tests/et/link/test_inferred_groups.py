@@ -6,12 +6,24 @@ import json
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 import studio
 from studio.commands.link import count_communication
 from studio.doctor.checks import examine
 from studio.et.link import infer
 from studio.trace import Trace, list_node_attributes
-from tests.et.pytorch_files import device_file, event, host_file, node, rank_files, small_rank, tensor
+from tests.et.pytorch_files import (
+    device_file,
+    event,
+    host_file,
+    kernel,
+    launch,
+    node,
+    rank_files,
+    small_rank,
+    tensor,
+)
 
 GROUPS = {"0": [0, 1, 2, 3], "1": [0, 1], "2": [2, 3]}
 ALL_REDUCE = "c10d::allreduce_"
@@ -104,6 +116,80 @@ def test_groups_are_inferred_by_who_takes_part_at_the_time_and_said_to_be(tmp_pa
     [said] = [finding for finding in trace.findings if finding.code == "comm-group-inferred"]
     assert "12 collectives and messages of all ranks name no comm group" in said.message
     assert not [one for one in examine(trace) if one.level != "info"]
+
+
+def job_without_names(
+    folder: Path, told: list[dict[str, Any]], listed: dict[str, list[int]], on_kernel: bool = False
+) -> Trace:
+    """Four ranks with an all-reduce of which each rank is told something about the group, but no name, and one of all ranks."""
+    for number in range(4):
+        world = {"Group size": 4, "group_ranks": "[0, 1, 2, 3]"}
+        events = []
+        for at, stated in ((0, told[number]), (100, world)):
+            facts = {
+                "collective": "allreduce",
+                "in_elements": 8,
+                "out_elements": 8,
+                "dtype": "Float",
+            } | stated
+            events += [event("record_param_comms", at, 20, **facts), launch(at + 5, 100 + at)]
+            carried = facts if on_kernel else {}
+            events += [kernel("ncclKernel_AllReduce_Sum(x)", at + 30, 40, 100 + at, **carried)]
+        config = [{"pg_name": name, "ranks": ranks} for name, ranks in listed.items() if number in ranks]
+        head = {"distributedInfo": {"rank": number, "world_size": 4, "pg_config": config}}
+        folder.mkdir(exist_ok=True)
+        (folder / f"kineto_{number}.json").write_bytes(device_file(events, **head))
+    return studio.link(folder)
+
+
+LISTED = [{"group_ranks": "[0, 1]"}] * 2 + [{"group_ranks": "[2, 3]"}] * 2
+STRIDED = [{"Global rank start": number % 2, "Global rank stride": 2, "Group size": 2} for number in range(4)]
+SIZED = [{"Group size": 2}] * 4
+
+
+@pytest.mark.parametrize("on_kernel", [False, True])
+@pytest.mark.parametrize(
+    ("told_ranks", "listed", "expected"),
+    [
+        (LISTED, {"0": [0, 1, 2, 3]}, ["ranks 0-1", "ranks 0-1", "ranks 2-3", "ranks 2-3"]),
+        (LISTED, {}, ["ranks 0-1", "ranks 0-1", "ranks 2-3", "ranks 2-3"]),
+        (LISTED, GROUPS, ["1", "1", "2", "2"]),
+        (STRIDED, {"0": [0, 1, 2, 3]}, ["ranks 0-2 by 2", "ranks 1-3 by 2"] * 2),
+        (SIZED, GROUPS, ["1", "1", "2", "2"]),
+    ],
+)
+def test_collectives_without_a_name_are_in_the_group_whose_ranks_they_state(
+    tmp_path, told_ranks, listed, expected, on_kernel
+):
+    trace = job_without_names(tmp_path, told_ranks, listed, on_kernel)
+    world = "0" if listed else "ranks 0-3"
+    sized = told_ranks is SIZED
+    for number, own in enumerate(expected):
+        assert [each["pg_name"] for each in collectives(trace, number)] == [own, world]
+        assert [("group" in each.get("comm_inferred", ())) for each in collectives(trace, number)] == [
+            sized,
+            False,
+        ]
+    assert not [found for found in trace.findings if found.code == "comm-group-size"]
+
+
+@pytest.mark.parametrize("listed", [{}, {"0": [0, 1, 2, 3]}])
+def test_a_size_that_no_listed_group_has_is_told(tmp_path, listed):
+    """They counted as collectives of all ranks in silence."""
+    trace = job_without_names(tmp_path, SIZED, listed)
+    [found] = [found for found in trace.findings if found.code == "comm-group-size"]
+    assert found.level == "warning"
+    assert "4 collectives of all ranks say that the comm group has 2 ranks" in found.message
+    assert "of a group of 4" in found.message
+    assert not [found for found in trace.findings if found.code == "comm-group-inferred"]
+
+
+def test_of_several_groups_of_the_stated_ranks_the_first_is_inferred(tmp_path):
+    trace = job_without_names(tmp_path, LISTED, GROUPS | {"3": [0, 1], "4": [2, 3]})
+    assert [(each["pg_name"], "group" in each["comm_inferred"]) for each in collectives(trace, 2)] == [
+        ("2", True),
+        ("0", False),
+    ]
 
 
 def test_where_ranks_have_one_group_each_nothing_is_compared_to_find_it(tmp_path, monkeypatch):
