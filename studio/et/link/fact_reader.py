@@ -65,6 +65,9 @@ _TOLD = (
 )
 
 
+_PLACED = ("global_rank_start", "global_rank_stride", "pg_size")
+
+
 class FactReader:
     """Reads communication facts from the recorded operations of a process."""
 
@@ -172,6 +175,7 @@ class FactReader:
         comm = dict(self.host.comm.get(row, {})) if self.host is not None else {}
         arguments = {KINETO_NAMES.get(key, key): value for key, value in self.event(row).items()} | comm
         values = self.values(row)
+        arguments = _read_group(values) | arguments
         name = arguments.get("collective_name")
         if not isinstance(name, str):
             texts = [value for value in values if isinstance(value, str)]
@@ -192,6 +196,27 @@ class FactReader:
         texts = [value for value in self.values(row) if isinstance(value, str)]
         known = [text for text in texts if text in groups]
         return (known or [""])[-1]
+
+
+def _read_group(values: Sequence[Any]) -> dict[str, Any]:
+    """Return what a recorder's inputs tell about the group; traces before 1.1 tell it nowhere else.
+
+    They are tensors, a number, name and description of the group as a list, rank, collective, splits, and the group's first rank, stride
+    and size. Older ones have a number for the group, which names none.
+    """
+    for place, value in enumerate(values):
+        after = values[place + 1 :]
+        kinds = list(map(type, after))
+        if _is_name(value) and kinds[:2] == [int, str]:
+            # Any other layout may have something else at its end.
+            known = after[4:] if kinds[2:] == [list, list, int, int, int] else ()
+            return {"pg_name": value[0]} | dict(zip(_PLACED, known, strict=False))
+    return {}
+
+
+def _is_name(value: Any) -> bool:
+    """Whether an input is a name of a group, which some have not, and its description."""
+    return isinstance(value, list) and list(map(type, value)) == [str, str] and value[0] != ""
 
 
 def _infer_from_dims(kind: int, single: bool, dims: Any, types: Any, values: Any) -> Facts:

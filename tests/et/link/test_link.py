@@ -740,6 +740,38 @@ def test_collectives_are_typed_and_sized_by_their_operators(tmp_path, operator, 
     assert told["is_cpu_op"] is False
 
 
+@pytest.mark.parametrize(
+    ("inputs", "group", "ranks"),
+    [
+        ([[T(1)], 33, ["7", "tp"], 2, "allreduce", [], [], 0, 2, 2], "7", (0, 2)),
+        ([[T(1)], 33, ["9", ""], 2, "allreduce", [], [], 4, 2, 2], "9", (4, 6)),
+        # Another layout may end with anything: of the ranks only the one that names the group is known.
+        ([[T(1)], 33, ["9", ""], 2, "allreduce", 4, 2, 2], "9", (0,)),
+        ([[T(1)], 33, ["", ""], 2, "allreduce", [], [], -1, -1, 4], "0", None),
+        ([[T(1)], 33, 7, 2, "allreduce", [], [], 0, 2, 2], "0", None),
+        ([[T(1)], 33, "7", 2, "allreduce", [], []], "0", None),
+        ([[T(1)], ["7", "tp"], "allreduce"], "0", None),
+    ],
+)
+def test_a_recorder_without_attributes_names_its_group_among_its_inputs(tmp_path, inputs, group, ranks):
+    """As traces before 1.1 do; older ones have a number there, which names none."""
+    listed = json.dumps([{"pg_name": "0", "ranks": [], "group_size": 4}])
+    nodes = [
+        node(3, "## process_group:init ##", rf_id=1, inputs=[listed]),
+        node(4, "c10d::allreduce_", rf_id=2, inputs=[[T(1)], "<None>"]),
+        node(5, "record_param_comms", 4, rf_id=3, inputs=inputs),
+    ]
+    path = tmp_path / "pytorch_et_0.json"
+    path.write_bytes(host_file(nodes, schema="1.0.3-chakra.0.0.4"))
+    trace = studio.link(path)
+    graph = trace.graphs[0]
+    [row] = [row for row, kind in enumerate(graph.type.tolist()) if kind == NodeType.COMM_COLL]
+    assert attributes(trace, trace.ranks[0], row)["pg_name"] == group
+    told = {each.name: each.ranks for each in trace.groups}
+    assert told.pop("0") == (0, 1, 2, 3)
+    assert told == ({group: ranks} if ranks else {})
+
+
 def alone(tmp_path, *ranks):
     """The communication of each rank of a job of Kineto traces alone: type and size."""
     paths = []
