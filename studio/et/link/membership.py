@@ -117,22 +117,21 @@ def _collect_members(drafts: Sequence[RankDraft]) -> tuple[dict[str, tuple[int, 
     members: dict[str, tuple[int, ...]] = {}
     findings = []
     for rank_draft in drafts:
-        listed = [(group.name, group.ranks) for group in rank_draft.communication.groups.values()]
-        listed += [
-            (facts.group, facts.group_ranks)
-            for facts_of in _list_facts(rank_draft)
-            for facts in facts_of.values()
-            if facts.group is not None
-        ]
-        for name, ranks in listed:
-            if not ranks or not name:
-                continue
+        for name, ranks in _list_groups(rank_draft):
             known = members.setdefault(name, ranks)
             if known != ranks and _lengthen_name(name, ranks) not in members:
                 members[_lengthen_name(name, ranks)] = ranks
                 message = f"{rank_draft.files}: group {name!r} has ranks {list(ranks)} here and {list(known)} on other ranks."
                 findings.append(Finding("warning", "comm-group-differs", message, rank=rank_draft.number))
     return members, findings
+
+
+def _list_groups(rank_draft: RankDraft) -> list[tuple[str, tuple[int, ...]]]:
+    """Return name and ranks of each group that a rank's files list, and of those that its operations name and tell the ranks of."""
+    groups = {(group.name, group.ranks): None for group in rank_draft.communication.groups.values()}
+    for facts_of in _list_facts(rank_draft):
+        groups |= {(facts.group or "", facts.group_ranks): None for facts in facts_of.values()}
+    return [(name, ranks) for name, ranks in groups if name and ranks]
 
 
 def _name_by_ranks(drafts: Sequence[RankDraft], members: dict[str, tuple[int, ...]]) -> None:
@@ -165,11 +164,11 @@ def _lengthen_name(name: str, ranks: tuple[int, ...]) -> str:
 
 def _rename_groups(rank_draft: RankDraft, members: dict[str, tuple[int, ...]]) -> dict[str, str]:
     """Return the job-wide names of the rank's groups where they differ."""
-    return {
-        group.name: _lengthen_name(group.name, group.ranks)
-        for group in rank_draft.communication.groups.values()
-        if group.ranks and members.get(group.name) != group.ranks
-    }
+    own: dict[str, tuple[int, ...]] = {}
+    for name, ranks in _list_groups(rank_draft):
+        # What the files list comes first, and counts where an operation tells other ranks.
+        own.setdefault(name, ranks)
+    return {name: _lengthen_name(name, ranks) for name, ranks in own.items() if members[name] != ranks}
 
 
 def _choose_default_groups(

@@ -184,6 +184,16 @@ def test_a_size_that_no_listed_group_has_is_told(tmp_path, listed):
     assert not [found for found in trace.findings if found.code == "comm-group-inferred"]
 
 
+def test_groups_of_one_name_that_collectives_alone_list_are_told_apart_by_their_ranks(tmp_path):
+    """As halves of a split group are, which have one name. Ranks 2 and 3 were said to be outside of their group."""
+    named = [{**facts, "group": "1"} for facts in LISTED]
+    trace = job_without_names(tmp_path, named, {})
+    own = [collectives(trace, number)[0]["pg_name"] for number in range(4)]
+    assert own == ["1", "1", "1:2-3", "1:2-3"]
+    assert {"1": (0, 1), "1:2-3": (2, 3)}.items() <= {each.name: each.ranks for each in trace.groups}.items()
+    assert not [found for found in examine(trace) if found.level == "error"]
+
+
 def test_of_several_groups_of_the_stated_ranks_the_first_is_inferred(tmp_path):
     trace = job_without_names(tmp_path, LISTED, GROUPS | {"3": [0, 1], "4": [2, 3]})
     assert [(each["pg_name"], "group" in each["comm_inferred"]) for each in collectives(trace, 2)] == [
