@@ -15,10 +15,10 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import PurePosixPath
 
-from studio.et.format import Format
+from studio.et.format import HEAD_BYTES, Format
 from studio.et.heads import Card, read_card
 from studio.et.rank_names import can_be_rank, find_counted_numbers, parse_rank_and_prefix, says_rank
-from studio.et.source import SourceFile
+from studio.et.source import SourceFile, read_head
 
 _SAYS_NOTHING = re.compile(
     r"(pytorch|torch|kineto|chrome|chakra|execution|profiler?|et|eg|trace|traces|host|device|pt|json|gz|rank|worker"
@@ -33,6 +33,9 @@ _SAME_RUN_S = 10
 """Machines of one run, each of which names its folder by its own clock, do so within this time of each other."""
 _SAME_RUN_US = 600_000_000
 """Traces of one run begin within this time of each other, whatever the clocks of the machines."""
+
+_FURTHER_BYTES = (1 << 20, 1 << 24)
+"""How much is read, one after the other, of files whose events do not begin in `HEAD_BYTES`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,7 +75,22 @@ def make_half(file: SourceFile, fmt: Format, start: bytes) -> Half:
     """Return a file with what its name and its beginning say."""
     prefix, number = parse_rank_and_prefix(_VERSION.sub("", file.name))
     stem = _run_of_jax(file) if fmt.name == "xplane" else None
-    return Half(file, fmt, number, parse_stem(prefix) if stem is None else stem, read_card(start, fmt.half))
+    card = read_card(start, fmt.half)
+    if fmt.name == "kineto" and card.begin_us is None:
+        card = _read_further(file, len(start), card)
+    return Half(file, fmt, number, parse_stem(prefix) if stem is None else stem, card)
+
+
+def _read_further(file: SourceFile, seen_bytes: int, card: Card) -> Card:
+    """Return what a file says whose events begin later than is looked at to recognise it: it lists thousands of ranks first."""
+    for most in _FURTHER_BYTES:
+        if seen_bytes < HEAD_BYTES or card.begin_us is not None:
+            break
+        start = read_head(file, most)
+        card = read_card(start, "device")
+        # All of the file was seen already.
+        seen_bytes = len(start) if len(start) > seen_bytes else 0
+    return card
 
 
 def _run_of_jax(file: SourceFile) -> str | None:

@@ -215,14 +215,15 @@ def _look_at(file: SourceFile) -> None:
     )
 
 
-def read_head(file: SourceFile) -> bytes:
-    """Return the decompressed start of a file as far as it can be read; of broken gzip the raw start."""
-    raw = file.start.content or read_start(file.place, HEAD_BYTES)
+def read_head(file: SourceFile, most: int = HEAD_BYTES) -> bytes:
+    """Return the decompressed start of a file, `most` bytes of it, as far as it can be read; of broken gzip the raw start."""
+    raw = file.start.whole or (file.start.content if most <= HEAD_BYTES else b"")
+    raw = raw or read_start(file.place, most)
     start, packed = b"", raw
     while not start and packed.startswith(_GZIP):
         inflater = zlib_ng.decompressobj(wbits=31)
         try:
-            start = inflater.decompress(packed, HEAD_BYTES)
+            start = inflater.decompress(packed, most)
         except _DamagedGzipError:
             break
         packed = inflater.unused_data

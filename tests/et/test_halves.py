@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import gzip
+import json
 import re
 import shutil
 from pathlib import Path
@@ -10,6 +12,7 @@ import pytest
 
 import studio
 from studio.et import discover
+from studio.et.format import HEAD_BYTES
 from studio.et.ranks import index_ranks_by_file
 from studio.et.source import SourceFile, open_sources
 from studio.trace import Trace
@@ -86,6 +89,24 @@ def test_captures_one_after_another_are_jobs_of_their_own(tmp_path):
     with open_sources([tmp_path]) as files:
         jobs = discover(files)
         names = [[file.name[-19:-14] for file, _, _ in job.ranks] for job in jobs]
+    assert names == [["17000", "17000"], ["17001", "17001"]]
+
+
+@pytest.mark.parametrize("packed", [False, True])
+def test_captures_of_large_jobs_are_told_apart_though_their_events_begin_late(tmp_path, packed):
+    """Groups of a thousand ranks each are listed before the first event, and fill what is looked at to recognise a file."""
+    groups = [{"pg_name": str(group), "pg_size": 2, "ranks": [0, 1, *range(9000)]} for group in range(30)]
+    for turn in range(2):
+        for rank in range(2):
+            content = json.loads(small_rank(rank, shift_us=1e9 * turn + rank, pid=500 + rank)[1])
+            content["distributedInfo"]["pg_config"] = groups
+            events = content.pop("traceEvents")
+            late = json.dumps(content | {"traceEvents": events}).encode()
+            assert late.find(b'"ts"') > HEAD_BYTES
+            path = tmp_path / f"box_{500 + rank}.{17000 + turn}.pt.trace.json"
+            path.write_bytes(gzip.compress(late) if packed else late)
+    with open_sources([tmp_path]) as files:
+        names = [[file.name[-19:-14] for file, _, _ in job.ranks] for job in discover(files)]
     assert names == [["17000", "17000"], ["17001", "17001"]]
 
 
