@@ -5,6 +5,16 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
+from studio.kernel_names import (
+    ALL_GATHER,
+    ALL_REDUCE,
+    ALL_TO_ALL,
+    LIBRARIES,
+    REDUCE_SCATTER,
+    UNNAMED,
+    join_expressions,
+)
+
 _RANK = re.compile(rb'"distributedInfo"\s*:\s*\{[^{}\[\]]*?"rank"\s*:\s*(\d{1,9})\b')
 _WORLD = re.compile(rb'"distributedInfo"\s*:\s*\{[^{}\[\]]*?"world_size"\s*:\s*(\d{1,9})\b')
 _OPERATOR = re.compile(
@@ -13,6 +23,18 @@ _OPERATOR = re.compile(
 _TIME = re.compile(rb'"ts"\s*:\s*"?(\d{1,17})')
 _HOST_PID = re.compile(rb'"pid"\s*:\s*(\d{1,9})\b')
 _OF_HEAD = 4096
+_NAME = re.compile(rb'"name"\s*:\s*"([^"]*)"')
+_CALLS = (
+    r"record_param_comms",
+    r"c10d(_functional)?(_autograd)?::",
+    r"(nccl|rccl|gloo|mpi|ucc|xccl|hccl)[:_]",
+)
+_COMMUNICATION = re.compile(
+    join_expressions(LIBRARIES, ALL_REDUCE, ALL_GATHER, REDUCE_SCATTER, ALL_TO_ALL, UNNAMED, _CALLS),
+    re.IGNORECASE,
+)
+_OF_JOBS = (b'"distributedInfo"', b'"Collective name"')
+"""Keys of a process that is one of several."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,6 +68,41 @@ def read_card(start: bytes, side: str) -> Card:
     if rank is not None and world is not None and rank >= world:
         rank = world = None
     return Card(rank, world, _find_number(_OPERATOR, start), _find_number(_TIME, start))
+
+
+@dataclass(frozen=True, slots=True)
+class Span:
+    """What the events seen of a device trace say; None where they do not say it.
+
+    Attributes:
+        pid: Process.
+        begin_us, end_us: The first and the last time at which an event began.
+        communicates: Whether it calls other processes, or says that there are any.
+    """
+
+    pid: int | None
+    begin_us: int | None
+    end_us: int | None
+    communicates: bool
+
+
+def read_span(start: bytes) -> Span:
+    """Return what the (uncompressed) beginning of a device trace says of its process among others.
+
+    Example:
+        >>> read_span(b'{"traceEvents": [{"cat": "cpu_op", "name": "aten::mm", "pid": 7, "ts": 3}, {"name": "gemm", "ts": 5.5}')
+        Span(pid=7, begin_us=3, end_us=5, communicates=False)
+        >>> read_span(b'[{"name": "ncclDevKernel_AllReduce_Sum_f32_RING_LL", "ts": 5}').communicates
+        True
+    """
+    times = [int(time) for time in _TIME.findall(start)]
+    names = {name.decode(errors="replace") for name in _NAME.findall(start)}
+    return Span(
+        _find_number(_OPERATOR, start),
+        min(times, default=None),
+        max(times, default=None),
+        any(key in start for key in _OF_JOBS) or any(map(_COMMUNICATION.search, names)),
+    )
 
 
 def _find_number(pattern: re.Pattern[bytes], start: bytes) -> int | None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import PurePosixPath
@@ -13,9 +14,10 @@ from studio.et.collector import pause_collector
 from studio.et.format import HEAD_BYTES, Format
 from studio.et.halves import Half, find_common_name, find_copies, find_doubles, make_half, sort_halves
 from studio.et.known import FORMATS, find_format
-from studio.et.naming import name_of
+from studio.et.naming import name_by_file, name_of
 from studio.et.plugins import Plugins, load_installed
 from studio.et.rank_names import can_be_rank, find_counted_numbers, parse_rank_and_prefix, says_rank
+from studio.et.recordings import separate_recordings
 from studio.et.source import SourceFile, describe_unrecognised, find_foreign, read_head
 from studio.trace import Finding, Level
 from studio.units import format_counted
@@ -128,13 +130,14 @@ def discover(files: Iterable[SourceFile]) -> list[JobFiles]:
     halves = [half for half in halves if half.file.name not in doubles]
     ranks = _number_counted(ranks)
     ranks = {key: _drop_wrong_ranks(members) for key, members in ranks.items()}
-    for index, group in enumerate(sort_halves(halves)):
+    apart = [part for group in sort_halves(halves) for part in separate_recordings(group)]
+    for index, group in enumerate(apart):
         ranks[f"{find_common_name(group)}\x1e{index}"] = [
             (half.file, half.fmt, half.number) for half in group
         ]
     if not ranks:
         raise _build_nothing_error(others, left_out, last_start)
-    jobs = [_build_job(prefix, members, others, len(ranks)) for prefix, members in ranks.items()]
+    jobs = _name_apart([_build_job(prefix, members, others, len(ranks)) for prefix, members in ranks.items()])
     shared = _share_left_out(jobs, left_out)
     return [replace(job, left_out=tuple(files)) for job, files in zip(jobs, shared, strict=True)]
 
@@ -282,6 +285,20 @@ def _build_job(
     if not chosen and jobs == 1 and len(others) == 1:
         chosen = others
     return JobFiles(name, tuple(members), tuple(chosen))
+
+
+def _name_apart(jobs: Sequence[JobFiles]) -> list[JobFiles]:
+    """Call recordings of one file each that would be called the same by the whole names of their files, if these differ."""
+    alone = [job for job in jobs if len(job.ranks) == 1 and job.ranks[0][1].half]
+    names = {id(job): name_by_file(job.ranks[0][0]) for job in alone}
+    shared = Counter(job.name for job in jobs)
+    whole = Counter(names.values())
+    return [
+        replace(job, name=names[id(job)])
+        if id(job) in names and shared[job.name] > 1 and whole[names[id(job)]] == 1
+        else job
+        for job in jobs
+    ]
 
 
 def _find_common_folder(members: Sequence[RankFile]) -> str:

@@ -52,6 +52,16 @@ def name_of(files: Sequence[SourceFile]) -> str:
     return _shorten_name(f"{first} and {len(files) - 1:,} more" if len(files) > 1 else _strip_suffixes(first))
 
 
+def name_by_file(file: SourceFile) -> str:
+    """Return the name of a file without its endings, for jobs of one file that would be called the same.
+
+    Example:
+        >>> name_by_file(SourceFile("run/trace_step_100.json.gz", ""))
+        'trace_step_100'
+    """
+    return _shorten_name(_strip_suffixes(file.name))
+
+
 def _find_common_start(stems: Sequence[str]) -> str:
     """Return the common start of all stems, up to the end of a word."""
     # By characters, as is wanted here: these are no paths.

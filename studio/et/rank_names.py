@@ -25,6 +25,8 @@ _NO_RANK = re.compile(
     r"(step|steps|iter|iteration|epoch|v|version|run|layer|batch|stage|port|pid|seed)[._-]?$", re.IGNORECASE
 )
 """Words before a number that say it is no rank."""
+_IN_TIME = re.compile(r"(?<![a-z])(step|steps|iter|iteration|epoch)$", re.IGNORECASE)
+"""Words before a number that say when something was recorded, and not of whom."""
 
 
 def parse_rank_and_prefix(name: str) -> tuple[str, int | None]:
@@ -37,6 +39,8 @@ def parse_rank_and_prefix(name: str) -> tuple[str, int | None]:
         ('traces/trace', 3)
         >>> parse_rank_and_prefix("single.et"), parse_rank_and_prefix("trace.20261122.et")
         (('single', None), ('trace', None))
+        >>> parse_rank_and_prefix("trace_step_100.json")
+        ('trace_step_100', None)
     """
     *folders, base = name.split("/")
     folder = name[: len(name) - len(base)]
@@ -56,7 +60,9 @@ def parse_rank_and_prefix(name: str) -> tuple[str, int | None]:
                 base.split(".")[0],
             ]
             return "/".join(kept), int(match["rank"])
-    if (numbered := _NUMBERED.fullmatch(base)) and int(numbered["rank"]) < MOST_BY_PLACE:
+    numbered = _NUMBERED.fullmatch(base)
+    in_time = numbered and _IN_TIME.search(numbered["prefix"] or "")
+    if numbered and not in_time and int(numbered["rank"]) < MOST_BY_PLACE:
         return folder + (numbered["prefix"] or ""), int(numbered["rank"])
     return folder + base.split(".")[0], None
 

@@ -16,7 +16,7 @@ from studio.et.format import HEAD_BYTES
 from studio.et.ranks import index_ranks_by_file
 from studio.et.source import SourceFile, open_sources
 from studio.trace import Trace
-from tests.et.pytorch_files import device_file, event, small_rank
+from tests.et.pytorch_files import device_file, event, host_file, kernel, launch, node, small_rank
 
 LAYOUTS = {
     "Megatron-LM": ("chakra/rank-{rank}.json", "pytorch_profile/rank-{rank}.json"),
@@ -108,6 +108,63 @@ def test_captures_of_large_jobs_are_told_apart_though_their_events_begin_late(tm
     with open_sources([tmp_path]) as files:
         names = [[file.name[-19:-14] for file, _, _ in job.ranks] for job in discover(files)]
     assert names == [["17000", "17000"], ["17001", "17001"]]
+
+
+def solo(path: Path, begin_us: float, pid: int = 7000, collective: str = "") -> None:
+    """The recording of a program on one GPU, or of one that communicates but does not say which rank it is."""
+    events = [event("aten::mm", begin_us, 30, pid=pid), launch(begin_us + 20, 1, pid=pid)]
+    events += [kernel("gemm", begin_us + 30, 200, 1)]
+    events += [kernel(collective, begin_us + 300, 50, 2)] if collective else []
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_bytes(device_file(events))
+
+
+def sort_files(folder: Path) -> list[list[tuple[str, int | None]]]:
+    with open_sources([folder]) as files:
+        return [[(file.path.name, number) for file, _, number in job.ranks] for job in discover(files)]
+
+
+def test_recordings_of_programs_on_one_gpu_are_jobs_unless_they_communicate(tmp_path):
+    """Named by `tensorboard_trace_handler`: two cycles of one process, and another process."""
+    files = [("a_7000.1760017000.pt.trace.json", 0, 7000), ("a_7000.1760027000.pt.trace.json", 1e7, 7000)]
+    files += [("a_8123.1760030000.pt.trace.json", 9e8, 8123)]
+    for name, begin_us, pid in files:
+        solo(tmp_path / "alone" / name, begin_us, pid)
+        solo(tmp_path / "together" / name, begin_us, pid, "ncclDevKernel_AllReduce_Sum_f32_RING_LL")
+    assert sort_files(tmp_path / "alone") == [[(name, None)] for name, _, _ in files]
+    with pytest.raises(
+        studio.StudioError, match=r"3 jobs found, not one: a_7000\.1760017000\.pt\.trace, a_7000\.17600"
+    ):
+        studio.read(tmp_path / "alone")
+    with pytest.raises(studio.StudioError, match="rank of 3 files is unknown"):
+        studio.read(tmp_path / "together")
+
+
+@pytest.mark.parametrize(
+    "names", [("trace_step_100", "trace_step_200"), ("test_2", "test_7"), ("t_0", "t_1")]
+)
+def test_steps_of_one_process_are_jobs_and_no_ranks(tmp_path, names):
+    for turn, name in enumerate(names):
+        solo(tmp_path / f"{name}.json", 1e7 * turn)
+    assert sort_files(tmp_path) == [[(f"{name}.json", None)] for name in names]
+    with open_sources([tmp_path]) as files:
+        assert [job.name for job in discover(files)] == list(names)
+
+
+@pytest.mark.parametrize(("apart_us", "pids"), [(5, (1, 1)), (1e7, (7, 8))])
+def test_numbers_in_names_are_ranks_where_no_process_wrote_two_files_in_turn(tmp_path, apart_us, pids):
+    """Processes of containers have equal ids, at one time."""
+    for rank, pid in enumerate(pids):
+        solo(tmp_path / "run" / f"trace_{rank}.json", rank * apart_us, pid)
+    assert sort_files(tmp_path / "run") == [[("trace_0.json", 0), ("trace_1.json", 1)]]
+
+
+def test_recordings_of_programs_on_one_gpu_keep_their_execution_traces(tmp_path):
+    for pid in (7000, 8123):
+        solo(tmp_path / f"kineto_{pid}.json", 0, pid)
+        (tmp_path / f"et_{pid}.json").write_bytes(host_file([node(5, "aten::mm", rf_id=3)], pid=pid))
+    pairs = [[(f"{side}_{pid}.json", None) for side in ("et", "kineto")] for pid in (7000, 8123)]
+    assert sort_files(tmp_path) == pairs
 
 
 def test_ranks_are_given_by_the_path_as_typed(tmp_path, monkeypatch):
