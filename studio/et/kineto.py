@@ -27,6 +27,7 @@ from studio.et.columns import order_by_appearance
 from studio.et.device_events import join_events, order_by_begin, reorder_events
 from studio.et.direct import OPERATORS
 from studio.et.event_columns import EventRows, is_worth_compiling, read_rows
+from studio.et.event_pairs import pair_events
 from studio.et.event_pieces import Pieces, split_events
 from studio.et.format import DevicePart, Part, Reading
 from studio.et.mend import decode_mended
@@ -263,9 +264,11 @@ def _read_in_pieces(reading: Reading) -> tuple[_Piece, tuple[Finding, ...]] | No
             return None
         events = lambda: chain(map(_list, split.lists(lambda _done: None)), [last])  # noqa: E731
         all_pieces = chain(_iterate_pieces(split, reading), [_build_piece(last, reading.name)])
-        return _join_pieces(content, events, all_pieces), ()
+        piece = _join_pieces(content, events, all_pieces)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         return None
+    # Without a complete event there may be beginnings and ends, of which each can be in a piece of its own.
+    return (piece, ()) if len(piece.trace) or piece.lost else None
 
 
 def _read_whole(reading: Reading) -> tuple[_Piece, tuple[Finding, ...]]:
@@ -277,8 +280,11 @@ def _read_whole(reading: Reading) -> tuple[_Piece, tuple[Finding, ...]]:
             f"{reading.name}: no list 'traceEvents'; a Kineto or Chrome trace has one.",
             hint="Write it with torch.profiler.profile(...).export_chrome_trace(path).",
         )
-    pieces = [_build_piece(events, reading.name)]
-    return _join_pieces(content, lambda: iter([events]), pieces), findings
+    piece = _build_piece(events, reading.name)
+    if not len(piece.trace) and not piece.lost:
+        pair_events(events, _parse_microseconds)
+        piece = _build_piece(events, reading.name)
+    return _join_pieces(content, lambda: iter([events]), [piece]), findings
 
 
 def _join_pieces(content: _Content, events: _Events, pieces: Iterable[_Piece]) -> _Piece:

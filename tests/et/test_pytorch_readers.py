@@ -180,6 +180,25 @@ def test_a_bare_list_of_events():
     assert device(raw).trace.correlation.tolist() == [-1, 5]
 
 
+@pytest.mark.parametrize("named", [True, False])
+def test_beginnings_and_ends_are_events_where_there_are_no_complete_ones(named):
+    """Nested on one thread beside a kernel; an end without a beginning is none, a beginning without an end is said."""
+    complete = [event("outer", 10, 100, rf=1), event("inner", 20, 5), kernel("k", 22.5, 50.25, 3)]
+    marks = []
+    for each in complete:
+        begin = {key: value for key, value in each.items() if key != "dur"} | {"ph": "B"}
+        end = {"ph": "E", "pid": each["pid"], "tid": each["tid"], "ts": each["ts"] + each["dur"]}
+        marks += [(each["ts"], begin), (end["ts"], end | ({"name": each["name"]} if named else {}))]
+    pairs = [mark for _, mark in sorted(marks, key=lambda mark: mark[0])]
+    odd = [{"ph": "E", "pid": 7, "tid": 7, "ts": 1}, event("open", 900, 0) | {"ph": "B"}, {"ph": [], "ts": 2}]
+    want = device(device_file(complete)).trace
+    for events in (pairs, pairs[::-1]):
+        part = device(device_file([*events, *odd]))
+        for column in ("kind", "start_ns", "duration_ns", "correlation", "record_function"):
+            assert getattr(part.trace, column).tolist() == getattr(want, column).tolist()
+        assert [finding.code for finding in part.findings] == ["damaged-event"]
+
+
 def test_a_cut_kineto_trace_keeps_what_is_whole():
     raw = device_file([event(f"op{at}", at, 1, rf=at, dims="]}") for at in range(50)])
     part = device(raw[: len(raw) // 2])
