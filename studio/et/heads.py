@@ -23,7 +23,7 @@ _OPERATOR = re.compile(
 _TIME = re.compile(rb'"ts"\s*:\s*"?(\d{1,17})')
 _HOST_PID = re.compile(rb'"pid"\s*:\s*(\d{1,9})\b')
 _OF_HEAD = 4096
-_NAME = re.compile(rb'"name"\s*:\s*"([^"]*)"')
+_NAME = re.compile(rb'"(?:formatted_kernel_)?name"\s*:\s*"([^"]*)"')
 _CALLS = (
     r"record_param_comms",
     r"c10d(_functional)?(_autograd)?::",

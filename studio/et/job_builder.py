@@ -134,6 +134,7 @@ class JobBuilder:
 
     def _settle_devices(self) -> None:
         """Number the devices of the only process of a job, and tell each rank which groups of its programs it is in."""
+        self._order_devices()
         first, number = self.devices[0] if self.devices else (None, None)
         alone = len({trace.file for trace, _ in self.devices}) == 1
         if alone and first is not None and first.head.place and number is None:
@@ -159,6 +160,19 @@ class JobBuilder:
                 (settle_groups(trace, number or 0) if trace.head.backend == "xla" else trace, number)
                 for trace, number in self.devices
             ]
+
+    def _order_devices(self) -> None:
+        """Number processes that nothing else numbers by the order of their devices, where that tells their ranks."""
+        if self.hosts or len(self.devices) < 2 or any(number is not None for _, number in self.devices):
+            return
+        # Loaded where it is needed: few jobs have such files.
+        from studio.et.device_order import build_order_finding, find_ranks_by_device
+
+        traces = [trace for trace, _ in self.devices]
+        ranks = find_ranks_by_device(traces)
+        if ranks is not None:
+            self.devices = [*zip(traces, ranks, strict=True)]
+            self.findings += (build_order_finding(traces),)
 
     def link_files(
         self,

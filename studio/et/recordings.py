@@ -15,6 +15,8 @@ from studio.et.heads import Span, read_span
 from studio.et.rank_names import says_rank
 from studio.et.source import read_head
 
+_FORMATS = ("kineto", "rocprof")
+"""Formats that are text in which communication can be searched for."""
 _LOOKED_AT_BYTES = 1 << 24
 """How much of a file is searched for communication, and for its times."""
 
@@ -45,7 +47,7 @@ def separate_recordings(job: Sequence[Half]) -> list[list[Half]]:
 def _may_be_alone(half: Half) -> bool:
     """Whether neither a device trace nor a word in its name says that it is a rank of a job."""
     named = half.number is not None and says_rank(half.file.name)
-    return half.fmt.name == "kineto" and half.card.rank is None and half.card.world is None and not named
+    return half.fmt.name in _FORMATS and half.card.rank is None and half.card.world is None and not named
 
 
 def _match_hosts(job: Sequence[Half], devices: Sequence[Half]) -> dict[str, list[Half]] | None:

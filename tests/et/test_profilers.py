@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import json
+import re
 import sqlite3
 from contextlib import closing
 from pathlib import Path
@@ -111,6 +112,38 @@ def test_rocprof_kernels_streams_copies_and_collectives(tmp_path: Path) -> None:
     codes = {finding.code: finding.message for finding in trace.findings}
     assert "memory_allocation (1)" in codes["left-out"]
     assert "rocprof recording" in codes["no-host-trace"]
+
+
+def put_two_processes(folder: Path, *, later: int = 0, alone: bool = False) -> Path:
+    """Files as rocprofv3 names them: the first process on the second device, and the other way round."""
+    for pid, handle in ((41, 11), (42, 9)):
+        content = rocprof_file()
+        process = content["rocprofiler-sdk-tool"][0]
+        process["agents"] = [*AGENTS, {"id": {"handle": 11}, "type": 2, "product_name": "MI350X"}]
+        process["metadata"] = METADATA | {"pid": pid}
+        text = json.dumps(process["buffer_records"]).replace('"handle": 9}', f'"handle": {handle}}}')
+        process["buffer_records"] = json.loads(text)
+        text = json.dumps(content)
+        text = text.replace(KERNELS[1], "softmax") if alone else text
+        if later and pid == 42:
+            text = re.sub(r'(_timestamp": )(\d+)', lambda match: f"{match[1]}{int(match[2]) + later}", text)
+        path = folder / "node7" / f"{pid}_results.json"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text)
+    return folder
+
+
+def test_rocprof_files_that_name_no_rank_are_ranks_by_device_where_they_communicate(tmp_path: Path) -> None:
+    trace = studio.read(put_two_processes(tmp_path / "job"))
+    assert [(rank.number, rank.file) for rank in trace.ranks] == [
+        (0, "job/node7/42_results.json"),
+        (1, "job/node7/41_results.json"),
+    ]
+    assert "rank-assumed" in {finding.code for finding in trace.findings}
+    with pytest.raises(studio.StudioError, match="rank of 2 files is unknown"):
+        studio.read(put_two_processes(tmp_path / "at another time", later=1000))
+    with pytest.raises(studio.StudioError, match="2 jobs found, not one: 41_results, 42_results"):
+        studio.read(put_two_processes(tmp_path / "alone", alone=True))
 
 
 def test_of_a_host_that_was_not_recorded_no_time_is_its_own(tmp_path: Path) -> None:

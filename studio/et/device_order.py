@@ -1,0 +1,58 @@
+"""Number the processes of a job on one machine by their devices, where nothing else tells their ranks."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from studio.et.recording import DeviceTrace
+from studio.et.rocprof import LIBRARY_KERNEL, RECORDER
+from studio.trace import NONE, Finding
+from studio.units import format_counted
+
+
+def find_ranks_by_device(traces: Sequence[DeviceTrace]) -> list[int] | None:
+    """Return the rank of each recording of rocprof in the order of devices; None where that tells nothing.
+
+    They have to be of one machine, each on devices of its own, which all of its recordings number alike, and to communicate
+    at one time: programs that ran by themselves are no job.
+    """
+    devices = [_list_devices(trace) for trace in traces]
+    used = [device for each in devices for device in each]
+    are_apart = all(devices) and len(set(used)) == len(used)
+    # In a container that sees some of the devices, numbers mean others.
+    machines = {(trace.head.host, trace.head.devices) for trace in traces}
+    if len(traces) < 2 or not are_apart or len(machines) > 1 or not traces[0].head.host:
+        return None
+    if not all(map(_communicates, traces)) or not _are_together(traces):
+        return None
+    order = sorted(range(len(traces)), key=lambda index: min(devices[index]))
+    return [order.index(index) for index in range(len(traces))]
+
+
+def build_order_finding(traces: Sequence[DeviceTrace]) -> Finding:
+    """Return the finding that ranks were taken from the order of devices."""
+    message = (
+        f"{format_counted(len(traces), 'process', 'processes')} of machine {traces[0].head.host} do not tell their ranks; they are "
+        "taken as the ranks 0 and on, in the order of their devices."
+    )
+    hint = "Name the files after ranks (rocprofv3 --output-file out_rank%rank%), or give --rank FILE=NUMBER."
+    return Finding("info", "rank-assumed", message, hint)
+
+
+def _list_devices(trace: DeviceTrace) -> list[int]:
+    own = np.unique(trace.device[trace.is_device])
+    return [device for device in own.tolist() if device != NONE]
+
+
+def _communicates(trace: DeviceTrace) -> bool:
+    """Whether a process ran kernels of the communication library; Perfetto's form of a recording names no machine."""
+    return trace.head.recorder == RECORDER and any(map(LIBRARY_KERNEL.search, trace.names))
+
+
+def _are_together(traces: Sequence[DeviceTrace]) -> bool:
+    """Whether there was a time at which all of them were recorded."""
+    starts = [int(trace.start_ns.min()) for trace in traces]
+    ends = [int((trace.start_ns + trace.duration_ns).max()) for trace in traces]
+    return max(starts) < min(ends)
