@@ -46,6 +46,7 @@ const GHOSTLY = 0.5; /* alpha of the other run */
 const FADED = 30; /* from this code on bars are a ghost's */
 const ITEMS = 7; /* numbers of a bar to be filled: code, left, right, y, height, name, where waiting ends */
 const LEAST_WAIT = 1.5; /* pixels of waiting that are drawn */
+const LEAST_TEXT = 40; /* pixels behind the waiting that a name has room in */
 const FINER = 3; /* levels below that are tried while a tile is missing */
 const LABEL_FROM = 26; /* pixels a bar needs to have a name in it */
 
@@ -265,9 +266,12 @@ export class Timeline {
     const left = Math.max(bars[at + 1], gutter), right = Math.min(bars[at + 2], gutter + width);
     const name = this.owners[at / ITEMS].data.names[bars[at + 5]];
     const sign = category === SEND ? "→ " : category === RECEIVE ? "← " : "";
-    const text = cutStart(pen, sign + functionName(name), right - left - 9);
-    if (!text) return;
     const isBubble = isMessage(category) && bars[at + 6] - left > LEAST_WAIT;
+    /* Behind the waiting, where there is room: its hatch is the only sign of it. */
+    const hasRoom = !isMessage(category) && right - bars[at + 6] > LEAST_TEXT;
+    const begin = hasRoom ? Math.max(left, bars[at + 6]) : left;
+    const text = cutStart(pen, sign + functionName(name), right - begin - 9);
+    if (!text) return;
     if (isBubble) {
       pen.fillStyle = look.bg;
       pen.fillRect(left + 2, y + 2, Math.min(textWidth(pen, text) + 4, right - left - 4), height - 4);
@@ -275,12 +279,12 @@ export class Timeline {
       pen.fillText(text, left + 4, y + height / 2 + 0.5);
       return;
     }
-    if (isMessage(category) || bars[at + 6] - left > LEAST_WAIT) {
+    if (isMessage(category) || bars[at + 6] - begin > LEAST_WAIT) {
       pen.fillStyle = formatRgb(look.colours[category][shade]);
       pen.fillRect(left + 2, y + 2, Math.min(textWidth(pen, text) + 4, right - left - 4), height - 4);
     }
     pen.fillStyle = look.inks[category][shade];
-    pen.fillText(text, left + 4, y + height / 2 + 0.5);
+    pen.fillText(text, begin + 4, y + height / 2 + 0.5);
   }
 
   /**

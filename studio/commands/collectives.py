@@ -28,6 +28,7 @@ from studio.analysis.job.late_ranks import (
     find_late_ranks,
 )
 from studio.analysis.job.nodes import format_node_ref
+from studio.analysis.job.summary import describe_unknown_kernels, summarise
 from studio.analysis.job.together import describe_ready_waits
 from studio.commands.base.checked import warn_of_check, with_stored_check
 from studio.commands.base.one_run import RunRequest, run_options
@@ -66,7 +67,7 @@ class Listed:
         attained: What the system attains of each class; None where no system is known.
         late: Ranks that came last, those waited for longest first, and what lasted longer there.
         late_count: How many ranks came last to some.
-        note: Why starts tell no skew, where they do not; else "".
+        note: Why starts tell no skew, or what is known of communication of which nothing is listed; "" where there is neither.
     """
 
     side: Compared
@@ -92,6 +93,7 @@ def run(request: Request, *, progress: Progress | None = None) -> Listed:
     # The ledger is made only where it may tell more: of collectives whose members all begin together.
     begin_together = side.is_recording and bool(((times.skew_ns == 0) & (times.present > 1)).any())
     note = describe_ready_waits(side.ledger()) if begin_together else ""
+    note = note or ("" if classes else describe_unknown_kernels(summarise(side.trace)))
     late: list[Late] = []
     late_count = count_last_ranks(times)
     if late_count:

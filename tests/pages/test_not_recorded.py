@@ -19,6 +19,7 @@ from studio.analysis.timeline.gantt import Gantt
 from studio.comparing import build_compared_recording
 from studio.figures.beside import draw_beside
 from studio.figures.groups import draw_group_matrix
+from studio.figures.theme import SEQUENTIAL
 from studio.pages.collectives.words import _describe_lead
 from studio.pages.overview.words import build_collectives_table, build_use_table
 from studio.reporting import build_report
@@ -98,6 +99,10 @@ def test_heatmaps_beside_each_other_share_a_logarithmic_scale() -> None:
     assert drawn.data[0].z.tolist() == [[3, 6]]
     np.testing.assert_allclose([axis.cmin, axis.cmax, drawn.data[1].z[0][0]], [1.5, 9, 1.5])
     assert list(axis.colorbar.ticktext) == ["0 ns", "1.00 µs", "31.6 µs", "1.00 ms", "31.6 ms", "1.00 s"]
+    # What is most lies farthest from the background, as on Collectives; no axis draws a line through rank 0.
+    assert [colour for _, colour in axis.colorscale] == list(SEQUENTIAL["light"])
+    axes = (drawn.layout.xaxis, drawn.layout.xaxis2, drawn.layout.yaxis, drawn.layout.yaxis2)
+    assert [each.zeroline for each in axes] == [False] * 4
     # What is read at a cell is the figure itself.
     assert drawn.data[0].customdata.tolist() == [[np.float32(1e-6), np.float32(1e-3)]]
 

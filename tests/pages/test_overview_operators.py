@@ -90,3 +90,7 @@ def test_recompute_is_offered_for_the_gpu_of_the_system() -> None:
     assert "recomputed for NVIDIA B200 SXM 180 GB from NVIDIA H100 SXM5 80 GB" in said
     assert "Keep recorded times" in said
     assert "choose it under Compute, Recorded on" in texts(show_recompute(_recorded(""), chosen, "hgx-b200"))
+    # XLA calls a device by its place: nothing to recompute from is known, and no button leads there.
+    unnamed = show_recompute(_recorded("/device:GPU:0"), config, "hgx-b200")
+    assert "does not name its GPU" in texts(unnamed)
+    assert "Recompute for NVIDIA" not in texts(unnamed)

@@ -31,6 +31,7 @@ from studio.trace import (
     read_int_column,
     type_name,
 )
+from studio.units import format_counted, format_ns
 
 
 @dataclass(frozen=True, slots=True)
@@ -175,6 +176,24 @@ def summarise(trace: Trace, figures: Sequence[GraphFigures] | None = None) -> Su
         timed_nodes=sum_over_ranks(lambda own: own.timed_nodes),
         duration_ns=sum_over_ranks(lambda own: own.duration_ns),
         schema=tuple(sorted({rank.version for rank in trace.ranks if rank.version})),
+    )
+
+
+def describe_unknown_kernels(summary: Summary) -> str:
+    """Return a sentence on communication kernels of which neither type nor size is known; "" where there are none.
+
+    Example:
+        >>> import studio
+        >>> describe_unknown_kernels(summarise(studio.read(studio.sample_path("transformer_8r"))))
+        ''
+    """
+    kernels = next((share for share in summary.types if share.name == LIBRARY_KERNEL), None)
+    if kernels is None:
+        return ""
+    one = kernels.nodes == 1
+    return (
+        f"{format_counted(kernels.nodes, 'communication kernel')}, {format_ns(kernels.duration_ns)} in all, "
+        f"{'is' if one else 'are'} of unknown type and size: nothing in the recording says which {'collective it is' if one else 'collectives they are'}."
     )
 
 

@@ -11,6 +11,7 @@ from dash import ClientsideFunction, Input, Output, State, callback, clientside_
 
 from studio.analysis.collectives.imbalance import METRICS, SIZED, UNTIMED
 from studio.analysis.collectives.members import Members, begin_together
+from studio.analysis.job.summary import describe_unknown_kernels
 from studio.analysis.job.together import describe_ready_waits
 from studio.errors import StudioError
 from studio.pages.base.export import build_export_buttons
@@ -303,7 +304,9 @@ def _build_heat_tab(asked: HeatmapRequest, view: dict[str, Any], _theme: str) ->
     members = collect_run_members(get_session(), asked.job, asked.run)
     if not len(members):
         return {
-            "notice": _build_empty_notice(view),
+            "notice": _build_empty_notice(
+                view, describe_unknown_kernels(get_workspace().info(asked.job).summary)
+            ),
             "hidden": False,
             "tab": "cs-coll cs-coll-none",
             "panel": None,
@@ -457,11 +460,13 @@ def _build_answer(**changed: Any) -> dict[str, Any]:
     return {name: changed.get(name, no_update) for name in _OUTPUTS}
 
 
-def _build_empty_notice(view: dict[str, Any]) -> Any:
+def _build_empty_notice(view: dict[str, Any], unknown: str) -> Any:
+    """Return what stands in place of the figure of a job without collectives; `unknown` says what there may be of them."""
+    about = "This page shows how much each rank moves in each collective."
     return html.Div(
         [
-            html.H2("No collectives"),
-            html.P("This page shows how much each rank moves in each collective. This job has none."),
+            html.H2("Collectives of unknown type" if unknown else "No collectives"),
+            html.P(f"{about} {unknown or 'This job has none.'}"),
             html.P(
                 dcc.Link(
                     "See what ranks send each other", href=build_address("/collectives", view, tab="traffic")

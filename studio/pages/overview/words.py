@@ -10,7 +10,7 @@ from dash import dcc, html
 from studio.analysis.collectives.groups import GroupUse
 from studio.analysis.job.files import LEFT_OUT
 from studio.analysis.job.kinds import ASSUMED_ARRIVAL, DEVICE_GAP, HOST_GAP, LIBRARY_KERNEL
-from studio.analysis.job.summary import Summary
+from studio.analysis.job.summary import Summary, describe_unknown_kernels
 from studio.analysis.job.type_times import TypeTime
 from studio.doctor.diagnosis import Diagnosis
 from studio.pages.base.export import Table, with_copy_button
@@ -186,7 +186,8 @@ def _build_ratio_head(what: str) -> Any:
 def build_collectives_table(summary: Summary, lacking: Mapping[str, int]) -> Any:
     """Return the table of communication by type; `lacking` counts the nodes of each that have no size."""
     if not summary.collectives:
-        return html.P("This job has no communication nodes.", className="cs-dim")
+        unknown = describe_unknown_kernels(summary)
+        return html.P(unknown or "This job has no communication nodes.", className="cs-dim")
     rows = [
         (
             share.name,

@@ -18,6 +18,11 @@ from studio.sim.systems.gpus import SYSTEM_OF, find_gpu, find_recorded_gpu, matc
 from studio.trace import Trace, list_recorded_devices
 
 _AS_RECORDED = "none"
+_PLACE = "/device:"
+"""Begins what XLA calls a device by its place, which says nothing of what it is."""
+_UNNAMED = (
+    "The recording does not name its GPU: choose it under Compute, Recorded on, to recompute for another one."
+)
 
 
 def show_recompute(trace: Trace, config: SystemConfig, origin: str) -> Any:
@@ -39,7 +44,12 @@ def show_recompute(trace: Trace, config: SystemConfig, origin: str) -> Any:
         if offered and match_gpu(device)
         else ""
     )
-    sentence = _describe_recompute(trace, config) if chosen else f"Recorded on {device[:60]}.{kept}"
+    if device.startswith(_PLACE):
+        # Recomputing takes the peaks of both GPUs.
+        offered, recorded_on = None, _UNNAMED
+    else:
+        recorded_on = f"Recorded on {device[:60]}."
+    sentence = _describe_recompute(trace, config) if chosen else recorded_on + kept
     buttons = [
         html.Button(
             f"Recompute for {find_gpu(offered).name}",

@@ -17,7 +17,7 @@ from studio.analysis.compare.sides import build_recorded_side
 from studio.analysis.job.kernels import list_kernels
 from studio.analysis.job.ledger import PartTimes
 from studio.analysis.job.step_times import StepTime
-from studio.analysis.job.summary import summarise
+from studio.analysis.job.summary import describe_unknown_kernels, summarise
 from studio.cli import main
 from studio.commands.base import replay as replaying
 from studio.doctor import examine
@@ -217,6 +217,7 @@ def test_collectives_from_before_the_recording_match_nothing(tmp_path: Path) -> 
     assert "ncclDevKernel_AllReduce_Sum_f32_RING_LL (3)" in unknown.message
     counted = {share.name: share.nodes for share in summarise(trace).types}
     assert (counted["communication kernel"], counted["COMM_COLL"]) == (5, 2)
+    assert describe_unknown_kernels(summarise(trace)).startswith("5 communication kernels, ")
     said = CliRunner().invoke(main, ["breakdown", str(tmp_path)])
     assert "UNNAMED COLLECTIVE group unknown  " in said.output
     assert not {found.code for found in examine(trace)} & {"unlinked", "collectives-disagree"}
