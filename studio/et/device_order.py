@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-import numpy as np
-
+from studio.distinct import find_distinct
 from studio.et.recording import DeviceTrace
 from studio.et.rocprof import LIBRARY_KERNEL, RECORDER
 from studio.trace import NONE, Finding
@@ -42,7 +41,7 @@ def build_order_finding(traces: Sequence[DeviceTrace]) -> Finding:
 
 
 def _list_devices(trace: DeviceTrace) -> list[int]:
-    own = np.unique(trace.device[trace.is_device])
+    own = find_distinct(trace.device[trace.is_device])
     return [device for device in own.tolist() if device != NONE]
 
 

@@ -8,6 +8,7 @@ processor nor on a device (counters, metadata, the profiler's own marks) is left
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
@@ -184,6 +185,9 @@ def _decode_by_hand(raw: bytes | memoryview) -> _Content:
     return content
 
 
+_BESIDE = ("X", "B", "E", "M", "i", "I", "s", "t", "f")
+"""Phases of operations, and of what traces hold beside them: names, marks, arrows."""
+_PHASES_NAMED = 8
 _TOGETHER = 4
 """Pieces that the kernel reads at a time, of two megabytes each: to begin a piece takes as long as to read a third of it."""
 _RAW = ("Input Dims", "Input type", "Concrete Inputs")
@@ -284,7 +288,19 @@ def _read_whole(reading: Reading) -> tuple[_Piece, tuple[Finding, ...]]:
     if not len(piece.trace) and not piece.lost:
         pair_events(events, _parse_microseconds)
         piece = _build_piece(events, reading.name)
+    if not len(piece.trace):
+        findings = (*findings, *_build_unread_findings(events, reading.name))
     return _join_pieces(content, lambda: iter([events]), [piece]), findings
+
+
+def _build_unread_findings(events: Sequence[_Event], name: str) -> Iterator[Finding]:
+    """Yield what a file without operations holds instead, if that is anything that happened."""
+    phases = Counter(str(event.ph) for event in events if event.ph not in _BESIDE)
+    if phases:
+        counts = ", ".join(f"{phase} ({count:,})" for phase, count in sorted(phases.items())[:_PHASES_NAMED])
+        message = f"{name}: events of phases that are not read, left out: {counts}."
+        hint = "Operations are complete events (X), or beginnings and ends (B, E) of a thread."
+        yield Finding("warning", "left-out", message, hint, file=name)
 
 
 def _join_pieces(content: _Content, events: _Events, pieces: Iterable[_Piece]) -> _Piece:

@@ -199,6 +199,15 @@ def test_beginnings_and_ends_are_events_where_there_are_no_complete_ones(named):
         assert [finding.code for finding in part.findings] == ["damaged-event"]
 
 
+def test_a_file_without_operations_says_which_phases_it_holds():
+    """Asynchronous events are none of a thread; names and marks are beside operations in every trace."""
+    phases = ["b", "b", "e", "M", "i"]
+    part = device(device_file([event("a", 1, 1) | {"ph": phase} for phase in phases]))
+    assert [finding.code for finding in part.findings] == ["left-out"]
+    assert "b (2), e (1)." in part.findings[0].message
+    assert device(device_file([event("a", 1, 1), event("a", 1, 1) | {"ph": "b"}])).findings == ()
+
+
 def test_a_cut_kineto_trace_keeps_what_is_whole():
     raw = device_file([event(f"op{at}", at, 1, rf=at, dims="]}") for at in range(50)])
     part = device(raw[: len(raw) // 2])
