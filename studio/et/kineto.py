@@ -295,7 +295,7 @@ def _read_whole(reading: Reading) -> tuple[_Piece, tuple[Finding, ...]]:
 
 def _build_unread_findings(events: Sequence[_Event], name: str) -> Iterator[Finding]:
     """Yield what a file without operations holds instead, if that is anything that happened."""
-    phases = Counter(str(event.ph) for event in events if event.ph not in _BESIDE)
+    phases = Counter(str(event.ph)[:8] for event in events if event.ph not in _BESIDE)
     if phases:
         counts = ", ".join(f"{phase} ({count:,})" for phase, count in sorted(phases.items())[:_PHASES_NAMED])
         message = f"{name}: events of phases that are not read, left out: {counts}."
