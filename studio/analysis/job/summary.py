@@ -190,10 +190,10 @@ def describe_unknown_kernels(summary: Summary) -> str:
     kernels = next((share for share in summary.types if share.name == LIBRARY_KERNEL), None)
     if kernels is None:
         return ""
-    one = kernels.nodes == 1
+    single = kernels.nodes == 1
     return (
         f"{format_counted(kernels.nodes, 'communication kernel')}, {format_ns(kernels.duration_ns)} in all, "
-        f"{'is' if one else 'are'} of unknown type and size: nothing in the recording says which {'collective it is' if one else 'collectives they are'}."
+        f"{'is' if single else 'are'} of unknown type and size: nothing in the recording says which {'collective it is' if single else 'collectives they are'}."
     )
 
 
