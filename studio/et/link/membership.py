@@ -128,9 +128,15 @@ def _collect_members(drafts: Sequence[RankDraft]) -> tuple[dict[str, tuple[int, 
 
 def _list_groups(rank_draft: RankDraft) -> list[tuple[str, tuple[int, ...]]]:
     """Return name and ranks of each group that a rank's files list, and of those that its operations name and tell the ranks of."""
-    groups = {(group.name, group.ranks): None for group in rank_draft.communication.groups.values()}
-    for facts_of in _list_facts(rank_draft):
-        groups |= {(facts.group or "", facts.group_ranks): None for facts in facts_of.values()}
+    groups = dict.fromkeys((group.name, group.ranks) for group in rank_draft.communication.groups.values())
+    # By identity, which there is one of for what every step repeats: a thousand ranks take long to tell from others.
+    stated = {
+        (facts.group, id(facts.group_ranks)): facts.group_ranks
+        for facts_of in _list_facts(rank_draft)
+        for facts in facts_of.values()
+        if facts.group and facts.group_ranks
+    }
+    groups |= dict.fromkeys((name, ranks) for (name, _), ranks in stated.items() if name)
     return [(name, ranks) for name, ranks in groups if name and ranks]
 
 
