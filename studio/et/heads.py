@@ -4,16 +4,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
-
-from studio.kernel_names import (
-    ALL_GATHER,
-    ALL_REDUCE,
-    ALL_TO_ALL,
-    LIBRARIES,
-    REDUCE_SCATTER,
-    UNNAMED,
-    join_expressions,
-)
+from functools import cache
 
 _RANK = re.compile(rb'"distributedInfo"\s*:\s*\{[^{}\[\]]*?"rank"\s*:\s*(\d{1,9})\b')
 _WORLD = re.compile(rb'"distributedInfo"\s*:\s*\{[^{}\[\]]*?"world_size"\s*:\s*(\d{1,9})\b')
@@ -28,10 +19,6 @@ _CALLS = (
     r"record_param_comms",
     r"c10d(_functional)?(_autograd)?::",
     r"(nccl|rccl|gloo|mpi|ucc|xccl|hccl)[:_]",
-)
-_COMMUNICATION = re.compile(
-    join_expressions(LIBRARIES, ALL_REDUCE, ALL_GATHER, REDUCE_SCATTER, ALL_TO_ALL, UNNAMED, _CALLS),
-    re.IGNORECASE,
 )
 _OF_JOBS = (b'"distributedInfo"', b'"Collective name"')
 """Keys of a process that is one of several."""
@@ -101,8 +88,26 @@ def read_span(start: bytes) -> Span:
         _find_number(_OPERATOR, start),
         min(times, default=None),
         max(times, default=None),
-        any(key in start for key in _OF_JOBS) or any(map(_COMMUNICATION.search, names)),
+        any(key in start for key in _OF_JOBS) or any(map(_compile_communication().search, names)),
     )
+
+
+@cache
+def _compile_communication() -> re.Pattern[str]:
+    """Return what finds the names of calls and kernels of communication."""
+    # Loaded and compiled where it is needed: every command reads heads, and few files are asked for communication.
+    from studio.kernel_names import (
+        ALL_GATHER,
+        ALL_REDUCE,
+        ALL_TO_ALL,
+        LIBRARIES,
+        REDUCE_SCATTER,
+        UNNAMED,
+        join_expressions,
+    )
+
+    names = join_expressions(LIBRARIES, ALL_REDUCE, ALL_GATHER, REDUCE_SCATTER, ALL_TO_ALL, UNNAMED, _CALLS)
+    return re.compile(names, re.IGNORECASE)
 
 
 def _find_number(pattern: re.Pattern[bytes], start: bytes) -> int | None:

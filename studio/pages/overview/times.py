@@ -102,7 +102,7 @@ def _describe_use(use: Ledger) -> list[Any]:
             build_hint(NAMES[key], ABOUT[key]),
             *([","] if key != [*figures][-1] else []),
         ]
-        content += [f"{start} ", html.Span(end, className="cs-together"), " "]
+        content += [f"{start} ", html.Span(end, className="cs-term"), " "]
     compute = times.of("compute", "overlapped")
     most, mean = int(compute.max()), float(compute.mean())
     if len(use.numbers) > 1 and most > mean * (1 + _STANDS_OUT):
