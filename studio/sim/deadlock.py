@@ -1,7 +1,7 @@
 """Explain a deadlock: what each rank waits for, and where ranks first disagree.
 
-Everything is read from the events of the run so far. A collective is the n-th its rank has begun in the comm group,
-as the engine matches them; what a rank waits for there are the members that have begun fewer, or something else in
+Everything is read from the events of the run so far. A collective is the n-th its rank has begun in the comm group, or, where
+a cost model times them, the n-th in the order of issue, as the engine matches them; what a rank waits for there are the members that have begun fewer, or something else in
 its place. Findings of the check before the run are added.
 """
 
@@ -205,6 +205,23 @@ class _State:
             self._begun[key] = rows[in_group].tolist()
         return self._begun[key]
 
+    def find_position(self, place: int, group: GroupMatching, row: int) -> int:
+        """Return which collective of its group a node of a member is, as the engine matches them."""
+        return self._list_matched(place, group).index(row)
+
+    def find_begun(self, place: int, group: GroupMatching, position: int) -> int | None:
+        """Return the row with which a member has begun the collective at a position; None where it has not."""
+        rows = self._list_matched(place, group)
+        row = rows[position] if position < len(rows) else NONE
+        return row if row != NONE and row in self.collectives(place, group.name) else None
+
+    def _list_matched(self, place: int, group: GroupMatching) -> list[int]:
+        """Return the rows of a member's collectives by position: a cost model gives each its own, else the n-th begun is the n-th."""
+        if not self.config.flows:
+            return self.collectives(place, group.name)
+        rows: list[int] = group.find_sequence(self.trace.ranks[place].number).rows.tolist()
+        return rows
+
     def place(self, number: int) -> int | None:
         return self._place.get(number)
 
@@ -266,12 +283,13 @@ def _explain_open(state: _State, place: int, row: int) -> tuple[str, list[int]]:
 def _explain_collective(state: _State, place: int, row: int) -> tuple[str, list[int]]:
     state.about.append("collective")
     number, name = state.trace.ranks[place].number, state.group_of(place, row)
-    position = state.collectives(place, name).index(row)
     group = state.groups[name]
     own = describe_collective(state.trace, number, row)
-    where = f"in collective {position} of {label_group(group)}, {own}"
     if number not in group.members:
+        where = f"in a collective of {label_group(group)}, {own}"
         return f"{where}, of which it is no member: members are {format_ranks(group.members)}", []
+    position = state.find_position(place, group, row)
+    where = f"in collective {position} of {label_group(group)}, {own}"
     absent, others = _find_absent(state, group, position, _get_content(state, place, row))
     if others:
         member, other = others[0]
@@ -291,11 +309,11 @@ def _find_absent(
     absent, others = [], []
     for member in group.members:
         place = state.place(member)
-        begun = [] if place is None else state.collectives(place, group.name)
-        if place is None or position >= len(begun):
+        begun = None if place is None else state.find_begun(place, group, position)
+        if place is None or begun is None:
             absent.append(member)
-        elif _get_content(state, place, begun[position]) != content:
-            others.append((member, begun[position]))
+        elif _get_content(state, place, begun) != content:
+            others.append((member, begun))
     return absent, others
 
 

@@ -10,7 +10,12 @@ from typing import TypeVar
 import numpy as np
 
 from studio.analysis.collectives.messages import Channels, match_channels
-from studio.analysis.collectives.times import CollectiveTimes, compute_distinct_times, match_groups
+from studio.analysis.collectives.times import (
+    CollectiveTimes,
+    MatchedGroups,
+    compute_distinct_times,
+    match_groups,
+)
 from studio.analysis.job.ledger import Ledger
 from studio.analysis.job.memory import MemoryUse, compute_memory_use
 from studio.distinct import find_distinct
@@ -63,10 +68,15 @@ class Facts:
         return self.config.needs_every_rank and self.config.topology.npus > 1
 
     @cached_property
-    def _distinct(self) -> tuple[CollectiveTimes, Int64]:
+    def groups(self) -> MatchedGroups:
+        """The collectives by comm group."""
         trace, groups = self.result.trace, self.config.groups
-        matched = self._compute_once("groups", groups, lambda: match_groups(trace, groups))
-        return compute_distinct_times(trace, self.result.node_times(), groups, self.site, matched)
+        return self._compute_once("groups", groups, lambda: match_groups(trace, groups))
+
+    @cached_property
+    def _distinct(self) -> tuple[CollectiveTimes, Int64]:
+        times = self.result.node_times()
+        return compute_distinct_times(self.result.trace, times, self.config.groups, self.site, self.groups)
 
     @cached_property
     def channels(self) -> Channels:

@@ -7,6 +7,8 @@ from dataclasses import replace
 
 import numpy as np
 
+from studio.analysis.collectives.matching import GroupMatching
+from studio.columns import group_places
 from studio.operators.roofline import find_peak
 from studio.sim.collectives import EXTENDED_KIND_OF, list_configured
 from studio.sim.compute import compute_times
@@ -36,6 +38,45 @@ from studio.units import format_count, format_counted
 _LONG_RING = 64
 """Steps from which on a ring counts as long."""
 _MOSTLY = 0.5
+
+
+def find_open_order(facts: Facts) -> Found:
+    """Find collectives that ran before one of a lower number in their comm group, since the job leaves their order open."""
+    times, every = facts.times, int(facts.alike.sum())
+    if not facts.costs or not every:
+        return
+    early = np.zeros(len(times), np.bool_)
+    # Of each group its collectives by their place in the run: where one's number is higher than that of a later one, it ran early.
+    for group, own in group_places(times.group):
+        matching = facts.groups.matchings[group]
+        if not matching.by_number:
+            order = own[np.argsort(times.position[own], kind="stable")]
+            number = _number_collectives(matching, times.last_rank[order], times.last_row[order])
+            early[order] = number > np.minimum.accumulate(number[::-1])[::-1]
+    count = int(facts.alike[early].sum())
+    if count:
+        message = (
+            f"{format_count(count)} of {format_counted(every, 'collective')} ran before one of a lower number in their comm "
+            "group: the job leaves their order open, where a program decides on one, and another order takes another time. "
+            "Dependencies, or numbers (comm_seq), fix it."
+        )
+        yield message, None
+
+
+def _number_collectives(matching: GroupMatching, rank: Int64, row: Int64) -> Int64:
+    """Return (C,) which collective of its group each is in the order of issue.
+
+    Args:
+        matching: The group.
+        rank: (C,) a member of each.
+        row: (C,) its node there.
+    """
+    number = np.zeros(len(row), np.int64)
+    for member, own in group_places(rank):
+        rows = matching.find_sequence(member).rows
+        order = np.argsort(rows, kind="stable")
+        number[own] = order[np.searchsorted(rows[order], row[own])]
+    return number
 
 
 def find_instant(facts: Facts) -> Found:

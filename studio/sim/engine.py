@@ -29,6 +29,7 @@ from studio.sim.kernel import (
     custom,
     endings,
     flows,
+    group_turns,
     halving,
     links,
     loop,
@@ -286,7 +287,7 @@ _INLINED = (
 _PARTS = (
     *(clock, order, routes, turns, links, messages, bus, packets),
     *(ring, halving, trees, programs, custom, phases, queues),
-    *(collectives, memory, nodes, flows, endings, bus_arrivals, arrivals),
+    *(collectives, memory, group_turns, nodes, flows, endings, bus_arrivals, arrivals),
 )
 _RECORDS = tuple(vars(k)[name] for name in k.__all__)
 ENTRY = Entry("entry", (Items("int64"), Items("float64"), Number()))

@@ -331,6 +331,7 @@ def _select_standing(flows: Expansion, used: Int64, number: Int64, representativ
     waits_for[came < flows.waits_for[used]] = NEVER
     return Expansion(
         flows.case[used],
+        flows.turn[used],
         waits_for,
         of.astype(np.int32),
         flows.place[simulated],

@@ -11,7 +11,7 @@ What is modelled of the rest:
 - Each member is charged what the busiest one sends, of collectives with a root too, and all end together.
 - A collective of one rank moves nothing and takes 1 ns, the shortest time there is; a barrier takes its fixed time.
 - The collectives of a comm group are carried out one after the other on every rank: by their numbers, where all members
-  have them, else in the order of issue.
+  have them, of recorded jobs in the order of issue, and else in turn (`studio.sim.kernel.group_turns`).
 """
 
 from __future__ import annotations
@@ -66,6 +66,7 @@ class Flows:
         kind: (M,) index into `FLOW_KINDS`.
         size: (M,) bytes, as the largest member has them.
         ranks: (M,) members of its group; 2 of a message.
+        turn: (M,) a number of those that are carried out one at a time, in no given order; -1 of others.
         waits_for: (M,) how many members have to come before it begins; `NEVER` if their collectives differ.
         total_ns: (M,) time from then on, alone on the network.
         fixed_ns: (M,) the part of it before bytes move.
@@ -86,6 +87,7 @@ class Flows:
     kind: Int64
     size: Int64
     ranks: Int64
+    turn: Int64
     waits_for: Int64
     total_ns: Int64
     fixed_ns: Int64
@@ -127,10 +129,12 @@ class Expansion:
 
     Attributes:
         case: (M,) index into the cases of the bundles.
+        turn: (M,) as in `Flows`.
         waits_for: (M,) as in `Flows`, and so are the columns of members.
     """
 
     case: Int64
+    turn: Int64
     waits_for: Int64
     flow: Int32
     place: Int32
@@ -155,6 +159,7 @@ class Bundles:
         bundle, place, part: (Q,) bundle, place in the trace's ranks, and part of each member, bundle after bundle.
         part_offsets: (T + 1,) where the nodes of each part begin.
         position, row, role, counts: Per node of a part which of the bundle's flows it is, and the columns of `Flows`.
+        in_turn: Bundles whose flows take turns, rising: collectives of a group without a given order.
         follows: By graph, (2, F) rows: collectives of a group of which the second begins after the first.
     """
 
@@ -175,6 +180,7 @@ class Bundles:
     row: Int64
     role: Int64
     counts: Bool
+    in_turn: Int64
     follows: dict[int, Int64]
 
     def __len__(self) -> int:
@@ -207,6 +213,7 @@ class Bundles:
         flow += self.position.astype(np.int32)[at]
         return Expansion(
             case,
+            np.repeat(np.where(np.isin(chosen, self.in_turn), chosen, NONE), lengths),
             self.waits_for[case],
             flow,
             np.repeat(self.place[members].astype(np.int32), nodes),
@@ -222,6 +229,7 @@ class Bundles:
             self.kind[case],
             self.size[case],
             self.ranks[case],
+            flows.turn,
             flows.waits_for,
             costs.total_ns[case],
             costs.fixed_ns[case],
@@ -318,6 +326,9 @@ class _Found:
         self.known = 0
         self.pairs: dict[int, list[Int64]] = {}
         self.ordered: set[tuple[int, int]] = set()
+        self.timed: dict[int, bool] = {}
+        self.in_turn: list[int] = []
+        """Bundles whose flows take turns."""
 
     def add_group(self, group: GroupMatching) -> None:
         """Add the collectives of a group."""
@@ -327,7 +338,11 @@ class _Found:
             return
         places = np.array([self.place[group.members[at]] for at in present.tolist()], np.int64)
         sequence_of = group.sequence_of[present]
-        self._add_order(group, places, sequence_of)
+        sequence_of_graph = {*zip(self.graph_of[places].tolist(), sequence_of.tolist(), strict=True)}
+        if group.by_number or all(self._has_times(graph) for graph, _ in sequence_of_graph):
+            self._add_order(group, sequence_of_graph)
+        else:
+            self.in_turn.append(self.known)
         key = (*map(id, group.sequences), len(group.members))
         if key not in self.content_of:
             self.content_of[key] = self._add_content(*_compute_contents(group), len(group.members))
@@ -368,9 +383,15 @@ class _Found:
         columns = (position, row, role, counts.astype(np.int64))
         return self.parts.setdefault(tuple(column.tobytes() for column in columns), len(self.parts))
 
-    def _add_order(self, group: GroupMatching, places: Int64, sequence_of: Int64) -> None:
+    def _has_times(self, graph: int) -> bool:
+        """Whether a graph was recorded, so that its collectives were called for in the order that it has."""
+        if graph not in self.timed:
+            self.timed[graph] = bool((self.trace.graphs[graph].start_ns != NONE).any())
+        return self.timed[graph]
+
+    def _add_order(self, group: GroupMatching, sequence_of_graph: set[tuple[int, int]]) -> None:
         """Note, by graph, which collectives of the group follow each other."""
-        for graph, index in {*zip(self.graph_of[places].tolist(), sequence_of.tolist(), strict=True)}:
+        for graph, index in sequence_of_graph:
             sequence = group.sequences[index]
             if (graph, id(sequence)) in self.ordered:
                 continue
@@ -513,6 +534,7 @@ class _Found:
             row,
             role,
             counts != 0,
+            np.array(self.in_turn, np.int64),
             {graph: _find_distinct_pairs(pairs) for graph, pairs in self.pairs.items()},
         )
 

@@ -8,7 +8,7 @@ from studio.sim.flow_plans import Flows
 from studio.sim.flow_uses import Uses
 from studio.sim.kernel import records as k
 from studio.sim.planning import GraphPlan, Planning
-from studio.trace import Int64
+from studio.trace import NONE, Int64
 
 
 def put_flows(planning: Planning, plans: dict[int, GraphPlan], uses: Uses, rests: int) -> list[int]:
@@ -39,8 +39,20 @@ def put_flows(planning: Planning, plans: dict[int, GraphPlan], uses: Uses, rests
     records[:, k.Flow.USES] = uses_at + k.Use.WORDS * bounds[:-1]
     records[:, k.Flow.USE_COUNT] = np.diff(bounds)
     records[:, k.Flow.REST] = rests + np.arange(count)
+    records[:, k.Flow.TURN] = _put_turns(planning, flows, flows_at)
     arena.parts.append((flows_at, records.reshape(-1)))
     return _put_tables(planning, plans, flows, flows_at)
+
+
+def _put_turns(planning: Planning, flows: Flows, flows_at: int) -> Int64:
+    """Lay out the turns that flows take; returns (M,) the one of each flow, or 0."""
+    takes = flows.turn != NONE
+    if not takes.any():
+        return np.zeros(len(flows), np.int64)
+    records = np.zeros((int(flows.turn.max()) + 1, k.Turn.WORDS), np.int64)
+    records[:, k.Turn.FLOWS] = flows_at
+    records[:, k.Turn.LINKS] = planning.arena.room(2 * len(flows) + 2)
+    return np.where(takes, planning.arena.put(records) + k.Turn.WORDS * flows.turn, 0)
 
 
 def _put_tables(planning: Planning, plans: dict[int, GraphPlan], flows: Flows, flows_at: int) -> list[int]:

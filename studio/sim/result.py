@@ -219,13 +219,12 @@ def read_result(trace: Trace, config: SystemConfig, plan: Plan, unfolded: str = 
     """
     m = plan.m
     start, end = plan.log, int(m[k.Head.LOG])
-    log = m[start:end].reshape(-1, 2)
-    packed = log[:, 1]
-    rank, pos, done = packed >> 40, (packed >> 1) & ((1 << 39) - 1), (packed & 1) != 0
+    tick, what = _order_events(m[start:end].reshape(-1, k.Log.WORDS))
+    rank, pos, done = what >> k.Log.RANK, (what & (k.Log.POSTPONED - 1)) >> 1, (what & 1) != 0
     records = m[m[k.Head.RANKS] : m[k.Head.RANKS] + k.Rank.WORDS * m[k.Head.COUNT]].reshape(-1, k.Rank.WORDS)
     finish = records[:, k.Rank.FINISH].copy()
     row = _find_rows(plan, rank, pos)
-    if len(log) < 2 * plan.instances or (finish < 0).any():
+    if len(tick) < 2 * plan.instances or (finish < 0).any():
         from studio.sim.deadlock import explain_deadlock
 
         raise explain_deadlock(trace, config, _find_stuck(plan, finish, rank, done), (rank, row, done))
@@ -241,7 +240,7 @@ def read_result(trace: Trace, config: SystemConfig, plan: Plan, unfolded: str = 
         trace,
         config,
         finish,
-        log[:, 0].copy(),
+        tick,
         rank,
         row,
         done,
@@ -253,6 +252,17 @@ def read_result(trace: Trace, config: SystemConfig, plan: Plan, unfolded: str = 
         representative,
         unfolded,
     )
+
+
+def _order_events(log: Int64) -> tuple[Int64, Int64]:
+    """Return (E,) when each event happened and what it was, in the order in which they happened."""
+    tick, what = log.T
+    postponed = (what & k.Log.POSTPONED) != 0
+    if not postponed.any():
+        return tick.copy(), what
+    # They were issued when something else of their rank had ended.
+    order = np.lexsort((postponed, tick))
+    return tick[order], what[order]
 
 
 def _find_rows(plan: Plan, rank: Int64, pos: Int64) -> Int64:

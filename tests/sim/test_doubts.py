@@ -150,6 +150,20 @@ CASES = {
         trace_of([[collective(1, "ALL_REDUCE", MIB, involved_dim=[False, True])]] * 16),
         preset("hgx-h100", 16).config,
     ),
+    # The second is ready first, in a group that nothing orders.
+    "open-order": (
+        trace_of(
+            [
+                [
+                    node(1, "COMP", micros=9),
+                    collective(2, "ALL_REDUCE", MIB, 1),
+                    collective(3, "ALL_REDUCE", MIB),
+                ]
+            ]
+            * 8
+        ),
+        preset("hgx-h100", 8).config,
+    ),
     # Fitted to all-reduces of up to 1 MiB; there is no cure but another fit.
     "extrapolated": (
         trace_of([[collective(1, "ALL_REDUCE", 64 * MIB)]] * 8),
@@ -185,7 +199,7 @@ def test_what_makes_an_answer_doubtful_is_found_and_its_cure_takes_it_away(code)
     assert doubt.impossible == next(check.impossible for check in CHECKS if check.code == code)
     if doubt.cure is None:
         cureless = ("extrapolated", "does-not-fit", "may-not-fit", "unknown-communication", "unknown-size")
-        assert code in (*cureless, "recorded-faster", "uneven-nodes", "dimensions-not-involved")
+        assert code in (*cureless, "recorded-faster", "uneven-nodes", "dimensions-not-involved", "open-order")
         return
     after, left = looked_at(trace, apply_cures(parts, [doubt]))
     assert code not in {one.code for one in left}

@@ -419,6 +419,66 @@ def test_npus_that_share_nics_share_the_ports_of_their_node() -> None:
 
 
 # ---------------------------------------------------------------------------------------------------
+# In turn
+
+
+OPEN = [
+    compute(1, 30),
+    collective(2, ALL_REDUCE, MB, 1),
+    collective(3, ALL_GATHER, MB),
+    collective(4, ALL_GATHER, 2 * MB),
+]
+"""Collectives of a group of which the second and third are ready at once, and the first after 30 µs."""
+
+
+def test_the_first_that_is_ready_goes_first_where_nothing_orders_the_collectives_of_a_group() -> None:
+    """The first by number is ready while the third passes, and begins when that has ended; none waits for compute."""
+    ranks = [OPEN, [compute(1, 15), *OPEN[1:]]]
+    times = ends(run(ranks, cluster(2)))
+    for rank in (0, 1):
+        assert [times[rank, node] for node in (3, 4, 2)] == [(0, 11_000), (11_000, 32_000), (32_000, 43_000)]
+
+
+def test_collectives_in_turn_wait_for_members_and_their_events_are_in_order() -> None:
+    """Rank 0 comes to the second at once and rank 1 after 15 µs; meanwhile the third passes. The first waits for rank 1."""
+    late = [compute(0, 15), *OPEN[:2], {**OPEN[2], "data_deps": [0]}, OPEN[3]]
+    result = run([OPEN, late], cluster(2))
+    times = ends(result)
+    assert [times[0, node] for node in (4, 3, 2)] == [(0, 21_000), (21_000, 32_000), (32_000, 56_000)]
+    assert [times[1, node] for node in (4, 3, 2)] == [(0, 21_000), (21_000, 32_000), (45_000, 56_000)]
+    assert (np.diff(result.event_ns) >= 0).all()
+    of_rank = result.event_rank == 1
+    events = zip(result.event_ids()[of_rank].tolist(), result.event_end[of_rank].tolist(), strict=True)
+    # Of a group one collective is under way at a time.
+    assert [event for event in events if event[0] > 1] == [
+        (node, end) for node in (4, 3, 2) for end in (False, True)
+    ]
+
+
+@pytest.mark.parametrize("ordered", ["numbers", "times", "dependencies"])
+def test_an_order_that_is_known_is_kept(ordered: str) -> None:
+    nodes: list[Record] = []
+    for node in OPEN:
+        more = {"data_deps": [node["id"] - 1]} if ordered == "dependencies" and node["id"] > 2 else {}
+        number = {"comm_seq": node["id"]} if ordered == "numbers" and node["id"] > 1 else {}
+        nodes.append({**node, **more, "attrs": {**node.get("attrs", {}), **number}})
+    trace = trace_of_workload({"ranks": [nodes, nodes]}, 2, None)
+    if ordered == "times":
+        graphs = (replace(graph, start_ns=1000 * np.arange(len(graph))) for graph in trace.graphs)
+        trace = replace(trace, graphs=tuple(graphs))
+    times = ends(simulate(trace, cluster(2), native=False))
+    assert [times[1, node] for node in (2, 3, 4)] == [(30_000, 41_000), (41_000, 52_000), (52_000, 73_000)]
+
+
+def test_a_deadlock_in_turn_names_the_collective_that_lacks_a_member() -> None:
+    """Rank 1 never comes to the first, since that waits for a message; the others of the group went by."""
+    stuck = [receive(9, 0, MB), {**OPEN[1], "data_deps": [9]}, *OPEN[2:]]
+    with pytest.raises(DeadlockError, match=r"collective 0 of .*for rank 1") as caught:
+        run([OPEN, stuck], cluster(2))
+    assert caught.value.stuck_ranks == 2
+
+
+# ---------------------------------------------------------------------------------------------------
 # What cannot be carried out
 
 

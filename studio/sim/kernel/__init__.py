@@ -13,7 +13,7 @@ modules uses those before it alone, and stands for a part of the reference's rul
 - 7: `links`, `routes` (single links); 8: `messages`, `arrivals`; 12: `bus`, `bus_arrivals`;
 - 6: `packets` (the common step), `ring` (and direct), `halving`, `trees`, `programs`; 12: `custom`;
 - 5: `collectives` (cut into streams), `queues`, `phases`, `endings`; 9: `memory`; 3: `nodes`.
-- Beyond the reference: `flows` (collectives and messages that a cost model times).
+- Beyond the reference: `flows` (collectives and messages that a cost model times) and `group_turns`.
 
 Compiled, they are one: no two of their functions share a name.
 """

@@ -1,6 +1,6 @@
 """Flows: collectives and messages that a cost model times, see `studio.sim.flow_plans`.
 
-A flow begins when the last member that it waits for has come. A fixed time passes, then its bytes move and take up a part of
+A flow begins when the last member that it waits for has come, and when it is its turn (`group_turns`). A fixed time passes, then its bytes move and take up a part of
 each port they pass; a port holds `Flow.WHOLE`. Where flows together ask for more, all that pass the port are slowed by as
 much, each by the fullest port it passes: it runs at 1 / its load, the load being no less than whole. So a flow that begins
 or ends changes the pace of those it shares ports with, and no others. All members end together.
@@ -12,6 +12,7 @@ nothing but which flows move; so the order of events within a tick makes no diff
 from __future__ import annotations
 
 from studio.sim.kernel.clock import push, release
+from studio.sim.kernel.group_turns import end_turn
 from studio.sim.kernel.nodes import complete
 from studio.sim.kernel.records import Callback, Flow, Head, Port, Use, Waiting
 
@@ -69,6 +70,8 @@ def end_flow(m, f, v):
             leave_port(m, m[u + Use.PORT], u)
             u += Use.WORDS
     m[v + Flow.STATE] = Flow.OVER
+    if m[v + Flow.TURN] != 0:
+        end_turn(m, m[v + Flow.TURN])
     resume_from_flow(m, f, v)
 
 

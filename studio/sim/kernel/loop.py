@@ -9,6 +9,7 @@ from studio.sim.kernel.clock import drop_list, forget_list, merge, next_of, next
 from studio.sim.kernel.custom import complete_custom_node
 from studio.sim.kernel.endings import end_memory_request, end_phase
 from studio.sim.kernel.flows import advance_flow, pace_flow
+from studio.sim.kernel.group_turns import give_turn
 from studio.sim.kernel.links import enter_link, free_link
 from studio.sim.kernel.messages import rehash
 from studio.sim.kernel.nodes import complete, finish_node, go_on, make_ready, resume_from_meeting, sweep
@@ -208,6 +209,10 @@ def run(m, f, room, budget):
                     m[Head.SETTLING] = 0
                     if t != 0 and at != m[t + Tick.WRITE]:
                         continue
+                if m[Head.TURNS] != 0:
+                    steps += 1
+                    give_turn(m)
+                    continue
                 if m[Head.CHANGED] != 0:
                     steps += 1
                     pace_flow(m, f)

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from studio.sim.kernel.clock import alloc, merge, push, release
 from studio.sim.kernel.collectives import issue_collective
+from studio.sim.kernel.group_turns import ask_turn
 from studio.sim.kernel.memory import request_memory
 from studio.sim.kernel.messages import receive, send
 from studio.sim.kernel.order import get_extended, later, stamp_order, touch
@@ -22,6 +23,7 @@ from studio.sim.kernel.records import (
     Flow,
     Head,
     Kind,
+    Log,
     Meeting,
     Member,
     Node,
@@ -52,9 +54,9 @@ def make_ready(m, rank, pos):
 def log(m, rank, pos, kind):
     """Record that a node is issued (0) or completes (1)."""
     at = m[Head.LOG]
-    m[at] = m[Head.NOW]
-    m[at + 1] = (m[rank + Rank.NUMBER] << 40) + 2 * pos + kind
-    m[Head.LOG] = at + 2
+    m[at + Log.TICK] = m[Head.NOW]
+    m[at + Log.WHAT] = (m[rank + Rank.NUMBER] << Log.RANK) + 2 * pos + kind
+    m[Head.LOG] = at + Log.WORDS
 
 
 def finish_node(m, rank, pos):
@@ -211,6 +213,7 @@ def join_flow(m, rank, pos, node):
     m[r + Waiting.NEXT] = 0
     m[r + Waiting.RANK] = rank
     m[r + Waiting.NODE] = pos
+    m[r + Waiting.LOG] = m[Head.LOG] - Log.WORDS
     if m[v + Flow.FIRST] == 0:
         m[v + Flow.FIRST] = r
     else:
@@ -218,8 +221,7 @@ def join_flow(m, rank, pos, node):
     m[v + Flow.LAST] = r
     m[v + Flow.LEFT] -= m[at + 1]
     if m[at + 1] != 0 and m[v + Flow.LEFT] == 0:
-        m[v + Flow.STATE] = Flow.FIXING
-        push(m, m[Head.NOW] + m[v + Flow.FIXED], Callback.FLOW + (v << Callback.WHAT), 0)
+        ask_turn(m, v)
 
 
 def resume_from_meeting(m, f, v):

@@ -27,6 +27,7 @@ from studio.sim.kernel.records import kind as Kind
 from studio.sim.kernel.records import label as Label
 from studio.sim.kernel.records import link as Link
 from studio.sim.kernel.records import lists as Lists
+from studio.sim.kernel.records import log as Log
 from studio.sim.kernel.records import meeting as Meeting
 from studio.sim.kernel.records import member as Member
 from studio.sim.kernel.records import message as Message
@@ -49,6 +50,7 @@ from studio.sim.kernel.records import slot as Slot
 from studio.sim.kernel.records import stream as Stream
 from studio.sim.kernel.records import tick as Tick
 from studio.sim.kernel.records import tree_role as TreeRole
+from studio.sim.kernel.records import turn as Turn
 from studio.sim.kernel.records import use as Use
 from studio.sim.kernel.records import waiter as Waiter
 from studio.sim.kernel.records import waiting as Waiting
@@ -76,6 +78,7 @@ __all__ = [
     "Label",
     "Link",
     "Lists",
+    "Log",
     "Meeting",
     "Member",
     "Message",
@@ -98,6 +101,7 @@ __all__ = [
     "Stream",
     "Tick",
     "TreeRole",
+    "Turn",
     "Use",
     "Waiter",
     "Waiting",

@@ -17,6 +17,7 @@ END = 11  # tick in which it ends under this load
 CHANGED = 12  # what has become of its ports in this tick
 NEXT = 13  # next of the flows of which that changed
 REST = 14  # where among the real numbers the time stands that its bytes still take alone
+TURN = 15  # the `Turn` it takes with other collectives of its group; 0 where their order is given
 WORDS = 16  # words of a record
 # States
 WAITING = 0  # members are still to come

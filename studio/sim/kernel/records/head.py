@@ -86,5 +86,7 @@ JOINED_COUNT = 79  # how many there are
 SETTLING = 73  # whether what was put off is being done
 CHANGED = 75  # flows of which a port has changed in this tick, see `Flow`
 
-WORDS = 80  # words of the header
+TURNS = 80  # turns in which something has changed in this tick, see `Turn`
+
+WORDS = 88  # words of the header
 RECORDS = 64  # records made at once: what ranks begin with lies side by side, in the order in which it is used again
