@@ -12,6 +12,7 @@ from studio.commands.base.timelines import write_timeline
 from studio.et import perfetto, xla, xplane
 from studio.et.build import build_graph
 from studio.trace import Rank, Trace
+from tests.rocpd_files import write_rocpd
 
 
 def rocprof() -> bytes:
@@ -227,9 +228,16 @@ def nsight() -> bytes:
         return path.read_bytes()
 
 
+def rocpd() -> bytes:
+    """A gemm, an all-reduce and copies, as rocprofv3 writes them into a database."""
+    with tempfile.TemporaryDirectory() as folder:
+        return write_rocpd(Path(folder, "42_results.db"), more=800).read_bytes()
+
+
 PROFILES: dict[str, tuple[bytes, ...]] = {
     "mscclpp": (json.dumps(PLAN).encode(),),
     "nsight": (nsight(),),
+    "rocpd": (rocpd(),),
     "inspector": INSPECTOR,
     "msccl": (MSCCL,),
     "flight": (pickle.dumps(FLIGHT, 2), pickle.dumps(FLIGHT, 5), json.dumps(FLIGHT).encode()),

@@ -16,7 +16,7 @@ from datetime import UTC, datetime
 from pathlib import PurePosixPath
 
 from studio.et.format import HEAD_BYTES, Format
-from studio.et.heads import Card, read_card
+from studio.et.heads import Card, read_card, read_rocpd_card
 from studio.et.rank_names import can_be_rank, find_counted_numbers, parse_rank_and_prefix, says_rank
 from studio.et.source import SourceFile, read_head
 
@@ -78,6 +78,8 @@ def make_half(file: SourceFile, fmt: Format, start: bytes) -> Half:
     card = read_card(start, fmt.half)
     if fmt.name == "kineto" and card.begin_us is None:
         card = _read_further(file, len(start), card)
+    elif fmt.name == "rocpd":
+        card = read_rocpd_card(read_head(file, _FURTHER_BYTES[-1]))
     return Half(file, fmt, number, parse_stem(prefix) if stem is None else stem, card)
 
 
@@ -115,7 +117,8 @@ def parse_stem(prefix: str) -> str:
 def find_copies(halves: Sequence[Half]) -> dict[str, str]:
     """Return files that hold the recording of another one in a form that says less: their names → the other's.
 
-    JAX writes `host.xplane.pb` and `host.trace.json.gz` into one folder, and where it is asked to `perfetto_trace.json.gz`.
+    JAX writes `host.xplane.pb` and `host.trace.json.gz` into one folder, and where it is asked to `perfetto_trace.json.gz`;
+    rocprofv3 writes `7_results.db`, and `7_results.json` and `7_results.pftrace` where it is asked to.
     """
     fuller = {half.fmt.fuller for half in halves}
     kept: dict[tuple[str, PurePosixPath], dict[str, str]] = {}
@@ -175,7 +178,7 @@ def _are_same(left: SourceFile, right: SourceFile) -> bool:
 
 def _strip_endings(half: Half) -> str:
     """Return a file's name without folder and endings."""
-    return re.sub(r"(\.(xplane|trace|json|pb|gz))+$", "", PurePosixPath(half.file.name).name)
+    return re.sub(r"(\.(xplane|trace|pftrace|json|pb|db|gz))+$", "", PurePosixPath(half.file.name).name)
 
 
 def sort_halves(halves: Sequence[Half]) -> list[list[Half]]:

@@ -22,6 +22,9 @@ _CALLS = (
 )
 _OF_JOBS = (b'"distributedInfo"', b'"Collective name"')
 """Keys of a process that is one of several."""
+PLACES = (("RANK", "WORLD_SIZE"), ("OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE"), ("PMI_RANK", "PMI_SIZE"))
+"""Variables of the environment in which a launcher tells a process its rank, and how many ranks there are."""
+_RCCL_KERNEL = re.compile(rb"(nccl|rccl)\w{0,40}Kernel", re.IGNORECASE)
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,6 +60,22 @@ def read_card(start: bytes, side: str) -> Card:
     return Card(rank, world, _find_number(_OPERATOR, start), _find_number(_TIME, start))
 
 
+def read_rocpd_card(start: bytes) -> Card:
+    """Return what the beginning of a database of rocprofv3 says: the environment of its process stands in it as text.
+
+    Example:
+        >>> read_rocpd_card(b'... {"RANK": "3", "WORLD_SIZE": "8"} ...')
+        Card(rank=3, world=8, pid=None, begin_us=None)
+    """
+    for names in PLACES:
+        rank, world = (
+            _find_number(re.compile(rb'"%s"\s*:\s*"(\d{1,9})"' % name.encode()), start) for name in names
+        )
+        if rank is not None and world is not None and rank < world and world > 1:
+            return Card(rank, world)
+    return Card()
+
+
 @dataclass(frozen=True, slots=True)
 class Span:
     """What the events seen of a device trace say; None where they do not say it.
@@ -90,6 +109,11 @@ def read_span(start: bytes) -> Span:
         max(times, default=None),
         any(key in start for key in _OF_JOBS) or any(map(_compile_communication().search, names)),
     )
+
+
+def read_rocpd_span(start: bytes) -> Span:
+    """Return what the beginning of a database of rocprofv3 says of its process among others: its kernels stand in it as text."""
+    return Span(None, None, None, _RCCL_KERNEL.search(start) is not None)
 
 
 @cache

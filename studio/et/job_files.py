@@ -233,7 +233,7 @@ def _parse_folder(name: str) -> str:
     return f"{PurePosixPath(name).parent}/"
 
 
-_USUAL_FORMATS = ("chakra", "kineto", "pytorch", "rocprof", "xplane", "nsight", "text")
+_USUAL_FORMATS = ("chakra", "kineto", "pytorch", "rocprof", "rocpd", "xplane", "nsight", "text")
 """What people mostly open: messages name these formats first."""
 
 

@@ -165,6 +165,7 @@ _ROCPROF = Format(
     sniff=_Sniffer("rocprof", begins=_OBJECT),
     read=_Reader("rocprof"),
     half="device",
+    fuller="rocpd",
     memory_ratio=4.0,
 )
 _NSIGHT = Format(
@@ -172,6 +173,14 @@ _NSIGHT = Format(
     title="Nsight Systems export (SQLite)",
     sniff=_Sniffer("nsight", begins=b"S"),
     read=_Reader("nsight"),
+    half="device",
+    memory_ratio=8.0,
+)
+_ROCPD = Format(
+    name="rocpd",
+    title="rocprof v3 database (rocpd, SQLite)",
+    sniff=_Sniffer("rocpd", begins=b"S"),
+    read=_Reader("rocpd"),
     half="device",
     memory_ratio=8.0,
 )
@@ -238,6 +247,7 @@ _ROCPROF_PERFETTO = Format(
     sniff=_Sniffer("perfetto", begins=_MESSAGES),
     read=_Reader("perfetto"),
     half="device",
+    fuller="rocpd",
     memory_ratio=16.0,
 )
 _XPLANE = Format(
@@ -277,6 +287,7 @@ FORMATS: tuple[Format, ...] = (
     _TOOL_TIMELINE,
     _ROCPROF,
     _NSIGHT,
+    _ROCPD,
     _XPLANE_JSON,
     KINETO,
     _MSCCL,

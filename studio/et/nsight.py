@@ -1,20 +1,17 @@
 """Read what Nsight Systems exported of its recordings as SQLite: a rank for each process that used a device.
 
-    nsys export --type sqlite report.nsys-rep
-
-The database is opened in memory; only its plain tables are read, by selecting columns, so that nothing that a file defines
-(views, triggers, virtual tables) is carried out.
+nsys export --type sqlite report.nsys-rep
 """
 
 from __future__ import annotations
 
 import re
-import sqlite3
 from collections.abc import Iterator, Mapping
 from typing import Any
 
 from studio.errors import TraceFormatError
 from studio.et.collector import pause_collector
+from studio.et.database import MAGIC, Database, open_database
 from studio.et.format import DevicePart, Part, Reading
 from studio.et.profile_events import Event, Events
 from studio.et.recording import DEVICE_KINDS, EventKind, Head
@@ -25,7 +22,6 @@ from studio.units import format_counted
 
 RECORDER = "Nsight Systems export"
 
-_MAGIC = b"SQLite format 3\0"
 _KEYS = (b"CUPTI_", b"NVTX_", b"StringIds", b"TARGET_INFO_", b"META_DATA_EXPORT", b"ENUM_CUDA", b"ENUM_NSYS")
 _KERNEL, _GRAPH = "CUPTI_ACTIVITY_KIND_KERNEL", "CUPTI_ACTIVITY_KIND_GRAPH_TRACE"
 _COPY, _FILL = "CUPTI_ACTIVITY_KIND_MEMCPY", "CUPTI_ACTIVITY_KIND_MEMSET"
@@ -48,14 +44,12 @@ _COPY_KINDS = {1: "HtoD", 2: "DtoH", 8: "DtoD", 9: "HtoH", 10: "PtoP"}
 _VERSION = re.compile(r"_(ptsz|ptds)?(_v\d+)?$|_v\d+$")
 _COLLECTIVE = re.compile(r"nccl(?!Group|Comm|Get|Mem|RedOp)[A-Z]\w+")
 _LIBRARY_KERNEL = re.compile(r"nccl\w*(Kernel|Func)", re.IGNORECASE)
-_STEPS_PER_CALL = 100_000
-_STEPS_PER_BYTE, _LEAST_STEPS = 200, 1_000_000_000
 _EXPORT = "Export the report again: nsys export --type sqlite REPORT.nsys-rep."
 
 
 def sniff(head: bytes) -> bool:
     """Whether `head` starts a database with tables of Nsight Systems."""
-    return head.startswith(_MAGIC) and any(key in head for key in _KEYS)
+    return head.startswith(MAGIC) and any(key in head for key in _KEYS)
 
 
 def read(reading: Reading) -> list[Part]:
@@ -64,57 +58,16 @@ def read(reading: Reading) -> list[Part]:
     Raises:
         TraceFormatError: The database is damaged, or holds nothing that ran on a device.
     """
-    with pause_collector():
-        database = _open_database(reading)
-        try:
-            return _Export(database, reading).parts()
-        except (sqlite3.Error, OverflowError, UnicodeDecodeError) as error:
-            raise TraceFormatError(f"{reading.name}: a damaged database: {error}.", hint=_EXPORT) from error
-        finally:
-            database.close()
-
-
-def _open_database(reading: Reading) -> sqlite3.Connection:
-    """Return the database, in memory, allowed to be read only."""
-    data = bytearray(reading.data)
-    # A journal beside it, which an export has none of, would be asked for.
-    if data[18:20] == b"\2\2":
-        data[18:20] = b"\1\1"
-    database = sqlite3.connect(":memory:")
-    database.text_factory = lambda raw: raw.decode("utf-8", "replace")
-    steps = 0
-
-    def look() -> int:
-        nonlocal steps
-        steps += _STEPS_PER_CALL
-        return int(steps > max(_STEPS_PER_BYTE * len(data), _LEAST_STEPS))
-
-    try:
-        database.deserialize(bytes(data))
-        database.execute("PRAGMA trusted_schema=OFF")
-        database.execute("PRAGMA cell_size_check=ON")
-        database.execute("PRAGMA query_only=ON")
-        database.set_progress_handler(look, _STEPS_PER_CALL)
-        database.execute("SELECT count(*) FROM sqlite_master").fetchone()
-    except (sqlite3.Error, OverflowError, UnicodeDecodeError) as error:
-        database.close()
-        raise TraceFormatError(f"{reading.name}: a damaged database: {error}.", hint=_EXPORT) from error
-    return database
+    with pause_collector(), open_database(reading, _EXPORT) as database:
+        return _Export(database, reading).parts()
 
 
 class _Export:
     """One database being read."""
 
-    def __init__(self, database: sqlite3.Connection, reading: Reading) -> None:
+    def __init__(self, database: Database, reading: Reading) -> None:
         self.database, self.reading, self.name = database, reading, reading.name
-        schema = database.execute("SELECT name, sql FROM sqlite_master WHERE type = 'table' AND rootpage > 0")
-        self.tables = {
-            str(name)
-            for name, sql in schema
-            if isinstance(sql, str) and sql.lstrip()[:12].upper() == "CREATE TABLE" and '"' not in str(name)
-        }
-        self.columns: dict[str, set[str]] = {}
-        self.damage: dict[str, str] = {}
+        self.tables = database.tables
         if not self.tables & set(_EVENTS):
             raise TraceFormatError(
                 f"{self.name}: none of the tables {', '.join(_EVENTS)}; its tables are "
@@ -135,8 +88,8 @@ class _Export:
         working = {
             process: process_events for process, process_events in events.items() if process_events.devices
         }
-        if not working and self.damage:
-            reasons = "; ".join(self.damage.values())
+        if not working and self.database.damage:
+            reasons = "; ".join(self.database.damage.values())
             raise TraceFormatError(
                 f"{self.name}: nothing that ran on a device can be read: {reasons}.", hint=_EXPORT
             )
@@ -161,7 +114,7 @@ class _Export:
                     self.name,
                     heads[place],
                     process,
-                    damaged=bool(self.damage),
+                    damaged=bool(self.database.damage),
                 ),
                 (*(noticed if not place else ()), *build_findings(self.name, working[process].damaged, {})),
             )
@@ -188,23 +141,13 @@ class _Export:
             for table in sorted(self.tables)
             if table not in _EVENTS
             and not table.startswith(_KEPT_ASIDE)
-            and (count := self._count_rows(table))
+            and (count := self.database.count_rows(table))
         }
-        for damage in self.damage.values():
-            message = f"{self.name}: {clean(damage)}; what comes before was read, the rest is lost."
-            yield Finding("error", "damaged-file", message, _EXPORT, file=self.name)
+        yield from self.database.build_findings()
         if left:
             kinds = ", ".join(f"{table} ({count:,})" for table, count in left.items())
             message = f"{self.name}: records that are no work of a stream and launch none, left out: {clean(kinds)}."
             yield Finding("info", "left-out", message, file=self.name)
-
-    def _count_rows(self, table: str) -> int:
-        """Return how many rows a table has."""
-        try:
-            return int(self.database.execute(f'SELECT count(*) FROM "{table}"').fetchone()[0])  # noqa: S608 - of the database itself
-        except (sqlite3.DatabaseError, UnicodeDecodeError) as error:
-            self.damage[table] = f"table {table} is damaged ({error})"
-            return 0
 
     def _build_head(self, events: Events, place: int | None) -> Head:
         names = {
@@ -238,34 +181,13 @@ class _Export:
 
     # Tables
 
-    def _has(self, table: str) -> set[str]:
-        """Return the columns of a table; none where it is not there."""
-        if table not in self.columns:
-            rows = self.database.execute(f'PRAGMA table_info("{table}")') if table in self.tables else ()
-            self.columns[table] = {str(row[1]) for row in rows}
-        return self.columns[table]
-
-    def _iterate_rows(self, table: str, *columns: str) -> Iterator[tuple[Any, ...]]:
-        """Yield the rows of a table, None for columns that it does not have."""
-        has = self._has(table)
-        if not has:
-            return
-        chosen = ", ".join(f'"{column}"' if column in has else "NULL" for column in columns)
-        done = 0
-        try:
-            for row in self.database.execute(f'SELECT {chosen} FROM "{table}"'):  # noqa: S608 - names of this module
-                done += 1
-                yield row
-        except (sqlite3.DatabaseError, UnicodeDecodeError) as error:
-            self.damage[table] = f"table {table} is damaged after {done:,} rows ({error})"
-
     def _list_pairs(self, table: str, key: str, value: str) -> list[tuple[Any, Any]]:
-        return [(row[0], row[1]) for row in self._iterate_rows(table, key, value)]
+        return [(row[0], row[1]) for row in self.database.iterate_rows(table, key, value)]
 
     def _index_words(self) -> Mapping[int, str]:
         return {
             number: clean(text)
-            for number, text in self._iterate_rows("StringIds", "id", "value")
+            for number, text in self.database.iterate_rows("StringIds", "id", "value")
             if isinstance(number, int) and isinstance(text, str)
         }
 
@@ -295,7 +217,7 @@ class _Export:
     ) -> Iterator[tuple[int, Event | None]]:
         """Yield the ranges of the program, those of the communication library as its calls."""
         columns = ("start", "end", "text", "textId", "globalTid", "eventType")
-        for start, end, text, number, tid, kind in self._iterate_rows(_RANGE, *columns):
+        for start, end, text, number, tid, kind in self.database.iterate_rows(_RANGE, *columns):
             if kind is not None and kind not in _RANGE_TYPES:
                 continue
             name = clean(text) if isinstance(text, str) and text else self._find_word(number)
@@ -312,7 +234,7 @@ class _Export:
         self, launches: dict[int, dict[int, tuple[int, int]]]
     ) -> Iterator[tuple[int, Event | None]]:
         """Yield the calls of CUDA."""
-        for start, end, number, correlation, tid in self._iterate_rows(
+        for start, end, number, correlation, tid in self.database.iterate_rows(
             _CALL, "start", "end", "nameId", "correlationId", "globalTid"
         ):
             process, thread = _split_thread(tid)
@@ -326,7 +248,7 @@ class _Export:
 
     def _iterate_kernels(self, known: Mapping[int, LibraryCalls]) -> Iterator[tuple[int, Event | None]]:
         columns = ("start", "end", "deviceId", "streamId", "correlationId", "globalPid")
-        for *row, long, short, mangled in self._iterate_rows(
+        for *row, long, short, mangled in self.database.iterate_rows(
             _KERNEL, *columns, "demangledName", "shortName", "mangledName"
         ):
             name = self._find_word(long, short, mangled) or "kernel"
@@ -334,17 +256,17 @@ class _Export:
             calls = known.get(process)
             facts = calls.facts(row[4]) if calls is not None and _LIBRARY_KERNEL.search(name) else None
             yield process, _build_device_event(EventKind.KERNEL, name, row, comm=facts)
-        for *row, graph in self._iterate_rows(_GRAPH, *columns, "graphId"):
+        for *row, graph in self.database.iterate_rows(_GRAPH, *columns, "graphId"):
             yield _get_process(row[5]), _build_device_event(EventKind.KERNEL, f"CUDA graph {graph}", row)
 
     def _iterate_copies(self) -> Iterator[tuple[int, Event | None]]:
         columns = ("start", "end", "deviceId", "streamId", "correlationId", "globalPid", "bytes")
-        for *row, kind in self._iterate_rows(_COPY, *columns, "copyKind"):
+        for *row, kind in self.database.iterate_rows(_COPY, *columns, "copyKind"):
             yield (
                 _get_process(row[5]),
                 _build_device_event(EventKind.COPY, f"Memcpy {_COPY_KINDS.get(kind, kind)}", row),
             )
-        for filled in self._iterate_rows(_FILL, *columns):
+        for filled in self.database.iterate_rows(_FILL, *columns):
             yield _get_process(filled[5]), _build_device_event(EventKind.FILL, "Memset", list(filled))
 
 

@@ -11,12 +11,12 @@ from dataclasses import replace
 from itertools import pairwise
 
 from studio.et.halves import Half
-from studio.et.heads import Span, read_span
+from studio.et.heads import Span, read_rocpd_span, read_span
 from studio.et.rank_names import says_rank
 from studio.et.source import read_head
 
-_FORMATS = ("kineto", "rocprof")
-"""Formats that are text in which communication can be searched for."""
+_SPANS = {"kineto": read_span, "rocprof": read_span, "rocpd": read_rocpd_span}
+"""What says of the formats in which communication can be searched for whether there is any."""
 _LOOKED_AT_BYTES = 1 << 24
 """How much of a file is searched for communication, and for its times."""
 
@@ -47,7 +47,7 @@ def separate_recordings(job: Sequence[Half]) -> list[list[Half]]:
 def _may_be_alone(half: Half) -> bool:
     """Whether neither a device trace nor a word in its name says that it is a rank of a job."""
     named = half.number is not None and says_rank(half.file.name)
-    return half.fmt.name in _FORMATS and half.card.rank is None and half.card.world is None and not named
+    return half.fmt.name in _SPANS and half.card.rank is None and half.card.world is None and not named
 
 
 def _match_hosts(job: Sequence[Half], devices: Sequence[Half]) -> dict[str, list[Half]] | None:
@@ -67,7 +67,7 @@ def _read_spans(devices: Sequence[Half]) -> list[Span] | None:
     """Return what is seen of processes and times, None where one communicates."""
     spans = []
     for device in devices:
-        span = read_span(read_head(device.file, _LOOKED_AT_BYTES))
+        span = _SPANS[device.fmt.name](read_head(device.file, _LOOKED_AT_BYTES))
         if span.communicates:
             return None
         spans.append(span)

@@ -380,13 +380,6 @@ _TABLE = re.compile(
 )
 _FOREIGN: tuple[tuple[Callable[[bytes], object], tuple[str, str]], ...] = (
     (
-        lambda start: start.startswith(b"SQLite format 3") and b"rocpd_" in start,
-        (
-            "a database of rocprofv3 (rocpd)",
-            "Convert it with rocpd convert -i FILE --output-format pftrace, or record with rocprofv3 --output-format json.",
-        ),
-    ),
-    (
         _TABLE.match,
         (
             "a table of rocprof (CSV)",

@@ -49,7 +49,7 @@ def impatient():
     "name",
     [
         "text", "events", "workload-graph", "jsonized", "etplus", "rocprof", "rocprof-perfetto", "xplane", "xplane-json",
-        "exported-chrome", "exported-perfetto", "flight", "msccl", "inspector", "nsight", "mscclpp",
+        "exported-chrome", "exported-perfetto", "flight", "msccl", "inspector", "nsight", "rocpd", "mscclpp",
         "tool-timeline", "merged",
     ],
 )  # fmt: skip
@@ -68,6 +68,7 @@ def test_mutated_files_give_a_trace_or_an_error_for_the_user(fuzz, impatient, tm
         "merged": 0,
         "inspector": 5,
         "nsight": 5,
+        "rocpd": 5,
         "mscclpp": 3,
     }.get(name, 15)
     assert came.count("trace") + came.count("damaged trace") > least
