@@ -8,6 +8,7 @@ import os
 import re
 import subprocess
 import sys
+import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import asdict
@@ -94,9 +95,13 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Mark what tests start, and register the summary where it is printed."""
+    """Mark what tests start, keep them out of the user's workspace, and register the summary where it is printed."""
     mark_children()
     if not hasattr(config, "workerinput"):
+        folder = tempfile.TemporaryDirectory(prefix="workspace-of-tests-")
+        config.add_cleanup(folder.cleanup)
+        # Workers and what they start inherit it.
+        os.environ["XDG_DATA_HOME"] = folder.name
         config.pluginmanager.register(Summary(), "studio-summary")
 
 

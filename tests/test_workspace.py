@@ -720,6 +720,11 @@ def test_the_default_folder_is_the_platforms(monkeypatch, tmp_path):
     assert Workspace.default_root().name == "chakra-studio"
 
 
+def test_tests_leave_the_users_workspace_alone():
+    """A test that names no workspace writes into one that goes when the tests end."""
+    assert Workspace.default_root().parent.name.startswith("workspace-of-tests-")
+
+
 def test_saving_needs_little_more_memory_than_the_trace(workspace):
     """A job of 60 MB is written column by column."""
     trace = some(nodes=1)
