@@ -9,7 +9,9 @@ import numpy as np
 
 from studio.advice.terms import Baseline, Change
 from studio.analysis.collectives.members import Members, collect_members
+from studio.analysis.compare.sides import build_recorded_side
 from studio.analysis.job.completeness import infer_completeness
+from studio.analysis.job.ledger import Ledger
 from studio.errors import TraceError
 from studio.notebook import format_record
 from studio.sim.config import SystemConfig
@@ -23,7 +25,7 @@ from studio.sim.models import label_model, with_model
 from studio.sim.parts import Parts, interpret
 from studio.sim.play import play
 from studio.sim.replays import as_replay, build_idle_system
-from studio.sim.result import SimResult
+from studio.sim.result import SimResult, compute_ledger
 from studio.sim.systems.proposals import find_recorded_system
 from studio.timeline import NodeTimes, read_recorded_times
 from studio.trace import Int64, Trace, list_recorded_devices
@@ -82,6 +84,13 @@ class Scene:
         start = self.times.start_ns[where]
         took: Int64 = np.where(start >= 0, self.times.end_ns[where] - start, 0)
         return took
+
+    def measure_waits(self) -> tuple[NodeTimes, Ledger]:
+        """Return where the time of the ranks went, with the times: of a replay those of its recording, which Overview shows."""
+        if not self.is_replay:
+            return self.times, compute_ledger(self.result)
+        side = build_recorded_side(self.trace, read_recorded_times(self.trace))
+        return side.times, side.ledger()
 
     def node_ids(self, place: int, rows: Int64, most: int) -> tuple[tuple[int, int], ...]:
         """Return rank and node id of the nodes of a rank that took longest, the longest first."""

@@ -23,9 +23,14 @@ from studio.advice.work import (
     match_work,
     select_complete,
 )
+from studio.analysis.job.awaited import find_most_awaited
+from studio.analysis.job.blame import Blame, compute_blame
+from studio.analysis.job.group_times import build_group_filter
 from studio.analysis.job.kinds import lacks_host
+from studio.analysis.job.ledger import Ledger
 from studio.analysis.job.part_words import NO_HOST
 from studio.distinct import find_distinct
+from studio.timeline import NodeTimes
 from studio.trace import (
     NONE,
     Bool,
@@ -33,6 +38,7 @@ from studio.trace import (
     Graph,
     Int32,
     Int64,
+    NodeType,
     are_device_waits,
     is_flagged,
     read_int_column,
@@ -49,8 +55,6 @@ _MOSTLY = 0.5
 _COMPILED = re.compile(rb"Torch-Compiled Region|## Call CompiledFxGraph")
 """What the profiler notes round code that torch.compile has made."""
 _GROUPS_ASKED = 4
-_TIED = 0.02
-"""Ranks for which others wait as long as for the worst, within this share, are blamed with it."""
 
 
 def propose_faster_ranks(scene: Scene) -> Iterator[Candidate]:
@@ -118,26 +122,27 @@ def _build_median_candidate(
 
 
 def propose_equal_arrivals(scene: Scene) -> Iterator[Candidate]:
-    """Yield, for the groups whose members wait longest, equal compute of all members before each collective.
+    """Yield, for the groups whose members begin furthest apart, equal compute of all members before each collective.
 
     The work between two collectives of a group is shared out evenly: each member's is scaled to the mean of all. Groups that do
-    the same side by side are changed together.
+    the same side by side are changed together. Who is waited for, and how long, is told by waiting as a part of the ranks' time.
     """
     members = scene.members
     if not len(members):
         return
     last = np.maximum.reduceat(members.start_ns, members.offsets[:-1])
     of = members.of
-    waited = np.where(members.start_ns >= 0, last[of] - members.start_ns, 0)
-    by_group = np.bincount(members.group[of], waited, minlength=len(members.groups))
+    earlier = np.where(members.start_ns >= 0, last[of] - members.start_ns, 0)
+    by_group = np.bincount(members.group[of], earlier, minlength=len(members.groups))
     of_group = members.by_group()
     families = [(float(by_group[groups].sum()), groups) for groups in find_parallel_groups(members)]
     families.sort(key=lambda item: -item[0])
     asked: list[frozenset[bytes]] = []
+    waited = None
     for waiting, groups in families:
         if waiting <= 0 or len(asked) >= _GROUPS_ASKED:
             break
-        # Of several groups of the same ranks those whose members wait longest stand for all.
+        # Of several groups of the same ranks those whose members begin furthest apart stand for all.
         alike = [select_complete(members, of_group[group]) for group in groups]
         ranks = frozenset(members.rank[where[0]].tobytes() for _, where in alike)
         if ranks not in asked:
@@ -145,7 +150,9 @@ def propose_equal_arrivals(scene: Scene) -> Iterator[Candidate]:
             arriving = [
                 _compute_arrivals(scene, group, *own) for group, own in zip(groups, alike, strict=True)
             ]
-            yield from _propose_joint_arrival(scene, arriving)
+            if any(group.factors for group in arriving):
+                waited = waited or scene.measure_waits()
+                yield from _propose_joint_arrival(scene, *waited, arriving)
 
 
 @dataclass(frozen=True, slots=True)
@@ -198,43 +205,46 @@ def _compute_arrivals(scene: Scene, group: int, collectives: Int64, where: Int64
     return _Arrivals(group, types, places, begun, {} if np.allclose(scale, 1.0) else factors)
 
 
-def _propose_joint_arrival(scene: Scene, groups: list[_Arrivals]) -> Iterator[Candidate]:
+def _propose_joint_arrival(
+    scene: Scene, times: NodeTimes, account: Ledger, groups: list[_Arrivals]
+) -> Iterator[Candidate]:
     factors = {place: factor for group in groups for place, factor in group.factors.items()}
-    if not factors:
-        return
-    # A rank is to blame for what the others of its group wait for it, where it comes last; several that come together share that.
-    blame: dict[int, float] = {}
-    waits, count = 0.0, 0
-    for group in groups:
-        late = group.begun.max(axis=0)
-        wait = (late - group.begun).sum(axis=0)
-        last = group.begun == late
-        waits, count = waits + float(wait.sum()), count + len(group.places)
-        for place, caused in zip(
-            group.places.tolist(), (last / last.sum(axis=0) * wait).sum(axis=1), strict=True
-        ):
-            blame[place] = float(caused)
-    most = max(blame.values())
-    worst = [place for place, caused in blame.items() if caused >= (1 - _TIED) * most]
-    share = sum(blame[place] for place in worst) / waits
-    groups.sort(key=lambda group: -max(blame[place] for place in group.places.tolist()))
+    by_name = {scene.members.groups[group.group]: group for group in groups}
+    blame = _compute_group_blame(scene, times, account, frozenset(by_name))
+    most = find_most_awaited(account, blame)
+    every = {scene.trace.ranks[place].number: place for place in sorted(factors)}
+    ranks = tuple(rank for rank in most.ranks if rank in every) if most else ()
+    caused = dict(zip(account.places.tolist(), blame.of_culprits(len(account)).tolist(), strict=True))
+    names = sorted(
+        by_name, key=lambda name: -max(caused.get(place, 0) for place in by_name[name].places.tolist())
+    )
     kinds = find_distinct(np.concatenate([group.types for group in groups]))
-    names = [scene.members.groups[group.group] for group in groups]
     what = label_collectives(int(kinds[0])) if len(kinds) == 1 else "collectives"
-    ranks = tuple(sorted(scene.trace.ranks[place].number for place in worst))
-    every = {scene.trace.ranks[place].number for place in factors}
-    first = min(worst, key=lambda place: scene.trace.ranks[place].number)
+    mean_ns = int(blame.ns.sum()) / sum(len(group.places) for group in groups)
+    waits = f"a member waits {format_ns(mean_ns)} in the mean" if mean_ns else "work hides all they wait"
+    whom = f", {100 * most.share:.0f} % of it for {describe_ranks(ranks)}" if most and ranks else ""
+    first = every[min(ranks or every)]
     yield Candidate(
         "equal-arrivals",
-        f"Share the compute before the {what} of {describe_groups(names)} evenly, so that members arrive together: a member waits "
-        f"{format_ns(waits / count)} in all, {100 * share:.0f} % of it for {describe_ranks(ranks)}.",
+        f"Share the compute before the {what} of {describe_groups(names)} evenly, so that members arrive together: {waits}{whom}.",
         Change((ScaleTimes(factors, work=_computes_work(scene)),)),
         frozenset({f"speed of {rank}" for rank in every} | {f"experts of {rank}" for rank in every}),
         find_schema_name(int(kinds[0])) if len(kinds) == 1 else None,
         names[0] or None,
-        ranks,
+        ranks or tuple(sorted(every)),
         scene.node_ids(first, np.flatnonzero(factors[first] != 1), NODES_NAMED),
     )
+
+
+def _compute_group_blame(scene: Scene, times: NodeTimes, account: Ledger, names: frozenset[str]) -> Blame:
+    """Return whom ranks waited for in some comm groups, no work hiding it: what `breakdown --group` tells of them."""
+    fits = build_group_filter(scene.trace, names, scene.config.groups)
+
+    def is_wanted(place: int, rows: Int64) -> Bool:
+        kind = scene.trace.graph_of(scene.trace.ranks[place]).type[rows]
+        return np.asarray(fits(place, rows) & (kind != NodeType.COMM_SEND) & (kind != NodeType.COMM_RECV))
+
+    return compute_blame(scene.trace, times, account, wanted=is_wanted)
 
 
 def propose_faster_stages(scene: Scene) -> Iterator[Candidate]:

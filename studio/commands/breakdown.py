@@ -112,7 +112,7 @@ def run(request: Request, *, progress: Progress | None = None) -> Breakdown:
     wanted = None
     if request.group is not None:
         name = _group_named(request.group, account, groups)
-        wanted = build_group_filter(trace, name, side.groups)
+        wanted = build_group_filter(trace, {name}, side.groups)
         groups = groups.only(name)
     waits = compute_blame(trace, side.times, account, windows, wanted)
     return Breakdown(compared, account, windows, account.within(windows), groups, waits)

@@ -1,4 +1,4 @@
-"""List collectives by type, group size and size: how many, how long, how fast, who comes last and what took longer there.
+"""List collectives by type, group size and size: how many, how long, how fast, whom others wait for and what took longer there.
 
 JOB|RUN is a folder, files or the prefix of files of traces that hold times, or, in the workspace, a run (RUN or JOB/RUN) or a
 job: its recording (JOB/recorded), else its newest run. Times are from the arrival of the last member to the end. With
@@ -19,6 +19,7 @@ from studio.analysis.collectives.apart import describe_apart, list_apart
 from studio.analysis.collectives.group_sizes import explain_open, read_job_size
 from studio.analysis.collectives.size_classes import SizeClass, list_size_classes
 from studio.analysis.collectives.times import CollectiveTimes, compute_collective_times, compute_whole_bytes
+from studio.analysis.job.blame import compute_collective_waits
 from studio.analysis.job.late_ranks import (
     Late,
     Lateness,
@@ -89,15 +90,17 @@ def run(request: Request, *, progress: Progress | None = None) -> Listed:
     compared = with_stored_check(request.find(progress), request.workspace)
     side = compared.side
     times = compute_collective_times(side.trace, side.times, side.groups)
-    classes = list_size_classes(side.trace, times)
-    # The ledger is made only where it may tell more: of collectives whose members all begin together.
+    # The ledger is made only where ranks may have waited; members recorded to begin together may have, too.
     begin_together = side.is_recording and bool(((times.skew_ns == 0) & (times.present > 1)).any())
-    note = describe_ready_waits(side.ledger()) if begin_together else ""
+    late_count = count_last_ranks(times)
+    account = side.ledger() if begin_together or late_count else None
+    waits = None if account is None else compute_collective_waits(side.trace, account, times)
+    classes = list_size_classes(times, waits)
+    note = describe_ready_waits(account) if account is not None and begin_together else ""
     note = note or ("" if classes else describe_unknown_kernels(summarise(side.trace)))
     late: list[Late] = []
-    late_count = count_last_ranks(times)
-    if late_count:
-        late = find_late_ranks(Lateness(side.trace, side.times, side.ledger()), times, most=_LATE)
+    if account is not None and late_count:
+        late = find_late_ranks(Lateness(side.trace, side.times, account), times, waits, most=_LATE)
     attained = find_attained(side.trace, classes, request.system)
     return Listed(compared, times, classes, attained, late, late_count, note)
 
@@ -133,7 +136,7 @@ def _build_late_report(listed: Listed, late: Late) -> dict[str, Any]:
 
 
 def _find_node(listed: Listed, late: Late) -> str:
-    """Return the id of the node of a rank in the collective in which a member waited for it longest."""
+    """Return the id of the node of a rank in the collective of its longest skew."""
     return format_node_ref(listed.side.side.trace.graph_of(late.rank), late.row)
 
 
@@ -159,7 +162,7 @@ def text(listed: Listed) -> str:
         whole = [""] * len(sizes)
     wide, wider = (max(least, *map(len, cells), 0) for least, cells in ((10, sizes), (len(WHOLE), whole)))
     whole = [f"{cell:>{wider + 2}}" if cell else "" for cell in (WHOLE if any(whole) else "", *whole)]
-    head = f"{'type':<16}{'ranks':>7}{'size':>{wide + 2}}{whole[0]}{'count':>8}{'median':>11}{'p99':>11}{'busbw':>12}{'of attained':>13}{'skew':>11}  last"
+    head = f"{'type':<16}{'ranks':>7}{'size':>{wide + 2}}{whole[0]}{'count':>8}{'median':>11}{'p99':>11}{'busbw':>12}{'of attained':>13}{'skew':>11}  waited for"
     lines = [f"{listed.side.name}: {len(listed.classes):,} classes of collectives", head]
     if attained:
         lines.insert(

@@ -402,19 +402,19 @@ EXAMPLES: Final[tuple[Example, ...]] = (
         "FROM spans WHERE lane IN ('compute', 'stream') GROUP BY name ORDER BY total_ns DESC LIMIT 50",
     ),
     Example(
-        "Who comes last",
-        "SELECT last_rank, count(*) AS collectives, sum(skew_ns) AS waited_for_ns\n"
-        "FROM collectives GROUP BY last_rank ORDER BY waited_for_ns DESC",
+        "Skew by the rank that came last",
+        "SELECT last_rank, count(*) AS collectives, sum(skew_ns) AS skew_ns\n"
+        "FROM collectives GROUP BY last_rank ORDER BY skew_ns DESC",
     ),
     Example(
         "Busiest links",
         "SELECT name, bytes, busy_ns, utilisation, peak_queue FROM links ORDER BY busy_ns DESC LIMIT 20",
     ),
     Example(
-        "Most waited for",
-        "SELECT d.rank, n.name, n.type, count(*) AS waiting\n"
+        "Most depended on",
+        "SELECT d.rank, n.name, n.type, count(*) AS dependents\n"
         "FROM dependencies d JOIN nodes n ON n.rank = d.rank AND n.node = d.on_node\n"
-        "GROUP BY ALL ORDER BY waiting DESC LIMIT 20",
+        "GROUP BY ALL ORDER BY dependents DESC LIMIT 20",
     ),
     Example(
         "Attributes in use",

@@ -21,6 +21,8 @@ from studio.analysis.collectives.imbalance import (
 )
 from studio.analysis.collectives.members import Members, collect_members
 from studio.analysis.collectives.times import CollectiveTimes, compute_collective_times
+from studio.analysis.collectives.waits import CollectiveWaits
+from studio.analysis.job.blame import compute_collective_waits
 from studio.analysis.job.late_ranks import Late, Lateness, find_late_ranks
 from studio.errors import TraceError
 from studio.session import Session, keep_result
@@ -73,9 +75,19 @@ def compute_lateness(session: Session, job: str, run: str) -> Lateness:
 
 
 @keep_result
+def collect_waits(session: Session, job: str, run: str) -> CollectiveWaits:
+    """Return whom ranks waited for in the collectives of a run."""
+    account = session.rank_use(job, run)[0]
+    return compute_collective_waits(session.trace(job), account, collect_times(session, job, run))
+
+
+@keep_result
 def list_late_ranks(session: Session, job: str, run: str, most: int) -> list[Late]:
     """Return the ranks that came last to collectives, those waited for longest first, so many at most."""
-    return find_late_ranks(compute_lateness(session, job, run), collect_times(session, job, run), most=most)
+    waits = collect_waits(session, job, run)
+    return find_late_ranks(
+        compute_lateness(session, job, run), collect_times(session, job, run), waits, most=most
+    )
 
 
 def settle(session: Session, job: str, view: Mapping[str, Any]) -> HeatmapRequest:

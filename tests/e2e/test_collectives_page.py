@@ -148,7 +148,7 @@ def test_a_real_job_that_was_linked_shows_its_imbalance(studio: Studio, page, sh
         assert Path(download.value.path()).read_bytes().startswith(begins)
     page.click("#collectives-metric")
     page.click("[role=option] >> text=waiting")
-    page.wait_for_selector("#collectives-title >> text=Who waits for others")
+    page.wait_for_selector("#collectives-title >> text=Who comes before the others")
     assert page.evaluate("window.studio.view.readView().metric") == "waiting"
 
 

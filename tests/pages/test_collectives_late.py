@@ -51,8 +51,8 @@ def addresses(part: Any) -> list[str]:
 
 def test_the_rank_that_came_last_stands_beside_the_heatmap_and_below_the_table(side: Any) -> None:
     beside, below = late.build_late_list("j", "", VIEW), late.build_late_table("j", "", VIEW)
-    assert "rank 2 last to 1 of 1, waited for  26.0 µs longer there: gemm +25.0 µs · " in texts(beside)
-    assert "rank 2  ·  node 1 of 1 26.0 µs 26.0 µs gemm +25.0 µs" in texts(below)
+    assert "rank 2 last to 1 of 1, waited for  42.0 µs longer there: gemm +25.0 µs · " in texts(beside)
+    assert "rank 2  ·  node 1 of 1 42.0 µs 26.0 µs 26.0 µs gemm +25.0 µs" in texts(below)
     node = side.trace.graphs[-1].id[4]
     assert f"/nodes?job=j&rank=2&node={node}" in addresses(beside)
     assert f"/timeline?job=j&rank=2&node={node}" in addresses(below)
@@ -64,11 +64,11 @@ def test_an_uneven_row_of_waiting_says_for_whom_and_what_took_longer(side: Any) 
         side.trace, build_heat(members, Look(metric="waiting")), Look(metric="waiting"), relative=False
     )
     listed = words.build_worst_list(shown, "", VIEW, "")
-    assert "waited  26.0 µs  for  rank 2 : gemm +25.0 µs" in texts(listed)
+    assert "came earlier by  26.0 µs  than  rank 2 : gemm +25.0 µs" in texts(listed)
     assert any("/timeline?job=j&rank=2&node=" in address for address in addresses(listed))
     sizes = Look(metric="size")
     shown = Shown(side.trace, build_heat(members, sizes), sizes, relative=False)
-    assert "waited" not in texts(words.build_worst_list(shown, "", VIEW, ""))
+    assert "came earlier" not in texts(words.build_worst_list(shown, "", VIEW, ""))
 
 
 def test_nothing_stands_there_where_nobody_came_last(side: Any, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -83,9 +83,10 @@ def test_the_command_tells_the_same(side: Any) -> None:
     listed = command.Listed(compared, times, [], None, find_late_ranks(lateness, times), 1)
     assert command.text(listed).endswith(
         "Who came last, and what took longer there:\n"
-        "rank 2 came last to 1 of 1 collective: the first member waited 26.0 µs for it in all, 26.0 µs at most; "
+        "rank 2 came last to 1 of 1 collective: others waited 42.0 µs for it in collectives, no work hiding that; "
+        "skew 26.0 µs in all, 26.0 µs at most; "
         "longer there than on the others: gemm +25.0 µs; longest at its node 5"
     )
     [told] = command.report(listed)["late"]
-    assert (told["rank"], told["node"], told["waited_ns"], told["late_ns"]) == (2, "5", 26_000, 21_000)
+    assert (told["rank"], told["node"], told["waited_ns"], told["late_ns"]) == (2, "5", 42_000, 21_000)
     assert list(told["longer"]) == [{"name": "gemm", "part": "compute", "ns": 40_000, "others_ns": 15_000}]

@@ -46,8 +46,8 @@ def test_a_wait_before_a_collective_was_noted_is_told_by_when_ranks_were_ready()
     assert words(side, 1) == "for nobody: it was ready last, and all are recorded to begin together"
     assert begin_together(collect_members(side.trace, side.times))
     assert describe_ready_waits(side.ledger()) == (
-        "Members of collectives are recorded to begin together here, so that their starts tell no waiting and no skew: by when each "
-        "was ready, ranks waited 20.0 µs in all for the last."
+        "Members of collectives are recorded to begin together here, so that their starts tell no waiting and no skew: "
+        "20.0 µs of waiting, all ranks together, is told by when each was ready."
     )
 
 

@@ -7,9 +7,10 @@ from dataclasses import dataclass
 import numpy as np
 
 from studio.analysis.collectives.times import CollectiveTimes, compute_bus_factor
+from studio.analysis.collectives.waits import CollectiveWaits
 from studio.distinct import find_distinct
 from studio.notebook import format_record
-from studio.trace import NONE, Int64, Trace, label_collective
+from studio.trace import NONE, Int64, label_collective
 
 _EXACT_AT_MOST = 24
 """With more different sizes of a type and group size, a class holds the sizes between two powers of two."""
@@ -34,8 +35,8 @@ class SizeClass:
         algorithm_bytes_per_ns, bus_bytes_per_ns: algbw and busbw of a collective of median size that takes the median time; NaN
             where the time or size is not known.
         skew_ns, most_skew_ns: Median and longest wait of the first member for the last.
-        last_rank: The rank that the first members waited for longest, all collectives together; -1 where all came together.
-        last_share: Which share of these waits was for it.
+        last_rank: The rank that members waited for longest, all collectives together; -1 where nobody waited, or that was not asked.
+        last_share: Which share of that waiting was for it.
     """
 
     type: str
@@ -61,12 +62,12 @@ class SizeClass:
     __repr__ = format_record
 
 
-def list_size_classes(trace: Trace, times: CollectiveTimes) -> list[SizeClass]:
+def list_size_classes(times: CollectiveTimes, waits: CollectiveWaits | None = None) -> list[SizeClass]:
     """Return the classes of collectives, those that take longest in total first.
 
     Args:
-        trace: The job.
-        times: Its collectives, of a recording or a run.
+        times: Collectives of a job, of a recording or a run.
+        waits: Whom ranks waited for in them, see `compute_collective_waits`; None where nobody asks for the last ones.
     """
     if not len(times):
         return []
@@ -74,9 +75,8 @@ def list_size_classes(trace: Trace, times: CollectiveTimes) -> list[SizeClass]:
     _, inverse = np.unique(key, axis=0, return_inverse=True)
     order = np.argsort(inverse, kind="stable")
     bounds = np.flatnonzero(np.diff(inverse[order], prepend=-1, append=1 << 40))
-    numbers = np.array([rank.number for rank in trace.ranks], np.int64)
     classes = [
-        _build_class(times, order[low:high], numbers)
+        _build_class(times, order[low:high], waits)
         for low, high in zip(bounds[:-1].tolist(), bounds[1:].tolist(), strict=True)
     ]
     return sorted(classes, key=lambda each: -each.total_ns)
@@ -94,12 +94,11 @@ def _compute_class_sizes(times: CollectiveTimes) -> Int64:
     return size
 
 
-def _build_class(times: CollectiveTimes, collectives: Int64, numbers: Int64) -> SizeClass:
+def _build_class(times: CollectiveTimes, collectives: Int64, waits: CollectiveWaits | None) -> SizeClass:
     took = np.sort((times.end_ns - times.arrived_ns)[collectives])
     size, skew = times.bytes[collectives], times.skew_ns[collectives]
-    last, place = np.unique(times.last_rank[collectives][skew > 0], return_inverse=True)
-    waited = np.bincount(place, skew[skew > 0], len(last))
-    most = int(waited.argmax()) if len(last) else NONE
+    waited = waits.sum_by_rank(collectives) if waits is not None else {}
+    last = max(waited, key=lambda rank: waited[rank], default=NONE)
     median_ns = float(np.median(took))
     # The median of the rates is that of the times only where their number is odd; a row tells one collective.
     moved = float(np.median(times.whole_bytes[collectives]))
@@ -124,6 +123,6 @@ def _build_class(times: CollectiveTimes, collectives: Int64, numbers: Int64) -> 
         rate * factor,
         int(np.median(skew)),
         int(skew.max()),
-        NONE if most == NONE else int(numbers[int(last[most])]),
-        0.0 if most == NONE else float(waited[most] / waited.sum()),
+        last,
+        0.0 if last == NONE else waited[last] / sum(waited.values()),
     )

@@ -51,7 +51,7 @@ class Waterfall:
     """The steps from A's makespan to B's; they add up exactly.
 
     Attributes:
-        basis: `busiest`: the rank that waits and idles least in both runs, which the others wait for; `mean`: all
+        basis: `busiest`: the rank that waits and idles least in both runs; `mean`: all
             ranks in the mean, rounded so that the sum stays exact.
         rank: The number of the rank looked at, -1 for the mean.
         a_ns, b_ns: The finishes.
@@ -88,7 +88,7 @@ class _Use:
     before_ns: Int64
 
     def busiest(self) -> Int64:
-        """Return the indices of the ranks that wait and idle least, so others wait for them: several where they lose the same."""
+        """Return the indices of the ranks that wait and idle least, several where they lose the same."""
         lost = self.times.of("waiting", *IDLE) + self.times.after_finish_ns
         return np.flatnonzero(lost == lost.min()) if len(lost) else np.zeros(0, np.int64)
 

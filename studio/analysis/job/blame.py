@@ -12,6 +12,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from studio.analysis.collectives.times import CollectiveTimes
+from studio.analysis.collectives.waits import CollectiveWaits
 from studio.analysis.job.kinds import COMMUNICATION, COMPUTE, COPY, CPU, MEMORY
 from studio.analysis.job.ledger import EXPOSED, PARTS, Ledger
 from studio.analysis.job.windows import build_whole_windows
@@ -149,6 +151,46 @@ def compute_blame(
         busy,
         (end - start)[chosen],
     )
+
+
+def compute_collective_waits(trace: Trace, account: Ledger, collectives: CollectiveTimes) -> CollectiveWaits:
+    """Return how long ranks waited for the last member of each collective, no work hiding it; messages are left out.
+
+    Args:
+        trace: The job.
+        account: Where the time of its ranks went.
+        collectives: Its collectives, in the same times.
+    """
+    _, other, _, late_row, start, end = _collect_waits(trace, account, build_whole_windows(account), None)
+    known = other != NONE
+    other, late_row, ns = other[known], late_row[known], (end - start)[known]
+    at = _find_collectives(account, collectives)[account.first[account.places[other]] + late_row]
+    met = at != NONE
+    numbers = np.array(account.numbers, np.int64)
+    pairs, of = np.unique(np.stack([at[met], numbers[other[met]]]), axis=1, return_inverse=True)
+    total = np.zeros(pairs.shape[1], np.int64)
+    np.add.at(total, of.reshape(-1), ns[met])
+    return CollectiveWaits(pairs[0], pairs[1], total)
+
+
+def _find_collectives(account: Ledger, collectives: CollectiveTimes) -> Int64:
+    """Return (T,) the collective that each node takes part in, -1 for none; of groups whose members ran alike one stands for all."""
+    longest = int(collectives.position.max(initial=0)) + 1
+    key = collectives.group * longest + collectives.position
+    order = np.argsort(key)
+    group_of = {name: number for number, name in enumerate(collectives.groups)}
+    collective = np.full(len(account.begun_ns), NONE, np.int64)
+    seen: set[int] = set()
+    for group in account.arrivals.groups:
+        if id(group.rows) in seen or group.name not in group_of or not len(order):
+            continue
+        seen.add(id(group.rows))
+        line, at = np.nonzero((group.rows != NONE) & (np.arange(group.rows.shape[1]) < longest))
+        wanted = group_of[group.name] * longest + at
+        place = order[np.minimum(np.searchsorted(key, wanted, sorter=order), len(order) - 1)]
+        entry = account.first[group.member[line]] + group.rows[line, at]
+        collective[entry] = np.where(key[place] == wanted, place, NONE)
+    return collective
 
 
 def _collect_waits(trace: Trace, account: Ledger, windows: Int64, wanted: Wanted | None) -> Int64:

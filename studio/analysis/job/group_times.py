@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -107,8 +107,10 @@ def sum_group_times(
     )
 
 
-def build_group_filter(trace: Trace, name: str, groups: Sequence[CommGroup] | None = None) -> Wanted:
-    """Return what tells whether nodes of a rank name a comm group; "" is the group of all ranks."""
+def build_group_filter(
+    trace: Trace, wanted: Collection[str], groups: Sequence[CommGroup] | None = None
+) -> Wanted:
+    """Return what tells whether nodes of a rank name one of some comm groups; "" is the group of all ranks."""
     world = list_world_names(
         trace.groups if groups is None else groups, [rank.number for rank in trace.ranks]
     )
@@ -117,7 +119,9 @@ def build_group_filter(trace: Trace, name: str, groups: Sequence[CommGroup] | No
     def is_wanted(place: int, rows: Int64) -> Bool:
         rank = trace.ranks[place]
         names = [WORLD, *map(str, rank.slots)]
-        fits = np.array([(WORLD if own_name in world else own_name) == name for own_name in names], np.bool_)
+        fits = np.array(
+            [(WORLD if own_name in world else own_name) in wanted for own_name in names], np.bool_
+        )
         return np.asarray(fits[slots[rank.graph][rows] + 1])
 
     return is_wanted

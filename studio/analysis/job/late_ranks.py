@@ -16,7 +16,8 @@ import numpy as np
 
 from studio.analysis.collectives.arrivals import Joined
 from studio.analysis.collectives.times import CollectiveTimes
-from studio.analysis.job.blame import KINDS_OF
+from studio.analysis.collectives.waits import CollectiveWaits
+from studio.analysis.job.blame import KINDS_OF, compute_collective_waits
 from studio.analysis.job.function_names import shorten_function_name
 from studio.analysis.job.ledger import PARTS, Ledger
 from studio.distinct import find_distinct
@@ -35,7 +36,7 @@ _SAID: Mapping[str, str] = {
 _LEAST_SHARE = 0.05
 _LISTED = 3
 _OTHERS, _LOOKED_AT = 16, 8
-"""Members that the last one is compared with, at most, spread over all, and the longest waits for each rank that are looked at."""
+"""Members that the last one is compared with, at most, spread over all, and the longest skews of each rank that are looked at."""
 _MOST_NODES = 1_000_000
 """Times of nodes that are looked through for a collective, at most: of large graphs with fewer others, two at least."""
 _MOST_WITHIN = 50_000
@@ -86,11 +87,12 @@ class Late:
 
     Attributes:
         rank: Its number.
-        row: Its node in the collective in which a member waited for it longest.
+        row: Its node in the collective of the longest skew.
         collectives: How many it came last to, after others.
-        waited_ns: How long the first members of them waited for it, added up.
-        longest_ns: The longest of these waits.
-        looked_at: In how many of them, the longest waits first, it was looked at what it did.
+        waited_ns: How long all others waited for it in collectives, no work hiding it, added up.
+        skew_ns: The skew of those it came last to, added up: how long the first members waited, whether work hid it or not.
+        longest_ns: The longest of these skews.
+        looked_at: In how many of them, the longest skews first, it was looked at what it did.
         late_ns: How much later than the others in the mean it came to those, added up.
         longer: What lasted longer there in the meantime, most first, if a twentieth of `late_ns` or more.
     """
@@ -99,6 +101,7 @@ class Late:
     row: int
     collectives: int
     waited_ns: int
+    skew_ns: int
     longest_ns: int
     looked_at: int
     late_ns: int
@@ -127,15 +130,15 @@ def count_last_ranks(collectives: CollectiveTimes) -> int:
 
 
 def describe_late_rank(late: Late, collectives: int) -> str:
-    """Say of a rank how often it came last, how long others waited, and what it did meanwhile.
+    """Say of a rank how often it came last, how long others waited, by how much it came later, and what it did meanwhile.
 
     Args:
         late: The rank.
         collectives: How many collectives some rank came last to, after others.
     """
     sentence = (
-        f"rank {late.rank} came last to {late.collectives:,} of {format_counted(collectives, 'collective')}: the first member waited "
-        f"{format_ns(late.waited_ns)} for it in all, {format_ns(late.longest_ns)} at most"
+        f"rank {late.rank} came last to {late.collectives:,} of {format_counted(collectives, 'collective')}: others waited "
+        f"{format_ns(late.waited_ns)} for it in collectives, no work hiding that; skew {format_ns(late.skew_ns)} in all, {format_ns(late.longest_ns)} at most"
     )
     if cause := late.cause():
         where = "" if late.looked_at == late.collectives else f" (of {late.looked_at} of them)"
@@ -300,24 +303,32 @@ def _add_up(compared: Iterable[dict[tuple[str, str], Float64]]) -> tuple[int, tu
 
 
 def find_late_ranks(
-    lateness: Lateness, collectives: CollectiveTimes, chosen: Int64 | None = None, most: int | None = None
+    lateness: Lateness,
+    collectives: CollectiveTimes,
+    waits: CollectiveWaits | None = None,
+    most: int | None = None,
 ) -> list[Late]:
-    """Return the ranks that came last to collectives, those first for which first members waited longest.
+    """Return the ranks that came last to collectives, those first that others waited for longest, then by skew.
 
     Args:
         lateness: What ranks did before.
         collectives: Collectives of the job.
-        chosen: Which of them; None for all.
+        waits: Whom ranks waited for in them, where that is known already.
         most: How many ranks are looked at; None for all.
     """
     skew = collectives.skew_ns
-    chosen = np.arange(len(collectives)) if chosen is None else chosen
-    chosen = chosen[skew[chosen] > 0]
+    chosen = np.flatnonzero(skew > 0)
+    if not len(chosen):
+        return []
+    waits = waits or compute_collective_waits(lateness.trace, lateness.account, collectives)
+    awaited_ns = waits.sum_by_rank(np.arange(len(collectives)))
     place = {rank.number: at for at, rank in enumerate(lateness.trace.ranks)}
     ranks, of = np.unique(collectives.last_rank[chosen], return_inverse=True)
-    waited = np.bincount(of, skew[chosen], len(ranks))
+    skews = np.zeros(len(ranks), np.int64)
+    np.add.at(skews, of, skew[chosen])
+    waited = np.array([awaited_ns.get(number, 0) for number in ranks.tolist()], np.int64)
     late = []
-    for index in np.argsort(-waited, kind="stable")[:most].tolist():
+    for index in np.lexsort((-skews, -waited))[:most].tolist():
         own = chosen[of == index]
         own = own[np.argsort(-skew[own], kind="stable")]
         number = int(ranks[index])
@@ -333,6 +344,7 @@ def find_late_ranks(
                 int(collectives.last_row[own[0]]),
                 len(own),
                 int(waited[index]),
+                int(skews[index]),
                 int(skew[own[0]]),
                 len(seen),
                 late_ns,

@@ -61,8 +61,8 @@ def label_ranks(ranks: tuple[int, ...]) -> str:
     return f"{format_count(len(ranks))} ranks like {ranks[0]}"
 
 
-def sum_waiting_ns(account: Ledger) -> Int64:
-    """Return (K,) how long each rank did nothing but wait for others: waiting, bubble and stall.
+def sum_lost_ns(account: Ledger) -> Int64:
+    """Return (K,) how long each rank waited or stalled: waiting, bubble and stall.
 
     In recordings whose collectives begin when their last member comes, the others wait in stalls. A rank that has finished
     waits for nobody, and of one whose recording has not begun nothing is known.
@@ -99,7 +99,7 @@ def build_rank_rows(account: Ledger, most: int, waited_for_ns: Int64 | None = No
     the middle holds the mean of all others.
     """
     parts = account.totals()
-    waits = sum_waiting_ns(account)
+    waits = sum_lost_ns(account)
     blamed = np.zeros(len(waits), np.int64) if waited_for_ns is None else waited_for_ns
     keys = np.column_stack((-blamed, waits, parts.after_finish_ns, parts.ns))
     _, first, inverse = np.unique(keys, axis=0, return_index=True, return_inverse=True)

@@ -23,6 +23,6 @@ def describe_ready_waits(account: Ledger) -> str:
         met, together = met + int(several.sum()), together + int((several & same).sum())
     of = f"{format_count(together)} of {format_count(met)} collectives" if together < met else "collectives"
     return (
-        f"Members of {of} are recorded to begin together here, so that their starts tell no waiting and no skew: by when each "
-        f"was ready, ranks waited {format_ns(total)} in all for the last."
+        f"Members of {of} are recorded to begin together here, so that their starts tell no waiting and no skew: "
+        f"{format_ns(total)} of waiting, all ranks together, is told by when each was ready."
     )

@@ -1,4 +1,4 @@
-"""The tab "By size" of Collectives: how many, how long, how fast, and who comes last."""
+"""The tab "By size" of Collectives: how many, how long, how fast, and whom others wait for."""
 
 from __future__ import annotations
 
@@ -22,12 +22,14 @@ from studio.sim.attained import FASTER, FASTER_WORDS, Attained, find_attained
 from studio.trace import NONE
 from studio.units import format_bytes, format_count, format_ns, format_rate
 from studio.views.address import choose_shown_run
-from studio.views.collectives import collect_times
+from studio.views.collectives import collect_times, collect_waits
 
 _SHOWN = 200
 _TIME = "From the arrival of the last member to the end, without waiting for it: median, and the time that 99 % stay below."
-_SKEW = "How long the first member waits for the last one: median, and the longest."
-_LAST = "The rank that first members waited for longest, and which share of these waits was for it."
+_SKEW = (
+    "How long the first member waits for the last one, whether work hides it or not: median, and the longest."
+)
+_LAST = "The rank that others waited for longest in these collectives, no work hiding it, and which share of that waiting was for it."
 _BUS = (
     "Of a collective of median size that takes the median time. busbw as nccl-tests defines it: bytes of the whole array over time, "
     "times what a ring sends over each port per byte."
@@ -54,7 +56,7 @@ def build_classes_panel(job: str, view: dict[str, Any]) -> Any:
         return html.Div([html.P("No collective of this run has times.", className="cs-dim"), doubt])
     head: list[Any] = [
         "Type", "Ranks", "Groups", "Size", "Count", with_hint("Median", _TIME), "p99", with_hint("busbw", _BUS),
-        with_hint("Skew", _SKEW), "Most skew", with_hint("Last", _LAST),
+        with_hint("Skew", _SKEW), "Most skew", with_hint("Waited for", _LAST),
     ]  # fmt: skip
     if attained:
         head.insert(8, with_hint(f"of {attained.system}", _ATTAINED))
@@ -95,7 +97,10 @@ def _list_classes(job: str, run: str) -> tuple[list[SizeClass], Attained | None,
     """Return the classes, what the recorded GPU's system attains of them, and words about what was matched and is no collective."""
     trace = get_session().trace(job)
     times = collect_times(get_session(), job, run)
-    classes, apart = list_size_classes(trace, times), describe_apart(times.apart_by_group())
+    classes, apart = (
+        list_size_classes(times, collect_waits(get_session(), job, run)),
+        describe_apart(times.apart_by_group()),
+    )
     try:
         return classes, find_attained(trace, classes), apart
     except ConfigError:  # the recorded GPU's system does not come in the size of this job

@@ -17,10 +17,11 @@ from studio.units import format_count, format_counted, format_ns
 from studio.views.collectives import collect_times, compute_lateness, list_late_ranks
 
 _BESIDE, _LISTED = 3, 16
-_WAITED = "How long the first member of each of these collectives waited for this rank, added up; no matter whether work hid it."
+_WAITED = "How long all others waited for this rank in collectives, no work hiding it: what Overview and breakdown call waiting."
+_SKEW = "How long the first member of each collective that this rank came last to was there before it, added up, whether work hid it or not; and the longest."
 _LONGER = (
     "From the last moment at which all members had met until each came, by the innermost node under way: what lasted longer on this rank "
-    "than on the others in the mean, in the eight longest waits for it at most."
+    "than on the others in the mean, in its eight longest skews at most."
 )
 
 
@@ -91,6 +92,7 @@ def build_late_table(job: str, run: str, view: dict[str, Any]) -> Any:
             ),
             f"{format_count(late.collectives)} of {format_count(total)}",
             build_rounded_value(format_ns(late.waited_ns), f"{late.waited_ns:,} ns"),
+            build_rounded_value(format_ns(late.skew_ns), f"{late.skew_ns:,} ns"),
             build_rounded_value(format_ns(late.longest_ns), f"{late.longest_ns:,} ns"),
             html.Bdi(late.cause() or "–"),
         )
@@ -98,7 +100,7 @@ def build_late_table(job: str, run: str, view: dict[str, Any]) -> Any:
     ]
     more = count_last_ranks(times) - len(late_ranks)
     head = (
-        "Rank", "Last to", with_hint("Waited for", _WAITED), "Most", with_hint("Longer there than on the others", _LONGER),
+        "Rank", "Last to", with_hint("Waited for", _WAITED), with_hint("Skew", _SKEW), "Most", with_hint("Longer there than on the others", _LONGER),
     )  # fmt: skip
     return html.Div(
         [
@@ -109,7 +111,7 @@ def build_late_table(job: str, run: str, view: dict[str, Any]) -> Any:
                 ],
                 className="cs-figure-head",
             ),
-            html.Div(build_table(head, rows, numeric=(1, 2, 3)), className="cs-scroll"),
+            html.Div(build_table(head, rows, numeric=(1, 2, 3, 4)), className="cs-scroll"),
             html.P(f"and {format_counted(more, 'more rank')}", className="cs-dim") if more > 0 else None,
         ],
         className="cs-coll-late-table",
@@ -117,7 +119,7 @@ def build_late_table(job: str, run: str, view: dict[str, Any]) -> Any:
 
 
 def find_last_member(shown: Shown, cells: Int64) -> tuple[int, int, int] | None:
-    """Return the member that came last to the collective of a single cell: place of its rank, its node, and how long the cell's rank waited.
+    """Return the member that came last to the collective of a single cell: place of its rank, its node, and how much earlier the cell's rank came.
 
     None where the cell adds up several, its rank came last itself, or nothing tells.
     """
@@ -136,7 +138,7 @@ def find_last_member(shown: Shown, cells: Int64) -> tuple[int, int, int] | None:
 
 
 def explain_waiting(shown: Shown, cells: Int64, job: str, run: str, view: dict[str, Any]) -> list[Any]:
-    """Say for whom the rank of a cell waited, how long, and what lasted longer there; nothing where it waited for nobody."""
+    """Say by how much the rank of a cell came earlier than the last one, and what lasted longer there; nothing where it did not."""
     last = find_last_member(shown, cells)
     if last is None:
         return []
@@ -148,25 +150,33 @@ def explain_waiting(shown: Shown, cells: Int64, job: str, run: str, view: dict[s
     cause = describe_causes(why[1]) if why else ""
     return [
         build_rounded_value(format_ns(waited), f"{waited:,} ns"),
-        " for ",
+        " than ",
         dcc.Link(f"rank {rank.number}", href=build_address("/timeline", keep, node=node)),
         html.Bdi(f": {cause}" if cause else ""),
     ]
 
 
 def _build_node_address(job: str, run: str, view: dict[str, Any], page: str, late: Late) -> str:
-    """Return the address of the node of a rank in the collective in which a member waited for it longest."""
+    """Return the address of the node of a rank in the collective of its longest skew."""
     node = format_node_ref(get_session().trace(job).graph_of(late.rank), late.row)
     return build_address(page, {"job": job, "run": view.get("run")}, rank=str(late.rank), node=node)
 
 
 def _build_numbers(late_ranks: list[Late]) -> Table:
     columns = (
-        "rank", "collectives", "waited_ns", "longest_ns", "looked_at", "late_ns", "part", "name", "there_ns", "others_ns",
+        "rank", "collectives", "waited_ns", "skew_ns", "longest_ns", "looked_at", "late_ns", "part", "name", "there_ns", "others_ns",
     )  # fmt: skip
     rows: list[tuple[Any, ...]] = []
     for late in late_ranks:
-        about = (late.rank, late.collectives, late.waited_ns, late.longest_ns, late.looked_at, late.late_ns)
+        about = (
+            late.rank,
+            late.collectives,
+            late.waited_ns,
+            late.skew_ns,
+            late.longest_ns,
+            late.looked_at,
+            late.late_ns,
+        )
         rows += [(*about, each.part, each.name, each.ns, each.others_ns) for each in late.longer] or [
             (*about, "", "", None, None)
         ]

@@ -21,16 +21,16 @@ from studio.units import format_count
 METRIC_NAMES: dict[Metric, str] = {
     "size": "size",
     "duration": "duration",
-    "waiting": "waiting",
-    "lateness": "arrival skew",
+    "waiting": "lead",
+    "lateness": "lateness",
     "algorithm": "algorithm bandwidth",
     "bus": "bus bandwidth",
 }
 METRIC_HINTS: dict[Metric, str] = {
     "size": "Bytes the rank puts into the collective (comm_size).",
     "duration": "From the rank's own beginning of the collective to its own end.",
-    "waiting": "arrival of the last member − own arrival: the time lost because another rank came late.",
-    "lateness": "own arrival − arrival of the first member. The largest of a row is the arrival skew of the collective.",
+    "waiting": "arrival of the last member − own arrival, whether work hides that time or not; that of the first member is the skew. Waiting, as a part of a rank's time, is what no work hides.",
+    "lateness": "own arrival − arrival of the first member. The largest of a row is the skew of the collective.",
     "algorithm": "size of the whole array ÷ (own end − last arrival), as nccl-tests define it (algbw).",
     "bus": "algorithm bandwidth × the factor of the collective, 2(n−1)/n for an all-reduce, (n−1)/n for all-gather, "
     "reduce-scatter and all-to-all, 1 for a broadcast: comparable with the speed of a link (nccl-tests, busbw).",
@@ -208,7 +208,9 @@ def _describe_offender(
         waited = explain_waiting(shown, cells, str(view.get("job")), run, view)
         if waited:
             facts.append(
-                html.Div([html.Span("waited ", className="cs-dim"), *waited], className="cs-worst-whom")
+                html.Div(
+                    [html.Span("came earlier by ", className="cs-dim"), *waited], className="cs-worst-whom"
+                )
             )
     return html.Li([*facts, _build_similar_lines(shown, offender, others)])
 
@@ -272,7 +274,7 @@ def choose_title(shown: Shown) -> tuple[str, str]:
     asks = {
         "size": "Which ranks move too much",
         "duration": "Which collectives take long, and on which ranks",
-        "waiting": "Who waits for others",
+        "waiting": "Who comes before the others",
         "lateness": "Who comes late",
         "algorithm": "How fast collectives are",
         "bus": "How fast collectives use the links",

@@ -31,8 +31,8 @@ _BASIS = (
     "add up: overlapped (work and communication), compute, copies; then, by the earliest issued communication, waiting "
     "for the last member or, between pipeline stages, bubble, and the rest of communication; then host, and stall where "
     "nothing runs; after finish, once the rank is done and the last one is not. Where a recording is compared, the rest of "
-    "communication is one part on both sides. The rank that waits least is the one the others wait for; where it is another one in "
-    "each run, only the mean is shown: the difference between two ranks is none between the runs."
+    "communication is one part on both sides. The rank that waits least, idles least and finishes late is most often one that the others wait for; where "
+    "it is another one in each run, only the mean is shown: the difference between two ranks is none between the runs."
 )
 
 

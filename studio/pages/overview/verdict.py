@@ -9,6 +9,7 @@ import numpy as np
 from dash import ClientsideFunction, Input, Output, clientside_callback, dcc, html
 
 from studio.analysis.collectives.groups import sum_group_use
+from studio.analysis.job.awaited import find_alike, find_most_awaited
 from studio.analysis.job.blame import Blame, compute_blame
 from studio.analysis.job.kinds import lacks_host, runs_on_processor
 from studio.analysis.job.layout_imbalance import Unevenness, find_unevenness
@@ -20,7 +21,7 @@ from studio.analysis.job.rank_rows import (
     build_rank_rows,
     describe_unrecorded,
     label_ranks,
-    sum_waiting_ns,
+    sum_lost_ns,
 )
 from studio.analysis.job.step_spans import StepSpans
 from studio.analysis.job.together import describe_ready_waits
@@ -231,41 +232,30 @@ def describe_awaited(rows: Sequence[RankRow], account: Ledger, rank_blame: Blame
     place = {number: index for index, number in enumerate(account.numbers)}
     sentences = []
     for row in rows:
-        is_own = np.isin(rank_blame.waiter, [place[rank] for rank in row.ranks]) & (
-            rank_blame.culprit != NONE
-        )
+        waits = np.isin(rank_blame.waiter, [place[rank] for rank in row.ranks])
+        is_own = waits & (rank_blame.culprit != NONE)
         total = np.bincount(rank_blame.culprit[is_own], rank_blame.ns[is_own], minlength=len(account))
         if not total.any():
             sentences.append("")
             continue
         most = int(total.argmax())
         part, _ = rank_blame.mostly(is_own & (rank_blame.culprit == most))
-        share = 100 * total[most] / total.sum()
+        share = 100 * total[most] / rank_blame.ns[waits].sum()
         sentences.append(f"{share:.0f} % of it for rank {account.numbers[most]}, which meanwhile {DID[part]}")
     return sentences
 
 
 def _describe_blamed(account: Ledger, rank_blame: Blame) -> str:
     """Say for which rank the others wait most, or for which equal ones; "" where that is hardly anything, or for all alike."""
-    total, parts = rank_blame.of_culprits(len(account)), account.totals()
-    if not len(rank_blame) or total.max(initial=0) <= _EVEN * int(parts.ns.sum()):
+    most = find_most_awaited(account, rank_blame)
+    if most is None or most.ns <= _EVEN * int(account.totals().ns.sum()):
         return ""
-    most = int(total.argmax())
-    alike = _find_alike(account, most)
-    if len(alike) == len(account):
-        return ""
-    part, during = rank_blame.mostly(np.isin(rank_blame.culprit, alike))
+    part, during = rank_blame.mostly(np.isin(rank_blame.culprit, most.places))
+    bubbles = ", bubbles included," if account.totals().of("bubble").any() else ""
     return (
-        f"{100 * float(total[alike].sum()) / max(float(total.sum()), 1):.0f} % of all waiting is for {_label_ranks(account, alike)}: "
-        f"for {100 * during:.0f} % of that time "
-        f"{'they' if len(alike) > 1 else 'it'} {DID[part]}. "
+        f"{100 * most.share:.0f} % of all waiting{bubbles} is for {label_ranks(most.ranks)}: for {100 * during:.0f} % of that time "
+        f"{'they' if len(most.ranks) > 1 else 'it'} {DID[part]}. "
     )
-
-
-def _find_alike(account: Ledger, place: int) -> Int64:
-    """Return which ranks spend their time as one does, itself among them."""
-    parts, finish = account.totals().ns, account.finish_ns
-    return np.flatnonzero((parts == parts[place]).all(axis=1) & (finish == finish[place]))
 
 
 def _label_ranks(account: Ledger, places: Int64) -> str:
@@ -274,7 +264,7 @@ def _label_ranks(account: Ledger, places: Int64) -> str:
 
 def _describe_longest(account: Ledger, place: int, verbs: tuple[str, str]) -> str:
     """Return a rank and those that are like it, with what they do: of one, of several."""
-    alike = _find_alike(account, place)
+    alike = find_alike(account, place)
     label, verb = _label_ranks(account, alike), verbs[len(alike) > 1]
     return f"{label[0].upper()}{label[1:]} {verb} longest"
 
@@ -284,7 +274,7 @@ def _describe_differences(
 ) -> list[Any]:
     """Say how the bars are ordered, and how far ranks differ in work."""
     times, finish = account.totals(), account.makespan_ns
-    waits = sum_waiting_ns(account)
+    waits = sum_lost_ns(account)
     content: list[Any] = []
     if len(account) > 1:
         least, most = int(waits.min()), int(waits.max())

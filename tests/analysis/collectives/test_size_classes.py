@@ -10,12 +10,14 @@ import numpy as np
 import pytest
 
 import studio
-from studio.analysis.collectives.size_classes import list_size_classes
+from studio.analysis.collectives.size_classes import SizeClass, list_size_classes
 from studio.analysis.collectives.times import compute_collective_times
+from studio.analysis.compare.sides import build_recorded_side
+from studio.analysis.job.blame import compute_collective_waits
 from studio.et import write
 from studio.sim.attained import find_attained
 from studio.timeline import read_recorded_times
-from studio.trace import NONE
+from studio.trace import NONE, Trace
 from tests.handmade import collective, trace_of
 from tests.test_cli import run
 
@@ -27,12 +29,19 @@ def at(number: int, begins: int, ends: int, size: int, kind: str = "ALL_REDUCE")
     return made
 
 
+def list_with_last(trace: Trace) -> list[SizeClass]:
+    """Return the classes of a recording with the ranks that others waited for."""
+    side = build_recorded_side(trace, read_recorded_times(trace))
+    times = compute_collective_times(trace, side.times)
+    return list_size_classes(times, compute_collective_waits(trace, side.ledger(), times))
+
+
 def test_times_count_from_the_last_arrival_and_name_who_comes_last() -> None:
     """Three all-reduces of 1000 bytes on two ranks: rank 1 comes last twice, and once both come together."""
     first = [at(1, 10, 30, 1000), at(2, 40, 60, 1000), at(3, 100, 140, 1000), at(4, 200, 203, 8, "BARRIER")]
     other = [at(1, 20, 30, 1000), at(2, 40, 60, 1000), at(3, 110, 140, 1000), at(4, 200, 203, 8, "BARRIER")]
     trace = trace_of([first, other])
-    reduces, barrier = list_size_classes(trace, compute_collective_times(trace, read_recorded_times(trace)))
+    reduces, barrier = list_with_last(trace)
     assert (reduces.type, reduces.members, reduces.count, reduces.total_bytes) == ("ALL_REDUCE", 2, 3, 3000)
     assert (reduces.least_ns, reduces.median_ns, reduces.p99_ns, reduces.most_ns) == (
         10_000,
@@ -54,7 +63,7 @@ def test_who_is_waited_for_longest_comes_last() -> None:
     first = [at(1, 11, 30, 1000), at(2, 41, 60, 1000), at(3, 100, 140, 1000)]
     other = [at(1, 10, 30, 1000), at(2, 40, 60, 1000), at(3, 108, 140, 1000)]
     trace = trace_of([first, other])
-    (found,) = list_size_classes(trace, compute_collective_times(trace, read_recorded_times(trace)))
+    (found,) = list_with_last(trace)
     assert (found.last_rank, found.last_share) == (1, 0.8)
 
 
@@ -62,7 +71,7 @@ def test_time_and_rate_of_a_row_belong_together_of_an_even_number_too() -> None:
     """Two all-reduces of 1000 bytes in 10 and 40 µs: the median is 25 µs, in which 1000 bytes are 40 MB/s."""
     rank = [at(1, 10, 20, 1000), at(2, 40, 80, 1000)]
     trace = trace_of([rank, rank])
-    (found,) = list_size_classes(trace, compute_collective_times(trace, read_recorded_times(trace)))
+    (found,) = list_size_classes(compute_collective_times(trace, read_recorded_times(trace)))
     assert (found.median_ns, found.algorithm_bytes_per_ns) == (25_000, 0.04)
 
 
@@ -90,7 +99,7 @@ def test_many_sizes_share_classes_between_powers_of_two() -> None:
     trace = trace_of([rank, rank])
     found = {
         each.least_bytes: each.most_bytes
-        for each in list_size_classes(trace, compute_collective_times(trace, read_recorded_times(trace)))
+        for each in list_size_classes(compute_collective_times(trace, read_recorded_times(trace)))
     }
     assert found == {1001: 1023, 1024: 1030}
 
@@ -99,7 +108,7 @@ def test_what_a_system_attains_is_what_it_takes_alone() -> None:
     """The time that the simulator charges, over the median."""
     rank = [at(1, 100, 1100, 1 << 20)]
     trace = trace_of([rank] * 8)
-    found = list_size_classes(trace, compute_collective_times(trace, read_recorded_times(trace)))
+    found = list_size_classes(compute_collective_times(trace, read_recorded_times(trace)))
     attained = find_attained(trace, found, "hgx-h100")
     assert attained is not None
     bare = trace_of([[collective(1, "ALL_REDUCE", 1 << 20)]] * 8)

@@ -47,13 +47,14 @@ def test_the_rank_that_came_last_is_named_with_what_lasted_longer_than_on_the_ot
     assert count_awaited(times) == 1
     [late] = found
     assert (late.rank, late.row, late.collectives, late.looked_at) == (2, 4, 1, 1)
-    assert (late.waited_ns, late.longest_ns) == (26_000, 26_000)
+    assert (late.waited_ns, late.skew_ns, late.longest_ns) == (42_000, 26_000, 26_000)
     assert late.late_ns == 57_000 - (31_000 + 41_000) // 2, "than the others in the mean"
     assert [(one.name, one.part, one.ns, one.others_ns) for one in late.longer] == [
         ("gemm", "compute", 40_000, 15_000)
     ]
     assert describe_late_rank(late, 1) == (
-        "rank 2 came last to 1 of 1 collective: the first member waited 26.0 µs for it in all, 26.0 µs at most; "
+        "rank 2 came last to 1 of 1 collective: others waited 42.0 µs for it in collectives, no work hiding that; "
+        "skew 26.0 µs in all, 26.0 µs at most; "
         "longer there than on the others: gemm +25.0 µs"
     )
     assert lateness.at(2, 4) == (21_000, late.longer)
@@ -106,6 +107,6 @@ def test_nobody_comes_last_where_all_come_together() -> None:
 
 def test_waits_of_its_own_and_what_was_not_recorded_are_told_as_such() -> None:
     longer = (Longer("ring", "waiting", 12_000, 0), Longer("", "before", 1_000, 0))
-    late = Late(0, 0, 9, 90_000, 10_000, 8, 13_000, longer)
+    late = Late(0, 0, 9, 90_000, 90_000, 10_000, 8, 13_000, longer)
     assert late.cause() == "waiting for other ranks in ring +12.0 µs, not recorded yet +1.00 µs"
     assert "(of 8 of them): waiting" in describe_late_rank(late, 9)
