@@ -13,6 +13,7 @@ from studio.advice.candidates import Candidate, Found, Refusal, label_collective
 from studio.advice.terms import Change, Sensitivity
 from studio.distinct import find_distinct
 from studio.sim.algorithms import ALGORITHMS
+from studio.sim.choices import explain_choices
 from studio.sim.collectives import EXTENDED_KIND_OF
 from studio.sim.costs.model import ALGORITHMS as WAYS
 from studio.sim.costs.parameters import list_members
@@ -83,7 +84,8 @@ def _propose_bandwidth(scene: Scene, finish: Finish, index: int) -> Iterator[Can
     where = _label_dimension(scene, index)
     trifle = f"less than {100 * TRIFLE:g} % of the finish is gained"
     words = "" if knee is None else f"above {format_rate(rate * knee)} on {where} {trifle}"
-    yield Sensitivity(f"bandwidth of {where}", more, less, words)
+    why = _explain_longer(scene, build_change(2.0), more, less)
+    yield Sensitivity(f"bandwidth of {where}", more, less, words, why)
     # Beside what doubling saves, a knee that is passed already says nothing.
     end = f"; {words}." if knee is not None and knee > 1 else "."
     lever = frozenset({f"bandwidth {index}"})
@@ -97,6 +99,17 @@ def _propose_bandwidth(scene: Scene, finish: Finish, index: int) -> Iterator[Can
             build_change(knee),
             lever,
         )
+
+
+def _explain_longer(scene: Scene, better: Change, more_ns: int, less_ns: int) -> str:
+    """Say why a better rate takes longer, or the present one longer than a worse one; "" where neither does, or nothing tells."""
+    if more_ns > scene.baseline.finish_ns:
+        when, reason = "twice as good", explain_choices(scene.rerun(better))
+    elif less_ns < scene.baseline.finish_ns:
+        when, reason = "as it is", explain_choices(scene.result)
+    else:
+        return ""
+    return f"{when}, {reason}" if reason else ""
 
 
 def _propose_latency(scene: Scene, finish: Finish, index: int) -> Iterator[Candidate | Sensitivity]:
@@ -122,7 +135,9 @@ def _propose_latency(scene: Scene, finish: Finish, index: int) -> Iterator[Candi
     if more is None or less is None:
         return
     where = _label_dimension(scene, index)
-    yield Sensitivity(f"latency of {where}", more, less)
+    yield Sensitivity(
+        f"latency of {where}", more, less, why=_explain_longer(scene, build_change(0.5), more, less)
+    )
     if costs is not None:
         both = f"{format_ns(dim.latency_ns)} of the network, and " if dim.latency_ns else ""
         action = f"Halve the latency of {where}: {both}the time of each hop in the library's algorithms."

@@ -146,12 +146,14 @@ class Sensitivity:
         more_ns: Finish with twice the bandwidth, or half the latency.
         less_ns: Finish with half the bandwidth, or twice the latency.
         knee: The bandwidth above which all that is gained is a trifle, in words; "" where it was not found.
+        why: Why the better rate takes longer, in a sentence; "" where it does not, or nothing tells.
     """
 
     name: str
     more_ns: int
     less_ns: int
     knee: str = ""
+    why: str = ""
 
 
 @dataclass(frozen=True, slots=True)

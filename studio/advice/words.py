@@ -61,7 +61,13 @@ def as_data(advised: Advised) -> dict[str, Any]:
             "deviation_percent": _scale_to_percent(advised.system_baseline.deviation),
         },
         "sensitivity": [
-            {"name": item.name, "more_ns": item.more_ns, "less_ns": item.less_ns, "knee": item.knee or None}
+            {
+                "name": item.name,
+                "more_ns": item.more_ns,
+                "less_ns": item.less_ns,
+                "knee": item.knee or None,
+                "why": item.why or None,
+            }
             for item in advised.sensitivity
         ],
         "refused": [{"kind": kind, "reason": reason} for kind, reason in advised.refused],
@@ -162,6 +168,9 @@ def format_advice(advised: Advised, most: int = 12) -> Iterator[str]:
         yield f"  {'':28}{'×2 better':>12}{'×2 worse':>12}"
         for rate in advised.sensitivity:
             yield f"  {rate.name:28}{format_ns(rate.more_ns):>12}{format_ns(rate.less_ns):>12}  {rate.knee}".rstrip()
+        for rate in advised.sensitivity:
+            if rate.why:
+                yield f"  {rate.name}: {rate.why}"
     yield from _format_left_out(advised)
     yield ""
     of_replays = f"; a replay has to meet its recording within {100 * MOST_DEVIATION:g} %"
@@ -283,10 +292,11 @@ def build_bars(advised: Advised, most: int = 12) -> list[Bar]:
     for rate in advised.sensitivity:
         better, worse = base - rate.more_ns, rate.less_ns - base
         sentence = f"{rate.name}: {format_ns(rate.more_ns)} with twice as good a one, {format_ns(rate.less_ns)} with half"
+        why = f" {rate.why[0].upper()}{rate.why[1:]}" if rate.why else ""
         rows.append(
             Bar(
                 rate.name,
-                f"{sentence}; {rate.knee}." if rate.knee else f"{sentence}.",
+                f"{sentence}{'; ' if rate.knee else ''}{rate.knee}.{why}",
                 100 * better / max(base, 1),
                 100 * worse / max(base, 1),
                 better=_format_signed(-better),

@@ -46,6 +46,7 @@ from studio.errors import ConfigError, TraceError
 from studio.et.format import JobSize
 from studio.sim import astra, remote_memory, simulate
 from studio.sim.check import check
+from studio.sim.choices import find_slower_ways
 from studio.sim.config import SystemConfig
 from studio.sim.doubt import Cured
 from studio.sim.doubted_memory import describe_unfit
@@ -159,6 +160,7 @@ def _simulate_job(
             *(doubt.finding for doubt in doubts),
             *_warn_of_gpu(request, result),
             *_warn_of_idle_settings(request, result),
+            *find_slower_ways(result),
         )
         return Outcome(
             ", ".join(request.workload), result, all_findings, spent_s, every_rank, job, doubts=doubts

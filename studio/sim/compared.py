@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from functools import partial
 
 import numpy as np
 
@@ -11,6 +12,7 @@ from studio.analysis.compare.runs import Comparison
 from studio.analysis.compare.runs import compare as compare_sides
 from studio.analysis.compare.sides import Carried, Side, build_recorded_side
 from studio.analysis.path.whole import WholePath, build_whole_path
+from studio.sim.choices import explain_choice
 from studio.sim.config import SystemConfig, Topology
 from studio.sim.matched import replays_communication
 from studio.sim.models import label_model
@@ -89,6 +91,7 @@ def build_side(run: Trace | SimResult) -> Side:
             (dim.bytes_per_ns * dim.efficiency, dim.latency_ns + dim.message_overhead_ns)
             for dim in run.config.topology.dims
         ),
+        explain_choice=partial(explain_choice, run.config) if run.config.flows else None,
     )
 
 

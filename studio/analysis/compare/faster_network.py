@@ -80,6 +80,7 @@ def _describe_collectives(base: Side, late: Side) -> str:
     before, now = (collect_members(side.trace, side.times, side.groups) for side in (base, late))
     took = {nodes: ns for nodes, _, ns in _iterate_collectives(before)}
     more: Counter[tuple[int, str]] = Counter()
+    worst: dict[tuple[int, str], tuple[int, int]] = {}
     often = compared = 0
     for nodes, which, ns in _iterate_collectives(now):
         if nodes not in took:
@@ -87,7 +88,9 @@ def _describe_collectives(base: Side, late: Side) -> str:
         compared += 1
         if ns > took[nodes]:
             often += 1
-            more[int(now.type[which]), now.groups[int(now.group[which])]] += ns - took[nodes]
+            kind_of = int(now.type[which]), now.groups[int(now.group[which])]
+            more[kind_of] += ns - took[nodes]
+            worst[kind_of] = max(worst.get(kind_of, (0, which)), (ns - took[nodes], which))
     if not often:
         return (
             f"none of {format_counted(compared, 'collective')} takes longer once all members have come"
@@ -98,8 +101,21 @@ def _describe_collectives(base: Side, late: Side) -> str:
     group = f"group {name}" if name else "all ranks"
     return (
         f"{format_count(often)} of {format_counted(compared, 'collective')} {'takes' if often == 1 else 'take'} longer once all members have "
-        f"come, most of all {label_collective(kind)} of {group} ({format_ns(ns)} in all)"
+        f"come, most of all {label_collective(kind)} of {group} ({format_ns(ns)} in all){_explain_choice(late, now, worst[kind, name][1])}"
     )
+
+
+def _explain_choice(late: Side, members: Members, which: int) -> str:
+    """Return why a collective of the late run is not carried out in the quickest way, to go on with; "" where it is."""
+    if late.explain_choice is None:
+        return ""
+    low, high = int(members.offsets[which]), int(members.offsets[which + 1])
+    group = members.groups[int(members.group[which])]
+    present = [late.trace.ranks[place].number for place in members.rank[low:high].tolist()]
+    groups = late.trace.groups if late.groups is None else late.groups
+    ranks = next((each.ranks for each in groups if each.name == group), present)
+    reason = late.explain_choice(int(members.type[which]), int(members.bytes[low:high].max()), ranks)
+    return f"; {reason.rstrip('.')}" if reason else ""
 
 
 def _iterate_collectives(members: Members) -> Iterator[tuple[bytes, int, int]]:

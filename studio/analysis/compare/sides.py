@@ -67,6 +67,8 @@ class Side:
             is no network, or none of dimensions.
         system: What was simulated but for the speeds of its dimensions, equal where that is; None where there is none of dimensions.
         speeds: Bandwidth in bytes per ns and latency in ns of a message of each dimension.
+        explain_choice: Returns why a collective, given by CollectiveType, size in bytes and ranks, is not carried out in the quickest way,
+            "" where it is; None where no library chooses.
     """
 
     trace: Trace
@@ -83,6 +85,7 @@ class Side:
     dimensions_between: Callable[[Sequence[int]], tuple[int, ...]] | None = None
     system: object = None
     speeds: tuple[tuple[float, float], ...] = ()
+    explain_choice: Callable[[int, int, Sequence[int]], str] | None = None
 
     __repr__ = format_record
 
