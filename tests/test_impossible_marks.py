@@ -16,6 +16,7 @@ import pytest
 from studio.advice.advice import advise
 from studio.advice.words import as_data, format_advice
 from studio.et import write
+from studio.pages.sweep.results import _describe_doubtful
 from studio.sim import simulate
 from studio.sim.doubts import doubts_of
 from studio.sim.parts import interpret, with_settings
@@ -30,6 +31,8 @@ from studio.sweep.analysis import (
 from studio.sweep.running import Row
 from studio.sweep.search import Target, choose_cheapest
 from studio.sweep.space import Axis, Space
+from studio.sweep.sweep import Sweep, Swept
+from studio.sweep.systems import Base
 from studio.sweep.tables import read_rows, write_columns, write_parquet
 from tests.handmade import collective, trace_of
 from tests.test_cli import run
@@ -98,10 +101,36 @@ def test_results_of_earlier_releases_have_no_doubts(tmp_path: Path) -> None:
     from pyarrow import parquet
 
     path, space = tmp_path / "x.parquet", Space((Axis("a", ("1",)),))
-    write_parquet(path, space, [Row(0, 5, doubt="beyond")])
+    write_parquet(path, space, [Row(0, 5, doubt="beyond", doubtful={"long-ring": "Long."})])
+    assert read_rows(path) == [Row(0, 5, doubt="beyond", doubtful={"long-ring": "Long."})]
     table = parquet.read_table(path)
-    write_columns(path, {name: table.column(name) for name in table.column_names if name != "doubt"})
-    assert [(row.finish_ns, row.doubt) for row in read_rows(path)] == [(5, "")]
+    old = {name: table.column(name) for name in table.column_names if not name.startswith("doubt")}
+    write_columns(path, old)
+    assert [(row.finish_ns, row.doubt, row.doubtful) for row in read_rows(path)] == [(5, "", {})]
+
+
+def test_sweep_tells_each_doubt_once_with_its_points(tmp_path: Path) -> None:
+    """The costs of MI300X were fitted to whole nodes, those of H100 to two ranks too."""
+    job, out = tmp_path / "job", tmp_path / "x.parquet"
+    pairs = {str(pair): [2 * pair, 2 * pair + 1] for pair in range(4)}
+    reduces = [[collective(1, "ALL_REDUCE", 1 << 20, group=str(rank // 2))] for rank in range(8)]
+    write(trace_of(reduces, groups=pairs), job, "job")
+    vary = ("--set", "preset=hgx-h100,mi300x", "--set", "latency[0]=500,700", "-o", out)
+    told = said("sweep", job, *vary)
+    words = "2 of 4 points (2–3): 4 of 4 collectives are extrapolated: the costs were fitted to"
+    assert told.count(words) == told.count("extrapolated") == 1
+    assert [line.count("DOUBTFUL") for line in told.splitlines() if "preset=" in line] == [0, 0, 1, 1]
+    data = json.loads(said("sweep", job, *vary, "--json"))
+    [doubtful] = data["doubtful"]
+    assert (doubtful["code"], doubtful["points"]) == ("extrapolated", [2, 3])
+    rows = read_rows(out)
+    assert [list(row.doubtful) for row in rows] == [[], [], ["extrapolated"], ["extrapolated"]]
+    space = Space((Axis("preset", ("hgx-h100", "mi300x")), Axis("latency[0]", ("500", "700"))))
+    [finding] = Swept(Sweep(space, Base()), tuple(rows)).findings
+    assert (finding.level, finding.code) == ("warning", "extrapolated")
+    assert finding.message.startswith(words)
+    [line] = _describe_doubtful(rows)
+    assert line.children == f"Doubtful: {finding.message}"
 
 
 def test_suite_marks_cases_and_scores(job: Path, tmp_path: Path) -> None:

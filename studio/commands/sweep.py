@@ -46,7 +46,9 @@ from studio.sweep.analysis import (
     count_reasons,
     describe_little,
     finish_varies,
+    list_doubtful,
     list_models,
+    mark_point,
     select_best,
     select_doubted,
     select_front,
@@ -116,7 +118,7 @@ class Outcome:
         job: What was simulated.
         swept: The results.
         output: Where they are.
-        findings: What readers noticed, and what is doubtful of every point.
+        findings: What readers noticed, what is doubtful of every point, and what is doubtful of some, with their numbers.
     """
 
     job: str
@@ -181,7 +183,7 @@ def run(request: Request, *, progress: Progress | None = None) -> Outcome:
     if idle is not None:
         findings = (*findings, idle)
     swept = run_sweep(trace, sweep, request.output, scheduler=request.scheduler, progress=progress)
-    return Outcome(", ".join(request.job), swept, request.output, findings)
+    return Outcome(", ".join(request.job), swept, request.output, (*findings, *swept.findings))
 
 
 def _read_job(
@@ -238,6 +240,10 @@ def report(outcome: Outcome) -> dict[str, Any]:
         "impossible": len(rows) - len(select_possible(rows)),
         "reasons": [{"error": error, "points": count} for error, count in count_reasons(rows)],
         "doubted": len(select_doubted(rows)),
+        "doubtful": [
+            {"code": each.code, "message": each.message, "points": list(each.points)}
+            for each in list_doubtful(rows)
+        ],
         "models": list_models(rows),
         "best": [_report_point(swept, row) for row in select_best(rows, _BEST)],
         "pareto": [_report_point(swept, row) for row in select_front(rows)],
@@ -268,6 +274,7 @@ def _report_point(swept: Swept, row: Row) -> dict[str, Any]:
         "finish_ns": row.finish_ns,
         "cost": row.cost,
         "doubt": row.doubt or None,
+        "doubtful": list(row.doubtful),
     }
 
 
@@ -291,6 +298,8 @@ def _format_lines(outcome: Outcome) -> Iterator[str]:
     if len(list_models(rows)) > 1:
         yield f"  of several models ({', '.join(list_models(rows))}), whose times do not compare"
     yield from _format_doubts(rows)
+    for finding in swept.findings:
+        yield f"  DOUBTFUL: {finding.message}"
     yield from _format_search(swept)
     top = select_best(rows, _BEST)
     if top:
@@ -366,7 +375,8 @@ def _format_point(swept: Swept, row: Row) -> str:
     settings = ", ".join(f"{key}={value}" for key, value in swept.sweep.space.point(row.index).items())
     currency = swept.sweep.costs.currency if swept.sweep.costs else ""
     cost = "" if row.cost is None else f"  cost {format_si(row.cost)} {currency}".rstrip()
-    mark = "  IMPOSSIBLE" if row.doubt else ""
+    mark = mark_point(row, swept.rows)
+    mark = f"  {mark.upper()}" if mark else ""
     return f"{format_ns(row.finish_ns or 0):>9}{cost}{mark}  {shorten(settings, _WIDE)}"
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from itertools import islice
 
 from studio.analysis.job.ledger import Ledger
 from studio.sim.doubt import Doubt
@@ -107,6 +108,28 @@ def explain_impossible(result: SimResult, ledger: Ledger | None = None, known: K
     facts = Facts(result, known_ledger=ledger, known=known)
     messages = (message for check in CHECKS if check.impossible for message, _ in check.find(facts))
     return next(messages, "")
+
+
+def judge(
+    result: SimResult, system: Parts | None, ledger: Ledger | None = None, known: Known | None = None
+) -> tuple[str, dict[str, str]]:
+    """Return what `explain_impossible` says, and what is doubtful by code, the first of each.
+
+    Args:
+        result: The result.
+        system: The system in the form that says which preset it is.
+        ledger: Where the time of its ranks went, where that is known already.
+        known: What simulations of the same job on other systems have in common with this one.
+    """
+    facts = Facts(result, system, ledger, known)
+    impossible = (message for check in CHECKS if check.impossible for message, _ in check.find(facts))
+    doubtful = {
+        check.code: message
+        for check in CHECKS
+        if not check.impossible
+        for message, _ in islice(check.find(facts), 1)
+    }
+    return next(impossible, ""), doubtful
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,9 +8,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from studio.analysis.job.completeness import format_ranges, group_ranges
 from studio.sweep.running import Row
 from studio.sweep.space import Space
-from studio.units import format_distinct, format_ns
+from studio.units import format_count, format_distinct, format_ns
 
 IMPORTANCE = (
     "Share of the variance of the finish that a setting explains by itself: the variance of the means of its values, each "
@@ -48,6 +49,72 @@ def select_possible(rows: Sequence[Row]) -> list[Row]:
 def select_doubted(rows: Sequence[Row]) -> list[Row]:
     """Return the points whose finish no such network could have."""
     return [row for row in select_possible(rows) if row.doubt]
+
+
+@dataclass(frozen=True, slots=True)
+class Doubtful:
+    """A doubt about points of a sweep, whose finish is not to be believed as it stands.
+
+    Attributes:
+        code: The row of `studio.sim.doubts.CHECKS`.
+        message: What it says of the first of them.
+        points: Their numbers.
+        is_same: Whether it says the same of all of them.
+    """
+
+    code: str
+    message: str
+    points: tuple[int, ...]
+    is_same: bool = True
+
+    def words(self, every: int) -> str:
+        """Say which of so many points that have a finish it concerns, and what it says.
+
+        Example:
+            >>> Doubtful("extrapolated", "2 of 2 collectives are extrapolated.", (0, 1, 2, 7)).words(9)
+            '4 of 9 points (0–2, 7): 2 of 2 collectives are extrapolated.'
+        """
+        whose = format_ranges(group_ranges(self.points)).removeprefix("ranks ").removeprefix("rank ")
+        which = (
+            ("the only point" if every == 1 else f"all {format_count(every)} points")
+            if len(self.points) == every
+            else f"{format_count(len(self.points))} of {format_count(every)} points ({whose})"
+        )
+        first = "" if self.is_same else f"of point {self.points[0]}: "
+        return f"{which}: {first}{self.message}"
+
+
+def list_doubtful(rows: Sequence[Row]) -> list[Doubtful]:
+    """Return what is doubtful of points that a network could have, each doubt once with all points that it concerns, most first.
+
+    What such points say counts all the same in ranks, the front and shares.
+
+    Example:
+        >>> found = list_doubtful([Row(0, 9, doubtful={"long-ring": "Long."}), Row(1, 5, doubtful={"long-ring": "Longer."}), Row(2, 7)])
+        >>> [(one.code, one.points, one.message) for one in found]
+        [('long-ring', (0, 1), 'Long.')]
+    """
+    points: dict[str, list[int]] = {}
+    messages: dict[str, list[str]] = {}
+    for row in select_possible(rows):
+        for code, message in row.doubtful.items():
+            points.setdefault(code, []).append(row.index)
+            messages.setdefault(code, []).append(message)
+    return sorted(
+        (
+            Doubtful(code, messages[code][0], tuple(numbers), is_same=len(set(messages[code])) == 1)
+            for code, numbers in points.items()
+        ),
+        key=lambda each: -len(each.points),
+    )
+
+
+def mark_point(row: Row, rows: Sequence[Row]) -> str:
+    """Return what stands beside the finish of a point: whether it is impossible, or doubtful where others are not; else ""."""
+    if row.doubt:
+        return "impossible"
+    some = any(not each.doubtful for each in select_possible(rows))
+    return "doubtful" if row.doubtful and some else ""
 
 
 def select_believed(rows: Sequence[Row]) -> list[Row]:

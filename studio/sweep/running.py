@@ -20,7 +20,7 @@ from studio.errors import StudioError
 from studio.et.executors import call_in_order
 from studio.et.workers import count_processors
 from studio.files import open_private
-from studio.sim.doubts import explain_impossible
+from studio.sim.doubts import judge
 from studio.sim.parts import interpret
 from studio.sim.play import play
 from studio.sim.result import compute_ledger
@@ -53,6 +53,7 @@ class Row:
         cost: What the system costs; None without costs.
         error: Why the point is impossible; "" where it is not.
         doubt: Why no such network could finish then; "" where nothing says so.
+        doubtful: Why the finish is not to be believed as it stands though a network could have it: a sentence by the code of the doubt.
     """
 
     index: int
@@ -65,6 +66,7 @@ class Row:
     cost: float | None = None
     error: str = ""
     doubt: str = ""
+    doubtful: Mapping[str, str] = field(default_factory=dict)
 
 
 def run_point(jobs: Jobs, base: Base, costs: Costs | None, point: Point) -> Row:
@@ -73,7 +75,8 @@ def run_point(jobs: Jobs, base: Base, costs: Costs | None, point: Point) -> Row:
     try:
         known = jobs.at(values)
         ranks = len(known.trace.ranks)
-        config = interpret(build_parts_at(base, values, ranks)).config
+        system = build_parts_at(base, values, ranks)
+        config = interpret(system).config
     except StudioError as error:
         return Row(index, error=error.message)
     rates = compute_port_rates(config)
@@ -98,8 +101,8 @@ def run_point(jobs: Jobs, base: Base, costs: Costs | None, point: Point) -> Row:
     means: dict[str, Int64] = {part: times.of(part) for part in PARTS}
     means |= {"exposed": times.exposed_ns, "idle": times.idle_ns, "after_finish": times.after_finish_ns}
     parts = {name: int(means[name].sum()) / ranks for name in MEANS}
-    doubt = explain_impossible(result, ledger, known)
-    return Row(index, result.makespan_ns, parts, doubt=doubt, **facts)  # type: ignore[arg-type]  # the same
+    doubt, doubtful = judge(result, system, ledger, known)
+    return Row(index, result.makespan_ns, parts, doubt=doubt, doubtful=doubtful, **facts)  # type: ignore[arg-type]  # the same
 
 
 @dataclass(frozen=True, slots=True)

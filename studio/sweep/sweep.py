@@ -13,6 +13,7 @@ from studio.notebook import format_record
 from studio.sim.models import get_model
 from studio.sim.parts import Parts
 from studio.sim.settings import BY_KEY
+from studio.sweep.analysis import list_doubtful, select_possible
 from studio.sweep.costs import Costs
 from studio.sweep.journal import Journal, compute_fingerprint, name_journal
 from studio.sweep.running import Elsewhere, Here, Row, Runner, store_job
@@ -20,7 +21,7 @@ from studio.sweep.search import Plan, Progress, Progressing, Sweeping, carry_out
 from studio.sweep.space import MODEL, PRESET, REPLICAS, Space
 from studio.sweep.systems import Base, build_parts_at
 from studio.sweep.tables import write_parquet
-from studio.trace import Trace
+from studio.trace import Finding, Trace
 
 _FEW = 48
 """So few points are simulated by this process: others take longer to start."""
@@ -69,6 +70,12 @@ class Swept:
     resumed: int = 0
 
     __repr__ = format_record
+
+    @property
+    def findings(self) -> tuple[Finding, ...]:
+        """What is doubtful of points, each doubt once, with how many and which points it concerns."""
+        every = len(select_possible(self.rows))
+        return tuple(Finding("warning", each.code, each.words(every)) for each in list_doubtful(self.rows))
 
 
 def refuse_impossible(sweep: Sweep, ranks: int) -> None:

@@ -2,20 +2,28 @@
 
 from __future__ import annotations
 
+import json
 import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+import msgspec
+
 from studio.arrow import convert_optional_lists, convert_optional_numbers, convert_optional_texts
+from studio.decoding import build_decoder
 from studio.errors import StudioError
 from studio.files import open_private
 from studio.sweep.running import MEANS, Row
 from studio.sweep.space import Axis, Space
 
+_DOUBTFUL = build_decoder(dict[str, str])
+
 
 def build_columns(space: Space, rows: Sequence[Row]) -> dict[str, list[Any]]:
-    """Return results as columns: the point, varied keys, finish, means of parts, ranks, model, cost, error, doubt.
+    """Return results as columns: the point, varied keys, finish, means of parts, ranks, model, cost, error, doubt, and what is doubtful.
+
+    That is a JSON object, a sentence by the code of the doubt.
 
     Keys whose values are all whole numbers are int64, or else float64 where all are numbers; others are text.
     """
@@ -34,6 +42,9 @@ def build_columns(space: Space, rows: Sequence[Row]) -> dict[str, list[Any]]:
     columns["cost"] = [row.cost for row in rows]
     columns["error"] = [row.error or None for row in rows]
     columns["doubt"] = [row.doubt or None for row in rows]
+    columns["doubtful"] = [
+        json.dumps(dict(row.doubtful), ensure_ascii=False) if row.doubtful else None for row in rows
+    ]
     return columns
 
 
@@ -66,7 +77,7 @@ def write_parquet(path: Path, space: Space, rows: Sequence[Row]) -> None:
     columns = build_columns(space, rows)
     kinds: dict[str, type] = {axis.key: _infer_kind(axis) for axis in space.axes}
     kinds |= dict.fromkeys(("index", "finish_ns", "ranks", "system_npus"), int)
-    kinds |= dict.fromkeys(("run_model", "error", "doubt"), str) | {"port_gb_per_s": list}
+    kinds |= dict.fromkeys(("run_model", "error", "doubt", "doubtful"), str) | {"port_gb_per_s": list}
     write_columns(
         path, {name: _build_array(kinds.get(name, float), values) for name, values in columns.items()}
     )
@@ -111,8 +122,12 @@ def read_rows(path: Path) -> list[Row]:
         wanted = (*(f"{part}_ns" for part in MEANS), *_TOLD)
         columns = {name: table.column(name).to_pylist() for name in wanted}
         # Sweeps of earlier releases say nothing of doubts.
-        doubts = table.column("doubt").to_pylist() if "doubt" in table.column_names else [None] * len(table)
-    except (OSError, pa.ArrowException, KeyError) as error:
+        doubts, doubtful = (
+            table.column(name).to_pylist() if name in table.column_names else [None] * len(table)
+            for name in ("doubt", "doubtful")
+        )
+        why = [_DOUBTFUL(text) if text else {} for text in doubtful]
+    except (OSError, pa.ArrowException, KeyError, msgspec.MsgspecError) as error:
         raise StudioError(
             f"{path.name} is no file of results: {str(error)[:120]}", hint="Run the sweep again."
         ) from error
@@ -128,6 +143,7 @@ def read_rows(path: Path) -> list[Row]:
             columns["cost"][at],
             columns["error"][at] or "",
             doubts[at] or "",
+            why[at],
         )
         for at, index in enumerate(columns["index"])
     ]

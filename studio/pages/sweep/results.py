@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 from dash import dcc, html
@@ -31,7 +32,9 @@ from studio.sweep.analysis import (
     describe_little,
     find_slower_with_more,
     finish_varies,
+    list_doubtful,
     list_models,
+    mark_point,
     select_best,
     select_doubted,
     select_front,
@@ -67,6 +70,7 @@ def build_results(kept: Kept, rows: list[Row], key: str, *, dark: bool) -> Any:
         [
             html.P(kept.asked.doubt, className="cs-level-warning") if kept.asked.doubt else None,
             _describe_doubts(rows),
+            *_describe_doubtful(rows),
             _name_cheapest(kept, rows),
             build_conclusion(kept.space, rows, kept.asked.job) if kept.target is None else None,
             html.Div(
@@ -98,7 +102,7 @@ def build_results(kept: Kept, rows: list[Row], key: str, *, dark: bool) -> Any:
             _build_head(f"All settings side by side, the quickest on top{lines}", "sweep-parallel", every),
             build_figure("sweep-parallel", draw_parallel(space, rows, dark=dark, units=units)),
             html.H2("Least finish"),
-            html.Div(_build_point_table(kept, select_best(rows, _BEST)), className="sweep-points"),
+            html.Div(_build_point_table(kept, rows), className="sweep-points"),
         ]
     )
 
@@ -119,10 +123,19 @@ def _describe_doubts(rows: list[Row]) -> Any:
     return html.P(f"{many}: {marked[0].doubt}{some}", className="cs-level-warning")
 
 
-def _format_finish(row: Row) -> Any:
-    """Return the finish of a point, marked where no such network could have it."""
-    words = f"{format_ns(row.finish_ns or 0)}{' impossible' if row.doubt else ''}"
-    return build_rounded_value(words, f"{row.finish_ns:,} ns{f'. {row.doubt}' if row.doubt else ''}")
+def _describe_doubtful(rows: list[Row]) -> list[Any]:
+    """Say what is doubtful of points, each doubt once with the points it concerns."""
+    every = len(select_possible(rows))
+    return [
+        html.P(f"Doubtful: {each.words(every)}", className="cs-level-warning") for each in list_doubtful(rows)
+    ]
+
+
+def _format_finish(row: Row, rows: Sequence[Row] = ()) -> Any:
+    """Return the finish of a point with why it is not to be believed, and marked where it is not believed and some of others are."""
+    reasons = [row.doubt] if row.doubt else list(row.doubtful.values())
+    words = f"{format_ns(row.finish_ns or 0)} {mark_point(row, rows)}".rstrip()
+    return build_rounded_value(words, " ".join([f"{row.finish_ns:,} ns{'.' if reasons else ''}", *reasons]))
 
 
 def _name_cheapest(kept: Kept, rows: list[Row]) -> Any:
@@ -277,17 +290,18 @@ def build_impossible_list(rows: list[Row]) -> Any:
 
 
 def _build_point_table(kept: Kept, rows: list[Row]) -> Any:
+    """Return the points with the least finish."""
     keys = kept.space.keys
     head = ("Point", *keys, "Finish", "Exposed", "Cost", "")
     lines = []
-    for row in rows:
+    for row in select_best(rows, _BEST):
         point = kept.space.point(row.index)
         exposed = row.parts_ns.get("exposed", 0.0)
         lines.append(
             (
                 format_count(row.index),
                 *(point[key] for key in keys),
-                _format_finish(row),
+                _format_finish(row, rows),
                 build_rounded_value(format_ns(exposed), f"{exposed:,.1f} ns"),
                 "" if row.cost is None else build_rounded_value(format_si(row.cost), f"{row.cost:,.2f}"),
                 build_run_button(kept, row),
