@@ -34,6 +34,7 @@ from studio.analysis.compare.words import (
 from studio.analysis.job.alike import count_alike, find_first_alike
 from studio.analysis.job.blame import describe_assumed_host, sum_assumed_ns
 from studio.analysis.job.completeness import describe_assumed
+from studio.analysis.job.device_parts import compute_device_parts
 from studio.analysis.job.function_names import shorten_distinctly
 from studio.analysis.job.kernels import describe_receives, list_kernels
 from studio.analysis.job.launch_words import DELAY, describe_launches, describe_queue
@@ -242,10 +243,12 @@ def _write_run(document: Document, run: Compared, progress: Progress, *, alone: 
         "Share of all ranks; a moment counts for one part only. What stays empty is idle: bubbles and stalls.",
     )
     arriving = sum_assumed_ns(side.trace, side.times, account)
+    devices = compute_device_parts(side.trace, side.times, account)
+    caption = (describe_assumed_host(account, arriving), "" if devices is None else devices.words())
     document.figure(
         "Where the time of each rank went",
         draw_rank_times(account, dark=False, assumed_ns=arriving),
-        describe_assumed_host(account, arriving),
+        " ".join(filter(None, caption)),
     )
     _write_parts(document, account)
     write_path(document, side, account)

@@ -11,6 +11,7 @@ from dash import ClientsideFunction, Input, Output, clientside_callback, dcc, ht
 from studio.analysis.collectives.groups import sum_group_use
 from studio.analysis.job.awaited import find_alike, find_most_awaited
 from studio.analysis.job.blame import Blame, compute_blame
+from studio.analysis.job.device_parts import DeviceParts, compute_device_parts
 from studio.analysis.job.kinds import lacks_host, runs_on_processor
 from studio.analysis.job.layout_imbalance import Unevenness, find_unevenness
 from studio.analysis.job.ledger import AFTER_FINISH, Ledger
@@ -121,7 +122,8 @@ def build_headline(job: str, run: str) -> Any:
     if spreads:
         facts.append((with_hint("spread", _SPREAD), spreads))
     facts += [
-        (with_hint(NAMES[key], ABOUT[key]), f"{100 * share:.1f} %") for key, share in _compute_shares(account)
+        (with_hint(NAMES[key], ABOUT[key]), f"{100 * share:.1f} %")
+        for key, share in _compute_shares(account, get_device_parts(job, run))
     ]
     facts.append(("health", _build_health_link(job)))
     return html.Dl(
@@ -130,9 +132,9 @@ def build_headline(job: str, run: str) -> Any:
     )
 
 
-def _compute_shares(account: Ledger) -> list[tuple[str, float]]:
-    """Return the mean rank's shares of the finish; together they are all of it, but for trifles."""
-    times, finish = account.totals(), account.makespan_ns
+def _compute_shares(account: Ledger, devices: DeviceParts | None = None) -> list[tuple[str, float]]:
+    """Return the mean rank's shares of the finish, where ranks have several devices the mean device's; together they are all of it, but for trifles."""
+    times, finish = account.totals() if devices is None else devices.times, account.makespan_ns
     shares = [(key, share_of_finish(times, key, finish)) for key in _SHARES]
     return [(key, share) for key, share in shares if share > _SHARES[key]]
 
@@ -168,6 +170,19 @@ def get_steps(job: str, run: str) -> StepSpans | None:
     return get_session().step_spans(job, run)
 
 
+def get_device_parts(job: str, run: str) -> DeviceParts | None:
+    """Return where the time of each device of a run went; None where each rank has one."""
+    session = get_session()
+    return session.keep_of_job(
+        "device parts",
+        job,
+        lambda: compute_device_parts(
+            session.trace(job), session.times(job, run), session.rank_use(job, run)[0]
+        ),
+        run,
+    )
+
+
 def build_rank_section(job: str, run: str, *, dark: bool) -> Any:
     """Return the figure of where the time of each rank goes, with the rank others wait for in words."""
     account, _ = get_session().rank_use(job, run)
@@ -177,6 +192,7 @@ def build_rank_section(job: str, run: str, *, dark: bool) -> Any:
         lambda: compute_blame(get_session().trace(job), get_session().times(job, run), account),
         run,
     )
+    devices = get_device_parts(job, run)
     rows = build_rank_rows(account, _ROWS, rank_blame.of_culprits(len(account)))
     view = {"job": job, **({"run": run} if run else {})}
     links = [
@@ -204,7 +220,8 @@ def build_rank_section(job: str, run: str, *, dark: bool) -> Any:
             html.P(
                 [
                     _explain_doubtful_times(get_session().trace(job), account),
-                    describe_idle(get_session().trace(job), account),
+                    describe_devices(devices),
+                    describe_idle(get_session().trace(job), account, devices),
                     *_describe_differences(rows, account, rank_blame, view),
                 ],
                 className="cs-dim cs-verdict-caption",
@@ -214,15 +231,23 @@ def build_rank_section(job: str, run: str, *, dark: bool) -> Any:
     )
 
 
-def describe_idle(trace: Trace, account: Ledger) -> str:
+def describe_devices(devices: DeviceParts | None) -> str:
+    """Say what bars and shares of ranks with several devices are; "" where each rank has one."""
+    return (
+        "" if devices is None else f"{devices.words()} Shares of the finish, here and above, are a device's. "
+    )
+
+
+def describe_idle(trace: Trace, account: Ledger, devices: DeviceParts | None = None) -> str:
     """Say what keeps devices idle for most of the finish, and what would tell or help; "" where they are not, or there are none."""
     if any(map(lacks_host, trace.graphs)):
         return f"{NO_HOST[0].upper()}{NO_HOST[1:]}. "
-    share = share_of_finish(account.totals(), "host", account.makespan_ns)
+    times = account.totals() if devices is None else devices.times
+    share = share_of_finish(times, "host", account.makespan_ns)
     if share < _MOSTLY or runs_on_processor(trace):
         return ""
     return (
-        f"For {100 * share:.0f} % of the finish the device has nothing to do because of the host: the lanes of its threads in the Timeline show "
+        f"For {100 * share:.0f} % of the finish {'the device' if devices is None else 'a device'} has nothing to do because of the host: the lanes of its threads in the Timeline show "
         "what it does then. Larger batches, CUDA or HIP graphs and compiled code need less of it. "
     )
 
