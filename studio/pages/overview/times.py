@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 from dash import dcc, html
 
+from studio.analysis.job.device_parts import DeviceParts
 from studio.analysis.job.ledger import MADE_OF, PARTS, Ledger
 from studio.analysis.job.occupancy import Occupancy
 from studio.analysis.job.part_words import ABOUT, NAMES
@@ -16,6 +17,7 @@ from studio.pages.base.export import Table, build_export_buttons
 from studio.pages.base.figures import build_figure
 from studio.pages.base.state import get_session, get_workspace
 from studio.pages.base.widgets import build_address, build_hint, build_loading
+from studio.pages.overview.verdict import get_device_parts
 from studio.units import format_ns
 
 _STANDS_OUT = 0.005
@@ -58,7 +60,7 @@ def build_over_time_section(job: str, run: str, *, dark: bool) -> Any:
         _build_share_table(over_time),
         [
             f"{name} · share of the ranks; a moment counts for one part only; idle (bubble, stall) stays empty. ",
-            *_describe_use(use),
+            *_describe_use(use, get_device_parts(job, run)),
         ],
     )
 
@@ -79,15 +81,16 @@ def _build_section(name: tuple[str, str], figure: Any, table: Table, words: list
     )
 
 
-def _describe_use(use: Ledger) -> list[Any]:
-    """Say how the mean rank spends its time, and which rank works much longer than others."""
+def _describe_use(use: Ledger, devices: DeviceParts | None = None) -> list[Any]:
+    """Say how the mean rank, of ranks with several devices the mean device, spends its time, and which rank works much longer than others."""
     last = int(use.finish_ns.max())
 
     def format_share(column: Any) -> str:
         return f"{100 * float(column.mean()) / max(last, 1):.1f} %"
 
-    times = use.totals()
-    content: list[Any] = [f"Shares of the finish ({format_ns(last)}), mean rank: "]
+    times = use.totals() if devices is None else devices.times
+    whose = "rank" if devices is None else "device"
+    content: list[Any] = [f"Shares of the finish ({format_ns(last)}), mean {whose}: "]
     figures = times.figures()
     for key, column in figures.items():
         words = f"{NAMES[key]} {format_share(column)}"
@@ -103,7 +106,7 @@ def _describe_use(use: Ledger) -> list[Any]:
             *([","] if key != [*figures][-1] else []),
         ]
         content += [f"{start} ", html.Span(end, className="cs-term"), " "]
-    compute = times.of("compute", "overlapped")
+    compute = use.totals().of("compute", "overlapped")
     most, mean = int(compute.max()), float(compute.mean())
     if len(use.numbers) > 1 and most > mean * (1 + _STANDS_OUT):
         longest = np.flatnonzero(compute == most).tolist()
