@@ -9,6 +9,7 @@ import { cutEnd, cutMiddle, textWidth } from "./text.mjs";
 /** @import { Group } from "./chart.mjs" */
 /** @import { Scene } from "./scene.mjs" */
 
+const APART = 2; /* pixels between labels of the axis */
 const FAR = 5000; /* pixels beyond the edge: nothing there is seen, and canvases err with numbers too large */
 
 /**
@@ -27,8 +28,10 @@ export function drawPicture(scene, pen) {
   scene.selection.drawArrows(pen);
   scene.selection.drawRing(pen);
   drawGutter(scene, pen, wide, high);
-  drawAxis(scene, pen, ticks, wide);
+  drawAxis(scene, pen, wide);
+  scene.tags = [];
   for (const feature of scene.features) feature.drawAxis?.(pen, wide);
+  drawTicks(scene, pen, ticks, wide);
 }
 
 /**
@@ -130,20 +133,13 @@ function drawMarked(scene, pen, high) {
   pen.globalAlpha = 1;
 }
 
-/** @param {Scene} scene @param {Pen} pen @param {Tick[]} ticks @param {number} wide */
-function drawAxis(scene, pen, ticks, wide) {
+/** @param {Scene} scene @param {Pen} pen @param {number} wide */
+function drawAxis(scene, pen, wide) {
   const { look, axis, marked, chart } = scene;
   pen.fillStyle = look.panel;
   pen.fillRect(0, 0, wide, AXIS);
-  pen.fillStyle = look.dim;
   pen.font = look.font;
   pen.textBaseline = "middle";
-  for (const { ns, text } of ticks) {
-    const x = axis.x(ns);
-    if (x < GUTTER - 1 || x + 4 + textWidth(pen, text) > wide) continue;
-    pen.fillText(text, x + 4, AXIS / 2 + 2);
-    pen.fillRect(Math.round(x), AXIS - 6, 1, 6);
-  }
   pen.fillStyle = look.border;
   pen.fillRect(0, AXIS - 1, wide, 1);
   /* Where the window lies in the whole. */
@@ -165,10 +161,47 @@ function drawAxis(scene, pen, ticks, wide) {
 }
 
 /**
+ * Name the moments of the axis, but for those that a tag lies over.
+ * @param {Pick<Scene, "look" | "axis" | "tags">} scene @param {Pen} pen
+ * @param {Tick[]} ticks @param {number} wide
+ */
+export function drawTicks({ look, axis, tags }, pen, ticks, wide) {
+  pen.fillStyle = look.dim;
+  pen.font = look.font;
+  pen.textBaseline = "middle";
+  for (const { ns, text } of ticks) {
+    const x = axis.x(ns), room = 4 + textWidth(pen, text);
+    if (x < GUTTER - 1 || x + room > wide || !isFree(tags, x, room)) continue;
+    pen.fillText(text, x + 4, AXIS / 2 + 2);
+    pen.fillRect(Math.round(x), AXIS - 6, 1, 6);
+  }
+}
+
+/** @typedef {{left: number, right: number}} Tag pixels of the axis that a label takes */
+
+/** @param {Tag[]} tags @param {number} left @param {number} room */
+function isFree(tags, left, room) {
+  return tags.every((tag) => left >= tag.right + APART || left + room + APART <= tag.left);
+}
+
+/**
+ * The place nearest to the wanted one where a label lies over no other; the wanted one if there is none.
+ * @param {Tag[]} tags @param {number} wanted left @param {number} room
+ * @param {number} least left @param {number} most left
+ */
+export function placeTag(tags, wanted, room, least, most) {
+  const beside = tags.flatMap(({ left, right }) => [left - APART - room, right + APART]);
+  const inside = [wanted, ...beside].filter((left) => left >= least && left <= most);
+  const places = inside.filter((left) => isFree(tags, left, room));
+  return places.sort((one, other) => Math.abs(one - wanted) - Math.abs(other - wanted))[0] ?? wanted;
+}
+
+/**
  * A label on the axis, in the colours of the text the other way round.
  * @param {Scene} scene @param {Pen} pen @param {string} text @param {number} left @param {number} room
  */
-export function drawTag({ look }, pen, text, left, room) {
+export function drawTag({ look, tags }, pen, text, left, room) {
+  tags.push({ left, right: left + room });
   pen.fillStyle = look.text;
   pen.fillRect(left, AXIS - 20, room, 18);
   pen.fillStyle = look.bg;

@@ -2,7 +2,7 @@
 
 import { formatTime } from "../base/format.mjs";
 import { AXIS, GUTTER } from "./lanes.mjs";
-import { drawTag } from "./draw.mjs";
+import { drawTag, placeTag } from "./draw.mjs";
 import { textWidth } from "./text.mjs";
 
 /** @import { Pen } from "../base/canvas.mjs" */
@@ -103,7 +103,11 @@ export class Flags {
       if (x < GUTTER || x > wide) continue;
       const text = this.#letter(place) + " " + (place ? "+" + this.#gap(place) : scene.formatMoment(flag));
       const room = textWidth(pen, text) + 12;
-      drawTag(scene, pen, text, x + room > wide ? x - room : x, room);
+      const next = place + 1 < this.flags.length ? scene.axis.x(this.flags[place + 1]) : wide;
+      const least = Math.max(x - room, GUTTER), most = Math.min(x, wide - room);
+      /* On the side where the next flag leaves room. */
+      const wanted = x + room > next ? least : most;
+      drawTag(scene, pen, text, placeTag(scene.tags, wanted, room, least, most), room);
     }
   }
 

@@ -2,7 +2,7 @@
 
 import { formatTime } from "../base/format.mjs";
 import { COLLECTIVE, HOST, RECEIVE, SEND } from "./chart.mjs";
-import { boxOf, drawOverLanes, drawTag, limit } from "./draw.mjs";
+import { boxOf, drawOverLanes, drawTag, limit, placeTag } from "./draw.mjs";
 import { AXIS, BAR, GUTTER } from "./lanes.mjs";
 import { textWidth } from "./text.mjs";
 
@@ -183,7 +183,7 @@ export class Peers {
 
   /** @param {Pen} pen @param {number} wide */
   drawAxis(pen, wide) {
-    const { scene: { axis, look }, shown } = this;
+    const { scene: { axis, look, tags }, shown } = this;
     if (!shown?.peers.length || shown.isMessage || shown.arrived === shown.first) return;
     const from = axis.x(shown.first), to = axis.x(shown.arrived);
     if (to < GUTTER || from > wide) return;
@@ -191,6 +191,8 @@ export class Peers {
     const text = "arrive within " + spread + ", rank " + shown.last + " last";
     pen.font = look.font;
     const room = textWidth(pen, text) + 12, middle = (Math.max(from, GUTTER) + Math.min(to, wide)) / 2;
-    drawTag(this.scene, pen, text, Math.min(Math.max(middle - room / 2, GUTTER + 2), wide - room - 4), room);
+    const least = GUTTER + 2, most = wide - room - 4;
+    const wanted = Math.min(Math.max(middle - room / 2, least), most);
+    drawTag(this.scene, pen, text, placeTag(tags, wanted, room, least, most), room);
   }
 }

@@ -85,6 +85,8 @@ export class Scene {
     this.chosen = null;
     /** @type {[number, number] | null} The window that is marked. */
     this.marked = null;
+    /** @type {import("./draw.mjs").Tag[]} What labels take of the axis in this frame. */
+    this.tags = [];
     /** @type {import("./hands.mjs").Point | null} */
     this.pointer = null;
     /** @type {Look} */

@@ -58,7 +58,7 @@ export function cutStart(pen, text, room) {
     if (count < 3) return "";
     if (!/[./:]/.test(text)) return count < 5 ? "" : text.slice(0, count) + "…";
     const tail = text.slice(text.length - count), word = tail.search(/[./:]/);
-    if (word >= 0 && tail.length - word > 3) return "…" + tail.slice(word + 1);
+    if (word >= 0 && tail.length - word > 3) return "…" + tail.slice(word).replace(/^[./:]+/, "");
     return count < 10 ? "" : "…" + tail;
   });
 }

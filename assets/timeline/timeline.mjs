@@ -46,9 +46,11 @@ const GHOSTLY = 0.5; /* alpha of the other run */
 const FADED = 30; /* from this code on bars are a ghost's */
 const ITEMS = 7; /* numbers of a bar to be filled: code, left, right, y, height, name, where waiting ends */
 const LEAST_WAIT = 1.5; /* pixels of waiting that are drawn */
-const LEAST_TEXT = 40; /* pixels behind the waiting that a name has room in */
 const FINER = 3; /* levels below that are tried while a tile is missing */
-const LABEL_FROM = 26; /* pixels a bar needs to have a name in it */
+const LABEL_FROM = 26; /* pixels of a bar that has a name in it: three letters at least */
+/* Pixels behind the waiting of a bar from which its name stands there. With fewer, some five letters, it
+   stands over the hatch, where it has all of the bar: so this is more than LABEL_FROM. */
+const BEHIND_FROM = 40;
 
 export class Timeline {
   /**
@@ -268,7 +270,7 @@ export class Timeline {
     const sign = category === SEND ? "→ " : category === RECEIVE ? "← " : "";
     const isBubble = isMessage(category) && bars[at + 6] - left > LEAST_WAIT;
     /* Behind the waiting, where there is room: its hatch is the only sign of it. */
-    const hasRoom = !isMessage(category) && right - bars[at + 6] > LEAST_TEXT;
+    const hasRoom = !isMessage(category) && right - bars[at + 6] > BEHIND_FROM;
     const begin = hasRoom ? Math.max(left, bars[at + 6]) : left;
     const text = cutStart(pen, sign + functionName(name), right - begin - 9);
     if (!text) return;

@@ -5,10 +5,13 @@ import test from "node:test";
 
 import { Axis } from "../../assets/timeline/axis.mjs";
 import { Chart } from "../../assets/timeline/chart.mjs";
+import { drawTicks, placeTag } from "../../assets/timeline/draw.mjs";
 import { formatCounter, scaleOf } from "../../assets/timeline/counters.mjs";
-import { readFlags, toggleFlag } from "../../assets/timeline/flags.mjs";
+import { Flags, readFlags, toggleFlag } from "../../assets/timeline/flags.mjs";
 import { compareTimes } from "../../assets/timeline/ghost.mjs";
-import { AXIS, Lanes, isFolded, readFolds, rowsOf, writeFolds } from "../../assets/timeline/lanes.mjs";
+import {
+  AXIS, GUTTER, Lanes, isFolded, readFolds, rowsOf, writeFolds,
+} from "../../assets/timeline/lanes.mjs";
 import { firstAfter } from "../../assets/timeline/path.mjs";
 import { describeMeeting, describeWait, readMeeting } from "../../assets/timeline/peers.mjs";
 import { mixLine } from "../../assets/timeline/pictures.mjs";
@@ -243,6 +246,43 @@ test("flags rise; one near to another takes it away", () => {
   assert.deepEqual(toggleFlag([10, 30], 12, 5), [30]);
 });
 
+test("a label of the axis lies over no other where there is a place", () => {
+  const tags = [{ left: 100, right: 150 }];
+  assert.equal(placeTag(tags, 10, 50, 0, 500), 10);
+  assert.equal(placeTag(tags, 90, 50, 0, 500), 48);
+  assert.equal(placeTag(tags, 130, 50, 0, 500), 152);
+  assert.equal(placeTag(tags, 90, 50, 60, 500), 152);
+  assert.equal(placeTag(tags, 90, 50, 60, 140), 90);
+});
+
+/** A pen that remembers what it wrote, and where; letters are as wide as those of a test of names. */
+function writingPen() {
+  const written = [];
+  return { written, measureText: (text) => ({ width: text.length * 6 }), fillRect() {},
+    fillText: (text, x) => written.push([text, x]) };
+}
+
+test("moments that a label lies over are not named", () => {
+  const axis = new Axis(GUTTER, 10);
+  [axis.width, axis.shown] = [1000, { from: 0, to: 50e6 }];
+  const pen = writingPen(), ticks = axis.makeTicks();
+  const tags = [{ left: GUTTER + 120, right: GUTTER + 260 }];
+  drawTicks({ look: {}, axis, tags }, pen, ticks, GUTTER + 1000);
+  const named = ["0", "15 ms", "20 ms", "25 ms", "30 ms", "35 ms", "40 ms", "45 ms"];
+  assert.deepEqual(pen.written.map(([text]) => text), named);
+});
+
+test("labels of flags near to each other stand on both sides", () => {
+  const axis = new Axis(GUTTER, 10), pen = writingPen();
+  [axis.width, axis.shown] = [1000, { from: 0, to: 50e6 }];
+  const flags = new Flags({ axis, tags: [], look: {}, formatMoment: (ns) => ns / 1e6 + " ms" });
+  flags.flags = [20e6, 22e6];
+  flags.drawAxis(pen, GUTTER + 1000);
+  assert.deepEqual(pen.written.map(([text]) => text), ["A 20 ms", "B +2.00 ms"]);
+  const [first, second] = flags.scene.tags;
+  assert.deepEqual([first.right, second.left], [axis.x(20e6), axis.x(22e6)]);
+});
+
 test("search goes to the next hit, or the one before, round and round", () => {
   const hits = { start: Float64Array.of(10, 20, 30) };
   assert.deepEqual([stepHit(hits, 2, true, 0), stepHit(hits, 0, false, 0)], [0, 2]);
@@ -306,6 +346,7 @@ test("names are cut where half a word would stay", () => {
   assert.equal(cutStart(pen, "layer0.attention.qkv", 200), "layer0.attention.qkv");
   assert.equal(cutStart(pen, "layer0.attention.qkv", 90), "…qkv");
   assert.equal(cutStart(pen, "gradients", 30), "");
+  assert.equal(cutStart(pen, "aten::native", 68), "…native");
   assert.equal(cutStart(pen, "ncclDevKernel_Generic", 80), "ncclDevKerne…");
   const kernel = "void at::native::add_kernel<4, at::Half>(int, at::Half*)";
   assert.equal(functionName(kernel), "at::native::add_kernel");

@@ -338,6 +338,27 @@ def step_before_the_search_has_answered(studio: Studio, page) -> None:
     page.wait_for_url(re.compile("node="))
 
 
+def search_beside_the_inspector(studio: Studio, page) -> None:
+    """Whatever was found, the lanes stay where they are."""
+    size = page.viewport_size
+    opened(studio, page, rank=0, node=100)
+    page.locator("#inspector h2").wait_for()
+
+    def tops() -> list[float]:
+        found = []
+        for width in (1024, 1280, 1440, 1600):
+            page.set_viewport_size({"width": width, "height": 900})
+            quiet(page)
+            found.append(page.locator("#timeline-scroll").bounding_box()["y"])
+        return found
+
+    before = tops()
+    page.fill("#timeline-search", "dgrad")
+    page.locator("#timeline-hits", has_text=re.compile(r"^\d+$")).wait_for()
+    assert tops() == before
+    page.set_viewport_size(size)
+
+
 def names_of(trace, rank) -> list[str]:
     """Names of all nodes of a rank."""
     graph = trace.graph_of(rank)
@@ -424,6 +445,7 @@ def test_the_window_is_moved_marked_searched_folded_and_saved(studio: Studio, pa
     drag(studio, page)
     fold_ranks_and_hide_categories(studio, page)
     step_before_the_search_has_answered(studio, page)
+    search_beside_the_inspector(studio, page)
     search_mark_pin_and_order(studio, page, recording)
     save_what_is_shown(studio, page)
     open_and_close_the_list_of_keys(studio, page)
