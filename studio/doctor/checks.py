@@ -314,6 +314,7 @@ _COVERED_BY_CHECKS = frozenset(
 """Findings of readers that a check repeats with more detail."""
 _SAME_AS: Mapping[str, tuple[str, ...]] = {
     "unattributed": ("unlinked",),
+    "unlinked": ("unlinked",),
     "unknown-collective": ("comm-untyped", "size-missing"),
 }
 """Findings of readers, and the checks that look for the same: where only the reader found it, it was found all the same."""

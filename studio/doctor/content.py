@@ -13,6 +13,7 @@ from studio.doctor.diagnosis import UNSIZED, Case, Found, GraphCase, Where, loca
 from studio.doctor.inferred import choose_missing_level
 from studio.doctor.structure import format_percent_of, is_worth_warning
 from studio.et.link.process_groups import is_timeless
+from studio.et.link.unlinked import UnlinkedCounts, judge_unlinked
 from studio.sim.agreement import format_ranks, label_node
 from studio.trace import (
     NONE,
@@ -22,6 +23,7 @@ from studio.trace import (
     Int64,
     Level,
     NodeType,
+    Rank,
     Trace,
     is_flagged,
     read_dense_column,
@@ -63,40 +65,22 @@ _NO_HOST = (
 
 def check_unlinked(case: Case) -> Iterator[Found]:
     """Yield operators and device operations that linking could not match."""
-    # What tells process groups before the profiler starts has no event, and needs none.
-    lost = locate_nodes(
-        (
-            graph_case,
-            np.flatnonzero(
-                is_flagged(graph_case.graph, "unlinked") & (graph_case.graph.type != NodeType.METADATA)
-            ),
-        )
-        for graph_case in case.graphs
-    )
-    # What was launched before the recording began has no operator in it; the linker says so.
-    loose = locate_nodes(
-        (
-            graph_case,
-            np.flatnonzero(
-                is_flagged(graph_case.graph, "unattributed")
-                & ~is_flagged(graph_case.graph, "launched_before")
-            ),
-        )
-        for graph_case in case.graphs
-    )
+    apart = [(graph_case, *_find_unlinked(graph_case.graph)) for graph_case in case.graphs]
+    lost = locate_nodes((graph_case, rows) for graph_case, rows, _ in apart)
+    loose = locate_nodes((graph_case, rows) for graph_case, _, rows in apart)
     none = _list_unlinked_ranks(case.trace)
-    host, device = (
-        sum(max(rank.metadata_number(f"link_{key}_operations"), 0) for rank in case.trace.ranks)
-        for key in ("host", "device")
-    )
     if none:
         message = f"No operator of the execution trace of {format_ranks(none)} could be linked with its device trace."
         yield Found("warning", message, tuple(none), (), len(none))
     if not (lost.count or loose.count):
         return
+    sizes = {
+        graph_case.index: (len(lost_rows), len(loose_rows)) for graph_case, lost_rows, loose_rows in apart
+    }
+    every = [_count_unlinked(rank, *sizes[rank.graph]) for rank in case.trace.ranks]
+    host, device = sum(counts.host for counts in every), sum(counts.device for counts in every)
     alone = not host and not lost.count
-    many = lost.count + loose.count > _FEW * (host + device)
-    level: Level = "warning" if many and not alone else "info"
+    level: Level = "warning" if any(judge_unlinked(counts) == "warning" for counts in every) else "info"
     linked = sum(max(rank.metadata_number("link_linked"), 0) for rank in case.trace.ranks)
     parts = [
         f"{format_counted(nodes.count, noun)} {'has' if nodes.count == 1 else 'have'} no {what}, such as {_label_first(nodes)}"
@@ -113,15 +97,29 @@ def check_unlinked(case: Case) -> Iterator[Found]:
         (*lost.nodes, *loose.nodes)[:16],
         lost.count + loose.count,
         tuple(
-            (what, f"{format_percent_of(nodes.count, every)} of {format_count(every)}")
-            for what, nodes, every in (
+            (what, f"{format_percent_of(nodes.count, among)} of {format_count(among)}")
+            for what, nodes, among in (
                 ("operators unlinked", lost, host),
                 ("device operations unattributed", loose, device),
             )
-            if every
+            if among
         ),
         advice=_choose_unlinked_advice(case, lost, linked, alone=alone),
     )
+
+
+def _find_unlinked(graph: Graph) -> tuple[Int64, Int64]:
+    """Return rows of operators and of device operations that linking could not match."""
+    # What tells process groups before the profiler starts has no event, and needs none.
+    lost = is_flagged(graph, "unlinked") & (graph.type != NodeType.METADATA)
+    # What was launched before the recording began has no operator in it; the linker says so.
+    loose = is_flagged(graph, "unattributed") & ~is_flagged(graph, "launched_before")
+    return np.flatnonzero(lost), np.flatnonzero(loose)
+
+
+def _count_unlinked(rank: Rank, lost: int, loose: int) -> UnlinkedCounts:
+    host, device = (max(rank.metadata_number(f"link_{key}_operations"), 0) for key in ("host", "device"))
+    return UnlinkedCounts(host, device, lost, loose)
 
 
 def _list_unlinked_ranks(trace: Trace) -> list[int]:

@@ -46,6 +46,7 @@ def test_a_healthy_job_has_no_findings_and_says_what_was_looked_for():
         ("unknown-collective", "comm-untyped"),
         ("unknown-collective", "size-missing"),
         ("unattributed", "unlinked"),
+        ("unlinked", "unlinked"),
     ],
 )
 def test_what_only_the_reader_found_is_listed_and_not_among_what_was_not_found(code, check):

@@ -20,6 +20,7 @@ from studio.et.link.lanes import end_before_callbacks
 from studio.et.link.operations import Operations, from_device, from_host
 from studio.et.link.options import LinkOptions
 from studio.et.link.pair import Pair
+from studio.et.link.unlinked import UnlinkedCounts, judge_unlinked
 from studio.et.recording import DeviceTrace, Head, HostTrace
 from studio.trace import NONE, Finding, Int64
 from studio.units import format_counted, format_ns
@@ -213,11 +214,12 @@ def _build_draft_findings(rank_draft: RankDraft) -> list[Finding]:
     """Return findings about a linked rank."""
     findings = []
     files, joined = rank_draft.files, rank_draft.joined
+    unlinked = judge_unlinked(_count_unlinked(rank_draft))
     if joined is not None and rank_draft.host is not None and joined.count < joined.operators:
         left = joined.operators - joined.count
         message = f"{files}: {left:,} of {format_counted(joined.operators, 'operator')} {'has' if left == 1 else 'have'} no event and so no times."
         findings.append(
-            Finding("warning", "unlinked", message, "Their names are in the node list (attribute unlinked).")
+            Finding(unlinked, "unlinked", message, "Their names are in the node list (attribute unlinked).")
         )
     if joined is not None and joined.alone:
         count = sum(joined.alone.values())
@@ -238,7 +240,7 @@ def _build_draft_findings(rank_draft: RankDraft) -> list[Finding]:
                 " Those launched before are what was left of an unrecorded step: wait for the device before the first "
                 "recorded step, as studio.collect does."
             )
-        findings.append(Finding("info" if earlier == count else "warning", "unattributed", message, hint))
+        findings.append(Finding("info" if earlier == count else unlinked, "unattributed", message, hint))
     if rank_draft.device is not None and rank_draft.launched is not None:
         findings += _build_busy_findings(files, rank_draft.operations, rank_draft.device, rank_draft.launched)
         findings += _build_device_findings(files, rank_draft.device, rank_draft.launched)
@@ -260,6 +262,15 @@ def _build_draft_findings(rank_draft: RankDraft) -> list[Finding]:
         message = f"{files}: dependencies that the recorded times contradict were left out ({reasons})."
         findings.append(Finding("info", "contradicted-dependency", message))
     return findings
+
+
+def _count_unlinked(rank_draft: RankDraft) -> UnlinkedCounts:
+    joined, launched = rank_draft.joined, rank_draft.launched
+    lost = joined.operators - joined.count if joined is not None and rank_draft.host is not None else 0
+    if launched is None:
+        return UnlinkedCounts(rank_draft.host_operations, 0, lost, 0)
+    loose = int(((launched.operator < 0) & ~launched.earlier).sum())
+    return UnlinkedCounts(rank_draft.host_operations, len(launched), lost, loose)
 
 
 def _build_busy_findings(

@@ -342,6 +342,18 @@ def test_device_operations_without_an_operator_are_kept_and_counted(tmp_path):
     )
 
 
+@pytest.mark.parametrize(("without", "level"), [("an operator", "warning"), ("any operator", "info")])
+def test_the_linker_and_the_check_agree_how_much_unlinked_operations_matter(tmp_path, without, level):
+    """Where no file tells operators nothing was lost in linking; `info` shows the one, `check` the other."""
+    kernels = [kernel("of unknown origin", 60 + at, 1, -1) for at in range(3)]
+    device = device_file([event("aten::mm", 10, 5, rf=1), *kernels])
+    paths = rank_files(tmp_path, 0, host_file([node(3, "aten::mm", rf_id=1)]), device)
+    trace = studio.link(paths if without == "an operator" else paths[1:])
+    [said] = [one for one in trace.findings if one.code == "unattributed"]
+    [checked] = [one for one in examine(trace) if one.code == "unlinked"]
+    assert (said.level, checked.level) == (level, level)
+
+
 def test_streams_wait_for_recorded_events_of_others(tmp_path):
     host = host_file([node(3, "aten::a", rf_id=3), node(4, "aten::b", rf_id=4)])
     device = device_file(
