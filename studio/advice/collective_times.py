@@ -13,7 +13,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from studio.analysis.collectives.members import Members
-from studio.analysis.collectives.times import compute_bus_factor, compute_whole_bytes
+from studio.analysis.collectives.nccl_tests import compute_bus_factors, compute_whole_bytes
 from studio.trace import Float64, Int64
 
 _MOST_SIZES = 64
@@ -94,7 +94,7 @@ def compute_carried_bytes(members: Members, largest: Int64, collectives: Int64) 
         collectives: Which.
     """
     kind, size = members.type[collectives].astype(np.int64), members.size[collectives].astype(np.int64)
-    factor = np.nan_to_num(compute_bus_factor(kind, size), nan=1.0)
+    factor = np.nan_to_num(compute_bus_factors(kind, size), nan=1.0)
     return np.asarray(compute_whole_bytes(kind, largest, size) * factor, np.float64)
 
 

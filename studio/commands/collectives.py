@@ -17,8 +17,9 @@ import numpy as np
 
 from studio.analysis.collectives.apart import describe_apart, list_apart
 from studio.analysis.collectives.group_sizes import explain_open, read_job_size
+from studio.analysis.collectives.nccl_tests import compute_whole_bytes
 from studio.analysis.collectives.size_classes import SizeClass, list_size_classes
-from studio.analysis.collectives.times import CollectiveTimes, compute_collective_times, compute_whole_bytes
+from studio.analysis.collectives.times import CollectiveTimes, compute_collective_times
 from studio.analysis.job.blame import compute_collective_waits
 from studio.analysis.job.late_ranks import (
     Late,

@@ -30,7 +30,7 @@ from studio.analysis.compare.words import (
     describe_basis,
     describe_before,
     describe_comparison,
-    describe_node,
+    describe_side_node,
     explain_mean,
     format_difference_share,
     format_share,
@@ -247,9 +247,9 @@ def _build_waterfall_report(fall: Waterfall) -> dict[str, Any]:
 
 
 def _change_report(comparison: Comparison, change: NodeChange) -> dict[str, Any]:
-    other = describe_node(comparison.b, change.rank_b, change.row_b)
+    other = describe_side_node(comparison.b, change.rank_b, change.row_b)
     return {
-        **describe_node(comparison.a, change.rank_a, change.row_a),
+        **describe_side_node(comparison.a, change.rank_a, change.row_a),
         "rank_b": other["rank"],
         "node_b": other["node"],
         "a_ns": change.a_ns,
@@ -262,7 +262,7 @@ def _change_report(comparison: Comparison, change: NodeChange) -> dict[str, Any]
 
 def _build_node_report(side: Side, node: NodeAlone) -> dict[str, Any]:
     return {
-        **describe_node(side, node.rank, node.row),
+        **describe_side_node(side, node.rank, node.row),
         "duration_ns": node.ns if node.ns >= 0 else None,
         "ranks": node.ranks,
     }
@@ -394,7 +394,7 @@ def _format_nodes(comparison: Comparison, letter: str) -> Iterator[str]:
             yield ""
             yield from _format_table_head(title, letter, share="")
         for change in changes[:_SHOWN]:
-            words = describe_node(comparison.a, change.rank_a, change.row_a)
+            words = describe_side_node(comparison.a, change.rank_a, change.row_a)
             yield _format_row(
                 f"rank {words['rank']} {_end_of(words['name'])} ({words['node']})",
                 change.a_ns,

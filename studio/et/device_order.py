@@ -30,14 +30,23 @@ def find_ranks_by_device(traces: Sequence[DeviceTrace]) -> list[int] | None:
     return [order.index(index) for index in range(len(traces))]
 
 
-def build_order_finding(traces: Sequence[DeviceTrace]) -> Finding:
-    """Return the finding that ranks were taken from the order of devices."""
-    message = (
-        f"{format_counted(len(traces), 'process', 'processes')} of machine {traces[0].head.host} do not tell their ranks; they are "
-        "taken as the ranks 0 and on, in the order of their devices."
-    )
+def build_order_finding(what: str, hint: str, file: str = "") -> Finding:
+    """Return the finding that ranks were taken from the order of devices.
+
+    Args:
+        what: The processes, and why nothing tells their ranks: a sentence without its end.
+        hint: How to record them so that it is told.
+        file: The file that holds them all.
+    """
+    message = f"{what}; they are taken as the ranks 0 and on, in the order of their devices."
+    return Finding("info", "rank-assumed", message, hint, file=file)
+
+
+def build_machine_finding(traces: Sequence[DeviceTrace]) -> Finding:
+    """Return the finding about recordings of one machine."""
+    what = f"{format_counted(len(traces), 'process', 'processes')} of machine {traces[0].head.host} do not tell their ranks"
     hint = "Name the files after ranks (rocprofv3 --output-file out_rank%rank%), or give --rank FILE=NUMBER."
-    return Finding("info", "rank-assumed", message, hint)
+    return build_order_finding(what, hint)
 
 
 def _list_devices(trace: DeviceTrace) -> list[int]:

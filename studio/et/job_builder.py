@@ -166,13 +166,13 @@ class JobBuilder:
         if self.hosts or len(self.devices) < 2 or any(number is not None for _, number in self.devices):
             return
         # Loaded where it is needed: few jobs have such files.
-        from studio.et.device_order import build_order_finding, find_ranks_by_device
+        from studio.et.device_order import build_machine_finding, find_ranks_by_device
 
         traces = [trace for trace, _ in self.devices]
         ranks = find_ranks_by_device(traces)
         if ranks is not None:
             self.devices = [*zip(traces, ranks, strict=True)]
-            self.findings += (build_order_finding(traces),)
+            self.findings += (build_machine_finding(traces),)
 
     def link_files(
         self,

@@ -12,6 +12,7 @@ from typing import Any
 from studio.errors import TraceFormatError
 from studio.et.collector import pause_collector
 from studio.et.database import MAGIC, Database, open_database
+from studio.et.device_order import build_order_finding
 from studio.et.format import DevicePart, Part, Reading
 from studio.et.profile_events import Event, Events
 from studio.et.recording import DEVICE_KINDS, EventKind, Head
@@ -123,13 +124,8 @@ class _Export:
 
     def _build_findings(self, order: list[int], idle: int, untimed: int) -> Iterator[Finding]:
         if len(order) > 1:
-            message = (
-                f"{self.name}: {format_counted(len(order), 'process', 'processes')} in one report; they are taken as the "
-                "ranks 0 and on, in the order of their devices."
-            )
-            yield Finding(
-                "info", "rank-assumed", message, "Record each rank into a report of its own.", file=self.name
-            )
+            what = f"{self.name}: {format_counted(len(order), 'process', 'processes')} in one report"
+            yield build_order_finding(what, "Record each rank into a report of its own.", self.name)
         if idle:
             message = f"{self.name}: events of processes that used no device, left out: {idle:,}."
             yield Finding("info", "left-out", message, file=self.name)

@@ -25,7 +25,7 @@ from studio.generation.job import make_job
 from studio.generation.layout import Layout
 from studio.generation.models import Model
 from studio.generation.workload import CUSTOM, INFERENCE, NETWORK, TRAINING, Workload, build_workload
-from studio.sim.generated import load_recipe
+from studio.sim.generated import read_recipe_fields
 from studio.trace import NONE, Graph, NodeType, Trace, read_dense_column
 
 _TOLD = ("num_ops", "tensor_size", "comm_type", "comm_size", "comm_tag")
@@ -191,7 +191,7 @@ def scale_job(trace: Trace, before: Mesh, wanted: Growth) -> tuple[Trace, Mesh, 
 
 def read_recipe(trace: Trace) -> Recipe | None:
     """Return what a job was generated from; None for other jobs."""
-    stored = load_recipe(trace)
+    stored = read_recipe_fields(trace)
     try:
         given = {key: _read(value) for key, value in stored["given"].items()}
         recipe = Recipe(_read(stored["model"]), int(stored["ranks"]), given, stored.get("kind", TRAINING))

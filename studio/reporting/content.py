@@ -24,7 +24,7 @@ from studio.analysis.compare.sides import Side
 from studio.analysis.compare.words import (
     describe_basis,
     describe_comparison,
-    describe_node,
+    describe_side_node,
     explain_mean,
     format_difference_share,
     format_signed_bytes,
@@ -202,7 +202,7 @@ def _write_changes(
         return
     rows: list[list[Cell]] = []
     for change in changes[:_LISTED]:
-        node = describe_node(comparison.a, change.rank_a, change.row_a)
+        node = describe_side_node(comparison.a, change.rank_a, change.row_a)
         rows.append(
             [
                 node["name"] or "(no name)",

@@ -6,10 +6,10 @@ from typing import Any
 
 from flask import request
 
-from studio.analysis.job.kinds import infer_counted_type, label_counted_type
-from studio.analysis.job.nodes import find_node, format_node_ref
+from studio.analysis.job.nodes import describe_node, find_node
 from studio.analysis.timeline.gantt import Bar, Gantt
 from studio.server.answers import FARTHEST, NAME_AT_MOST, get_session, parse_whole
+from studio.trace import Graph
 
 
 def get_gantt(job: str) -> Gantt:
@@ -34,18 +34,21 @@ def find_bar(gantt: Gantt) -> Bar | None:
     return gantt.bar(rank, find_node(graph, request.args.get("node", "")))
 
 
+def describe_short(graph: Graph, rank: int, row: int) -> dict[str, Any]:
+    """Describe a node of a rank in plain data, with as much of its name as pages show."""
+    known = describe_node(graph, rank, row)
+    return {**known, "name": known["name"][:NAME_AT_MOST]}
+
+
 def convert_bar(gantt: Gantt, bar: Bar) -> dict[str, Any]:
     """Return a bar as plain data, with what is shown on hover."""
     graph = gantt.trace.graph_of(bar.rank)
     return {
-        "rank": bar.rank.number,
-        "node": format_node_ref(graph, bar.node),
+        **describe_short(graph, bar.rank.number, bar.node),
         "index": bar.node,
         "row": bar.row,
         "start": bar.start_ns,
         "end": bar.end_ns,
         "waits": bar.waits_ns,
-        "name": graph.strings[int(graph.name[bar.node])][:NAME_AT_MOST],
-        "type": label_counted_type(infer_counted_type(graph, bar.node)),
         "bytes": gantt.bytes_of(bar),
     }

@@ -6,12 +6,12 @@ from typing import Any
 
 from flask import Blueprint, Response, request
 
-from studio.analysis.job.kinds import infer_counted_type, label_counted_type
-from studio.analysis.job.nodes import find_node, format_node_ref
+from studio.analysis.job.nodes import find_node
 from studio.analysis.timeline.gantt import Gantt
 from studio.comparing import RECORDED, SIDES_AT_MOST
 from studio.errors import StudioError, TraceError
-from studio.server.answers import NAME_AT_MOST, as_json, get_session, handle_error, parse_whole
+from studio.server.answers import as_json, get_session, handle_error, parse_whole
+from studio.server.bars import describe_short
 from studio.trace import Trace
 
 
@@ -61,10 +61,7 @@ def _describe_bar(gantt: Gantt, place: int, row: int) -> dict[str, Any]:
     graph = gantt.trace.graph_of(rank)
     bar = gantt.bar(rank, row)
     return {
-        "rank": rank.number,
-        "node": format_node_ref(graph, row),
-        "name": graph.strings[int(graph.name[row])][:NAME_AT_MOST],
-        "type": label_counted_type(infer_counted_type(graph, row)),
+        **describe_short(graph, rank.number, row),
         "row": None if bar is None else bar.row,
         "start": None if bar is None else bar.start_ns,
         "end": None if bar is None else bar.end_ns,

@@ -54,7 +54,7 @@ def build_nodes_blueprint() -> Blueprint:
             "own_times": index.job.holds_own_times,
         }
         rows = index.rows(query, start, min(end, start + _ROWS_AT_MOST))
-        answer["rows"] = [describe_node(node, index) for node in rows]
+        answer["rows"] = [describe_row(node, index) for node in rows]
         return as_json(answer)
 
     @routes.get("/<job>/nodes.csv")
@@ -93,7 +93,7 @@ def _iterate_lines(index: NodeIndex, query: Query) -> Iterator[str]:
             return
 
 
-def describe_node(node: Node, index: NodeIndex) -> dict[str, str]:
+def describe_row(node: Node, index: NodeIndex) -> dict[str, str]:
     """Return a node as the list shows it: each column's text, and the exact value where the text rounds."""
     texts = {
         "ref": node.ref,

@@ -75,7 +75,7 @@ def build_timeline_blueprint() -> Blueprint:
     def serve_node(job: str) -> Response:
         gantt = get_gantt(job)
         bar = find_bar(gantt)
-        return as_json({"bar": None} if bar is None else _describe_node(gantt, bar))
+        return as_json({"bar": None} if bar is None else _describe_neighbours(gantt, bar))
 
     @routes.get("/<job>/timeline/spans.csv")
     def serve_spans(job: str) -> Response:
@@ -133,7 +133,7 @@ def _describe_undrawn(missing: Undrawn, run: str) -> str:
     return f"{words} Without any bar: rank{'s' if len(missing.ranks) > 1 else ''} {named}{rest}."
 
 
-def _describe_node(gantt: Gantt, bar: Bar) -> dict[str, Any]:
+def _describe_neighbours(gantt: Gantt, bar: Bar) -> dict[str, Any]:
     before, after = gantt.beside(bar)
     waits_for, waited_for = gantt.depends(bar)
     return {

@@ -14,20 +14,14 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
+from studio.analysis.collectives.nccl_tests import compute_bus_factor
 from studio.errors import ConfigError
 from studio.notebook import format_record
 from studio.sim.charges import build_group_shape, build_network_ports, find_crossed_dimensions
 from studio.sim.config import SystemConfig
 from studio.sim.costs.model import KINDS, Charge, CostModel
 from studio.sim.costs.parameters import is_time
-from studio.sim.costs.shapes import (
-    AS_KIND,
-    Float64,
-    GroupShape,
-    Ports,
-    compute_buffer_bytes,
-    compute_bus_factor,
-)
+from studio.sim.costs.shapes import AS_KIND, Float64, GroupShape, Ports, compute_buffer_bytes
 from studio.sim.costs.ways import OVERLAP, Way
 from studio.sim.fields import find_nearest
 from studio.units import format_counted

@@ -19,7 +19,7 @@ _OPTION = {"sequence": "seq"}
 def find_intended_gpu(trace: Trace) -> Gpu | None:
     """Return the GPU that a job was generated for; None for jobs that were not, or that no GPU was said of."""
     try:
-        return find_gpu(load_recipe(trace)["given"]["gpu"])
+        return find_gpu(read_recipe_fields(trace)["given"]["gpu"])
     except (ConfigError, KeyError, TypeError, AttributeError):
         return None
 
@@ -38,10 +38,10 @@ def generate_anew(trace: Trace, gpu: Gpu) -> str:
     return f"Generate it anew with --gpu {name}{f': {command}' if command else ''}."
 
 
-def load_recipe(trace: Trace) -> Mapping[str, Any]:
-    """Return what was said of a generated job, as its first rank keeps it; empty for other jobs.
+def read_recipe_fields(trace: Trace) -> Mapping[str, Any]:
+    """Return what was said of a generated job, by its names, as its first rank keeps it; empty for other jobs.
 
-    `studio.generation.recipe` generates from it.
+    `studio.generation.recipe.read_recipe` makes of them what a job can be generated from, and refuses what cannot.
     """
     text = trace.ranks[0].metadata_value(RECIPE) if trace.ranks else None
     try:
@@ -53,7 +53,7 @@ def load_recipe(trace: Trace) -> Mapping[str, Any]:
 
 def _format_command(trace: Trace, gpu: str) -> str:
     """Return the command that generates a job for a GPU; "" where its model has no name or nothing tells the command."""
-    recipe = load_recipe(trace)
+    recipe = read_recipe_fields(trace)
     origin, model, given = trace.ranks[0].metadata_value(GENERATED), recipe.get("model"), recipe.get("given")
     if not isinstance(origin, str) or not isinstance(model, str) or not isinstance(given, dict):
         return ""

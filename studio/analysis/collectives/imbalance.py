@@ -14,7 +14,7 @@ from typing import Any, Literal, get_args
 import numpy as np
 
 from studio.analysis.collectives.members import Members
-from studio.analysis.collectives.times import compute_bus_factor, compute_whole_bytes
+from studio.analysis.collectives.nccl_tests import compute_bus_factors, compute_whole_bytes
 from studio.analysis.numbering import number_by_first
 from studio.trace import NONE, Bool, Float64, Int64, label_collective
 
@@ -170,7 +170,7 @@ def compute_amounts(members: Members, metric: Metric) -> tuple[Float64, Float64 
     kind, size = members.type.astype(np.int64), members.size.astype(np.int64)
     moved = compute_whole_bytes(kind[of], members.bytes, size[of], members.is_open[of]).astype(np.float64)
     if metric == "bus":
-        moved = moved * compute_bus_factor(kind, size, members.is_open)[of]
+        moved = moved * compute_bus_factors(kind, size, members.is_open)[of]
     valid = known & (end > last) & (moved > 0)
     return np.where(valid, moved, np.nan), np.where(valid, (end - last).astype(np.float64), np.nan)
 

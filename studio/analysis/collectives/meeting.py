@@ -9,7 +9,7 @@ import numpy as np
 from studio.analysis.collectives.arrivals import Arrivals
 from studio.analysis.collectives.group_sizes import find_group_size, settle_members
 from studio.analysis.collectives.groups import find_group_name
-from studio.analysis.collectives.times import compute_bus_factor, compute_whole_bytes
+from studio.analysis.collectives.nccl_tests import compute_bus_factors, compute_whole_bytes
 from studio.timeline import NodeTimes
 from studio.trace import NONE, WORLD, Bool, Graph, Int64, NodeType, Rank, Trace, read_int_column
 
@@ -72,7 +72,7 @@ def find_meeting(trace: Trace, times: NodeTimes, met: Arrivals, rank: Rank, row:
     size = np.max([_read_size(trace, *member) for member in met.members(place, row)], axis=0)
     whole = compute_whole_bytes(collective, size, count, is_open) if kind == NodeType.COMM_COLL else size
     rate = float(whole[0]) / took if took and whole[0] > 0 else float("nan")
-    factor = float(compute_bus_factor(collective, count, is_open)[0])
+    factor = float(compute_bus_factors(collective, count, is_open)[0])
     waited = max(begun - start, 0)
     return Meeting(
         waited, trace.ranks[last].number, last_row, took, int(count[0]), bool(is_open[0]), rate, rate * factor

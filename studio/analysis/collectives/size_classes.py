@@ -6,7 +6,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from studio.analysis.collectives.times import CollectiveTimes, compute_bus_factor
+from studio.analysis.collectives.nccl_tests import compute_bus_factors
+from studio.analysis.collectives.times import CollectiveTimes
 from studio.analysis.collectives.waits import CollectiveWaits
 from studio.distinct import find_distinct
 from studio.notebook import format_record
@@ -104,7 +105,7 @@ def _build_class(times: CollectiveTimes, collectives: Int64, waits: CollectiveWa
     moved = float(np.median(times.whole_bytes[collectives]))
     rate = moved / median_ns if moved > 0 and median_ns > 0 else float("nan")
     first = collectives[:1]
-    factor = float(compute_bus_factor(times.type[first], times.members[first], times.is_open[first])[0])
+    factor = float(compute_bus_factors(times.type[first], times.members[first], times.is_open[first])[0])
     return SizeClass(
         label_collective(int(times.type[collectives[0]])),
         int(times.members[collectives[0]]),

@@ -26,12 +26,10 @@ import numpy as np
 from studio.analysis.collectives.apart import find_apart, may_differ
 from studio.analysis.collectives.group_sizes import GroupSize, find_group_sizes, settle_members
 from studio.analysis.collectives.matching import GroupMatching, match_by_name
+from studio.analysis.collectives.nccl_tests import compute_bus_factors, compute_whole_bytes
 from studio.distinct import find_distinct
 from studio.timeline import NodeTimes
-from studio.trace import NONE, Bool, CollectiveType, CommGroup, Float64, Int64, Trace, label_collective
-
-_WHOLE_IS_ALL_INPUTS = (CollectiveType.ALL_GATHER, CollectiveType.GATHER)
-_ONE_TO_ALL = (CollectiveType.BROADCAST, CollectiveType.REDUCE)
+from studio.trace import NONE, Bool, CommGroup, Float64, Int64, Trace, label_collective
 
 
 @dataclass(frozen=True, slots=True)
@@ -252,7 +250,7 @@ def _compute_times(matched: _Matched, chosen: Sequence[int] | None = None) -> Co
     whole = compute_whole_bytes(kind, size, members, is_open)
     algorithm = np.full(len(kind), np.nan)
     np.divide(whole, end - arrived, out=algorithm, where=(end > arrived) & (whole > 0))
-    bus = algorithm * compute_bus_factor(kind, members, is_open)
+    bus = algorithm * compute_bus_factors(kind, members, is_open)
     names = tuple(matching.name for matching in matched.matchings)
     return CollectiveTimes(
         names,
@@ -273,43 +271,6 @@ def _compute_times(matched: _Matched, chosen: Sequence[int] | None = None) -> Co
         is_open,
         np.concatenate(apart, axis=1),
     )
-
-
-def compute_whole_bytes(kind: Int64, size: Int64, members: Int64, is_open: Bool | None = None) -> Int64:
-    """Return (C,) the size of the whole array, as NCCL counts it, from what a rank puts in.
-
-    Args:
-        kind: (C,) CollectiveType.
-        size: (C,) what a rank puts in, in bytes.
-        members: (C,) ranks.
-        is_open: (C,) whether there may be more of them: the size is 0 where it depends on that.
-    """
-    of_all = np.isin(kind, _WHOLE_IS_ALL_INPUTS)
-    whole: Int64 = np.where(of_all, size * members, size)
-    if is_open is not None:
-        whole[of_all & is_open] = 0
-    return whole
-
-
-def compute_bus_factor(kind: Int64, members: Int64, is_open: Bool | None = None) -> Float64:
-    """Return (C,) the bus bandwidth of collectives by their algorithm bandwidth; NaN for barriers and unknown ones.
-
-    Args:
-        kind: (C,) CollectiveType.
-        members: (C,) ranks.
-        is_open: (C,) whether there may be more of them: the factor is NaN where it depends on that.
-
-    Example:
-        >>> compute_bus_factor(np.array([CollectiveType.ALL_REDUCE, CollectiveType.BROADCAST]), np.array([4, 4])).tolist()
-        [1.5, 1.0]
-    """
-    factor: Float64 = (members - 1) / members
-    factor[kind == CollectiveType.ALL_REDUCE] *= 2
-    if is_open is not None:
-        factor[is_open] = np.nan
-    factor[np.isin(kind, _ONE_TO_ALL)] = 1
-    factor[(kind == CollectiveType.BARRIER) | (kind < 0) | (kind > CollectiveType.BARRIER)] = np.nan
-    return factor
 
 
 _NOTHING = np.zeros((11, 0), np.int64)

@@ -8,8 +8,7 @@ from studio.analysis.compare.faster_network import describe_faster_network
 from studio.analysis.compare.runs import Comparison
 from studio.analysis.compare.sides import Side
 from studio.analysis.compare.waterfall import Basis, Waterfall
-from studio.analysis.job.kinds import infer_counted_type, label_counted_type
-from studio.analysis.job.nodes import format_node_ref
+from studio.analysis.job.nodes import describe_node
 from studio.analysis.job.part_words import NAMES
 from studio.units import format_bytes, format_count, format_counted, format_ns
 
@@ -164,15 +163,16 @@ def format_signed_share(share: float) -> str:
     return f"{'+' if points > 0 else '−' if points < 0 else ''}{abs(points):.1f} points"
 
 
-def describe_node(side: Side, rank: int, row: int) -> dict[str, Any]:
-    """Describe a node: rank number, id as in addresses, type and name."""
-    graph = side.trace.graph_of(side.trace.ranks[rank])
-    return {
-        "rank": side.trace.ranks[rank].number,
-        "node": format_node_ref(graph, row),
-        "type": label_counted_type(infer_counted_type(graph, row)),
-        "name": graph.strings[int(graph.name[row])],
-    }
+def describe_side_node(side: Side, place: int, row: int) -> dict[str, Any]:
+    """Describe a node of a side in plain data.
+
+    Args:
+        side: The run.
+        place: The place of the node's rank in the trace.
+        row: Its row in the rank's graph.
+    """
+    rank = side.trace.ranks[place]
+    return describe_node(side.trace.graph_of(rank), rank.number, row)
 
 
 def describe_basis(fall: Waterfall) -> str:

@@ -20,7 +20,7 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from studio.analysis.collectives.groups import collect_comm_nodes
-from studio.analysis.job.kinds import infer_counted_types, label_counted_type
+from studio.analysis.job.kinds import infer_counted_type, infer_counted_types, label_counted_type
 from studio.analysis.job.names import JobNames, index_text_keys, lower_case
 from studio.analysis.job.number_filter import Quantity, Wanted, parse_filter
 from studio.arrow import from_arrow
@@ -617,6 +617,16 @@ def format_node_ref(graph: Graph, row: int) -> str:
     """
     before = int(np.count_nonzero(graph.id[:row] == graph.id[row]))
     return f"{graph.id[row]}.{before}" if before else str(graph.id[row])
+
+
+def describe_node(graph: Graph, rank: int, row: int) -> dict[str, Any]:
+    """Describe a node of a rank in plain data: the rank's number, the node as addresses have it, its type and its name."""
+    return {
+        "rank": rank,
+        "node": format_node_ref(graph, row),
+        "type": label_counted_type(infer_counted_type(graph, row)),
+        "name": graph.strings[int(graph.name[row])],
+    }
 
 
 def find_node(graph: Graph, ref: str) -> int:

@@ -14,7 +14,7 @@ import numpy as np
 
 from studio.analysis.collectives.members import Members, collect_members
 from studio.analysis.collectives.messages import match_messages
-from studio.analysis.collectives.times import compute_whole_bytes
+from studio.analysis.collectives.nccl_tests import compute_whole_bytes
 from studio.analysis.job.completeness import is_recording
 from studio.calibration.reading.given import COLLECTIVES, Given, Tables
 from studio.calibration.tables import MeasuredTable

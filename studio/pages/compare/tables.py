@@ -17,7 +17,7 @@ from studio.analysis.compare.alone import AloneName, group_alone_by_name
 from studio.analysis.compare.changes import NodeAlone, NodeChange
 from studio.analysis.compare.runs import Comparison, Figure
 from studio.analysis.compare.sides import Side
-from studio.analysis.compare.words import describe_node, format_signed_ns
+from studio.analysis.compare.words import describe_side_node, format_signed_ns
 from studio.analysis.job.part_words import ABOUT, NAMES
 from studio.comparing import LETTERS, Compared, Lineup, build_settings_table
 from studio.distinct import find_distinct
@@ -210,7 +210,8 @@ def _list_changes(
         return html.Div([html.H3(title), html.P("none", className="cs-dim")])
     rows = []
     listed = [
-        (change, describe_node(comparison.a, change.rank_a, change.row_a)) for change in changes[:_LISTED]
+        (change, describe_side_node(comparison.a, change.rank_a, change.row_a))
+        for change in changes[:_LISTED]
     ]
     often = Counter((words["rank"], words["name"]) for _, words in listed)
     for change, words in listed:
@@ -317,7 +318,7 @@ def _list_alone(comparison: Comparison, title: str, address: Sequence[str], *, o
 def _build_single_nodes(side: Side, alone: Sequence[NodeAlone], address: Sequence[str], title: str) -> Any:
     rows = []
     for node in alone[:_LISTED]:
-        words = describe_node(side, node.rank, node.row)
+        words = describe_side_node(side, node.rank, node.row)
         shown = _build_node_link(words, address, select=False, several=True)
         rows.append((shown, str(words["rank"]), _build_duration(node.ns), format_count(node.ranks)))
     return _build_node_table(("Node", "on rank", "lasts", "ranks"), rows, f"{title}, single nodes")
@@ -329,7 +330,7 @@ def _build_duration(ns: int) -> Any:
 
 def _build_alone_name(side: Side, entry: AloneName, address: Sequence[str]) -> Any:
     """Return the name, as a link to the list of its nodes where it stands for one recorded name."""
-    words = describe_node(side, entry.rank, entry.row)
+    words = describe_side_node(side, entry.rank, entry.row)
     name = entry.name or "(no name)"
     if entry.name and entry.name == words["name"]:
         filters = json.dumps({"name": ["equals", entry.name]}, ensure_ascii=False)
@@ -340,7 +341,7 @@ def _build_alone_name(side: Side, entry: AloneName, address: Sequence[str]) -> A
 
 def _build_longest_link(side: Side, entry: AloneName, address: Sequence[str]) -> Any:
     """Return a link to the longest node of a name."""
-    words = describe_node(side, entry.rank, entry.row)
+    words = describe_side_node(side, entry.rank, entry.row)
     to = build_address(
         "/timeline", {"job": address[0], "run": address[1], "rank": words["rank"], "node": words["node"]}
     )

@@ -8,6 +8,8 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
+from studio.analysis.collectives.nccl_tests import count_inputs
+
 Float64 = npt.NDArray[np.float64]
 
 AS_KIND: Mapping[str, str] = {"reduce_scatter_block": "reduce_scatter", "barrier": "all_reduce"}
@@ -109,8 +111,7 @@ def compute_rate_between(ports: Ports, used: int, nics: int = 0) -> float:
 def compute_buffer_bytes(kind: str, sizes: Float64, ranks: int) -> Float64:
     """Return the bytes of the whole buffer, as nccl-tests counts, of collectives whose sizes are Chakra's `comm_size`.
 
-    The two differ where a rank's input is one part of the whole: in all-gathers and gathers. This is the one place where
-    one becomes the other. A barrier has no size.
+    The two differ where a rank's input is one part of the whole: in all-gathers and gathers. A barrier has no size.
 
     Example:
         >>> compute_buffer_bytes("all_gather", np.array([1024.0]), 8), compute_buffer_bytes("all_reduce", np.array([1024.0]), 8)
@@ -118,12 +119,12 @@ def compute_buffer_bytes(kind: str, sizes: Float64, ranks: int) -> Float64:
     """
     if kind == "barrier":
         return np.full(len(sizes), _BARRIER_BYTES)
-    return np.asarray(sizes, np.float64) * (ranks if kind in ("all_gather", "gather") else 1)
+    return np.asarray(sizes, np.float64) * count_inputs(kind, ranks)
 
 
 def compute_comm_sizes(kind: str, buffers: Float64, ranks: int) -> Float64:
     """Return `comm_size` of collectives whose whole buffers are given: the inverse of `compute_buffer_bytes`."""
-    return np.asarray(buffers, np.float64) / (ranks if kind in ("all_gather", "gather") else 1)
+    return np.asarray(buffers, np.float64) / count_inputs(kind, ranks)
 
 
 def compute_buffer_factor(kind: str, ranks: int) -> float:
@@ -135,15 +136,3 @@ def compute_buffer_factor(kind: str, ranks: int) -> float:
     """
     share = (ranks - 1) / ranks
     return {"all_reduce": 2 * share, "all_gather": share, "reduce_scatter": share}.get(kind, 1.0)
-
-
-def compute_bus_factor(kind: str, ranks: int) -> float:
-    """Return the bus bandwidth by the algorithm bandwidth, as nccl-tests has it: the part of the buffer that leaves each rank.
-
-    Example:
-        >>> compute_bus_factor("all_reduce", 4), compute_bus_factor("gather", 4), compute_bus_factor("broadcast", 4)
-        (1.5, 0.75, 1.0)
-    """
-    share = (ranks - 1) / ranks
-    whole = dict.fromkeys(("broadcast", "reduce", "barrier", "send_recv"), 1.0)
-    return {"all_reduce": 2 * share, **whole}.get(kind, share)

@@ -10,12 +10,8 @@ import pytest
 import studio
 from studio.analysis.collectives.arrivals import find_arrivals
 from studio.analysis.collectives.meeting import find_meeting
-from studio.analysis.collectives.times import (
-    as_rows,
-    compute_bus_factor,
-    compute_collective_times,
-    compute_distinct_times,
-)
+from studio.analysis.collectives.nccl_tests import compute_bus_factor, compute_bus_factors, count_inputs
+from studio.analysis.collectives.times import as_rows, compute_collective_times, compute_distinct_times
 from studio.analysis.job.alike import find_first_alike
 from studio.sim import simulate
 from studio.sim.astra import from_parts
@@ -81,12 +77,14 @@ def test_sizes_and_factors_are_those_of_nccl_tests(kind, whole, factor):
     assert one["whole_bytes"] == 8000 * whole
     assert one["algorithm_bytes_per_ns"] == 4 * whole
     assert one["bus_bytes_per_ns"] == pytest.approx(4 * whole * factor)
+    # Tables and cost models, which name kinds, count alike.
+    assert (count_inputs(kind.lower(), 4), compute_bus_factor(kind.lower(), 4)) == (whole, factor)
 
 
 def test_a_barrier_has_times_and_no_bandwidth():
     [one] = told(trace_of([[at(5, 2, 1, "BARRIER", 0)]] * 4))
     assert (one["duration_ns"], one["algorithm_bytes_per_ns"], one["bus_bytes_per_ns"]) == (2000, None, None)
-    assert math.isnan(compute_bus_factor(np.array([42]), np.array([4]))[0])
+    assert math.isnan(compute_bus_factors(np.array([42]), np.array([4]))[0])
 
 
 def test_members_are_matched_by_the_order_they_begin_in_not_by_ids():
