@@ -21,6 +21,7 @@ import pytest
 import yaml
 from click.testing import CliRunner
 
+from scripts.manual.links import convert_link
 from studio.cli import list_verbs, load_command, main
 from studio.store.workspace import Workspace
 from tests.conftest import ROOT
@@ -312,16 +313,30 @@ PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").r
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.relative_to(ROOT).as_posix())
 def test_links_lead_to_pages_and_headings(page: Path):
-    """Those of the reference are made with the manual, which checks them."""
+    """In the repository: what the manual makes of them is checked when it is built."""
     lost = []
     for target in LINK.findall(page.read_text(encoding="utf-8")):
         name, _, anchor = target.partition("#")
         meant = (page.parent / name).resolve() if name else page
-        if "reference" in meant.parts or meant.suffix == ".ipynb":
-            continue
         if not meant.exists() or (anchor and meant.suffix == ".md" and anchor not in _anchors(meant)):
             lost.append(target)
     assert lost == []
+
+
+@pytest.mark.parametrize(
+    ("page", "target", "within"),
+    [
+        ("index.md", "../tests/data/help.txt", "[x](reference/commands.md)"),
+        ("questions/will-it-hang.md", "../../studio/__init__.py", "[x](../reference/api.md)"),
+        ("notebook.md", "notebook.md", "[x](notebook.ipynb)"),
+        ("index.md", "notebook.md", "[x](notebook.md)"),
+        ("changelog.md", "docs/doctor.md#a", "[x](doctor.md#a)"),
+        ("index.md", "../pyproject.toml", "x"),
+    ],
+)
+def test_links_of_the_repository_lead_to_pages_within_the_manual(page, target, within):
+    """Those to what a page is made of lead to the page, those to other files to nothing."""
+    assert convert_link(page, "x", target) == within
 
 
 def _anchors(page: Path) -> set[str]:

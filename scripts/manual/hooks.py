@@ -6,7 +6,6 @@ that is no page becomes plain text: the manual has no repository to point to.
 
 from __future__ import annotations
 
-import posixpath
 import re
 import sys
 from collections.abc import Iterator
@@ -19,17 +18,10 @@ from mkdocs.structure.files import File
 
 from scripts.manual.api import api_reference
 from scripts.manual.commands import command_reference
+from scripts.manual.links import API, COMMANDS, FROM_TOP, NOTEBOOK, ROOT, convert_link
 from scripts.manual.notebook import Executed, executed
 
-ROOT = Path(__file__).resolve().parent.parent.parent
-# Files of the top folder that are pages of the manual, by where they are in it.
-FROM_TOP = {
-    "changelog.md": "CHANGELOG.md",
-    "contributing.md": "CONTRIBUTING.md",
-    "security-reports.md": "SECURITY.md",
-}
-MADE = {"reference/commands.md": command_reference, "reference/api.md": api_reference}
-NOTEBOOK = "notebook.md"
+MADE = {COMMANDS: command_reference, API: api_reference}
 LINK = re.compile(r"(?<!!)\[([^\]\n]+)\]\(([^)\s]+)\)")
 _notebooks: list[Executed] = []
 
@@ -80,19 +72,5 @@ def on_page_markdown(markdown: str, page: Any, **_: Any) -> str:
     lines, fenced = [], False
     for line in markdown.split("\n"):
         fenced ^= line.lstrip().startswith("```")
-        lines.append(line if fenced else LINK.sub(lambda link: _link(uri, link[1], link[2]), line))
+        lines.append(line if fenced else LINK.sub(lambda link: convert_link(uri, link[1], link[2]), line))
     return "\n".join(lines)
-
-
-def _link(uri: str, text: str, target: str) -> str:
-    """Return a link of a page as it is within the manual, or its text where it leads to no page."""
-    path, hash_, anchor = target.partition("#")
-    if not path or ":" in path or uri in MADE:
-        return f"[{text}]({target})"
-    origin = FROM_TOP.get(uri, f"docs/{uri}")
-    meant = posixpath.normpath(posixpath.join(posixpath.dirname(origin), path))
-    pages = {name: page for page, name in FROM_TOP.items() if (ROOT / name).exists()}
-    page = meant.removeprefix("docs/") if meant.startswith("docs/") else pages.get(meant)
-    if page is None:
-        return text
-    return f"[{text}]({posixpath.relpath(page, posixpath.dirname(uri) or '.')}{hash_}{anchor})"
