@@ -101,10 +101,10 @@ class Scene:
 
     def finish_ns(self, change: Change, cancel: Cancel | None = None) -> int:
         """Return when the changed job, on the changed system, finishes."""
-        return self.rerun(change, cancel).makespan_ns
+        return self.rerun(change, cancel)[0].makespan_ns
 
-    def rerun(self, change: Change, cancel: Cancel | None = None) -> SimResult:
-        """Simulate the changed job on the changed system.
+    def rerun(self, change: Change, cancel: Cancel | None = None) -> tuple[SimResult, Known]:
+        """Simulate the changed job on the changed system; return the result, and what is known of that job.
 
         Raises:
             ConfigError: The system has no such setting, or not such a value.
@@ -114,8 +114,9 @@ class Scene:
         parts = change.of_parts(self.parts)
         config = self.config if parts is self.parts else interpret(parts).config
         trace = change.of_trace(self.trace)
-        # Plans and matches of the job hold for every system; of a changed job nothing is known.
-        return play(trace, config, known=self.known if trace is self.trace else None, cancel=cancel)[0]
+        # Plans and matches of the job hold for every system, and matches of one whose times change.
+        known = self.known.of_changed(trace)
+        return play(trace, config, known=known, cancel=cancel)[0], known
 
 
 def replay_recording(trace: Trace, cancel: Cancel | None = None) -> Scene:

@@ -34,7 +34,9 @@ def with_graphs(trace: Trace, marks: Mapping[int, bytes], change: Callable[[Grap
             index_of[key] = len(graphs)
             graphs.append(change(trace.graphs[key[0]], place))
         ranks[place] = replace(ranks[place], graph=index_of[key])
-    used = list(dict.fromkeys(rank.graph for rank in ranks))
+    # In the order of what they were made of, so that a job whose ranks all keep a graph of their own numbers them as before.
+    made_of = [*range(len(trace.graphs)), *(graph for graph, _ in index_of)]
+    used = sorted(dict.fromkeys(rank.graph for rank in ranks), key=made_of.__getitem__)
     number = {graph: index for index, graph in enumerate(used)}
     return replace(
         trace,

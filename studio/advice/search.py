@@ -102,13 +102,13 @@ class _Search:
             return self.known[key]
         finish = None
         try:
-            result = scene.rerun(change, self.cancel)
+            result, known = scene.rerun(change, self.cancel)
             finish = result.makespan_ns
             self.simulated.add(kind)
             is_asked = finish < scene.baseline.finish_ns and (
                 kind in _BEYOND or not scene.baseline.impossible
             )
-            if is_asked and (words := explain_impossible(result, known=scene.known)):
+            if is_asked and (words := explain_impossible(result, known=known)):
                 self.impossible.setdefault(kind, []).append(words)
                 finish = None
         except StudioError as error:

@@ -13,16 +13,19 @@ from enum import IntEnum
 import numpy as np
 
 from studio.analysis.job.renumbered import share_graphs
+from studio.distinct import find_distinct
 from studio.sim.config import SystemConfig
 from studio.trace import (
     Bool,
     Float64,
     Graph,
+    Int32,
     Int64,
     NodeType,
     Trace,
     are_copies,
     are_idle,
+    find_int_column,
     is_flagged,
     is_generated,
     read_int_column,
@@ -168,34 +171,68 @@ def compute_attainable(config: SystemConfig, ops: Int64, size_bytes: Int64) -> t
     return intensity, np.minimum(bandwidth * intensity, peak)
 
 
-def compute_sources(graph: Graph, config: SystemConfig) -> Int64:
-    """Return (N,) where the time of each node comes from, as `Source`."""
-    compute = (
+@dataclass(frozen=True, slots=True)
+class ComputeColumns:
+    """What decides where the times of compute nodes come from, of graphs that differ in times and operations alone.
+
+    N nodes.
+
+    Attributes:
+        computes: (N,) whether it is a node that computes on the device.
+        ops, size: Rows of the nodes that say how many operations they are and how many bytes they touch, and where.
+        are_whole: Whether all that say so do in whole numbers.
+    """
+
+    computes: Bool
+    ops: tuple[Int32, Int64]
+    size: tuple[Int32, Int64]
+    are_whole: bool
+
+
+def find_compute_columns(graph: Graph) -> ComputeColumns:
+    """Return what decides where times of compute nodes come from."""
+    computes = (
         (graph.type == NodeType.COMP)
         & ~is_flagged(graph, "is_cpu_op")
         & ~are_idle(graph)
         & ~are_copies(graph)
     )
+    ops, size = (find_int_column(graph, key) for key in ("num_ops", "tensor_size"))
+    are_whole = all(
+        len(find_distinct(graph.rows_with(key)[0])) == len(rows)
+        for key, (rows, _) in (("num_ops", ops), ("tensor_size", size))
+    )
+    return ComputeColumns(computes, ops, size, are_whole)
+
+
+def compute_sources(graph: Graph, config: SystemConfig, columns: ComputeColumns | None = None) -> Int64:
+    """Return (N,) where the time of each node comes from, as `Source`.
+
+    Args:
+        graph: The graph.
+        config: The system.
+        columns: What `find_compute_columns` returns, where it is known.
+    """
+    columns = columns or find_compute_columns(graph)
     recorded: Bool = graph.duration_ns > 0
     sources = np.where(recorded, Source.RECORDED, Source.UNKNOWN)
     if config.roofline is not None and config.needs_every_rank:
-        has_operations = _says_operations(graph)
+        has_operations = _says_operations(graph, columns)
         if config.extensions is None:
             sources[:] = Source.ROOFLINE
         elif config.extensions.compute_times == "roofline":
             sources[has_operations] = Source.ROOFLINE
         else:
             sources[has_operations & ~recorded] = Source.ROOFLINE
-    return np.where(compute, sources, Source.NONE)
+    return np.where(columns.computes, sources, Source.NONE)
 
 
-def _says_operations(graph: Graph) -> Bool:
+def _says_operations(graph: Graph, columns: ComputeColumns) -> Bool:
     """Return (N,) whether a node says how many operations it is, and how many bytes it touches."""
     is_known = np.ones(len(graph), bool)
-    for key in ("num_ops", "tensor_size"):
-        rows, values = read_int_column(graph, key)
+    # No bytes is a statement: the node completes at once. No operations is none.
+    for (rows, where), least in ((columns.ops, 1), (columns.size, 0)):
         column = np.zeros(len(graph), bool)
-        # No bytes is a statement: the node completes at once. No operations is none.
-        column[rows] = values >= (key == "num_ops")
+        column[rows] = graph.attrs.value[where] >= least
         is_known &= column
     return is_known

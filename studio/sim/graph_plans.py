@@ -16,12 +16,14 @@ import numpy as np
 
 from studio.distinct import find_distinct
 from studio.errors import TraceError
+from studio.sim.compute import ComputeColumns, find_compute_columns
 from studio.sim.kernel import records as k
 from studio.sim.lanes import Lanes, assign_lanes
 from studio.sim.matched import are_sequence_only
 from studio.sim.node_records import MEMORY_TYPES, Columns, Draft, name_node
 from studio.sim.phase_lists import put_custom_list
 from studio.sim.planning import GraphPlan, Planning
+from studio.sim.retimed import have_equal_values
 from studio.sim.slots import put_slots
 from studio.trace import Graph, Int64, Rank, Trace, iterate_arrays
 
@@ -59,15 +61,18 @@ def _plan_all_graphs(planning: Planning) -> dict[int, GraphPlan]:
     recorded = config.roofline is None and config.remote_memory is None
     # What a number's collectives follow, and when communication was recorded, is stored for each graph.
     recorded = recorded and not planning.follows and not planning.replays
-    planning.first_alike = find_first_alike(graphs) if recorded else {index: index for index in graphs}
+    planning.first_alike = _find_alike(planning, graphs) if recorded else {index: index for index in graphs}
     # With a roofline they take times from operations, each a table of its own, in which all else is that of the first.
-    timed = find_first_alike(graphs) if not recorded and _may_retime(planning, graphs) else {}
+    timed = _find_alike(planning, graphs) if not recorded and _may_retime(planning, graphs) else {}
+    computing: dict[int, ComputeColumns] = {}
     plans: dict[int, GraphPlan] = {}
     for index, graph in graphs.items():
         first = planning.first_alike[index]
         other = timed.get(index, index)
         if other != index and _follow_alike(planning, index, other):
-            plans[index] = _retime_plan(planning, plans[other], graph, first_rank[index])
+            if other not in computing:
+                computing[other] = find_compute_columns(graphs[other])
+            plans[index] = _retime_plan(planning, plans[other], graph, first_rank[index], computing[other])
         elif first == index:
             plans[index] = _plan_graph(planning, graph, first_rank[index])
         else:
@@ -90,10 +95,19 @@ def _follow_alike(planning: Planning, index: int, other: int) -> bool:
     return np.array_equal(planning.follows.get(index, _NO_PAIRS), planning.follows.get(other, _NO_PAIRS))
 
 
-def _retime_plan(planning: Planning, first: GraphPlan, graph: Graph, rank: Rank) -> GraphPlan:
+def _find_alike(planning: Planning, graphs: dict[int, Graph]) -> dict[int, int]:
+    known = planning.known
+    if known is None:
+        return find_first_alike(graphs)
+    return known.once("alike", None, lambda: find_first_alike(graphs))
+
+
+def _retime_plan(
+    planning: Planning, first: GraphPlan, graph: Graph, rank: Rank, columns: ComputeColumns
+) -> GraphPlan:
     """Return the plan of a graph that differs from another one in times and operations only."""
     nodes = first.nodes.copy()
-    Draft(planning, Columns(graph, first.order), rank, nodes, None).retime()
+    Draft(planning, Columns(graph, first.order), rank, nodes, None).retime(columns)
     return replace(first, graph=graph, nodes=nodes, durations=nodes[:, k.Node.DURATION].copy())
 
 
@@ -211,7 +225,7 @@ def find_first_alike(graphs: dict[int, Graph]) -> dict[int, int]:
         others = seen.setdefault(tuple(digests[id(values)] for values in parts), [])
         for first, theirs in others:
             same = all(a is b or np.array_equal(a, b) for a, b in zip(parts, theirs, strict=True))
-            if same and _have_equal_values(graph, graphs[first]):
+            if same and have_equal_values(graph, graphs[first]):
                 alike[index] = first
                 break
         else:
@@ -219,11 +233,3 @@ def find_first_alike(graphs: dict[int, Graph]) -> dict[int, int]:
             if len(others) < _MOST_COMPARED:
                 others.append((index, parts))
     return alike
-
-
-def _have_equal_values(graph: Graph, other: Graph) -> bool:
-    """Whether equal attributes of two graphs have equal values, but for operations and sizes of tensors."""
-    if graph.attrs.value is other.attrs.value:
-        return True
-    codes = set(graph.attrs.key[graph.attrs.value != other.attrs.value].tolist())
-    return {graph.strings[code] for code in codes} <= {"num_ops", "tensor_size"}

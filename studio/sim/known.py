@@ -10,11 +10,15 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Any, TypeVar
 
+from studio.analysis.job.renumbered import share_graphs
 from studio.sim.check import check
 from studio.sim.config import Dimension, SystemConfig, Topology
+from studio.sim.retimed import is_retimed_graph
 from studio.trace import Finding, Trace
 
 T = TypeVar("T")
+_TIMELESS = frozenset({"bundles", "facts groups", "facts channels", "facts places", "alike", "expansion"})
+"""What depends neither on how long nodes took nor on their operations and sizes of tensors."""
 _MOST = 4
 """So many answers to one question are kept: a sweep in the order of its grid asks for the same ones again and again."""
 
@@ -26,9 +30,17 @@ class Known:
         trace: The job.
     """
 
-    def __init__(self, trace: Trace) -> None:
+    def __init__(self, trace: Trace, like: Known | None = None) -> None:
+        """Make one of a job; `like` are those of a job that differs from it in times and operations of nodes only."""
         self.trace = trace
+        self._like = like
         self._answers: dict[str, list[tuple[Any, Any]]] = {}
+
+    def of_changed(self, trace: Trace) -> Known:
+        """Return the facts of this job after a change: what holds of both is not worked out again."""
+        if trace is self.trace:
+            return self
+        return Known(trace, self if is_retimed(trace, self.trace) else None)
 
     def once(self, name: str, key: Any, make: Callable[[], T]) -> T:
         """Return what `make` returned the last time under this name and an equal key; the caller does not change it.
@@ -38,6 +50,8 @@ class Known:
             >>> known.once("sum", (1, 2), lambda: 3), known.once("sum", (1, 2), lambda: 4)
             (3, 3)
         """
+        if self._like is not None and name in _TIMELESS:
+            return self._like.once(name, key, make)
         answers = self._answers.setdefault(name, [])
         for place, (asked, answer) in enumerate(answers):
             if asked == key:
@@ -54,6 +68,27 @@ class Known:
         if not can_share(config):
             return check(self.trace, config)
         return self.once("check", _without_rates(config), lambda: check(self.trace, config))
+
+
+def is_retimed(trace: Trace, other: Trace) -> bool:
+    """Whether two jobs, of which one was made by changing the other, differ in nothing but times and operations of nodes.
+
+    Columns that were not changed are the very same ones; ranks share graphs alike.
+    """
+    if share_graphs(trace) is not trace or share_graphs(other) is not other:
+        return False
+    same = trace.groups is other.groups and len(trace.graphs) == len(other.graphs)
+    pairs = zip(trace.ranks, other.ranks, strict=False)
+    same = same and len(trace.ranks) == len(other.ranks)
+    return (
+        same
+        and all(
+            (rank.number, rank.graph) == (counterpart.number, counterpart.graph)
+            and rank.slots is counterpart.slots
+            for rank, counterpart in pairs
+        )
+        and all(map(is_retimed_graph, trace.graphs, other.graphs))
+    )
 
 
 def can_share(config: SystemConfig) -> bool:

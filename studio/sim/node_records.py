@@ -22,7 +22,7 @@ from studio.sim.collectives import (
     build_stream_phases,
     compute_chunks,
 )
-from studio.sim.compute import Source, compute_attainable, compute_sources
+from studio.sim.compute import ComputeColumns, Source, compute_attainable, compute_sources
 from studio.sim.kernel import records as k
 from studio.sim.kinds import CollectiveKind
 from studio.sim.phase_lists import put_phase_list, put_stream_lists
@@ -31,6 +31,7 @@ from studio.trace import (
     INT_KINDS,
     CollectiveType,
     Graph,
+    Int32,
     Int64,
     NodeType,
     Rank,
@@ -149,13 +150,13 @@ class Draft:
         self._fill_messages(types == NodeType.COMM_SEND, k.Kind.SEND, "comm_dst", "comm_src")
         self._fill_messages(types == NodeType.COMM_RECV, k.Kind.RECV, "comm_src", "comm_dst")
 
-    def retime(self) -> None:
+    def retime(self, known: ComputeColumns) -> None:
         """Give compute nodes of records that were filled of another graph the times of this one, which differs in nothing else."""
         nodes = self.nodes
         nodes[:, k.Node.DURATION] = np.maximum(self.graph.duration_ns[self.order], 1)
         computing = (self.type == NodeType.COMP) & (nodes[:, k.Node.SLOT] == 1)
         nodes[computing, k.Node.KIND] = k.Kind.DELAY
-        self._compute(computing)
+        self._compute(computing, known)
         if np.isin(self.type, (NodeType.COMM_SEND, NodeType.COMM_RECV)).any():
             # Which ranks messages name is in slots, which are each rank's own.
             self._check_communication(self.type)
@@ -228,7 +229,7 @@ class Draft:
             raise self.fail(pos, f"attribute {key!r} is {values[pos]}; allowed: {least} and above")
         return values
 
-    def _compute(self, among: Any) -> None:
+    def _compute(self, among: Any, known: ComputeColumns | None = None) -> None:
         """Give compute nodes the time the roofline gives them.
 
         intensity = operations / bytes; performance = min(bandwidth × intensity, peak); time = operations /
@@ -237,8 +238,12 @@ class Draft:
         if self.config.roofline is None or not among.any():
             return
         if self.extensions is not None:
-            among = among & (compute_sources(self.graph, self.config) == Source.ROOFLINE)[self.order]
-        ops, size = self._require("num_ops", among), self._require("tensor_size", among)
+            sources = compute_sources(self.graph, self.config, known)
+            among = among & (sources == Source.ROOFLINE)[self.order]
+        if known is not None and known.are_whole:
+            ops, size = self._gather(known.ops), self._gather(known.size)
+        else:
+            ops, size = self._require("num_ops", among), self._require("tensor_size", among)
         nothing = among & (size == 0)
         self.nodes[nothing, k.Node.KIND] = k.Kind.INSTANT
         some = np.flatnonzero(among & ~nothing)
@@ -248,6 +253,13 @@ class Draft:
         self.nodes[some, k.Node.DURATION] = (ops[some].astype(np.float64) / performance * 1e9).astype(
             np.int64
         )
+
+    def _gather(self, column: tuple[Int32, Int64]) -> Int64:
+        """Return (N,) the values of a column of which it is known where they stand; those whom a roofline times have one."""
+        rows, where = column
+        values = np.zeros(len(self.order), np.int64)
+        values[self.columns.place[rows]] = self.graph.attrs.value[where]
+        return values
 
     def _fill_memory(self, among: Any) -> None:
         if self.planning.replays:

@@ -178,6 +178,9 @@ def _lay_out(planning: Planning, folded: bool) -> Plan:
 
 def _estimate_steps(planning: Planning, plan: GraphPlan) -> int:
     """Return about how many callbacks and actions a rank takes: five per message, two per node."""
+    if planning.flows is not None:
+        # Collectives are flows: nobody sends messages for them.
+        return 2 * len(plan.nodes)
     if id(plan.nodes) not in planning.steps:
         nodes = plan.nodes[plan.nodes[:, k.Node.KIND] == k.Kind.COLLECTIVE]
         lists = np.where(nodes[:, k.Node.GROUP] < 0, nodes[:, k.Node.WORLD], nodes[:, k.Node.GROUPED])

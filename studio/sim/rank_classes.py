@@ -50,7 +50,10 @@ def put_uses(planning: Planning) -> None:
     if planning.bundles is None or planning.flows is not None:
         return
     assert planning.costs is not None
-    planning.flows = planning.every_flow = planning.bundles.charged(planning.bundles.expand(), planning.costs)
+    bundles, known = planning.bundles, planning.known
+    # Of the same bundles, whatever they cost.
+    flows = bundles.expand() if known is None else known.once("expansion", bundles, bundles.expand)
+    planning.flows = planning.every_flow = bundles.charged(flows, planning.costs)
     per_node = planning.config.topology.dims[0].size
     ports = list_port_uses(planning.flows, planning.npus, per_node, by_node=planning.shares_nics)
     links = _find_node_links(planning, planning.bundles, per_node)

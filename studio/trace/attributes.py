@@ -95,16 +95,26 @@ def read_int_column(
     Returns:
         (M,) node rows, rising and distinct, and (M,) values.
     """
-    rows, where = graph.rows_with(key, among)
-    keep = build_kind_table((*INT_KINDS, ValueKind.BOOL))[graph.attrs.kind[where]]
-    rows, where = rows[keep], where[keep]
-    values = graph.attrs.value[where].copy()
+    rows, where = find_int_column(graph, key, among)
+    values = graph.attrs.value[where]
     bound = graph.attrs.slot[where]
     if bound.any():
         table = np.array([v - 2**64 if v >= 2**63 else v for v in map(_convert_to_int, slots)], np.int64)
         values[bound] = table[values[bound]]
+    return rows, values
+
+
+def find_int_column(graph: Graph, key: str, among: Int64 | None = None) -> tuple[Int32, Int64]:
+    """Return where the integer values of attribute `key` stand: as `read_int_column`, with positions in place of values.
+
+    Returns:
+        (M,) node rows, rising and distinct, and (M,) positions in the attribute columns.
+    """
+    rows, where = graph.rows_with(key, among)
+    keep = build_kind_table((*INT_KINDS, ValueKind.BOOL))[graph.attrs.kind[where]]
+    rows, where = rows[keep], where[keep]
     last = np.append(rows[1:] != rows[:-1], True) if len(rows) else np.zeros(0, bool)
-    return rows[last], values[last]
+    return rows[last], where[last]
 
 
 def read_named_lanes(graph: Graph, key: str) -> tuple[Int32, Int64, list[str]]:

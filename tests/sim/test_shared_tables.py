@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
@@ -9,11 +10,14 @@ import numpy as np
 import pytest
 
 import studio
-from studio.sim import graph_plans, simulate
+from studio.advice.edits import ScaleTimes, SetSizes
+from studio.sim import flow_plans, graph_plans, simulate
 from studio.sim.config import Roofline
 from studio.sim.graph_plans import find_first_alike
+from studio.sim.known import Known
 from studio.sim.plan import make_plan
-from studio.trace import Graph, Trace
+from studio.sim.play import play
+from studio.trace import Graph, NodeType, Trace
 from tests.golden import trace_of_workload
 from tests.kernels import compiled
 from tests.sim.test_parity_sample import ring_config
@@ -91,3 +95,38 @@ def test_with_a_roofline_ranks_that_differ_in_times_alone_are_laid_out_once(
     for name in ("event_ns", "event_rank", "event_row", "event_end", "finish_ns"):
         assert np.array_equal(getattr(shared, name), getattr(apart, name))
     assert len(set(shared.finish_ns.tolist())) > 1
+
+
+def test_matches_of_a_job_hold_after_a_change_of_its_times(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The answer is that of a job of which nothing is known; a job with other sizes is matched by itself."""
+    trace = studio.generate("gpt3-125m", ranks=4, tp=2, pp=2, batch=2, gpu="a100", jitter=0.3)
+    config = studio.preset("hgx-a100", npus=4).config
+    matched: list[Trace] = []
+    match = flow_plans.match_collectives
+    monkeypatch.setattr(
+        flow_plans,
+        "match_collectives",
+        lambda *given, **more: matched.append(given[0]) or match(*given, **more),
+    )
+    known = Known(trace)
+    play(trace, config, known=known, native=compiled())
+
+    def change(edit: Callable[[Trace], Trace]) -> int:
+        """Play the job after a change, with what is known and without; return how often the former matched."""
+        changed = edit(trace)
+        matched.clear()
+        shared, _ = play(changed, config, known=known.of_changed(changed), native=compiled())
+        count = len(matched)
+        alone, _ = play(changed, config, native=compiled())
+        for name in ("event_ns", "event_rank", "event_row", "event_end", "finish_ns"):
+            assert np.array_equal(getattr(shared, name), getattr(alone, name))
+        return count
+
+    counts = [len(trace.graph_of(rank)) for rank in trace.ranks]
+    assert (
+        change(ScaleTimes({place: np.full(count, 0.5) for place, count in enumerate(counts)}, work=True)) == 0
+    )
+    assert change(ScaleTimes({1: np.full(counts[1], 2.0)})) == 0
+    graphs = [trace.graph_of(rank) for rank in trace.ranks]
+    sizes = {place: np.where(graph.type == NodeType.COMM_COLL, 64, -1) for place, graph in enumerate(graphs)}
+    assert change(SetSizes(sizes)) == 1
