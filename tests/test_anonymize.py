@@ -11,11 +11,13 @@ from click.testing import CliRunner
 
 import studio
 from studio.analysis.job.summary import summarise
+from studio.anonymize import words
 from studio.anonymize.policy import FIELDS
+from studio.anonymize.pools import PoolReader
 from studio.anonymize.words import Renamer
 from studio.cli import main
 from studio.et import write
-from studio.trace import iterate_arrays, list_node_attributes, read_int_column
+from studio.trace import Strings, iterate_arrays, list_node_attributes, read_int_column
 from tests.et.chakra_bytes import attr, eight, framed, num, sized
 from tests.handmade import node, trace_of
 
@@ -290,3 +292,22 @@ def test_real_jobs_take_the_same_step_and_lose_their_words(shared, tmp_path, nam
     written = b"".join(path.read_bytes() for path in (tmp_path / "out").iterdir()).lower()
     for word in (b"transformer", b"symbolic/", b"/usr", b"site-packages", b"mnist", b"hostname"):
         assert word not in written
+
+
+@pytest.mark.parametrize("most", [1, 100_000])
+def test_texts_that_are_told_again_are_renamed_and_counted_alike(monkeypatch, most):
+    """Each is taken apart once, as long as there is room to remember it."""
+    monkeypatch.setattr(words, "_MOST_TEXTS", most)
+    renamer = Renamer(b"k")
+    texts = ["secret.layer.3", "layer norm", "secret.layer.3", "secret.layer.3"]
+    renamed = [renamer.words(text) for text in texts]
+    assert renamed == [Renamer(b"k").words(text) for text in texts]
+    assert renamer.stayed == {"layer": 4, "norm": 1}
+
+
+def test_equal_pools_of_texts_are_read_once():
+    pools = [Strings.of(["a", "b"]), Strings.of(["a", "b"]), Strings.of(["a", "c"])]
+    reader = PoolReader()
+    first, again, other = map(reader.read, pools)
+    assert first is again
+    assert (first, other) == (["a", "b"], ["a", "c"])

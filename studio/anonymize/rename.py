@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cache
 
 import numpy as np
 
@@ -21,6 +22,7 @@ from studio.anonymize.policy import (
     Action,
     Policy,
 )
+from studio.anonymize.pools import PoolReader
 from studio.anonymize.words import Renamer
 from studio.columns import group_places
 from studio.et.columns import Texts
@@ -37,7 +39,6 @@ from studio.trace import (
     NodeType,
     Rank,
     Scalar,
-    Strings,
     Trace,
     ValueKind,
     are_copies,
@@ -49,6 +50,7 @@ _SCHEMA = re.compile(r"[\d.]+(-chakra\.[\d.]+)?|symbolic_tensor_network")
 _VERSION = re.compile(r"[\d.]{0,12}")
 _NUMBER_NAME = re.compile(r"\d{0,6}")
 _INTS = build_kind_table((*INT_KINDS, *(ValueKind(kind + 1) for kind in INT_KINDS)))
+_STRING_LIST, _BYTES_LIST = int(ValueKind.STRING_LIST), int(ValueKind.BYTES_LIST)
 _TEXT_KINDS = (ValueKind.STRING, ValueKind.STRING_LIST)
 
 
@@ -96,6 +98,7 @@ class _Work:
         self.policy, self.scaling, self.renamer, self.origin_ns = policy, scaling, renamer, origin_ns
         self.changed: Counter[str] = Counter()
         self.addresses: dict[int, int] = {}
+        self.reader = PoolReader()
 
     # -----------------------------------------------------------------------------------------------
     # Texts
@@ -145,11 +148,11 @@ class _Work:
 
     def graph(self, graph: Graph) -> Graph:
         """Return an anonymous graph."""
-        pool = Texts()
-        name = self._change_names(graph, pool)
-        attrs = self._change_attributes(graph, pool)
-        io = self._change_io(graph, pool)
-        slot_key = np.array([pool.code(graph.strings[code]) for code in graph.slot_key.tolist()], np.int32)
+        pool, strings = Texts(), self.reader.read(graph.strings)
+        name = self._change_names(graph, strings, pool)
+        attrs = self._change_attributes(graph, strings, pool)
+        io = self._change_io(graph, strings, pool)
+        slot_key = np.array([pool.code(strings[code]) for code in graph.slot_key.tolist()], np.int32)
         if len(graph.extra_row):
             self.changed["unknown fields dropped"] += len(graph.extra_row)
         start = np.where(graph.start_ns >= 0, graph.start_ns - self.origin_ns, NONE)
@@ -170,7 +173,7 @@ class _Work:
             pool.strings(),
         )
 
-    def _change_names(self, graph: Graph, pool: Texts) -> Int32:
+    def _change_names(self, graph: Graph, strings: Sequence[str], pool: Texts) -> Int32:
         action = self.policy["names"]
         copied = are_copies(graph)
         distinct, back = np.unique(
@@ -180,7 +183,7 @@ class _Work:
         )
         codes = []
         for code, kind in distinct.T.tolist():
-            old = graph.strings[code]
+            old = strings[code]
             new = self.text(action, old, _type_word(kind >> 1))
             if kind & 1 and action in ("rename", "drop"):
                 # Copies are known by how their names begin.
@@ -191,8 +194,8 @@ class _Work:
             codes.append(pool.code(new))
         return np.array(codes, np.int32)[back.reshape(-1)] if codes else graph.name
 
-    def _change_attributes(self, graph: Graph, pool: Texts) -> Attributes:
-        attrs, strings = graph.attrs, graph.strings
+    def _change_attributes(self, graph: Graph, strings: Sequence[str], pool: Texts) -> Attributes:
+        attrs = graph.attrs
         stays = np.full(len(attrs.key), True)
         value, items, kind = attrs.value.copy(), attrs.items.copy(), attrs.kind
         key = np.zeros(len(attrs.key), np.int32)
@@ -216,7 +219,7 @@ class _Work:
 
     def _change_values(
         self,
-        strings: Strings,
+        strings: Sequence[str],
         pool: Texts,
         key: str,
         entries: tuple[Attributes, Int64],
@@ -244,14 +247,16 @@ class _Work:
                 known[code] = pool.code(self.value(key, strings[code]))
             return known[code]
 
-        for entry in where[(kind % 2 == 0) & (kind != ValueKind.NONE)].tolist():
-            part = slice(int(attrs.value[entry]), int(attrs.value[entry]) + int(attrs.length[entry]))
-            if attrs.kind[entry] == ValueKind.STRING_LIST:
+        lists = where[(kind % 2 == 0) & (kind != ValueKind.NONE)]
+        columns_of_lists = (column[lists].tolist() for column in (attrs.kind, attrs.value, attrs.length))
+        for list_kind, begin, length in zip(*columns_of_lists, strict=True):
+            part = slice(begin, begin + length)
+            if list_kind == _STRING_LIST:
                 items[part] = [rename_code(code) for code in items[part].tolist()]
-            elif attrs.kind[entry] == ValueKind.BYTES_LIST:
+            elif list_kind == _BYTES_LIST:
                 items[part] = pool.code("")
                 self.changed["bytes emptied"] += 1
-            elif _INTS[attrs.kind[entry]]:
+            elif _INTS[list_kind]:
                 items[part] = self._change_numbers(key, items[part])
         texts = where[kind == ValueKind.STRING]
         codes, back = np.unique(attrs.value[texts], return_inverse=True)
@@ -271,7 +276,7 @@ class _Work:
         ]
         return np.array(new, np.int64)
 
-    def _change_docs(self, strings: Strings, pool: Texts, doc: Int32) -> Int32:
+    def _change_docs(self, strings: Sequence[str], pool: Texts, doc: Int32) -> Int32:
         codes, back, count = np.unique(doc, return_inverse=True, return_counts=True)
         new_codes = [NONE] * len(codes)
         for place, (code, entries) in enumerate(zip(codes.tolist(), count.tolist(), strict=True)):
@@ -281,7 +286,7 @@ class _Work:
                 new_codes[place] = pool.code(new) if new else NONE
         return np.array(new_codes, np.int32)[back.reshape(-1)]
 
-    def _change_io(self, graph: Graph, pool: Texts) -> Int32:
+    def _change_io(self, graph: Graph, strings: Sequence[str], pool: Texts) -> Int32:
         if not len(graph.io):
             return graph.io
         io = graph.io.copy()
@@ -295,8 +300,8 @@ class _Work:
             new_codes = [NONE] * len(codes)
             for place, code in enumerate(codes.tolist()):
                 if code != NONE:
-                    new = changes[what](graph.strings[code])
-                    self.changed[f"{what} changed"] += new != graph.strings[code]
+                    new = changes[what](strings[code])
+                    self.changed[f"{what} changed"] += new != strings[code]
                     new_codes[place] = pool.code(new)
             io[:, column] = np.array(new_codes, np.int32)[back.reshape(-1)]
         return io
@@ -316,7 +321,8 @@ class _Work:
 
     def rank(self, rank: Rank, graph: Graph) -> Rank:
         """Return an anonymous rank."""
-        keys = [graph.strings[code] for code in graph.slot_key.tolist()]
+        strings = self.reader.read(graph.strings)
+        keys = [strings[code] for code in graph.slot_key.tolist()]
         slots = tuple(
             self.group(slot) if isinstance(slot, str) and key in GROUPS else
             self.renamer.words(slot) if isinstance(slot, str) else slot
@@ -350,6 +356,7 @@ class _Work:
                 yield Attribute(key, entry.kind, new if entry.kind.is_list else new[0])
 
 
+@cache
 def _type_word(number: int) -> str:
     if number not in NodeType._value2member_map_:
         return "node"

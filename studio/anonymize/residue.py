@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
 from studio.anonymize.numbers import Scaling
 from studio.anonymize.policy import GROUPS, KEPT_METADATA, STANDARD, TEXTS, Field, Policy
+from studio.anonymize.pools import PoolReader
 from studio.anonymize.rename import Anonymous
 from studio.anonymize.words import SHORTEST, STAYS, collect_vocabulary, list_words
 from studio.columns import group_places
@@ -19,7 +20,6 @@ from studio.trace import (
     Attributes,
     Int64,
     NodeType,
-    Strings,
     Trace,
     ValueKind,
     label_collective,
@@ -35,9 +35,15 @@ _NAMED = 12
 
 
 def iterate_texts(trace: Trace) -> Iterator[tuple[Field | None, str]]:
-    """Yield the texts of a job with the field of the policy that they are of, None where no policy keeps them."""
+    """Yield the distinct texts of a job, with the field of the policy that they are of, None where no policy keeps them."""
+    return iter(dict.fromkeys(_iterate_all_texts(trace)))
+
+
+def _iterate_all_texts(trace: Trace) -> Iterator[tuple[Field | None, str]]:
+    """Yield the texts of each graph and rank."""
+    reader = PoolReader()
     for graph in trace.graphs:
-        strings, attrs = graph.strings, graph.attrs
+        strings, attrs = reader.read(graph.strings), graph.attrs
         yield from (("names", strings[code]) for code in find_distinct(graph.name).tolist())
         for column, what in enumerate(("tensors", "shapes", "types") * 2):
             codes = graph.io[:, column] if len(graph.io) else np.zeros(0, np.int32)
@@ -75,7 +81,7 @@ def _convert_text(value: object) -> str:
     return value.decode("utf-8", "replace") if isinstance(value, bytes) else str(value)
 
 
-def _iterate_values(attrs: Attributes, strings: Strings, where: Int64) -> Iterator[str]:
+def _iterate_values(attrs: Attributes, strings: Sequence[str], where: Int64) -> Iterator[str]:
     """Yield the distinct texts among attributes."""
     kind, value, length, items = attrs.kind[where], attrs.value[where], attrs.length[where], attrs.items
     single = (kind == ValueKind.STRING) | (kind == ValueKind.BYTES)

@@ -7,6 +7,7 @@ import hmac
 import re
 from collections.abc import Iterable
 from functools import cache
+from typing import Any
 
 from studio.operators.table import OPERATORS
 from studio.trace import CollectiveType, NodeType
@@ -18,6 +19,8 @@ STAYS = 2
 _LETTERS = "bcdfghjklmnpqrstvwxz"
 _LENGTH = 9
 _MOST_DIGITS = 6
+_MOST_TEXTS = 100_000
+"""So many texts are remembered with their new ones."""
 _PIECES = re.compile(r"[^\W\d_]+|\d+|[\W_]+")
 _WORDS = re.compile(r"[^\W\d_]+")
 
@@ -78,7 +81,9 @@ class Renamer:
             word for word in avoided if SHORTEST <= len(word) <= _LENGTH and set(word) <= set(_LETTERS)
         ]
         self._words: dict[tuple[str, str], str] = {}
-        self.stayed: dict[str, int] = {}
+        # Ranks of a job hold the same texts as a rule: each is taken apart once.
+        self._texts: dict[str, list[Any]] = {}
+        self._stayed: dict[str, int] = {}
 
     def is_public(self, word: str) -> bool:
         """Whether a word stays as it is."""
@@ -108,17 +113,39 @@ class Renamer:
             >>> Renamer(b"k").words("secret.3.aten::mm") == Renamer(b"k").word("secret") + ".3.aten::mm"
             True
         """
-        return "".join(map(self._rename_piece, _PIECES.findall(text)))
+        known = self._texts.get(text)
+        if known is None:
+            if len(self._texts) >= _MOST_TEXTS:
+                self._count_stayed()
+            stayed: list[str] = []
+            new = "".join(self._rename_piece(piece, stayed) for piece in _PIECES.findall(text))
+            known = self._texts[text] = [new, tuple(stayed), 0]
+        known[2] += 1
+        renamed: str = known[0]
+        return renamed
 
-    def _rename_piece(self, piece: str) -> str:
+    def _rename_piece(self, piece: str, stayed: list[str]) -> str:
         if piece[0].isdigit():
             return piece if len(piece) <= _MOST_DIGITS else self.word(piece, "number")
         if not piece[0].isalpha():
             return piece
         if self.is_public(piece):
-            self.stayed[piece] = self.stayed.get(piece, 0) + 1
+            stayed.append(piece)
             return piece
         return self.word(piece)
+
+    @property
+    def stayed(self) -> dict[str, int]:
+        """Public terms that stayed in texts, and how often, in the order in which they came."""
+        self._count_stayed()
+        return self._stayed
+
+    def _count_stayed(self) -> None:
+        """Count what stayed in the texts that are known, and forget these."""
+        for _, stayed, count in self._texts.values():
+            for piece in stayed:
+                self._stayed[piece] = self._stayed.get(piece, 0) + count
+        self._texts.clear()
 
     def dimensions(self, text: str) -> str:
         """Return a shape with each size above 1 renamed: equal sizes stay equal, how large they are is not told."""
