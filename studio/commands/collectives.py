@@ -18,7 +18,7 @@ import numpy as np
 from studio.analysis.collectives.apart import describe_apart, list_apart
 from studio.analysis.collectives.group_sizes import explain_open, read_job_size
 from studio.analysis.collectives.nccl_tests import compute_whole_bytes
-from studio.analysis.collectives.size_classes import SizeClass, list_size_classes
+from studio.analysis.collectives.size_classes import SizeClass, describe_partial, list_size_classes
 from studio.analysis.collectives.times import CollectiveTimes, compute_collective_times
 from studio.analysis.job.blame import compute_collective_waits
 from studio.analysis.job.late_ranks import (
@@ -96,7 +96,7 @@ def run(request: Request, *, progress: Progress | None = None) -> Listed:
     late_count = count_last_ranks(times)
     account = side.ledger() if begin_together or late_count else None
     waits = None if account is None else compute_collective_waits(side.trace, account, times)
-    classes = list_size_classes(times, waits)
+    classes = list_size_classes(side.trace, times, waits, side.groups)
     note = describe_ready_waits(account) if account is not None and begin_together else ""
     note = note or ("" if classes else describe_unknown_kernels(summarise(side.trace)))
     late: list[Late] = []
@@ -179,7 +179,7 @@ def text(listed: Listed) -> str:
         rate = each.bus_bytes_per_ns
         lines.append(
             f"{each.type:<16}{ranks[index]:>7}{sizes[index]:>{wide + 2}}{whole[index + 1]}"
-            f"{format_count(each.count):>8}{format_ns(each.median_ns):>11}{format_ns(each.p99_ns):>11}"
+            f"{format_count(each.count) + '*' * bool(each.partial_count):>8}{format_ns(each.median_ns):>11}{format_ns(each.p99_ns):>11}"
             f"{'-' if math.isnan(rate) else format_rate(rate):>12}{'-' if share is None else f'{100 * share:.0f} %':>13}"
             f"{'-' if alone else format_ns(each.skew_ns):>11}  {_format_last(each)}"
         )
@@ -187,8 +187,8 @@ def text(listed: Listed) -> str:
         lines.append(f"over {100 * FASTER:.0f} % of attained: {FASTER_WORDS}")
     if known := sorted({each.members for each in listed.classes if each.is_open}):
         lines.append(explain_open(known[0], read_job_size(listed.side.side.trace)))
-    if apart := describe_apart(listed.times.apart_by_group()):
-        lines.append(apart)
+    notes = describe_partial(listed.classes, "*"), describe_apart(listed.times.apart_by_group())
+    lines += filter(None, notes)
     if listed.late:
         lines += ["", "Who came last, and what took longer there:", *_format_late_ranks(listed)]
     if listed.note:

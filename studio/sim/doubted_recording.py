@@ -27,7 +27,9 @@ def find_recorded_faster(facts: Facts) -> Found:
     trace = facts.result.trace
     if not facts.simulated or not facts.costs or not _is_of(facts.config, trace):
         return
-    classes = list_size_classes(compute_collective_times(trace, read_recorded_times(trace), trace.groups))
+    classes = list_size_classes(
+        trace, compute_collective_times(trace, read_recorded_times(trace), trace.groups)
+    )
     slow = [
         (each, ns)
         for each, ns in zip(classes, estimate_attained(facts.config, trace, classes), strict=True)

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
 from studio.analysis.collectives.nccl_tests import compute_bus_factors
-from studio.analysis.collectives.times import CollectiveTimes
+from studio.analysis.collectives.times import CollectiveTimes, count_known_members
 from studio.analysis.collectives.waits import CollectiveWaits
 from studio.distinct import find_distinct
 from studio.notebook import format_record
-from studio.trace import NONE, Int64, label_collective
+from studio.trace import NONE, Bool, CommGroup, Int64, Trace, label_collective
+from studio.units import format_count, format_counted
 
 _EXACT_AT_MOST = 24
 """With more different sizes of a type and group size, a class holds the sizes between two powers of two."""
@@ -30,6 +32,7 @@ class SizeClass:
         groups: Names of the groups; "" is the group of all ranks.
         least_bytes, most_bytes: Sizes as the trace says (what a rank puts in, the largest of the members).
         count: Collectives.
+        partial_count: Those of them that not all members in the trace have, whose recordings begin later or end earlier.
         total_bytes: What the largest member puts in, of all of them.
         least_ns, median_ns, p99_ns, most_ns: Times.
         total_ns: Sum of the times.
@@ -47,6 +50,7 @@ class SizeClass:
     least_bytes: int
     most_bytes: int
     count: int
+    partial_count: int
     total_bytes: int
     least_ns: int
     median_ns: int
@@ -63,12 +67,19 @@ class SizeClass:
     __repr__ = format_record
 
 
-def list_size_classes(times: CollectiveTimes, waits: CollectiveWaits | None = None) -> list[SizeClass]:
+def list_size_classes(
+    trace: Trace,
+    times: CollectiveTimes,
+    waits: CollectiveWaits | None = None,
+    groups: Sequence[CommGroup] | None = None,
+) -> list[SizeClass]:
     """Return the classes of collectives, those that take longest in total first.
 
     Args:
-        times: Collectives of a job, of a recording or a run.
+        trace: The job.
+        times: Its collectives, of a recording or a run.
         waits: Whom ranks waited for in them, see `compute_collective_waits`; None where nobody asks for the last ones.
+        groups: Comm groups in place of the trace's.
     """
     if not len(times):
         return []
@@ -76,8 +87,9 @@ def list_size_classes(times: CollectiveTimes, waits: CollectiveWaits | None = No
     _, inverse = np.unique(key, axis=0, return_inverse=True)
     order = np.argsort(inverse, kind="stable")
     bounds = np.flatnonzero(np.diff(inverse[order], prepend=-1, append=1 << 40))
+    is_partial = times.present < count_known_members(trace, times.groups, groups)[times.group]
     classes = [
-        _build_class(times, order[low:high], waits)
+        _build_class(times, order[low:high], waits, is_partial)
         for low, high in zip(bounds[:-1].tolist(), bounds[1:].tolist(), strict=True)
     ]
     return sorted(classes, key=lambda each: -each.total_ns)
@@ -95,7 +107,27 @@ def _compute_class_sizes(times: CollectiveTimes) -> Int64:
     return size
 
 
-def _build_class(times: CollectiveTimes, collectives: Int64, waits: CollectiveWaits | None) -> SizeClass:
+def describe_partial(classes: Sequence[SizeClass], mark: str = "") -> str:
+    """Say how many collectives not all members have; "" where all have all.
+
+    Args:
+        classes: The classes of a run.
+        mark: What they are marked with.
+    """
+    partial = sum(each.partial_count for each in classes)
+    if not partial:
+        return ""
+    every = format_counted(sum(each.count for each in classes), "collective")
+    marked = f" ({mark})" if mark else ""
+    return (
+        f"Not all members have {format_count(partial)} of {every}{marked}: the recordings of the others begin later or end earlier, or lack "
+        f"{'it' if partial == 1 else 'them'}. Times are those of the members that were recorded, and may hold waiting for the others."
+    )
+
+
+def _build_class(
+    times: CollectiveTimes, collectives: Int64, waits: CollectiveWaits | None, is_partial: Bool
+) -> SizeClass:
     took = np.sort((times.end_ns - times.arrived_ns)[collectives])
     size, skew = times.bytes[collectives], times.skew_ns[collectives]
     waited = waits.sum_by_rank(collectives) if waits is not None else {}
@@ -114,6 +146,7 @@ def _build_class(times: CollectiveTimes, collectives: Int64, waits: CollectiveWa
         int(size.min()),
         int(size.max()),
         len(collectives),
+        int(is_partial[collectives].sum()),
         int(size.sum()),
         int(took[0]),
         round(median_ns),

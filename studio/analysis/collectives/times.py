@@ -339,12 +339,28 @@ def describe_presence(
         present: How many members have the collective.
         groups: Comm groups in place of the trace's.
     """
-    numbers = {rank.number for rank in trace.ranks}
-    listed = next(
-        (group.ranks for group in (trace.groups if groups is None else groups) if group.name == name), None
-    )
-    known = len(numbers) if listed is None else len(numbers.intersection(listed))
+    [known] = count_known_members(trace, [name], groups).tolist()
     return f"{present:,} of {known:,} members have it" if present < known else ""
+
+
+def count_known_members(
+    trace: Trace, names: Sequence[str], groups: Sequence[CommGroup] | None = None
+) -> Int64:
+    """Return (G,) how many members of comm groups are ranks of the trace; all of them are of a group that is not listed.
+
+    Args:
+        trace: The job.
+        names: (G,) names of comm groups.
+        groups: Comm groups in place of the trace's.
+    """
+    numbers = {rank.number for rank in trace.ranks}
+    wanted = set(names)
+    known = {
+        group.name: len(numbers.intersection(group.ranks))
+        for group in (trace.groups if groups is None else groups)
+        if group.name in wanted
+    }
+    return np.array([known.get(name, len(numbers)) for name in names], np.int64)
 
 
 def as_rows(times: CollectiveTimes, chosen: Int64) -> list[dict[str, Any]]:

@@ -11,7 +11,7 @@ from dash import dcc, html
 
 from studio.analysis.collectives.apart import describe_apart
 from studio.analysis.collectives.group_sizes import explain_open, read_job_size
-from studio.analysis.collectives.size_classes import SizeClass, list_size_classes
+from studio.analysis.collectives.size_classes import SizeClass, describe_partial, list_size_classes
 from studio.analysis.job.together import describe_ready_waits
 from studio.errors import ConfigError
 from studio.pages.base.export import Table, build_export_buttons
@@ -85,6 +85,7 @@ def build_classes_panel(job: str, view: dict[str, Any]) -> Any:
             ),
             doubt,
             html.Div(build_table(head, rows, numeric=range(1, len(head))), className="cs-scroll"),
+            html.P(partial, className="cs-dim") if (partial := describe_partial(classes, "*")) else None,
             html.P(note, className="cs-dim") if note else None,
             html.P(f"and {format_count(more)} more; CSV has all", className="cs-dim") if more > 0 else None,
             None if alone else build_late_table(job, run, view),
@@ -98,7 +99,7 @@ def _list_classes(job: str, run: str) -> tuple[list[SizeClass], Attained | None,
     trace = get_session().trace(job)
     times = collect_times(get_session(), job, run)
     classes, apart = (
-        list_size_classes(times, collect_waits(get_session(), job, run)),
+        list_size_classes(trace, times, collect_waits(get_session(), job, run)),
         describe_apart(times.apart_by_group()),
     )
     try:
@@ -156,7 +157,7 @@ def _build_row(
         ranks,
         groups,
         build_rounded_value(size, f"{each.least_bytes:,} to {each.most_bytes:,} bytes"),
-        format_count(each.count),
+        _build_count(each),
         build_rounded_value(format_ns(each.median_ns), f"{each.median_ns:,} ns"),
         build_rounded_value(format_ns(each.p99_ns), f"{each.p99_ns:,} ns"),
         "–" if math.isnan(rate) else format_rate(rate),
@@ -172,9 +173,16 @@ def _build_row(
     return cells
 
 
+def _build_count(each: SizeClass) -> Any:
+    """Return how many collectives there are, with a mark where not all members have all of them."""
+    count = format_count(each.count)
+    words = describe_partial([each])
+    return build_rounded_value(f"{count}*", words) if words else count
+
+
 def _build_numbers(classes: list[SizeClass]) -> Table:
     columns = (
-        "type", "members", "is_open", "least_bytes", "most_bytes", "count", "total_bytes", "least_ns", "median_ns", "p99_ns", "most_ns",
+        "type", "members", "is_open", "least_bytes", "most_bytes", "count", "partial_count", "total_bytes", "least_ns", "median_ns", "p99_ns", "most_ns",
         "total_ns", "algorithm_bytes_per_ns", "bus_bytes_per_ns", "skew_ns", "most_skew_ns", "last_rank", "last_share",
     )  # fmt: skip
     rows = [

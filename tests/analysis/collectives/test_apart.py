@@ -140,7 +140,7 @@ def test_without_a_list_of_members_the_bus_bandwidth_is_not_known() -> None:
         assert (found.members.tolist(), found.is_open.tolist()) == ([2], [True])
         assert found.algorithm_bytes_per_ns.tolist() == [0.8]
         assert np.isnan(found.bus_bytes_per_ns).tolist() == [not known]
-        [one] = list_size_classes(found)
+        [one] = list_size_classes(trace, found)
         assert (one.is_open, math.isnan(one.bus_bytes_per_ns)) == (True, not known)
     sized = Attribute("process_groups", ValueKind.STRING, '[{"pg_name": "dp", "ranks": [], "group_size": 4}]')
     told = replace(

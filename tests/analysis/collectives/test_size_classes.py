@@ -33,7 +33,7 @@ def list_with_last(trace: Trace) -> list[SizeClass]:
     """Return the classes of a recording with the ranks that others waited for."""
     side = build_recorded_side(trace, read_recorded_times(trace))
     times = compute_collective_times(trace, side.times)
-    return list_size_classes(times, compute_collective_waits(trace, side.ledger(), times))
+    return list_size_classes(trace, times, compute_collective_waits(trace, side.ledger(), times))
 
 
 def test_times_count_from_the_last_arrival_and_name_who_comes_last() -> None:
@@ -71,7 +71,7 @@ def test_time_and_rate_of_a_row_belong_together_of_an_even_number_too() -> None:
     """Two all-reduces of 1000 bytes in 10 and 40 µs: the median is 25 µs, in which 1000 bytes are 40 MB/s."""
     rank = [at(1, 10, 20, 1000), at(2, 40, 80, 1000)]
     trace = trace_of([rank, rank])
-    (found,) = list_size_classes(compute_collective_times(trace, read_recorded_times(trace)))
+    (found,) = list_size_classes(trace, compute_collective_times(trace, read_recorded_times(trace)))
     assert (found.median_ns, found.algorithm_bytes_per_ns) == (25_000, 0.04)
 
 
@@ -99,7 +99,7 @@ def test_many_sizes_share_classes_between_powers_of_two() -> None:
     trace = trace_of([rank, rank])
     found = {
         each.least_bytes: each.most_bytes
-        for each in list_size_classes(compute_collective_times(trace, read_recorded_times(trace)))
+        for each in list_size_classes(trace, compute_collective_times(trace, read_recorded_times(trace)))
     }
     assert found == {1001: 1023, 1024: 1030}
 
@@ -108,7 +108,7 @@ def test_what_a_system_attains_is_what_it_takes_alone() -> None:
     """The time that the simulator charges, over the median."""
     rank = [at(1, 100, 1100, 1 << 20)]
     trace = trace_of([rank] * 8)
-    found = list_size_classes(compute_collective_times(trace, read_recorded_times(trace)))
+    found = list_size_classes(trace, compute_collective_times(trace, read_recorded_times(trace)))
     attained = find_attained(trace, found, "hgx-h100")
     assert attained is not None
     bare = trace_of([[collective(1, "ALL_REDUCE", 1 << 20)]] * 8)

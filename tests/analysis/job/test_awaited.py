@@ -41,7 +41,7 @@ def test_lists_of_collectives_name_the_rank_that_all_others_wait_for_most() -> N
     assert _describe_blamed(account, blame).startswith("59 % of all waiting is for rank 2: ")
     times = compute_collective_times(side.trace, side.times)
     waits = compute_collective_waits(side.trace, account, times)
-    [one] = list_size_classes(times, waits)
+    [one] = list_size_classes(side.trace, times, waits)
     assert (one.last_rank, one.last_share) == (2, most.share)
     late = find_late_ranks(Lateness(side.trace, side.times, account), times)
     assert [(each.rank, each.waited_ns, each.skew_ns) for each in late] == [
