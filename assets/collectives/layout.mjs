@@ -48,7 +48,7 @@ import { formatBytes, formatDigits, formatRate, formatTime, plural } from "../ba
 export const TOP = 30;
 
 /** Pixels that a line with a label takes at least. */
-export const LEAST_LABEL = 12;
+export const LEAST_LABEL = 14;
 
 const GUTTER = 330;
 const STRIP = 58;

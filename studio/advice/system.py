@@ -335,7 +335,7 @@ def _propose_library_ways(scene: Scene, finish: Finish) -> Iterator[Found]:
         if name != costs.algorithm:
             change = Change(settings=(f"costs.algorithm={name}",))
             option = f" (NCCL_ALGO={_NCCL[name]})" if name in _NCCL else ""
-            action = f"Let the library carry out collectives by {name} wherever it can{option}."
+            action = f"Let the library carry out collectives by the {name} algorithm wherever it can{option}."
             if name == "auto":
                 action = "Let the library choose the algorithm of each collective."
             options.append((finish(change), action, change))

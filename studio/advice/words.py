@@ -114,15 +114,28 @@ def describe_baseline(baseline: Baseline) -> str:
         >>> describe_baseline(Baseline(1_010_000, "replay of the recording", 1_000_000))
         'replay of the recording, which it meets within 1.00 %'
         >>> describe_baseline(Baseline(1_100_000, "replay of the recording", 1_000_000))
-        'replay of the recording, which it misses by +10.00 % (1.10 ms for 1.00 ms): savings are ranges'
+        'replay of the recording, which it misses by +10.0 % (1.10 ms for 1.00 ms): savings are ranges'
     """
     if baseline.deviation is None or baseline.recorded_ns is None:
         return baseline.words
     off = 100 * baseline.deviation
     if not baseline.misses:
         return f"{baseline.words}, which it meets within {max(abs(off), 0.01):.2f} %"
+    return f"{baseline.words}, which it misses by {describe_miss(baseline)}: savings are ranges"
+
+
+def describe_miss(baseline: Baseline) -> str:
+    """Say how far a replay is from its recording; "" where there is none.
+
+    Example:
+        >>> describe_miss(Baseline(900_000, "replay of the recording", 1_000_000))
+        '−10.0 % (900 µs for 1.00 ms)'
+    """
+    if baseline.deviation is None or baseline.recorded_ns is None:
+        return ""
+    sign = "−" if baseline.deviation < 0 else "+"
     took = f"{format_ns(baseline.finish_ns)} for {format_ns(baseline.recorded_ns)}"
-    return f"{baseline.words}, which it misses by {off:+.2f} % ({took}): savings are ranges"
+    return f"{sign}{100 * abs(baseline.deviation):.1f} % ({took})"
 
 
 def describe_doubt(advised: Advised) -> str:
@@ -154,7 +167,8 @@ def format_advice(advised: Advised, most: int = 12) -> Iterator[str]:
     yield from _format_baseline(advised)
     if not advised.worth_it:
         yield describe_advice(advised)
-    yield ""
+    if advised.advice:
+        yield ""
     shown = [item for item in advised.advice[:most] if item.saving_percent >= _SHOWN_PERCENT]
     for number, item in enumerate(shown, start=1):
         yield from _format_item(f"{number:>3}", item)

@@ -301,6 +301,12 @@ CHECKS: tuple[Check, ...] = (
 )
 """Every check, the most harmful first; findings of one level are listed in this order."""
 
+_READER_WORDS: Mapping[str, str] = {
+    "event-alone": "events that belong to no operator",
+    "unattributed": "device operations that belong to no operator",
+    "unlinked": "operators without times",
+}
+"""What findings of readers are about whose codes say too little."""
 _OTHERS_LISTED = 2
 _READER_CONSEQUENCE: dict[Level, str] = {
     "error": "Part of the files is lost and missing from all results.",
@@ -449,4 +455,4 @@ def _label_code(code: str) -> str:
     """Return the title of findings that readers and repairs leave in a job."""
     if code.removeprefix(MENDED) in REPAIRS:
         return "Repaired"
-    return f"From reading the files: {code.replace('-', ' ')}"
+    return f"From reading the files: {_READER_WORDS.get(code) or code.replace('-', ' ')}"

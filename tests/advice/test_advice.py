@@ -20,6 +20,7 @@ from studio.advice.words import as_data, build_bars, describe_advice, format_adv
 from studio.analysis.job.kinds import infer_node_kinds
 from studio.errors import TraceError
 from studio.jobs.advice_search import find_advice_for
+from studio.pages.overview.advice import _build_list
 from studio.session import Session
 from studio.sim import simulate
 from studio.sim.engine import Cancelled
@@ -383,6 +384,8 @@ def test_a_replay_that_misses_its_recording_gives_ranges():
     rank = [at(10, 60, node(1, "COMP")), at(120, 10, collective(2, "ALL_REDUCE", 64, 1))]
     found = advise(trace_of([rank, rank]))
     assert (found.baseline.finish_ns, found.baseline.recorded_ns) == (70 * US, 120 * US)
+    assert "which it misses by −41.7 % (70.0 µs for 120 µs)" in next(format_advice(found))
+    assert "misses the recorded time by −41.7 % (70.0 µs for 120 µs)" in str(_build_list(found, "job", ""))
     faster = only(found, "compute")
     assert (faster.saving_low_ns, faster.saving_ns, faster.saving_high_ns) == (0, 6 * US, 56 * US)
 

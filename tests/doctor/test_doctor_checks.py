@@ -53,6 +53,7 @@ def test_what_only_the_reader_found_is_listed_and_not_among_what_was_not_found(c
     said = Finding("info", code, "a: 3 of them.")
     examined = run_checks(replace(healthy(), findings=(said,)))
     assert [diagnosis.code for diagnosis in examined.diagnoses] == [code]
+    assert examined.diagnoses[0].title.startswith("From reading the files: ")
     assert check not in {one.code for one in examined.passed}
 
 

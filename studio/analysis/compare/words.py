@@ -78,10 +78,10 @@ def _describe_reasons(fall: Waterfall, grew: int) -> str:
     named = large if len(large) <= _NAMED else large[: _NAMED - 1]
     others = changes[len(named) :]
     left = sum(difference for _, difference in others)
-    parts = [f"{NAMES[part]} {format_signed_ns(difference)}" for part, difference in named if part != _BEFORE]
+    parts = [_describe_cause(fall, *cause) for cause in named if cause[0] != _BEFORE]
     if left and abs(left) * 200 >= abs(grew):
         parts.append(
-            f"{NAMES[others[0][0]]} {format_signed_ns(left)}"
+            _describe_cause(fall, others[0][0], left)
             if len(others) == 1
             else f"{format_signed_ns(left)} of other parts"
         )
@@ -94,6 +94,13 @@ def _describe_reasons(fall: Waterfall, grew: int) -> str:
     return f"{', '.join(first)} and {last}" if first else last
 
 
+def _describe_cause(fall: Waterfall, part: str, difference: int) -> str:
+    """Say how much a part changes; where overlapped time is in it, which the waterfall tells apart, that is said."""
+    joined = {step.part for step in fall.steps if step.difference_ns}.issuperset(("overlapped", part))
+    more = " (overlapped included)" if joined and part == _find_work(fall) else ""
+    return f"{NAMES[part]} {format_signed_ns(difference)}{more}"
+
+
 def list_causes(fall: Waterfall) -> list[tuple[str, int]]:
     """Return the parts of a waterfall with their differences in ns, the largest first.
 
@@ -102,8 +109,7 @@ def list_causes(fall: Waterfall) -> list[tuple[str, int]]:
     nothing is known of that time.
     """
     differences: dict[str, int] = {}
-    took = {step.part: step.a_ns + step.b_ns for step in fall.steps}
-    work = max(("compute", "copy"), key=lambda part: took.get(part, 0))
+    work = _find_work(fall)
     for step in fall.steps:
         part = work if step.part == "overlapped" else step.part
         differences[part] = differences.get(part, 0) + step.difference_ns
@@ -112,6 +118,12 @@ def list_causes(fall: Waterfall) -> list[tuple[str, int]]:
         differences["stall"] = differences.get("stall", 0) - unknown
         differences[_BEFORE] = unknown
     return sorted(differences.items(), key=lambda cause: -abs(cause[1]))
+
+
+def _find_work(fall: Waterfall) -> str:
+    """Return what the time that overlaps communication counts as: compute, or copies where they take longer."""
+    took = {step.part: step.a_ns + step.b_ns for step in fall.steps}
+    return max(("compute", "copy"), key=lambda part: took.get(part, 0))
 
 
 def format_share(share: float) -> str:

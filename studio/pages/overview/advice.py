@@ -7,7 +7,7 @@ from typing import Any
 from dash import html
 
 from studio.advice.terms import MOST_DEVIATION, WORTH, Advice, Advised
-from studio.advice.words import build_bars, describe_doubt, describe_together, group_by_reason
+from studio.advice.words import build_bars, describe_doubt, describe_miss, describe_together, group_by_reason
 from studio.errors import StudioError
 from studio.figures.tornado import draw_tornado
 from studio.jobs.advice_search import get_advice, is_sought, start_advising
@@ -114,11 +114,11 @@ def _build_list(advised: Advised, job: str, run: str) -> Any:
     parts: list[Any] = []
     if doubt := describe_doubt(advised):
         parts.append(html.P(doubt, className="cs-level-warning"))
-    if advised.baseline.misses and advised.baseline.deviation is not None:
+    if advised.baseline.misses:
         parts.append(
             html.P(
-                f"The replay takes {100 * advised.baseline.deviation:+.1f} % of the recorded time, more than "
-                f"{100 * MOST_DEVIATION:.0f} % off: savings are ranges.",
+                f"The replay misses the recorded time by {describe_miss(advised.baseline)}, more than "
+                f"{100 * MOST_DEVIATION:.0f} %: savings are ranges.",
                 className="cs-dim",
             )
         )

@@ -160,6 +160,18 @@ def test_what_a_sentence_names_adds_up_to_the_difference(differences, told):
     assert told in words
 
 
+@pytest.mark.parametrize(
+    ("overlapped", "told"),
+    [(3, "compute +13.0 µs (overlapped included)."), (0, "compute +10.0 µs.")],
+)
+def test_a_sentence_says_where_a_part_is_more_than_its_step_of_the_waterfall(overlapped, told):
+    found = compare(two_ranks(50, 0), two_ranks(50, 0))
+    changes = {"compute": 10_000, "overlapped": 1000 * overlapped}
+    fall = Waterfall("busiest", 0, 0, 0, tuple(Step(part, 0, changes.get(part, 0), None) for part in STEPS))
+    slower = replace(found.b, finish_ns=found.a.finish_ns + sum(changes.values()))
+    assert describe_comparison(replace(found, b=slower, waterfalls=(fall,))).endswith(told)
+
+
 def test_time_before_recordings_began_is_no_reason_for_a_difference():
     """Rank 1 is recorded from 40 on in A, from 10 on in B, and computes 20 in both."""
 
