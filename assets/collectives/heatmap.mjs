@@ -117,6 +117,7 @@ export class Heatmap {
   wipe() {
     this.#shown = null;
     delete this.host.dataset.ready;
+    delete this.host.dataset.nothing;
     this.canvas.width = 0;
   }
 

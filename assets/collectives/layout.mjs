@@ -275,3 +275,13 @@ export function shortenName(name, room, measure) {
   }
   return cutText(parts.join(""), room, true, measure);
 }
+
+/**
+ * Say why there is no figure to draw.
+ * @param {Pick<HeatData, "pairs">} data
+ */
+export function describeNothing({ pairs }) {
+  return pairs
+    ? "This job has neither messages nor all-to-alls; of others the system decides who sends to whom."
+    : "No collective of this job has this figure: show another one.";
+}

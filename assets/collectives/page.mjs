@@ -9,7 +9,7 @@ import { pageTimers } from "../base/timers.mjs";
 import { changeView, readView } from "../base/view.mjs";
 import { CONTROLS, Controls } from "./controls.mjs";
 import { Heatmap } from "./heatmap.mjs";
-import { describeWindow, isBinned } from "./layout.mjs";
+import { describeNothing, describeWindow, isBinned } from "./layout.mjs";
 import { getHeat, getJson, heatAddress, otherAddress, shapeOf } from "./requests.mjs";
 import { joinRanges, makeScale } from "./scale.mjs";
 import { readWindow, windowAround, writeWindow } from "./windows.mjs";
@@ -247,9 +247,11 @@ class CollectivesPage {
     if (data.range.most === null) {
       map.wipe();
       map.host.dataset.ready = "";
-      say("No collective of this job has such a figure.");
+      map.host.dataset.nothing = describeNothing(data);
+      say("");
       return;
     }
+    delete map.host.dataset.nothing;
     const scale = makeScale(joinRanges(data.range, beside?.range ?? null, isRatio), isRatio, isLog);
     map.show(data, scale, { lines: beside?.shape[0] ?? 0 });
     const host = byId("collectives-other");

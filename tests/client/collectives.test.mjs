@@ -3,8 +3,8 @@ import { test } from "node:test";
 
 import { patchOf } from "../../assets/collectives/controls.mjs";
 import {
-  binOf, binUnder, cellsIn, cutText, describeBin, describeWindow, formatFigure, labelStep, layOut,
-  shortenName,
+  binOf, binUnder, cellsIn, cutText, describeBin, describeNothing, describeWindow, formatFigure, labelStep,
+  layOut, shortenName,
 } from "../../assets/collectives/layout.mjs";
 import { paintCells } from "../../assets/collectives/pixels.mjs";
 import { drawNames } from "../../assets/collectives/labels.mjs";
@@ -20,6 +20,11 @@ import {
 
 /** @param {...number} values */
 const floats = (...values) => new Float32Array(values);
+
+test("an empty picture says why there is nothing to draw", () => {
+  assert.match(describeNothing({ pairs: true }), /neither messages nor all-to-alls/);
+  assert.match(describeNothing({ pairs: false }), /show another one/);
+});
 
 test("a linear scale begins at zero, but where figures differ by little", () => {
   const scale = makeScale({ least: 10, most: 100, positive: 10 }, false, false);
