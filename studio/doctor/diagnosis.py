@@ -14,12 +14,14 @@ from studio.analysis.collectives.matching import GroupMatching, list_dependency_
 from studio.analysis.collectives.messages import Messages, match_messages
 from studio.analysis.collectives.unmatched import Unmatched, find_unmatched
 from studio.analysis.graph.digraph import find_cycle_components
+from studio.analysis.job.completeness import is_recording
 from studio.analysis.job.nodes import format_node_ref
 from studio.analysis.job.recorded import (
     EarlyEnd,
     Runs,
     Windows,
     find_early_ends,
+    find_moments,
     find_recorded_windows,
     find_runs,
 )
@@ -291,14 +293,23 @@ class Case:
         return find_runs(self.trace, self.windows)
 
     @cached_property
+    def moments(self) -> tuple[tuple[GroupMatching, Runs], ...]:
+        """The comm groups whose members were recorded at different moments, and parts of them that share none of its collectives."""
+        return find_moments(self.groups) if is_recording(self.trace) else ()
+
+    @cached_property
     def windows(self) -> Windows:
         """When the ranks were recorded, of those with times."""
         return find_recorded_windows(self.trace)
 
     def mixes(self, numbers: Iterable[int]) -> bool:
-        """Whether some of these ranks were recorded when others of them on the same machine were not: they say nothing of each other."""
+        """Whether some of these ranks were recorded when others of them were not: they say nothing of each other."""
+        chosen = set(numbers)
         of = self._run_of
-        return len({of[number] for number in numbers if number in of}) > 1
+        several = len({of[number] for number in chosen if number in of}) > 1
+        return several or any(
+            sum(not chosen.isdisjoint(part) for part in parts) > 1 for _, parts in self.moments
+        )
 
     @cached_property
     def _run_of(self) -> Mapping[int, tuple[str, int]]:
@@ -360,7 +371,7 @@ class Case:
     @cached_property
     def early(self) -> tuple[EarlyEnd, ...]:
         """The ranks whose recordings stop before those of the others."""
-        return () if self.runs else find_early_ends(self.trace, self.windows, self.groups)
+        return () if self.runs or self.moments else find_early_ends(self.trace, self.windows, self.groups)
 
     @cached_property
     def listed(self) -> Mapping[str, CommGroup]:

@@ -33,7 +33,7 @@ _RUNS_LISTED = 4
 
 
 def check_mixed_runs(case: Case) -> Iterator[Found]:
-    """Yield machines some of whose ranks were recorded when others were not."""
+    """Yield machines and comm groups some of whose ranks were recorded when others were not."""
     windows = case.windows
     zero = min((begin for begin, _ in windows.values()), default=0)
     for machine, runs in case.runs.items():
@@ -58,6 +58,22 @@ def check_mixed_runs(case: Case) -> Iterator[Found]:
                 (f"before {format_ranks(later)}", f"nothing recorded for {format_ns(begin - end)}")
                 for (_, _, end), (later, begin, _) in list(itertools.pairwise(spans))[:_RUNS_LISTED]
             ),
+        )
+
+    mixed_ranks = {number for runs in case.runs.values() for run in runs for number in run}
+    for group, parts in case.moments:
+        ranks = tuple(sorted(number for part in parts for number in part))
+        if mixed_ranks.issuperset(ranks):
+            continue
+        mixed_ranks.update(ranks)
+        first, second = (format_ranks(part) for part in parts[:2])
+        yield Found(
+            "error",
+            f"{format_ranks(ranks).capitalize()} were recorded at {format_counted(len(parts), 'moment')} of a run: {first} took part in none of the "
+            f"collectives of {label_group(group)} that {second} took part in, by their numbers or the names of steps.",
+            ranks,
+            (),
+            len(parts),
         )
 
 

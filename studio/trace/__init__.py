@@ -107,6 +107,7 @@ from studio.trace.vocabulary import (
     build_kind_table,
     label_collective,
     label_stream,
+    step_of_name,
     type_name,
 )
 
@@ -197,6 +198,7 @@ __all__ = [
     "read_dense_column",
     "read_int_column",
     "read_named_lanes",
+    "step_of_name",
     "type_name",
     "with_ids",
     "without_starts",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from enum import IntEnum
 from functools import lru_cache
 from typing import Literal
@@ -122,6 +123,9 @@ WAITS_FOR = "waits_for"
 
 STEP = "ProfilerStep"
 """Annotations that start so, with a number behind, stand for a whole training step and take no time of their own: PyTorch's word."""
+_NAMED_STEP = re.compile(
+    r"(?:^|[^A-Za-z])(?:step|iteration|iter)[ _#.\-]?(\d{1,9})(?![A-Za-z0-9])", re.IGNORECASE
+)
 
 UNRECORDED_CALLS = "unrecorded_calls"
 """Metadata of a rank: how many of its collectives the recording lacks, or has without a time though they were made while it was recorded."""
@@ -200,3 +204,9 @@ def label_collective(number: int) -> str:
         return "UNNAMED COLLECTIVE"
     known = number in CollectiveType._value2member_map_
     return CollectiveType(number).name if known else f"COLLECTIVE {number}"
+
+
+def step_of_name(name: str) -> int:
+    """Return the training step in a node's name, -1 where there is none."""
+    match = _NAMED_STEP.search(name)
+    return int(match[1]) if match else NONE

@@ -17,10 +17,10 @@ import numpy as np
 from studio.analysis.collectives.apart import find_apart, may_differ
 from studio.analysis.collectives.group_sizes import find_group_sizes, settle_members
 from studio.analysis.collectives.matching import GroupMatching, compute_issue_order, match_by_name
-from studio.analysis.job.steps import find_enclosing_steps, step_of_name
+from studio.analysis.job.steps import find_enclosing_steps
 from studio.distinct import find_distinct
 from studio.timeline import NodeTimes
-from studio.trace import NONE, Bool, CommGroup, Graph, Int32, Int64, Trace
+from studio.trace import NONE, Bool, CommGroup, Graph, Int32, Int64, Trace, step_of_name
 
 _NEVER = np.iinfo(np.int64).max
 

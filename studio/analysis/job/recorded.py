@@ -66,17 +66,43 @@ def find_runs(trace: Trace, windows: Windows) -> Mapping[str, Runs]:
             machines.setdefault(machine, []).append((*windows[rank.number], rank.number))
     runs_of = {}
     for machine, spans in machines.items():
-        spans.sort()
-        runs: list[list[int]] = [[]]
-        until = spans[0][1]
-        for begin, end, number in spans:
-            if begin - until > _LEAST_EARLY_NS:
-                runs.append([])
-            runs[-1].append(number)
-            until = max(until, end)
+        runs = _split_by_gaps(sorted(spans), _LEAST_EARLY_NS + 1)
         if len(runs) > 1:
-            runs_of[machine] = tuple(tuple(sorted(run)) for run in runs)
+            runs_of[machine] = runs
     return runs_of
+
+
+def _split_by_gaps(spans: Sequence[tuple[int, int, int]], gap: int) -> Runs:
+    """Return numbers of ranks in parts that lie at least a gap apart, given begin, end and number of each by begin."""
+    parts: list[list[int]] = []
+    until = 0
+    for begin, end, number in spans:
+        if not parts or begin - until >= gap:
+            parts.append([])
+        parts[-1].append(number)
+        until = max(until, end)
+    return tuple(tuple(sorted(part)) for part in parts)
+
+
+def find_moments(groups: Sequence[GroupMatching]) -> tuple[tuple[GroupMatching, Runs], ...]:
+    """Return the comm groups whose members fall into parts that share none of its numbered collectives, and the parts.
+
+    They were recorded at different moments of a run: at steps of which each part holds its own.
+    """
+    moments = []
+    for group in groups:
+        if not group.by_number:
+            continue
+        has = group.rows() != NONE
+        spans = sorted(
+            (int(own.argmax()), len(own) - int(own[::-1].argmax()), member)
+            for member, own in zip(group.members, has, strict=True)
+            if own.any()
+        )
+        parts = _split_by_gaps(spans, 0)
+        if len(parts) > 1:
+            moments.append((group, parts))
+    return tuple(moments)
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,9 +11,8 @@ import re
 import numpy as np
 
 from studio.distinct import find_distinct
-from studio.trace import NONE, STEP, Graph, Int64, read_dense_column
+from studio.trace import NONE, STEP, Graph, Int64, read_dense_column, step_of_name
 
-_NAMED = re.compile(r"(?:^|[^A-Za-z])(?:step|iteration|iter)[ _#.\-]?(\d{1,9})(?![A-Za-z0-9])", re.IGNORECASE)
 _ENCLOSING = re.compile((STEP + r" ?#(\d{1,9})").encode())
 
 
@@ -37,12 +36,6 @@ def find_enclosing_steps(graph: Graph, rows: Int64) -> Int64:
     for number, begin, end in _list_annotations(graph):
         steps[(start >= begin) & (start < end) & (steps == NONE)] = number
     return steps
-
-
-def step_of_name(name: str) -> int:
-    """Return the training step in a node's name, -1 where there is none."""
-    match = _NAMED.search(name)
-    return int(match[1]) if match else NONE
 
 
 def _list_annotations(graph: Graph) -> list[tuple[int, int, int]]:

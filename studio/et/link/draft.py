@@ -17,6 +17,7 @@ from studio.et.link.gaps import build_empty_gaps
 from studio.et.link.idle import build_empty_idles, find_held_up
 from studio.et.link.join import Joined
 from studio.et.link.lanes import end_before_callbacks
+from studio.et.link.named_steps import NamedSteps, find_named_steps
 from studio.et.link.operations import Operations, from_device, from_host
 from studio.et.link.options import LinkOptions
 from studio.et.link.pair import Pair
@@ -60,6 +61,7 @@ class RankDraft:
         joined: How both fit, None where one is missing.
         host_operations: Operators of the execution trace, roots not counted.
         operations, launched, communication, plan: What was made of them.
+        steps: The steps that annotations name, by the name without numbers.
         clock: Set once all ranks are known.
         findings: Findings about the rank.
     """
@@ -73,6 +75,7 @@ class RankDraft:
     launched: DeviceOperations | None
     communication: Communication
     plan: Plan
+    steps: dict[str, NamedSteps] = field(default_factory=dict)
     clock: Clock = field(default_factory=Clock)
     findings: list[Finding] = field(default_factory=list)
 
@@ -98,7 +101,7 @@ def select_outline(rank_draft: RankDraft) -> RankDraft:
     operations = replace(operations, event=none, frame=np.zeros(0, np.bool_))
     return RankDraft(
         rank_draft.number, host, device, None, rank_draft.host_operations, operations,
-        rank_draft.launched, rank_draft.communication, Plan(none, none, build_empty_gaps(), build_empty_idles(), none, none, none32, none, {}), rank_draft.clock,
+        rank_draft.launched, rank_draft.communication, Plan(none, none, build_empty_gaps(), build_empty_idles(), none, none, none32, none, {}), rank_draft.steps, rank_draft.clock,
     )  # fmt: skip
 
 
@@ -136,7 +139,16 @@ def draft_rank(pair: Pair, options: LinkOptions) -> RankDraft:
     if launched is not None:
         launched, communication, plan = spread_batches(launched, communication, plan)
     rank_draft = RankDraft(
-        pair.number, host, device, joined, count, operations, launched, communication, plan
+        pair.number,
+        host,
+        device,
+        joined,
+        count,
+        operations,
+        launched,
+        communication,
+        plan,
+        find_named_steps(operations) if len(communication.operators) + len(communication.devices) else {},
     )
     rank_draft.findings = [*findings, *_build_missing_findings(pair), *_build_draft_findings(rank_draft)]
     return rank_draft

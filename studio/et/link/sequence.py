@@ -41,6 +41,27 @@ def order_by_issue(
     return [place for *_, place in sorted(keys)]
 
 
+def read_issue_time(
+    place: Place,
+    operations: Operations,
+    device: DeviceTrace | None,
+    launched: DeviceOperations | None,
+    communication: Communication,
+) -> int:
+    """Return when the call for a collective began, by the times that operations are ordered by."""
+    on_device, at = place
+    row = at
+    if on_device:
+        assert launched is not None
+        row = int(launched.operator[at])
+    call = communication.issued_by.get(row, row)
+    if call >= 0:
+        return int(operations.begin[call])
+    assert device is not None
+    assert launched is not None
+    return int(device.start_ns[launched.event[at]])
+
+
 def list_chains(order: Sequence[Place], communication: Communication) -> list[tuple[Place, Place]]:
     """Return pairs of collectives that follow each other in a comm group."""
     groups: dict[str | None, list[Place]] = {}

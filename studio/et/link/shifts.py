@@ -1,7 +1,7 @@
 """Find how many collectives after that of another rank a recording begins, where no recorder numbers them.
 
-Profilers that are started by time begin on each rank at another collective of a group. What tells it is which kinds and sizes follow each
-other and, on one machine, which were under way at the same time: none ends on one rank before it begins on another.
+Profilers that are started by time begin on each rank at another collective of a group. What tells it are the names of steps, else
+which kinds and sizes follow each other and, on one machine, which were under way at the same time: none ends on one rank before it begins on another.
 """
 
 from __future__ import annotations
@@ -13,7 +13,8 @@ import numpy as np
 
 from studio.et.link.draft import RankDraft
 from studio.et.link.facts import Facts
-from studio.et.link.sequence import Place, get_facts
+from studio.et.link.named_steps import count_by_steps
+from studio.et.link.sequence import Place, get_facts, read_issue_time
 from studio.trace import NEEDS_ALL, NONE, Bool, CollectiveType, Int64
 
 _LATE_NS = 1_000_000
@@ -38,6 +39,7 @@ class _Calls:
         begin: (C,) when each began, -1 where that is not known.
         end: (C,) when it ended.
         waits: (C,) whether it cannot end before all members have begun it.
+        issued: (C,) when it was called for, by what orders operations.
         machine: Whose clock it is; "" where that is not known.
     """
 
@@ -46,6 +48,7 @@ class _Calls:
     begin: Int64
     end: Int64
     waits: Bool
+    issued: Int64
     machine: str
 
     def __len__(self) -> int:
@@ -64,8 +67,16 @@ def find_shifts(drafts: Sequence[RankDraft], places: Sequence[Sequence[Place]]) 
     if len(drafts) < 2:
         return [0] * len(drafts)
     calls = [_collect_calls(rank_draft, own) for rank_draft, own in zip(drafts, places, strict=True)]
-    longest = max(calls, key=len)
-    shifts = [0 if own is longest else _find_shift(longest, own) for own in calls]
+    place = max(range(len(calls)), key=lambda rank: len(calls[rank]))
+    longest = calls[place]
+    named = count_by_steps([rank_draft.steps for rank_draft in drafts], [own.issued for own in calls])
+    begins = named[place]
+    shifts = [
+        0
+        if own is longest
+        else _settle_shift(longest, own, None if first is None or begins is None else first - begins)
+        for own, first in zip(calls, named, strict=True)
+    ]
     return [shift - min(shifts) for shift in shifts]
 
 
@@ -80,6 +91,7 @@ def _collect_calls(rank_draft: RankDraft, places: Sequence[Place]) -> _Calls:
         times[:, 0],
         times[:, 1],
         np.array([_needs_all(rank_draft, *call) for call in zip(places, facts, strict=True)], np.bool_),
+        np.array([_read_issue_time(rank_draft, place) for place in places], np.int64),
         "" if head is None or head.base_ns is None else head.host,
     )
 
@@ -108,6 +120,35 @@ def _read_times(rank_draft: RankDraft, place: Place) -> tuple[int, int]:
     event = int(rank_draft.launched.event[at])
     start = int(rank_draft.device.start_ns[event])
     return start, start + int(rank_draft.device.duration_ns[event])
+
+
+def _read_issue_time(rank_draft: RankDraft, place: Place) -> int:
+    """Return when a collective was called for."""
+    return read_issue_time(
+        place, rank_draft.operations, rank_draft.device, rank_draft.launched, rank_draft.communication
+    )
+
+
+def _settle_shift(longest: _Calls, own: _Calls, named: int | None) -> int:
+    """Return after how many collectives of the longest recording another one begins: as steps tell, unless what they hold refutes it.
+
+    Args:
+        longest: The collectives of the longest recording.
+        own: Those of the other one.
+        named: What named steps tell.
+    """
+    return _find_shift(longest, own) if named is None or _is_refuted(longest, own, named) else named
+
+
+def _is_refuted(longest: _Calls, own: _Calls, shift: int) -> bool:
+    """Whether other collectives meet than names of steps tell, as where each rank counts from its own beginning."""
+    same_clock = longest.machine != "" and longest.machine == own.machine
+    these, _ = _find_overlap(longest, own, shift)
+    if these.stop <= these.start:
+        return same_clock and _fits(longest, own, 0) and _share_met(longest, own, 0, untimed=0.0) >= _MET
+    if same_clock and _share_met(longest, own, shift) <= _MISSED:
+        return True
+    return shift != 0 and not _agree(longest, own, shift)
 
 
 def _find_shift(longest: _Calls, own: _Calls) -> int:
@@ -139,17 +180,22 @@ def _find_overlap(longest: _Calls, own: _Calls, shift: int) -> tuple[slice, slic
 
 def _fits(longest: _Calls, own: _Calls, shift: int) -> bool:
     """Whether kinds and sizes agree, of enough collectives."""
-    own_places, other_places = _find_overlap(longest, own, shift)
-    count = own_places.stop - own_places.start
+    own_places, _ = _find_overlap(longest, own, shift)
     enough = max(_LEAST, len(own) // 2) if shift else 0
+    return own_places.stop - own_places.start >= enough and _agree(longest, own, shift)
+
+
+def _agree(longest: _Calls, own: _Calls, shift: int) -> bool:
+    """Whether kinds and sizes agree of those that both hold."""
+    own_places, other_places = _find_overlap(longest, own, shift)
     sizes, others = longest.size[own_places], own.size[other_places]
     known = (sizes >= 0) & (others >= 0)
     kinds_agree = np.array_equal(longest.kind[own_places], own.kind[other_places])
-    return count >= enough and kinds_agree and bool((sizes == others)[known].all())
+    return kinds_agree and bool((sizes == others)[known].all())
 
 
-def _share_met(longest: _Calls, own: _Calls, shift: int) -> float:
-    """Return which share of the collectives was under way on both at some time, 1 where no times tell."""
+def _share_met(longest: _Calls, own: _Calls, shift: int, untimed: float = 1.0) -> float:
+    """Return which share of the collectives was under way on both at some time, or what is given where no times tell."""
     own_places, other_places = _find_overlap(longest, own, shift)
     timed = (
         longest.waits[own_places]
@@ -158,7 +204,7 @@ def _share_met(longest: _Calls, own: _Calls, shift: int) -> float:
         & (own.begin[other_places] >= 0)
     )
     if not timed.any():
-        return 1.0
+        return untimed
     begin = np.maximum(longest.begin[own_places], own.begin[other_places])[timed]
     end = np.minimum(longest.end[own_places], own.end[other_places])[timed]
     return float((begin <= end + _LATE_NS).mean())

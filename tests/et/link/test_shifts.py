@@ -116,3 +116,83 @@ def test_real_recordings_cut_by_time_are_checked_without_an_error_and_replayed(s
     windows = find_recorded_windows(trace).values()
     span = max(end for _, end in windows) - min(begin for begin, _ in windows)
     assert studio.simulate(trace, replay).makespan_ns == pytest.approx(span, rel=0.02)
+
+
+def named_steps(
+    folder: Path, number: int, steps: range, sizes: tuple[int, ...] = (8, 8), **head: Any
+) -> None:
+    """A rank of NCCL whose recorder numbers no collectives and names no machine; of each step it says which it is."""
+    events = []
+    for place, step in enumerate(steps):
+        begin = 1000 * number + PERIOD_US * place
+        events.append(event(f"ProfilerStep#{step}", begin, PERIOD_US, "user_annotation"))
+        for at, elements in enumerate(sizes):
+            part = begin + 5_000 * at + 100
+            facts = {
+                "collective": "allreduce",
+                "in_elements": elements,
+                "out_elements": elements,
+                "dtype": "Float",
+            }
+            mark = 500 + 10 * place + at
+            events += [
+                event("c10d::allreduce_", part, 10),
+                event("record_param_comms", part + 1, 8, group="0", **facts),
+                launch(part + 3, mark),
+                kernel(ALL_REDUCE, part + 20, 3_000, mark),
+            ]
+    head = {"distributedInfo": {"backend": "nccl", "rank": number, "world_size": 3}} | head
+    folder.mkdir(exist_ok=True)
+    (folder / f"kineto_{number}.json").write_bytes(device_file(events, **head))
+
+
+def test_recordings_without_numbers_and_clocks_are_matched_by_the_names_of_their_steps(tmp_path):
+    """Nothing else tells apart recordings of a job that repeats itself; the n-th of each were matched, and clocks moved by a step."""
+    for number, steps in enumerate((range(2, 6), range(3, 7), range(4, 8))):
+        named_steps(tmp_path, number, steps)
+    trace = studio.read(tmp_path)
+    own = [read_dense_column(graph, "comm_seq", -1) for graph in trace.graphs]
+    assert [[number for number in one.tolist() if number >= 0] for one in own] == [
+        list(range(first, first + 8)) for first in (0, 2, 4)
+    ]
+    # The ends that met lie a period and a bit apart.
+    moved = [rank.metadata_number("clock_offset_ns") for rank in trace.ranks]
+    assert moved == [0, PERIOD_US * 1000 - 1_000_000, 2 * (PERIOD_US * 1000 - 1_000_000)]
+    assert not [one for one in examine(trace) if one.level == "error"]
+
+
+def test_steps_that_no_two_recordings_share_are_not_matched(tmp_path):
+    """Rank 1 was recorded when the others had been, and rank 2 a step after that."""
+    for number, steps in enumerate((range(2, 4), range(7, 9), range(9, 11))):
+        named_steps(tmp_path, number, steps)
+    trace = studio.read(tmp_path)
+    own = [read_dense_column(graph, "comm_seq", -1) for graph in trace.graphs]
+    assert [int(one[one >= 0].min()) for one in own] == [0, 4, 8]
+    assert [one.metadata_number("clock_matched") for one in trace.ranks] == [0, 0, 0]
+    first, second, *_ = examine(trace)
+    assert (first.code, first.level, first.ranks) == ("mixed-runs", "error", (0, 1, 2))
+    assert (
+        "rank 0 took part in none of the collectives of the group of all ranks that rank 1 took part in"
+        in first.message
+    )
+    assert (second.code, second.advice[:28]) == ("collectives-disagree", "These ranks are of different")
+
+
+def test_where_steps_are_counted_by_each_rank_what_was_under_way_at_the_time_counts(tmp_path):
+    """On one machine times tell that both began together."""
+    for number in range(2):
+        named_steps(
+            tmp_path, number, range(3 * number, 3 * number + 3), baseTimeNanoseconds=10**18, host_name="one"
+        )
+    trace = studio.read(tmp_path)
+    own = [read_dense_column(graph, "comm_seq", -1) for graph in trace.graphs]
+    assert [int(one[one >= 0].min()) for one in own] == [0, 0]
+
+
+def test_a_rank_that_lacks_a_collective_of_a_step_all_began_with_is_told(tmp_path):
+    named_steps(tmp_path, 0, range(2, 6))
+    named_steps(tmp_path, 1, range(2, 6), sizes=(8, 8, 8))
+    named_steps(tmp_path, 2, range(2, 6))
+    assert "collectives-disagree" in {
+        one.code for one in examine(studio.read(tmp_path)) if one.level == "error"
+    }
