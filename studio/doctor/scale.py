@@ -62,7 +62,7 @@ def check_duration_units(case: Case) -> Iterator[Found]:
         times = format_count(int(max(step, 1 / step)))
         unit = f", as if {_READ_AS[step]}" if step in _READ_AS else ""
         yield Found(
-            "error" if len(factors) > 1 else "warning",
+            "error" if _is_certain(case, graph_case, step, len(factors)) else "warning",
             f"Computation of {format_ranks(graph_case.ranks)} takes about {times} times as {longer} as that of the same name on "
             f"other ranks{unit}: {name[:60] or 'nodes without a name'} {format_ns(values[name])} instead of "
             f"{format_ns(usual[name])} on average.",
@@ -72,6 +72,37 @@ def check_duration_units(case: Case) -> Iterator[Found]:
             (("names compared", format_count(len(factors))), ("median factor", f"{factor:,.4g}")),
             consequence="" if step > 1 else _SHORT,
         )
+
+
+def _is_certain(case: Case, graph_case: GraphCase, step: float, names: int) -> bool:
+    """Whether ranks cannot just have computed more or less than the others, by so many names.
+
+    Of a job that ran, those that are late everywhere find the others waiting: collectives are shortest for them, and all were recorded
+    for about as long. Durations without times tell no more than what they are of.
+    """
+    others = [other for other in case.graphs if other is not graph_case]
+    if graph_case.ranks[0] not in case.windows:
+        return names > 1
+    waits = [_compute_communication_ns(other) for other in others]
+    lengths = [
+        end - begin
+        for begin, end in (case.windows[other.ranks[0]] for other in others if other.ranks[0] in case.windows)
+    ]
+    begin, end = case.windows[graph_case.ranks[0]]
+    return any(
+        bool(usual) and _find_unit_step(own / float(np.median(usual))) == step
+        for own, usual in (
+            (_compute_communication_ns(graph_case), [value for value in waits if value]),
+            (float(end - begin), [value for value in lengths if value]),
+        )
+    )
+
+
+def _compute_communication_ns(case: GraphCase) -> float:
+    """Return how long collectives of a graph last on average, 0 where that was not recorded."""
+    graph = case.graph
+    durations = graph.duration_ns[(graph.type == NodeType.COMM_COLL) & (graph.duration_ns > 0)]
+    return float(durations.mean()) if len(durations) else 0.0
 
 
 def _find_unit_step(factor: float) -> float:

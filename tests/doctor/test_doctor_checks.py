@@ -581,6 +581,29 @@ def test_units_are_compared_by_what_was_recorded_and_not_by_what_was_derived(ker
     assert "nothing but to wait" in one.consequence
 
 
+@pytest.mark.parametrize("names", [1, 2])
+@pytest.mark.parametrize(
+    ("factors", "level"),
+    [((1, 0.001), "warning"), ((1, 1), "warning"), ((1000, 1000), "error"), ((1, 1000), "error")],
+    ids=["late", "all waited for", "whole file", "lengths alone"],
+)
+def test_the_unit_of_a_recording_is_an_error_where_collectives_show_it_too(names, factors, level):
+    """A rank that is late finds the others waiting, and is recorded for as long; of one name it was a warning whatever showed it."""
+    stretch, wait = factors
+
+    def recorded(times: float, stretched: float, waits: float) -> list[Any]:
+        work = [
+            at(round(9000 * number * stretched), round(4000 * times), node(1 + number, "COMP", name=name))
+            for number, name in enumerate(("gemm", "relu")[:names])
+        ]
+        last = collective(9, "ALL_REDUCE", 64, names)
+        return [*work, at(round(5_000_000 * stretched), round(3000 * waits), last)]
+
+    trace = trace_of([recorded(1000, stretch, wait), *(recorded(1, 1, 1) for _ in range(2))])
+    one = found(trace, "duration-units")
+    assert (one.level, one.ranks, evidence(one)["names compared"]) == (level, (0,), str(names))
+
+
 def test_a_rank_that_takes_a_thousand_times_as_long_is_late_everywhere():
     one = found(BROKEN["duration-units"](), "duration-units")
     assert (
