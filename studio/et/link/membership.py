@@ -11,6 +11,7 @@ from studio.et.link.draft import RankDraft
 from studio.et.link.facts import Facts
 from studio.et.link.infer import infer_groups, list_candidates
 from studio.et.link.names import RECEIVE, SEND
+from studio.et.link.stated_sizes import infer_stated_groups
 from studio.et.xla import name_group
 from studio.trace import CommGroup, Finding
 from studio.units import format_counted
@@ -25,6 +26,7 @@ def resolve(drafts: Sequence[RankDraft]) -> tuple[tuple[CommGroup, ...], list[Fi
     """Return the groups of a job; set group and peer rank of every communication in the drafts."""
     members, findings = _collect_members(drafts)
     _name_by_ranks(drafts, members)
+    named = _name_stated_groups(drafts, members)
     inferred = infer_groups(drafts, members)
     world = max([len(drafts), *(len(ranks) for ranks in members.values()), *list_world_sizes(drafts)])
     count: Counter[str] = Counter()
@@ -42,7 +44,11 @@ def resolve(drafts: Sequence[RankDraft]) -> tuple[tuple[CommGroup, ...], list[Fi
                 if before is None:
                     fitting = _choose_by_size(facts, inferred_group, default, choice, members)
                     resolved = _resolve_facts(facts, fitting, default, renamed, members)
-                    if choice == [resolved.group] and _fits_size(facts, resolved.members or world):
+                    if (
+                        choice == [resolved.group]
+                        and resolved.group not in named
+                        and _fits_size(facts, resolved.members or world)
+                    ):
                         resolved = replace(
                             resolved, inferred=tuple(what for what in resolved.inferred if what != "group")
                         )
@@ -162,6 +168,31 @@ def _name_by_ranks(drafts: Sequence[RankDraft], members: dict[str, tuple[int, ..
                     inferred = (*inferred, "group") if len(alike) > 1 else inferred
                     done[id(facts)] = facts, replace(facts, group=alike[0], inferred=inferred)
                 facts_of[key] = done[id(facts)][1]
+
+
+def _name_stated_groups(drafts: Sequence[RankDraft], members: dict[str, tuple[int, ...]]) -> set[str]:
+    """Put collectives that state how many ranks their group has into one that their match across ranks tells; return the names of these groups."""
+    world = max([len(drafts), *list_world_sizes(drafts)])
+    named: set[str] = set()
+    for ranks, places in infer_stated_groups(drafts, members, world):
+        name = name_group(ranks)
+        members.setdefault(name, ranks)
+        named.add(name)
+        for index, own in places.items():
+            for on_device, key in own:
+                facts_of = _list_facts(drafts[index])[on_device]
+                facts_of[key] = replace(
+                    facts_of[key], group=name, inferred=(*facts_of[key].inferred, "group")
+                )
+    if named and not any(len(ranks) == world for ranks in members.values()):
+        # Beside them there is one of all ranks, which none had to be told from before.
+        everyone = name_group(range(world))
+        members[everyone] = tuple(range(world))
+        for facts_of in (facts_of for rank_draft in drafts for facts_of in _list_facts(rank_draft)):
+            for key, facts in facts_of.items():
+                if facts.group is None and facts.members == world:
+                    facts_of[key] = replace(facts, group=everyone)
+    return named
 
 
 def _lengthen_name(name: str, ranks: tuple[int, ...]) -> str:

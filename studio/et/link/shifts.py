@@ -7,15 +7,13 @@ which kinds and sizes follow each other and, on one machine, which were under wa
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 import numpy as np
 
+from studio.et.link.calls import Calls, collect_calls
 from studio.et.link.draft import RankDraft
-from studio.et.link.facts import Facts
 from studio.et.link.named_steps import count_by_steps
-from studio.et.link.sequence import Place, get_facts, read_issue_time
-from studio.trace import NEEDS_ALL, NONE, Bool, CollectiveType, Int64
+from studio.et.link.sequence import Place
 
 _LATE_NS = 1_000_000
 """What recorders note late."""
@@ -25,34 +23,6 @@ _LEAST = 3
 """So many collectives have to agree."""
 _MET, _MISSED = 0.9, 0.5
 """Shares of collectives that have to have been under way at the same time, and that may have been where they were not the same."""
-
-
-@dataclass(frozen=True, slots=True)
-class _Calls:
-    """The collectives of a group on one rank, in the order of their calls.
-
-    C collectives.
-
-    Attributes:
-        kind: (C,) what each is.
-        size: (C,) its bytes; -1 where they are not known, or members may bring different ones.
-        begin: (C,) when each began, -1 where that is not known.
-        end: (C,) when it ended.
-        waits: (C,) whether it cannot end before all members have begun it.
-        issued: (C,) when it was called for, by what orders operations.
-        machine: Whose clock it is; "" where that is not known.
-    """
-
-    kind: Int64
-    size: Int64
-    begin: Int64
-    end: Int64
-    waits: Bool
-    issued: Int64
-    machine: str
-
-    def __len__(self) -> int:
-        return len(self.kind)
 
 
 def find_shifts(drafts: Sequence[RankDraft], places: Sequence[Sequence[Place]]) -> list[int]:
@@ -66,7 +36,7 @@ def find_shifts(drafts: Sequence[RankDraft], places: Sequence[Sequence[Place]]) 
     """
     if len(drafts) < 2:
         return [0] * len(drafts)
-    calls = [_collect_calls(rank_draft, own) for rank_draft, own in zip(drafts, places, strict=True)]
+    calls = [collect_calls(rank_draft, own) for rank_draft, own in zip(drafts, places, strict=True)]
     place = max(range(len(calls)), key=lambda rank: len(calls[rank]))
     longest = calls[place]
     named = count_by_steps([rank_draft.steps for rank_draft in drafts], [own.issued for own in calls])
@@ -80,56 +50,7 @@ def find_shifts(drafts: Sequence[RankDraft], places: Sequence[Sequence[Place]]) 
     return [shift - min(shifts) for shift in shifts]
 
 
-def _collect_calls(rank_draft: RankDraft, places: Sequence[Place]) -> _Calls:
-    """Return the collectives of a rank."""
-    facts = [get_facts(rank_draft.communication, place) for place in places]
-    times = np.array([_read_times(rank_draft, place) for place in places], np.int64).reshape(-1, 2)
-    head = None if rank_draft.device is None else rank_draft.device.head
-    return _Calls(
-        np.array([call.kind for call in facts], np.int64),
-        np.array([_compute_size(call) for call in facts], np.int64),
-        times[:, 0],
-        times[:, 1],
-        np.array([_needs_all(rank_draft, *call) for call in zip(places, facts, strict=True)], np.bool_),
-        np.array([_read_issue_time(rank_draft, place) for place in places], np.int64),
-        "" if head is None or head.base_ns is None else head.host,
-    )
-
-
-def _compute_size(facts: Facts) -> int:
-    """Return the bytes that all members bring, -1 where they may be others or were not recorded."""
-    unknown = facts.kind == CollectiveType.ALL_TO_ALL or (facts.bytes <= 0 and not facts.is_empty)
-    return NONE if unknown else facts.bytes
-
-
-def _needs_all(rank_draft: RankDraft, place: Place, facts: Facts) -> bool:
-    """Whether it cannot end before all members have begun it: a call that hands it over to another thread does."""
-    on_device, at = place
-    # What carries a call out was issued by it; a call by itself hands it over, or what carried it out was not recorded.
-    hands_over = not on_device and at not in rank_draft.communication.issued_by
-    return facts.kind in NEEDS_ALL and not facts.is_empty and not hands_over
-
-
-def _read_times(rank_draft: RankDraft, place: Place) -> tuple[int, int]:
-    """Return when a collective began and ended, -1 where that is not known."""
-    on_device, at = place
-    if not on_device:
-        return int(rank_draft.operations.start_ns[at]), int(rank_draft.operations.end_ns[at])
-    if rank_draft.device is None or rank_draft.launched is None:
-        return NONE, NONE
-    event = int(rank_draft.launched.event[at])
-    start = int(rank_draft.device.start_ns[event])
-    return start, start + int(rank_draft.device.duration_ns[event])
-
-
-def _read_issue_time(rank_draft: RankDraft, place: Place) -> int:
-    """Return when a collective was called for."""
-    return read_issue_time(
-        place, rank_draft.operations, rank_draft.device, rank_draft.launched, rank_draft.communication
-    )
-
-
-def _settle_shift(longest: _Calls, own: _Calls, named: int | None) -> int:
+def _settle_shift(longest: Calls, own: Calls, named: int | None) -> int:
     """Return after how many collectives of the longest recording another one begins: as steps tell, unless what they hold refutes it.
 
     Args:
@@ -140,7 +61,7 @@ def _settle_shift(longest: _Calls, own: _Calls, named: int | None) -> int:
     return _find_shift(longest, own) if named is None or _is_refuted(longest, own, named) else named
 
 
-def _is_refuted(longest: _Calls, own: _Calls, shift: int) -> bool:
+def _is_refuted(longest: Calls, own: Calls, shift: int) -> bool:
     """Whether other collectives meet than names of steps tell, as where each rank counts from its own beginning."""
     same_clock = longest.machine != "" and longest.machine == own.machine
     these, _ = _find_overlap(longest, own, shift)
@@ -151,7 +72,7 @@ def _is_refuted(longest: _Calls, own: _Calls, shift: int) -> bool:
     return shift != 0 and not _agree(longest, own, shift)
 
 
-def _find_shift(longest: _Calls, own: _Calls) -> int:
+def _find_shift(longest: Calls, own: Calls) -> int:
     """Return after how many collectives of the longest recording another one begins; less than 0 where it began before that."""
     if _may_begin_together(longest, own):
         return 0
@@ -163,7 +84,7 @@ def _find_shift(longest: _Calls, own: _Calls) -> int:
     return fitting[0] if len(fitting) == 1 else 0
 
 
-def _may_begin_together(longest: _Calls, own: _Calls) -> bool:
+def _may_begin_together(longest: Calls, own: Calls) -> bool:
     """Whether both begin with the same collective, by what they hold and when that was."""
     if not _fits(longest, own, 0):
         return False
@@ -171,21 +92,21 @@ def _may_begin_together(longest: _Calls, own: _Calls) -> bool:
     return not same_clock or _share_met(longest, own, 0) > _MISSED
 
 
-def _find_overlap(longest: _Calls, own: _Calls, shift: int) -> tuple[slice, slice]:
+def _find_overlap(longest: Calls, own: Calls, shift: int) -> tuple[slice, slice]:
     """Return the collectives that both hold, on either."""
     first = max(shift, 0)
     count = min(len(longest) - first, len(own) - max(-shift, 0))
     return slice(first, first + max(count, 0)), slice(first - shift, first - shift + max(count, 0))
 
 
-def _fits(longest: _Calls, own: _Calls, shift: int) -> bool:
+def _fits(longest: Calls, own: Calls, shift: int) -> bool:
     """Whether kinds and sizes agree, of enough collectives."""
     own_places, _ = _find_overlap(longest, own, shift)
     enough = max(_LEAST, len(own) // 2) if shift else 0
     return own_places.stop - own_places.start >= enough and _agree(longest, own, shift)
 
 
-def _agree(longest: _Calls, own: _Calls, shift: int) -> bool:
+def _agree(longest: Calls, own: Calls, shift: int) -> bool:
     """Whether kinds and sizes agree of those that both hold."""
     own_places, other_places = _find_overlap(longest, own, shift)
     sizes, others = longest.size[own_places], own.size[other_places]
@@ -194,7 +115,7 @@ def _agree(longest: _Calls, own: _Calls, shift: int) -> bool:
     return kinds_agree and bool((sizes == others)[known].all())
 
 
-def _share_met(longest: _Calls, own: _Calls, shift: int, untimed: float = 1.0) -> float:
+def _share_met(longest: Calls, own: Calls, shift: int, untimed: float = 1.0) -> float:
     """Return which share of the collectives was under way on both at some time, or what is given where no times tell."""
     own_places, other_places = _find_overlap(longest, own, shift)
     timed = (

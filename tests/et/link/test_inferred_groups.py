@@ -184,6 +184,77 @@ def test_a_size_that_no_listed_group_has_is_told(tmp_path, listed):
     assert not [found for found in trace.findings if found.code == "comm-group-inferred"]
 
 
+def job_of_stated_sizes(
+    folder: Path, sizes: list[tuple[int, ...]], late: list[tuple[int, ...]], machine: str = ""
+) -> Trace:
+    """Ranks of NCCL with all-reduces of pairs, of so many elements, each so late after its turn; and one of all at the end."""
+    folder.mkdir(exist_ok=True)
+    for number, (own, begins) in enumerate(zip(sizes, late, strict=True)):
+        events = []
+        for turn, (elements, begin) in enumerate(zip((*own, 64), (*begins, 0), strict=True)):
+            facts = {
+                "collective": "allreduce",
+                "in_elements": elements,
+                "out_elements": elements,
+                "dtype": "Float",
+            }
+            facts |= {"Group size": 2 if turn < len(own) else len(sizes)}
+            at = 10_000 * turn + begin
+            events += [event("record_param_comms", at, 20, **facts), launch(at + 5, 100 + turn)]
+            events += [kernel("ncclKernel_AllReduce_Sum(x)", at + 30, 40, 100 + turn)]
+        head = {"distributedInfo": {"rank": number, "world_size": len(sizes)}}
+        head |= {"baseTimeNanoseconds": 10**18, "host_name": machine} if machine else {}
+        (folder / f"kineto_{number}.json").write_bytes(device_file(events, **head))
+    return studio.link(folder)
+
+
+EARLY, LATE, TURNS = (0, 0, 0), (300, 200, 100), (8, 8, 8)
+
+
+@pytest.mark.parametrize(
+    ("sizes", "late", "machine", "pairs"),
+    [
+        ([TURNS, TURNS, (16, 8, 8), (16, 8, 8)], [EARLY] * 4, "", ["0-1", "0-1", "2-3", "2-3"]),
+        ([TURNS] * 4, [EARLY, LATE] * 2, "one", ["0-2 by 2", "1-3 by 2"] * 2),
+        ([TURNS] * 4, [EARLY, (3000, 4000, 5000)] * 2, "one", ["0-2 by 2", "1-3 by 2"] * 2),
+    ],
+    ids=["kinds and sizes", "ends", "times"],
+)
+def test_groups_of_which_the_size_alone_is_stated_are_inferred_where_one_way_is_left(
+    tmp_path, sizes, late, machine, pairs
+):
+    """They counted as collectives of all ranks."""
+    trace = job_of_stated_sizes(tmp_path, sizes, late, machine)
+    for number, pair in enumerate(pairs):
+        own = collectives(trace, number)
+        assert [each["pg_name"] for each in own[:-1]] == [f"ranks {pair}"] * 3
+        assert all("group" in each["comm_inferred"] for each in own[:-1])
+    [said] = [one for one in trace.findings if one.code == "comm-group-inferred"]
+    assert "12 collectives and messages of all ranks name no comm group" in said.message
+    assert not [one for one in trace.findings if one.code == "comm-group-size"]
+    assert not [one for one in examine(trace) if one.level == "error"]
+
+
+def test_ranks_in_several_groups_of_a_stated_size_are_in_one_for_each_kind_and_size(tmp_path):
+    """Rows and columns of a mesh: sizes of rows differ, columns end at different times."""
+    rows = [(8, 32, 8, 32, 32), (8, 32, 8, 32, 32), (16, 32, 16, 32, 32), (16, 32, 16, 32, 32)]
+    late = [(0, 0, 0, 0, 0), (0, 300, 0, 300, 300)] * 2
+    trace = job_of_stated_sizes(tmp_path, rows, late, "one")
+    told_of = [
+        [each["pg_name"].removeprefix("ranks ") for each in collectives(trace, number)[:2]]
+        for number in range(4)
+    ]
+    assert told_of == [["0-1", "0-2 by 2"], ["0-1", "1-3 by 2"], ["2-3", "0-2 by 2"], ["2-3", "1-3 by 2"]]
+
+
+def test_where_ranks_are_missing_no_group_of_a_stated_size_is_inferred(tmp_path):
+    job_of_stated_sizes(tmp_path, [TURNS, TURNS, (16, 8, 8), (16, 8, 8)], [EARLY] * 4)
+    (tmp_path / "kineto_3.json").unlink()
+    assert [one.level for one in studio.link(tmp_path).findings if one.code == "comm-group-size"] == [
+        "warning"
+    ]
+
+
 def test_groups_of_one_name_that_collectives_alone_list_are_told_apart_by_their_ranks(tmp_path):
     """As halves of a split group are, which have one name. Ranks 2 and 3 were said to be outside of their group."""
     named = [{**facts, "group": "1"} for facts in LISTED]
