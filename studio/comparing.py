@@ -24,7 +24,7 @@ from studio.sim.parts import Parts
 from studio.sim.setting_values import SettingValue, collect_settings, describe_values, differ
 from studio.store.run_infos import RunInfo
 from studio.store.runs import Run
-from studio.timeline import NodeTimes, collect_node_times, recorded
+from studio.timeline import NodeTimes, collect_recorded_times, recorded
 from studio.trace import Trace, list_recorded_devices
 
 Progress = Callable[[str, int, int], None]
@@ -129,7 +129,9 @@ def build_compared_recording(
     Raises:
         TraceError: The job holds no times.
     """
-    side = build_recorded_side(trace, collect_node_times(trace, recorded(trace)) if times is None else times)
+    side = build_recorded_side(
+        trace, collect_recorded_times(trace, recorded(trace)) if times is None else times
+    )
     return Compared(name, side, {"times": SettingValue("recorded"), **_collect_facts(trace, summary)}, job)
 
 

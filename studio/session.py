@@ -289,7 +289,7 @@ class Session:
         def make() -> tuple[Series, ...]:
             shown = self.gantt(job, run)
             load = compute_network_load(self.run(job, run).result, shown) if run else ()
-            end_ns = int(shown.coverage.end_ns.max(initial=0))
+            end_ns = shown.origin_ns + shown.span_ns
             return (
                 count_in_flight(shown)
                 + load
@@ -435,7 +435,9 @@ def build_recorded_gantt(trace: Trace) -> Gantt:
             "The files of this job hold no times.",
             hint="Simulate it and keep the run (chakra-studio simulate FILES --preset NAME --out RUN), then name the run.",
         )
-    return Gantt(trace, timeline, origin_ns=int(timeline.start_ns.min()))
+    origin_ns = int(timeline.start_ns.min())
+    finish_ns = read_recorded_times(trace).finishes(trace, origin_ns)
+    return Gantt(trace, timeline, origin_ns=origin_ns, finish_ns=finish_ns)
 
 
 def build_simulated_gantt(run: Run) -> Gantt:

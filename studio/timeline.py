@@ -7,7 +7,7 @@ communication in one comm group, its memory, its CPU, or, in a recording, a thre
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal, get_args
 
 import numpy as np
@@ -26,9 +26,11 @@ from studio.trace import (
     Rank,
     Trace,
     communicates,
+    compute_recorded_ends,
     group_slots,
     is_flagged,
     list_world_names,
+    read_calls,
     read_named_lanes,
 )
 from studio.units import format_counted, format_ns
@@ -152,13 +154,36 @@ class NodeTimes:
     Attributes:
         first: (R,) where the times of each rank begin, by row; -1 where nothing is known of it.
         start_ns, end_ns: (T,) -1 where the node has none.
+        returned_ns: (T,) when each was over: recorded calls take their own time, but return when that and what they called is done.
+            None where that is `end_ns`.
     """
 
     first: Int64
     start_ns: Int64
     end_ns: Int64
+    returned_ns: Int64 | None = None
 
     __repr__ = format_record
+
+    @property
+    def over_ns(self) -> Int64:
+        """(T,) when each was over, -1 where the node has no times."""
+        return self.end_ns if self.returned_ns is None else self.returned_ns
+
+    def finishes(self, trace: Trace, origin_ns: int = 0) -> Int64:
+        """Return (R,) when the last node of each rank of the trace was over, after the beginning; -1 for ranks without times."""
+        finish = np.full(len(trace.ranks), NONE, np.int64)
+        known: dict[tuple[int, int], int] = {}  # ranks that one was simulated for share its times
+        for index, (rank, first) in enumerate(zip(trace.ranks, self.first.tolist(), strict=True)):
+            if first == NONE:
+                continue
+            key = first, rank.graph
+            if key not in known:
+                own = slice(first, first + len(trace.graphs[rank.graph]))
+                over = self.over_ns[own][self.start_ns[own] >= 0]
+                known[key] = int(over.max()) - origin_ns if len(over) else NONE
+            finish[index] = known[key]
+        return finish
 
     def spans(self, trace: Trace, ranks: Int64) -> NodeSpans:
         """Return the spans of the ranks with the given indices, by rank and row."""
@@ -200,10 +225,31 @@ def collect_node_times(trace: Trace, timeline: Timeline) -> NodeTimes:
     return times
 
 
+def collect_recorded_times(trace: Trace, timeline: Timeline) -> NodeTimes:
+    """Return the times of a recorded timeline's nodes, with when calls returned."""
+    times = collect_node_times(trace, timeline)
+    over = {index: _read_returns(trace.graphs[index]) for index in {rank.graph for rank in trace.ranks}}
+    if all(ends is None for ends in over.values()):
+        return times
+    returned = times.end_ns.copy()
+    for rank, first in zip(trace.ranks, times.first.tolist(), strict=True):
+        ends = over[rank.graph]
+        if first != NONE and ends is not None:
+            returned[first : first + len(ends)] = ends
+    return replace(times, returned_ns=returned)
+
+
+def _read_returns(graph: Graph) -> Int64 | None:
+    """Return (N,) when nodes were over, -1 where they have no times; None where each was after its own time."""
+    if not len(read_calls(graph)[0]):
+        return None
+    return np.where(graph.start_ns >= 0, compute_recorded_ends(graph), NONE)
+
+
 def read_recorded_times(trace: Trace) -> NodeTimes:
     """Return the recorded times of nodes; ranks that share a graph share its times.
 
-    The same as `collect_node_times` of `recorded`, without sorting anything into lanes.
+    The same as `collect_recorded_times` of `recorded`, without sorting anything into lanes.
     """
     size = np.array([len(graph) for graph in trace.graphs], np.int64)
     begin = np.cumsum(size) - size
@@ -213,7 +259,15 @@ def read_recorded_times(trace: Trace) -> NodeTimes:
     timed = np.array([bool((graph.start_ns >= 0).any()) for graph in trace.graphs], bool)
     graph_of = np.array([rank.graph for rank in trace.ranks], np.int64)
     first = np.where(timed[graph_of], begin[graph_of], NONE)
-    return NodeTimes(first, np.where(known, start, NONE), np.where(known, end, NONE))
+    times = NodeTimes(first, np.where(known, start, NONE), np.where(known, end, NONE))
+    over = [_read_returns(graph) for graph in trace.graphs]
+    if all(ends is None for ends in over):
+        return times
+    returned = times.end_ns.copy()
+    for at, ends in zip(begin.tolist(), over, strict=True):
+        if ends is not None:
+            returned[at : at + len(ends)] = ends
+    return replace(times, returned_ns=returned)
 
 
 def build_empty_times(trace: Trace, ranks: Int64) -> NodeTimes:
@@ -232,7 +286,7 @@ def _count_nodes(trace: Trace) -> Int64:
 
 
 def recorded(trace: Trace, ranks: Sequence[int | Rank] | int | Rank | None = None) -> Timeline:
-    """Return the recorded timeline: each node from its start, for its duration.
+    """Return the recorded timeline: each node from its start, for its duration, which of a call is without what it called.
 
     Nodes of the CPU stand in the lane of their thread (`tid`), compute in that of its stream (`stream`), where the
     trace tells them. Times are as recorded; the clocks of different ranks may differ.

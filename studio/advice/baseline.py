@@ -173,7 +173,7 @@ def compute_recorded_finish(trace: Trace) -> int | None:
     known = times.start_ns >= 0
     if not known.any():
         return None
-    length = int(times.end_ns[known].max() - times.start_ns[known].min())
+    length = int(times.over_ns[known].max() - times.start_ns[known].min())
     return length or None
 
 

@@ -26,7 +26,7 @@ from studio.sim.agreement import (
     label_node,
 )
 from studio.sim.borders import describe_borders
-from studio.trace import NONE, CollectiveType, Graph, Int64, Level
+from studio.trace import NONE, CollectiveType, Graph, Int64, Level, compute_recorded_ends
 from studio.units import format_bytes, format_count, format_count_range, format_counted, format_ns
 
 _CLOCKS_LISTED = 8
@@ -347,7 +347,7 @@ def _are_cut_off(case: Case, unsent: Int64) -> bool:
         timed = graph.start_ns >= 0
         if not timed.any():
             return False
-        ends = (graph.start_ns + np.maximum(graph.duration_ns, 0))[timed]
+        ends = compute_recorded_ends(graph)[timed]
         windows[rank.number] = int(graph.start_ns[timed].min()), int(ends.max())
     lines = {_get_line(messages, message) for message in unsent.tolist()}
     sent = _group_spans(case, lines, messages.send_rank, messages.send_row)

@@ -18,7 +18,7 @@ from studio.sim.matched import replays_communication
 from studio.sim.models import label_model
 from studio.sim.result import SimResult, compute_delays
 from studio.sim.traffic import explain_offered_load
-from studio.timeline import collect_node_times, recorded
+from studio.timeline import collect_recorded_times, recorded
 from studio.trace import Trace
 
 
@@ -73,7 +73,7 @@ def build_side(run: Trace | SimResult) -> Side:
         TraceError: A trace holds no times.
     """
     if isinstance(run, Trace):
-        return build_recorded_side(run, collect_node_times(run, recorded(run)))
+        return build_recorded_side(run, collect_recorded_times(run, recorded(run)))
     times = run.node_times()
     return Side(
         run.trace,

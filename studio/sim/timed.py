@@ -7,7 +7,7 @@ from dataclasses import replace
 import numpy as np
 
 from studio.sim.result import SimResult
-from studio.trace import Graph, Trace
+from studio.trace import Attributes, Graph, Trace, read_calls
 
 
 def build_timed_trace(result: SimResult) -> Trace:
@@ -22,9 +22,33 @@ def build_timed_trace(result: SimResult) -> Trace:
         at = places.setdefault((rank.graph, first), len(graphs))
         if at == len(graphs):
             start, end = (column[first : first + len(graph)] for column in (times.start_ns, times.end_ns))
-            graphs.append(replace(graph, start_ns=start, duration_ns=np.where(start >= 0, end - start, 0)))
+            found = replace(graph, start_ns=start, duration_ns=np.where(start >= 0, end - start, 0))
+            graphs.append(_without_returns(found, graph))
         ranks.append(replace(rank, graph=at))
     return replace(build_simulated_trace(result), graphs=tuple(graphs), ranks=tuple(ranks))
+
+
+def _without_returns(found: Graph, recorded: Graph) -> Graph:
+    """Return the graph without when recorded calls returned: simulated ones take their own time in one piece, and what they call follows."""
+    calls, _ = read_calls(recorded)
+    rows, where = recorded.rows_with("inclusive_ns")
+    gone = where[np.isin(rows, calls)]
+    if not len(gone):
+        return found
+    attrs, stays = recorded.attrs, np.ones(len(recorded.attrs.key), np.bool_)
+    stays[gone] = False
+    offsets = np.append(0, np.cumsum(stays))[attrs.offsets]
+    kept = Attributes(
+        offsets,
+        attrs.key[stays],
+        attrs.doc[stays],
+        attrs.kind[stays],
+        attrs.value[stays],
+        attrs.length[stays],
+        attrs.slot[stays],
+        attrs.items,
+    )
+    return replace(found, attrs=kept)
 
 
 def build_simulated_trace(result: SimResult) -> Trace:

@@ -173,7 +173,12 @@ TABLES: Final[tuple[Table, ...]] = (
             _GROUP,
             _BYTES,
             Column("start_ns", "BIGINT", "When it began, from the beginning of the run.", "ns"),
-            Column("end_ns", "BIGINT", "When it ended.", "ns"),
+            Column(
+                "end_ns",
+                "BIGINT",
+                "When it ended; of a recorded call the start and its own time, while it returns after what it called.",
+                "ns",
+            ),
             Column("duration_ns", "BIGINT", "From start to end.", "ns"),
         ),
     ),

@@ -56,8 +56,10 @@ from studio.trace.node_kinds import (
     are_device_waits,
     are_idle,
     communicates,
+    compute_recorded_ends,
     get_shown_type,
     get_shown_types,
+    read_calls,
 )
 from studio.trace.strings import Strings
 from studio.trace.vocabulary import (
@@ -173,6 +175,7 @@ __all__ = [
     "communicates",
     "compute_digest",
     "compute_digests",
+    "compute_recorded_ends",
     "compute_trace_digest",
     "copy_metadata",
     "decode_scalar",
@@ -195,6 +198,7 @@ __all__ = [
     "list_recorded_devices",
     "list_world_names",
     "place_rank",
+    "read_calls",
     "read_dense_column",
     "read_int_column",
     "read_named_lanes",

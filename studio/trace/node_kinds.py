@@ -1,4 +1,4 @@
-"""Which nodes of a graph communicate, copy, stand for time without work, or wait for a device."""
+"""Which nodes of a graph communicate, copy, stand for time without work, wait for a device, or called others."""
 
 from __future__ import annotations
 
@@ -15,9 +15,11 @@ from studio.trace.vocabulary import (
     COPY_KINDS,
     IDLE_GAPS,
     NONE,
+    STEP,
     WAITS_FOR,
     Bool,
     Int32,
+    Int64,
     NodeType,
 )
 
@@ -70,6 +72,33 @@ def are_device_waits(graph: Graph) -> Bool:
     chosen = np.zeros(len(graph), np.bool_)
     chosen[graph.rows_with(WAITS_FOR)[0]] = True
     return chosen
+
+
+def read_calls(graph: Graph) -> tuple[Int32, Int64]:
+    """Return the rows of nodes that lasted longer than what of it was their own, (R,), and how long they lasted.
+
+    That are calls with what they called, and kernels beside which the next of their stream began. Annotations of steps are none:
+    they are under way for as long as somebody says, and do nothing.
+    """
+    rows, lasted = read_int_column(graph, "inclusive_ns")
+    works = (graph.start_ns[rows] >= 0) & (graph.duration_ns[rows] > 0) & (lasted > graph.duration_ns[rows])
+    rows, lasted = rows[works], lasted[works]
+    used, which = np.unique(graph.name[rows], return_inverse=True)
+    marks = [code != NONE and graph.strings.raw(code).startswith(STEP.encode()) for code in used.tolist()]
+    works = ~np.array(marks, np.bool_)[which]
+    return rows[works], lasted[works]
+
+
+def compute_recorded_ends(graph: Graph) -> Int64:
+    """Return (N,) when each node was over in the recording; of nodes that have a start.
+
+    The duration of a call is what it did itself. What it called ran in between, so it was over when it returned, not that long after its
+    start.
+    """
+    ends: Int64 = graph.start_ns + np.maximum(graph.duration_ns, 0)
+    rows, lasted = read_calls(graph)
+    ends[rows] = np.maximum(ends[rows], graph.start_ns[rows] + lasted)
+    return ends
 
 
 def _are_on_device(graph: Graph, chosen: Bool) -> Bool:

@@ -122,9 +122,7 @@ def build_recorded_side(trace: Trace, times: NodeTimes) -> Side:
             hint="Simulate it and keep the run (chakra-studio simulate FILES --preset NAME --out RUN), then name the run.",
         )
     origin = int(spans.start_ns.min())
-    finish = np.full(len(trace.ranks), NONE, np.int64)
-    np.maximum.at(finish, spans.rank, spans.end_ns - origin)
-    return Side(trace, times, finish, origin, is_recording=True)
+    return Side(trace, times, times.finishes(trace, origin), origin, is_recording=True)
 
 
 def compute_durations(side: Side, rank: int, rows: Int64) -> Int64:

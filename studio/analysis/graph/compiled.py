@@ -19,6 +19,7 @@ _ENTRIES = (
     Entry("find_certain_order", (_NUMBERS,) * 12),
     Entry("find_layers", (_NUMBERS,) * 3, answers=False),
     Entry("find_order", (_NUMBERS,) * 4),
+    Entry("find_own_pieces", (_NUMBERS,) * 12),
 )
 _FUNCTIONS = ("push", "pop", "list_children", "release", *(entry.name for entry in _ENTRIES))
 

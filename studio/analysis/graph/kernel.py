@@ -185,3 +185,48 @@ def find_order(first, following, missing, order):
         done += 1
         count = release(row, first, following, missing, order, count)
     return count
+
+
+def find_own_pieces(begin, end, lane, wanted, floats, follows, stack, reached, of, since, until, waited):
+    """Find when calls ran themselves, between the calls that they made; returns how many such pieces there are.
+
+    Intervals come by lane, then begin, longer ones first. Within a lane the latest begun of those under way runs, and the pieces of
+    those that are `wanted` are told: `of` which interval each is, `since` when, `until` when, and whether what ended it `follows` a
+    wait. Intervals that overlap without covering each other count as side by side; of these what `floats` does not hold up its lane.
+
+    Known on the way are the intervals under way, and up to where each of them has been told (`reached`).
+    """
+    size = 0
+    count = 0
+    for place in range(len(begin) + 1):
+        changes = place == len(begin) or (place > 0 and lane[place] != lane[place - 1])
+        while size > 0 and (changes or end[stack[size - 1]] <= begin[place]):
+            size -= 1
+            call = stack[size]
+            if wanted[call] and reached[size] < end[call]:
+                of[count] = call
+                since[count] = reached[size]
+                until[count] = end[call]
+                count += 1
+        if place < len(begin) and not (floats[place] and size > 0 and end[stack[size - 1]] < end[place]):
+            while size > 0 and end[stack[size - 1]] < end[place]:
+                size -= 1
+                call = stack[size]
+                if wanted[call] and reached[size] < end[call]:
+                    of[count] = call
+                    since[count] = reached[size]
+                    until[count] = end[call]
+                    count += 1
+            if size > 0:
+                call = stack[size - 1]
+                if wanted[call] and reached[size - 1] < begin[place]:
+                    of[count] = call
+                    since[count] = reached[size - 1]
+                    until[count] = begin[place]
+                    waited[count] = follows[place]
+                    count += 1
+                reached[size - 1] = max(reached[size - 1], end[place])
+            stack[size] = place
+            reached[size] = begin[place]
+            size += 1
+    return count

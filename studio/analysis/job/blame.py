@@ -16,6 +16,7 @@ from studio.analysis.collectives.times import CollectiveTimes
 from studio.analysis.collectives.waits import CollectiveWaits
 from studio.analysis.job.kinds import COMMUNICATION, COMPUTE, COPY, CPU, MEMORY
 from studio.analysis.job.ledger import EXPOSED, PARTS, Ledger
+from studio.analysis.job.own_time import find_busy_within
 from studio.analysis.job.windows import build_whole_windows
 from studio.distinct import find_distinct
 from studio.notebook import format_record
@@ -332,12 +333,12 @@ def _find_busy_rows(trace: Trace, times: NodeTimes, account: Ledger, waits: Int6
         if (graph, part) not in fitting:
             fitting[graph, part] = np.isin(kinds[graph], KINDS_OF.get(PARTS[part], ()))
         wanted = fitting[graph, part]
-        first = int(times.first[place])
-        begin = times.start_ns[first : first + len(wanted)]
-        until = times.end_ns[first : first + len(wanted)]
-        inside = np.minimum(until, end[at] + shift) - np.maximum(begin, start[at] + shift)
-        inside[~wanted | (begin < 0)] = 0
-        inside[late_row[at]] = 0
-        if inside.max(initial=0) > 0:
-            busy[at] = int(inside.argmax())
+        low, high = int(start[at]) + shift, int(end[at]) + shift
+        row, begin, until = find_busy_within(trace, times, place, account.pieces, low, high)
+        inside = np.minimum(until, high) - np.maximum(begin, low)
+        inside[~wanted[row] | (row == late_row[at])] = 0
+        total = np.zeros(len(wanted), np.int64)
+        np.add.at(total, row, inside)
+        if total.max(initial=0) > 0:
+            busy[at] = int(total.argmax())
     return busy

@@ -20,6 +20,7 @@ from studio.analysis.collectives.waits import CollectiveWaits
 from studio.analysis.job.blame import KINDS_OF, compute_collective_waits
 from studio.analysis.job.function_names import shorten_function_name
 from studio.analysis.job.ledger import PARTS, Ledger
+from studio.analysis.job.own_time import find_busy_within
 from studio.distinct import find_distinct
 from studio.notebook import format_record
 from studio.timeline import NodeTimes
@@ -238,22 +239,19 @@ class Lateness:
         graph = self.trace.graphs[index]
         ahead = int(account.arrivals.ahead_ns[place])
         low, high = since_ns + ahead, until_ns + ahead
-        first = int(self.times.first[place])
-        start, end = (
-            column[first : first + len(graph)] for column in (self.times.start_ns, self.times.end_ns)
-        )
-        rows = np.flatnonzero((start >= 0) & (start < high) & (end > low))
+        rows, start, end = find_busy_within(self.trace, self.times, place, account.pieces, low, high)
         if len(rows) > _MOST_WITHIN:
             return None
-        rows = rows[np.lexsort((-end[rows], start[rows]))]
+        order = np.lexsort((-end, start))
+        rows, start, end = rows[order], start[order], end[order]
         known = int(np.searchsorted(account.places, place))
         opens, _, kinds = account.stretches.of(int(account.course[known]))
-        edges = np.concatenate((start[rows], end[rows], opens + account.origin_ns, [low, high]))
+        edges = np.concatenate((start, end, opens + account.origin_ns, [low, high]))
         edges = find_distinct(np.clip(edges, low, high))
         part = np.full(len(edges) - 1, PARTS.index("stall"))
         within = np.searchsorted(opens, edges[:-1] - account.origin_ns, side="right") - 1
         part[within >= 0] = kinds[within[within >= 0]]
-        holder = self._find_holders(rows, account.kinds[index][rows], (start[rows], end[rows]), edges, part)
+        holder = self._find_holders(rows, account.kinds[index][rows], (start, end), edges, part)
         begun = int(account.before_ns[known]) + account.origin_ns
         spent: dict[tuple[str, str], int] = {}
         for left, right, code, row in zip(

@@ -33,10 +33,11 @@ import numpy as np
 
 from studio.analysis.collectives.arrivals import Arrivals, Matched, find_arrivals, without_joining
 from studio.analysis.job.kinds import COMMUNICATION, COMPUTE, COPY, CPU, MEMORY, infer_work_kinds
+from studio.analysis.job.own_time import OwnPieces, find_own_pieces, list_busy_spans
 from studio.analysis.job.stretches import Marked, Stretches, join_stretches
 from studio.distinct import find_distinct
 from studio.notebook import build_html_table, format_record
-from studio.timeline import NodeTimes, Timeline, collect_node_times
+from studio.timeline import NodeSpans, NodeTimes, Timeline, collect_recorded_times
 from studio.trace import NONE, Bool, CommGroup, Float64, Int64, NodeType, Trace, UInt8
 from studio.units import format_ns
 
@@ -102,6 +103,7 @@ class Ledger:
         origin_ns: When the run began, on the clock of its nodes.
         kinds: For each graph of the job (N,) the kinds of work of its nodes, as `infer_work_kinds` tells them.
         unseen: As the stretches: whether it is waiting before a collective was noted, with nothing under way.
+        pieces: For each graph of a recording when its calls ran themselves, see `own_time`; () of simulations.
     """
 
     numbers: list[int]
@@ -117,6 +119,7 @@ class Ledger:
     origin_ns: int = 0
     kinds: tuple[UInt8, ...] = ()
     unseen: Bool = field(default_factory=lambda: np.zeros(0, np.bool_))
+    pieces: tuple[OwnPieces, ...] = ()
 
     __repr__ = format_record
 
@@ -302,19 +305,20 @@ def build_ledger(  # noqa: PLR0913 - what a run is, and the two things that are 
     # Ranks that share their times were simulated as one.
     _, index, course = np.unique(times.first[known], return_index=True, return_inverse=True)
     chosen = known[index]
+    pieces = tuple(map(find_own_pieces, trace.graphs)) if is_recording else ()
+    spans = list_busy_spans(trace, times, chosen, pieces)
     joined = find_arrivals(trace, times, groups, is_recording=is_recording, matched=matched)
     early = np.full((2, len(times.start_ns)), NONE, np.int64)
     if not joins:
         joined = without_joining(joined)
     elif is_recording:
-        joined, early = _find_last_ready(times, joined)
+        joined, early = _find_last_ready(times, joined, spans)
     begun_ns = joined.begun_ns
     if delays is not None:
         begun_ns = np.where(delays.waiting_ns > 0, times.start_ns + delays.waiting_ns, NONE)
     kinds = tuple(kind.astype(np.uint8) for kind in infer_work_kinds(trace))
-    stretches, owner, unseen = _compute_courses(
-        trace, times, chosen, finish_ns[chosen], (kinds, begun_ns, delays, origin_ns, is_recording), early
-    )
+    how = spans, kinds, begun_ns, delays, origin_ns, is_recording
+    stretches, owner, unseen = _compute_courses(trace, times, chosen, finish_ns[chosen], how, early)
     numbers = [trace.ranks[place].number for place in known.tolist()]
     return Ledger(
         numbers,
@@ -330,29 +334,28 @@ def build_ledger(  # noqa: PLR0913 - what a run is, and the two things that are 
         origin_ns,
         kinds,
         unseen,
+        pieces,
     )
 
 
 def build_recorded_ledger(trace: Trace, timeline: Timeline, origin_ns: int) -> Ledger:
     """Return where each nanosecond went of a recording, given as a timeline that begins at `origin_ns`."""
-    times = collect_node_times(trace, timeline)
-    finish = np.full(len(trace.ranks), NONE, np.int64)
-    spans = times.spans(trace, np.flatnonzero(times.first != NONE))
-    np.maximum.at(finish, spans.rank, spans.end_ns - origin_ns)
+    times = collect_recorded_times(trace, timeline)
+    finish = times.finishes(trace, origin_ns)
     return build_ledger(trace, times, finish, origin_ns=origin_ns, is_recording=True)
 
 
-_How = tuple[tuple[UInt8, ...], Int64, Delays | None, int, bool]
+_How = tuple[NodeSpans, tuple[UInt8, ...], Int64, Delays | None, int, bool]
 
 
-def _find_last_ready(times: NodeTimes, joined: Arrivals) -> tuple[Arrivals, Int64]:
+def _find_last_ready(times: NodeTimes, joined: Arrivals, spans: NodeSpans) -> tuple[Arrivals, Int64]:
     """Return arrivals of a recording, and (2, T) from when until when ranks waited before collectives recorded to begin together.
 
     Some recorders note collectives only from the moment all members are there. The member that was ready last, all that it had begun
     before having ended, is then the one that the others waited for; -1 stands for nodes of other collectives, and for no wait.
     """
     waited = np.full((2, len(times.start_ns)), NONE, np.int64)
-    groups, ends = [], dict[int, tuple[Int64, Int64]]()
+    groups, reaches = [], _Reaches(times, spans)
     for group in joined.groups:
         is_present = group.rows != NONE
         together = np.flatnonzero(
@@ -368,7 +371,7 @@ def _find_last_ready(times: NodeTimes, joined: Arrivals) -> tuple[Arrivals, Int6
         ready = np.full(entry.shape, np.iinfo(np.int64).min)
         for line, first in enumerate(times.first[group.member].tolist()):
             entries = entry[line][is_present[line]]
-            ready[line][is_present[line]] = _compute_ready_ns(times, first, entries, ends) - ahead[line]
+            ready[line][is_present[line]] = reaches.compute_ready_ns(first, entries) - ahead[line]
         last = group.last.copy()
         # Of several that were ready at the same moment nothing tells for which the others waited.
         alone = (ready == ready.max(axis=0)).sum(axis=0) == 1
@@ -380,19 +383,26 @@ def _find_last_ready(times: NodeTimes, joined: Arrivals) -> tuple[Arrivals, Int6
     return replace(joined, groups=tuple(groups)), waited
 
 
-def _compute_ready_ns(
-    times: NodeTimes, first: int, entry: Int64, ends: dict[int, tuple[Int64, Int64]]
-) -> Int64:
-    """Return when all that a rank had begun before some of its nodes had ended; their own start where that is nothing, or later."""
-    if first not in ends:
-        after = times.first[times.first > first].min(initial=len(times.start_ns))
-        rows = first + np.flatnonzero(times.start_ns[first:after] >= 0)
-        rows = rows[np.argsort(times.start_ns[rows], kind="stable")]
-        ends[first] = times.start_ns[rows], np.maximum.accumulate(times.end_ns[rows])
-    begun, ended = ends[first]
-    start = times.start_ns[entry]
-    before = np.searchsorted(begun, start, side="left") - 1
-    return np.where(before < 0, start, np.minimum(ended[np.maximum(before, 0)], start))
+class _Reaches:
+    """How far what the ranks had begun reached, by where their times begin; worked out for those that are asked for."""
+
+    def __init__(self, times: NodeTimes, spans: NodeSpans) -> None:
+        self._times, self._spans = times, spans
+        self._first: Int64 | None = None
+        self._known: dict[int, tuple[Int64, Int64]] = {}
+
+    def compute_ready_ns(self, first: int, entry: Int64) -> Int64:
+        """Return when all that a rank had begun before some of its nodes had ended; their own start where that is nothing, or later."""
+        if self._first is None:
+            self._first = self._times.first[self._spans.rank]
+        if first not in self._known:
+            own = np.flatnonzero(self._first == first)
+            own = own[np.argsort(self._spans.start_ns[own], kind="stable")]
+            self._known[first] = self._spans.start_ns[own], np.maximum.accumulate(self._spans.end_ns[own])
+        begun, ended = self._known[first]
+        start = self._times.start_ns[entry]
+        before = np.searchsorted(begun, start, side="left") - 1
+        return np.where(before < 0, start, np.minimum(ended[np.maximum(before, 0)], start))
 
 
 def _find_early_waits(line: Int64, since: Int64, until: Int64, entry: Int64) -> Marked:
@@ -409,10 +419,9 @@ def _compute_courses(
     trace: Trace, times: NodeTimes, chosen: Int64, finish: Int64, how: _How, early: Int64
 ) -> tuple[Stretches, Int64, Bool]:
     """Return what each of the chosen ranks did when, the communication whose time each stretch is, and where none was noted yet."""
-    kinds, begun, delays, origin, is_recording = how
+    spans, kinds, begun, delays, origin, is_recording = how
     line_of = np.full(len(trace.ranks), NONE, np.int64)
     line_of[chosen] = np.arange(len(chosen))
-    spans = times.spans(trace, chosen)
     kind, messages = _read_kinds(trace, kinds, spans.rank, spans.row)
     line, start, end = line_of[spans.rank], spans.start_ns - origin, spans.end_ns - origin
     # What a finish leaves out is not the rank's time.

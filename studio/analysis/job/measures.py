@@ -11,7 +11,7 @@ from studio.analysis.job.step_spans import StepSpans
 from studio.notebook import format_record
 from studio.trace import Float64
 
-EDITION: Final = 1
+EDITION: Final = 2
 """Raised when a measure means something else than before; what is kept of an older edition is measured again."""
 
 

@@ -36,6 +36,7 @@ from studio.trace import (
     Rank,
     Trace,
     UInt64,
+    compute_recorded_ends,
     label_collective,
     read_dense_column,
 )
@@ -105,8 +106,8 @@ class Node:
         operations: Floating-point operations, -1 where none are written.
         start_ns: Start in what is shown: in a run counted from its beginning, -1 where the node did not run;
             otherwise as `recorded_start_ns`.
-        end_ns: End, counted likewise; of a recording -1 where its duration is.
-        duration_ns: From start to end in a run; otherwise as `recorded_duration_ns`.
+        end_ns: End, counted likewise; of a recording when the node was over, with what it called, -1 where its duration is.
+        duration_ns: From start to end in a run; otherwise as `recorded_duration_ns`, which is without what the node called.
         recorded_start_ns: Recorded start, counted from the first of the job; -1 where none is recorded.
         recorded_duration_ns: Recorded duration, -1 where none is recorded or it is 0.
         waits_for: Nodes it waits for, those the file does not have included.
@@ -175,7 +176,7 @@ class _Job:
         started = [graph.start_ns >= 0 for graph in trace.graphs]
         pairs = list(zip(trace.graphs, started, strict=True))
         starts = [int(graph.start_ns[some].min()) for graph, some in pairs if some.any()]
-        ends = [int((graph.start_ns + graph.duration_ns)[some].max()) for graph, some in pairs if some.any()]
+        ends = [int(compute_recorded_ends(graph)[some].max()) for graph, some in pairs if some.any()]
         self.origin_ns = min(starts, default=0)
         self.end_ns = max(ends, default=0) - self.origin_ns
         # The texts of a graph are those that it uses: whether one is there takes no look at the attributes.
@@ -454,7 +455,9 @@ def _build_columns(graph: Graph, origin_ns: int) -> _Columns:
         bytes=read_dense_column(graph, "comm_size", NONE),
         operations=read_dense_column(graph, "num_ops", NONE),
         start_ns=start_ns,
-        end_ns=np.where((start_ns >= 0) & (graph.duration_ns != 0), start_ns + graph.duration_ns, NONE),
+        end_ns=np.where(
+            (start_ns >= 0) & (graph.duration_ns != 0), compute_recorded_ends(graph) - origin_ns, NONE
+        ),
         duration_ns=np.where(graph.duration_ns == 0, NONE, graph.duration_ns),
         waits_for=np.diff(graph.ctrl.offsets) + np.diff(graph.data.offsets),
         group_slot=group_slot,

@@ -5,13 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-import numpy as np
-
 from studio.analysis.collectives.matching import GroupMatching
 from studio.analysis.job.steps import find_graph_steps
 from studio.distinct import find_distinct
 from studio.notebook import format_record
-from studio.trace import NONE, TIMES_NOTICED, Graph, Trace
+from studio.trace import NONE, TIMES_NOTICED, Graph, Trace, compute_recorded_ends
 
 Runs = tuple[tuple[int, ...], ...]
 """Numbers of ranks whose recordings overlap in time, directly or through others; the earliest first."""
@@ -46,7 +44,7 @@ def _find_window(graph: Graph) -> tuple[int, int] | None:
     timed = graph.start_ns >= 0
     if not timed.any():
         return None
-    ends = (graph.start_ns + np.maximum(graph.duration_ns, 0))[timed]
+    ends = compute_recorded_ends(graph)[timed]
     return int(graph.start_ns[timed].min()), int(ends.max())
 
 

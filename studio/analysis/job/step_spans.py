@@ -126,12 +126,14 @@ def _find_launch_steps(graph: Graph, steps: Int64, on_device: Bool) -> Int64:
 
 def _compute_lengths(steps: _Steps, times: NodeTimes, first: int) -> dict[int, int]:
     step = steps.measured
-    start, end = (column[first : first + len(step)] for column in (times.start_ns, times.end_ns))
+    start, end, over = (
+        column[first : first + len(step)] for column in (times.start_ns, times.end_ns, times.over_ns)
+    )
     rows = np.flatnonzero((step != NONE) & (start >= 0))
     if not len(rows):
         return {}
     numbers, inverse = np.unique(step[rows], return_inverse=True)
-    begins = np.full(len(numbers) + 1, end.max())
+    begins = np.full(len(numbers) + 1, over.max())
     np.minimum.at(begins, inverse, start[rows])
     if len(numbers) == 1:
         # No other step tells how far apart steps begin: what the device waited for the host counts too.

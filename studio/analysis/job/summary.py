@@ -27,6 +27,7 @@ from studio.trace import (
     NodeType,
     Trace,
     are_assumed_arrivals,
+    compute_recorded_ends,
     label_collective,
     read_int_column,
     type_name,
@@ -139,7 +140,7 @@ def count_graph(graph: Graph) -> GraphFigures:
         timed_nodes=int(timed.sum()),
         duration_ns=int(graph.duration_ns.sum()),
         start_ns=int(graph.start_ns[timed].min(initial=2**63 - 1)),
-        end_ns=int((graph.start_ns + graph.duration_ns)[timed].max(initial=NONE)),
+        end_ns=int(compute_recorded_ends(graph)[timed].max(initial=NONE)),
         types=_sum_by_type(graph),
         collectives=_sum_by_collective(graph),
     )

@@ -15,8 +15,10 @@ from typing import Literal, get_args
 
 import numpy as np
 
+from studio.analysis.graph.levels import find_thread_lanes
 from studio.analysis.job.kinds import COMMUNICATION, COMPUTE, COPY, CPU, MEMORY, NOTHING
 from studio.analysis.job.ledger import PARTS, Ledger
+from studio.analysis.job.own_time import NO_PIECES, OwnPieces
 from studio.analysis.path.gates import Gates, Order, find_gates, order_of
 from studio.columns import group_places
 from studio.notebook import build_html_table, format_record
@@ -138,6 +140,7 @@ class Courses:
         self.trace, self.times, self.account = trace, times, account
         sizes = {place: len(trace.graph_of(trace.ranks[place])) for place in account.places.tolist()}
         self.shift_ns = compute_shifts(times, account, sizes)
+        self._lanes: dict[int, Int64] = {}
         self._orders: dict[int, Order] = {}
         self._gates: dict[int, Gates] = {}
 
@@ -154,9 +157,31 @@ class Courses:
         return self._orders[index]
 
     def spans(self, place: int) -> tuple[Int64, Int64]:
-        """Return (N,) start and end of the nodes of a rank as its clock says; -1 where they have none."""
+        """Return (N,) start and end of the nodes of a rank as its clock says; -1 where they have none.
+
+        Recorded calls that ran themselves in pieces end with the first of these, before what they called.
+        """
         first, count = int(self.times.first[place]), len(self.trace.graph_of(self.trace.ranks[place]))
-        return self.times.start_ns[first : first + count], self.times.end_ns[first : first + count]
+        start, end = self.times.start_ns[first : first + count], self.times.end_ns[first : first + count]
+        pieces = self.pieces(place)
+        if len(pieces):
+            end = end.copy()
+            end[pieces.row] = start[pieces.row]
+            begins = pieces.start_ns == start[pieces.row]
+            end[pieces.row[begins]] = pieces.end_ns[begins]
+        return start, end
+
+    def pieces(self, place: int) -> OwnPieces:
+        """Return when the calls of a rank ran themselves, as its clock says; none in a simulation."""
+        account = self.account
+        return account.pieces[self.trace.ranks[place].graph] if account.pieces else NO_PIECES
+
+    def lanes(self, place: int) -> Int64:
+        """Return (N,) the thread or stream of the nodes of a rank."""
+        index = self.trace.ranks[place].graph
+        if index not in self._lanes:
+            self._lanes[index] = find_thread_lanes(self.trace.graphs[index])[0]
+        return self._lanes[index]
 
     def zero(self, place: int) -> int:
         """Return what the clock of a rank says at 0."""
@@ -229,6 +254,11 @@ class _Walk:
         self._rows, self._tops, self._bottoms = [NONE], [finish], [finish]
         line = self._get_line(place)
         start, end = courses.spans(place)
+        pieces = courses.pieces(place)
+        if pieces.end_ns.max(initial=NONE) > end.max():
+            # A call went on after all that it had called.
+            self._rows = [int(pieces.row[pieces.end_ns.argmax()])]
+            end = _select_ends_before(courses, place, self._rows[0], end)
         last = np.flatnonzero(end == end.max())
         self.place, self.row = place, int(last[start[last].argmax()])
         self.now = min(line.end[self.row], finish)
@@ -315,6 +345,21 @@ class _Walk:
         return self._lines[place]
 
 
+def _select_ends_before(courses: Courses, place: int, row: int, end: Int64) -> Int64:
+    """Return the ends (N,) of what may have led to the last piece of a call, -1 for other nodes.
+
+    That is what its thread did before. Where the thread was at nothing in between, it waited for what ended last on whatever lane.
+    """
+    pieces, lane = courses.pieces(place), courses.lanes(place)
+    near = lane[pieces.row] == lane[row]
+    begins = dict(zip(pieces.end_ns[near].tolist(), pieces.start_ns[near].tolist(), strict=True))
+    until = began = int(pieces.start_ns[pieces.row == row].max())
+    while began in begins:
+        began = begins[began]
+    on_thread = np.where((lane == lane[row]) & (end <= until), end, NONE)
+    return on_thread if on_thread.max() >= began else np.where(end <= began, end, NONE)
+
+
 def _find_ready_time(line: _Line, row: int, now: int) -> int:
     """Return when what a node waited for had ended, a moment at the latest; 0 where it waited for nothing."""
     gate = line.gate[row]
@@ -378,12 +423,67 @@ def _explain_visits(courses: Courses, visits: Int64) -> CriticalPath:
     before = np.stack([column[gap] for column in (rank, row, reached, bottom)])
     within = np.stack([column[held] for column in (rank, row, bottom, top)])
     gaps = np.concatenate([before, within], axis=1)
-    every = np.concatenate([spent, _cut_gaps(courses, gaps, np.append(given[gap], given[held]))], axis=1)
+    ran_on, gaps, given = _take_calls(courses, gaps, np.append(given[gap], given[held]))
+    every = np.concatenate([spent, ran_on, _cut_gaps(courses, gaps, given)], axis=1)
     every = every[:, np.argsort(every[2], kind="stable")]
     joined = _merge(every)
     _check(joined)
     rank, row, start, end, cause = joined
     return CriticalPath(rank, row, start, end, cause.astype(np.uint8), courses.shift_ns)
+
+
+def _take_calls(courses: Courses, gaps: Int64, given: Bool) -> tuple[Int64, Int64, Bool]:
+    """Take out of gaps what calls did themselves meanwhile on the threads of what was about to run.
+
+    Args:
+        courses: The ranks.
+        gaps: (4, G) rank, row, start and end.
+        given: (G,) see `_cut_gaps`.
+
+    Returns:
+        (5, P) the pieces of these calls, as `_cut_gaps`; and what is left of the gaps, with `given`.
+    """
+    if not any(map(len, courses.account.pieces)):
+        return np.zeros((5, 0), np.int64), gaps, given
+    taken, left, left_given = [np.zeros((5, 0), np.int64)], [], []
+    for place, places in group_places(gaps[0]):
+        pieces, lanes, zero = courses.pieces(place), courses.lanes(place), courses.zero(place)
+        kind = courses.account.kinds[courses.trace.ranks[place].graph][pieces.row]
+        names = np.full(int(kind.max(initial=0)) + 1, NONE)
+        for code, name in _OF_KIND.items():
+            names[code : code + 1] = _CODE[name]
+        lane_of, cause = lanes[pieces.row], names[kind]
+        gap_lane = np.where(gaps[1, places] == NONE, NONE, lanes[gaps[1, places]])
+        for lane, of_lane in group_places(gap_lane):
+            at = places[of_lane]
+            own = np.flatnonzero((lane_of == lane) & (lane != NONE) & (cause != NONE))
+            own = own[np.argsort(pieces.start_ns[own], kind="stable")]
+            since, until = pieces.start_ns[own] - zero, np.maximum.accumulate(pieces.end_ns[own] - zero)
+            since = np.maximum(since, np.append(since[:1], until[:-1]))
+            start, end = gaps[2:, at]
+            low = np.searchsorted(until, start, side="right")
+            count = np.maximum(np.searchsorted(since, end, side="left") - low, 0)
+            # A gap has as many pieces taken out, and one part more than that left.
+            of = np.repeat(np.arange(len(at)), count)
+            which = np.arange(len(of)) - np.repeat(np.cumsum(count) - count, count) + low[of]
+            begin, close = np.maximum(since[which], start[of]), np.minimum(until[which], end[of])
+            rows = pieces.row[own[which]]
+            taken.append(np.stack([gaps[0, at[of]], rows, begin, close, cause[own[which]]]))
+            edge = np.cumsum(count + 1)
+            after = np.arange(len(of)) + of
+            part = np.repeat(np.arange(len(at)), count + 1)
+            begins, closes = np.empty(len(part), np.int64), np.empty(len(part), np.int64)
+            begins[edge - count - 1], closes[edge - 1] = start, end
+            begins[after + 1], closes[after] = close, begin
+            kept = closes > begins
+            part = at[part[kept]]
+            left.append(np.stack([gaps[0, part], gaps[1, part], begins[kept], closes[kept]]))
+            left_given.append(given[part])
+    found = np.concatenate(taken, axis=1)
+    found = found[:, found[3] > found[2]]
+    if not left:
+        return found, gaps, given
+    return found, np.concatenate(left, axis=1), np.concatenate(left_given)
 
 
 def _cut_gaps(courses: Courses, gaps: Int64, given: Bool) -> Int64:

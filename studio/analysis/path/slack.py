@@ -57,7 +57,7 @@ def _align_entries(courses: Courses) -> tuple[Int64, Int64, Int64]:
         entries = slice(first, first + len(courses.order(rank).place))
         is_timed, zero = times.start_ns[entries] >= 0, courses.zero(rank)
         start[entries] = np.where(is_timed, times.start_ns[entries] - zero, NONE)
-        end[entries] = np.where(is_timed, times.end_ns[entries] - zero, NONE)
+        end[entries] = np.where(is_timed, times.over_ns[entries] - zero, NONE)
         place[entries] = courses.order(rank).place
     return start, end, place
 

@@ -125,9 +125,9 @@ class Gantt:
     Attributes:
         trace: The job.
         origin_ns: What the browser counts from.
-        span_ns: Until the last end; at least 1.
+        span_ns: Until the last end, or the last finish; at least 1.
         rows: What there is to draw.
-        finish_ns: (number of ranks,) last end of each rank of the trace that has spans, after the origin.
+        finish_ns: (number of ranks,) last end of each rank of the trace that has spans, after the origin; or the finish that was given.
     """
 
     def __init__(
@@ -138,6 +138,7 @@ class Gantt:
         origin_ns: int = 0,
         stands_for: Sequence[int] | None = None,
         account: Callable[[], Ledger] | None = None,
+        finish_ns: Int64 | None = None,
     ) -> None:
         """Sort the spans into rows.
 
@@ -147,6 +148,8 @@ class Gantt:
             origin_ns: What to count from.
             stands_for: For each rank of the trace the number of the rank of the timeline that stands for it.
             account: Works out where the time of its ranks went, once that is asked for; by default as of a recording.
+            finish_ns: (number of ranks,) when each was over, where that is after the last end: recorded calls are drawn for their own time,
+                and return later.
         """
         self.trace = trace
         self.origin_ns = origin_ns
@@ -165,6 +168,9 @@ class Gantt:
         self.rows = self._make_rows()
         self._index()
         self.finish_ns = self._compute_finishes()
+        if finish_ns is not None:
+            self.finish_ns = np.maximum(self.finish_ns, finish_ns)
+            self.span_ns = max(self.span_ns, int(self.finish_ns.max(initial=0)))
 
     def _index(self) -> None:
         """Prepare lookups of ranks, rows and nodes."""

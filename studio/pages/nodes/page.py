@@ -110,7 +110,7 @@ _COLUMNS = [
         104,
         f"When it ended. {_OFFSETS}",
         run_width=104,
-        own=f"Start + own time: operators that it called may end later. {_OFFSETS}",
+        own=f"When it was over, with the operators that it called. {_OFFSETS}",
     ),
     _build_quantity_column(
         "duration_ns",
