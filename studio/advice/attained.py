@@ -46,7 +46,9 @@ def propose_faster_collectives(scene: Scene) -> Iterator[Candidate]:
     """
     if not scene.is_replay or not len(scene.members):
         return
-    classes = list_size_classes(scene.trace, compute_collective_times(scene.trace, scene.times, scene.trace.groups))
+    classes = list_size_classes(
+        scene.trace, compute_collective_times(scene.trace, scene.times, scene.trace.groups)
+    )
     try:
         attained = find_attained(scene.trace, classes)
     except ConfigError:  # the family of the GPUs has no system of this size

@@ -15,9 +15,7 @@ from studio.analysis.job.ledger import Ledger
 from studio.errors import TraceError
 from studio.notebook import format_record
 from studio.sim.config import SystemConfig
-from studio.sim.doubt_facts import Facts
-from studio.sim.doubted_kernels import find_unknown_kernels, find_unsized
-from studio.sim.doubts import explain_impossible
+from studio.sim.doubts import judge
 from studio.sim.engine import Cancelled
 from studio.sim.known import Known
 from studio.sim.matched import replays_communication
@@ -189,12 +187,9 @@ def _build_scene(
     result, _ = play(trace, config, known=known, cancel=cancel)
     times = result.node_times()
     members = collect_members(trace, times, config.groups)
-    # Changes of the network are among the advice: what none of them can change is said.
-    facts = Facts(result, known=known)
-    doubt = next((message for find in (find_unknown_kernels, find_unsized) for message, _ in find(facts)), "")
-    baseline = Baseline(
-        result.makespan_ns, words, recorded_ns, doubt, explain_impossible(result, known=known)
-    )
+    impossible, doubtful = judge(result, parts, known=known)
+    doubt = " ".join(doubtful.values())
+    baseline = Baseline(result.makespan_ns, words, recorded_ns, doubt, impossible)
     return Scene(trace, parts, config, result, times, members, baseline, known)
 
 

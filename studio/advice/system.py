@@ -104,7 +104,7 @@ def _propose_bandwidth(scene: Scene, finish: Finish, index: int) -> Iterator[Can
 def _explain_longer(scene: Scene, better: Change, more_ns: int, less_ns: int) -> str:
     """Say why a better rate takes longer, or the present one longer than a worse one; "" where neither does, or nothing tells."""
     if more_ns > scene.baseline.finish_ns:
-        when, reason = "twice as good", explain_choices(scene.rerun(better))
+        when, reason = "twice as good", explain_choices(scene.rerun(better)[0])
     elif less_ns < scene.baseline.finish_ns:
         when, reason = "as it is", explain_choices(scene.result)
     else:

@@ -164,7 +164,7 @@ class Baseline:
         finish_ns: When the last rank finishes.
         words: How it was made: by replay, or on which system.
         recorded_ns: The finish of the recording, from the first start on; None where the job was not recorded or a system was given.
-        doubt: What of its communication no network changes, in a sentence; "" where there is nothing, or it is a replay.
+        doubt: What is doubtful of it, a sentence each; "" where there is nothing.
         impossible: Why no such network could finish then; "" where nothing says so. Changes are as doubtful where something does.
     """
 

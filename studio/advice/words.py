@@ -139,10 +139,9 @@ def describe_miss(baseline: Baseline) -> str:
 
 
 def describe_doubt(advised: Advised) -> str:
-    """Say what of the communication no change of the network can change; "" where there is nothing."""
-    return advised.baseline.doubt or (
-        "" if advised.system_baseline is None else advised.system_baseline.doubt
-    )
+    """Say what is doubtful of the run that changes are compared with; "" where there is nothing."""
+    baselines = [each for each in (advised.baseline, advised.system_baseline) if each is not None]
+    return " ".join(dict.fromkeys(each.doubt for each in baselines if each.doubt))
 
 
 def describe_saving(item: Advice) -> str:

@@ -85,11 +85,11 @@ def _collect_steps(
         begin, finish = int(operations.begin[row]), int(operations.finish[row])
         known = spans.get(number, (begin, finish))
         spans[number] = min(begin, known[0]), max(finish, known[1])
-    number = np.array(sorted(spans), np.int64)
-    begin, finish = np.array([spans[each] for each in number.tolist()], np.int64).T
-    if (begin[1:] < finish[:-1]).any():
+    steps = np.array(sorted(spans), np.int64)
+    begins, finishes = np.array([spans[number] for number in steps.tolist()], np.int64).T
+    if (begins[1:] < finishes[:-1]).any():
         return None
-    return NamedSteps(number, begin, finish, operations.names[codes[0]].startswith(STEP))
+    return NamedSteps(steps, begins, finishes, operations.names[codes[0]].startswith(STEP))
 
 
 def count_by_steps(steps: Sequence[Mapping[str, NamedSteps]], issued: Sequence[Int64]) -> list[int | None]:
