@@ -390,7 +390,7 @@ function hintOf({ pairs, timed }) {
   if (pairs) return "Point at a cell to read it; drag to look closer.";
   return timed
     ? "Point at a cell to read it; click to select its node; drag to look closer."
-    : "This job has no times yet: sizes are shown. Simulate it to see durations and waiting.";
+    : "This job has no times yet: sizes are shown. Simulate it to see durations and leads.";
 }
 
 /**

@@ -13,7 +13,7 @@ from tests.e2e.test_standing_still import MOST_SHIFT, SHIFTS
 
 pytestmark = pytest.mark.e2e
 
-ORDERS = {"Gini": "gini", "max / mean": None, "amount": "excess"}
+ORDERS = {"lead": "waiting", "Gini": "gini", "max / mean": None, "amount": "excess"}
 """What the address says of an order of rows."""
 
 
@@ -84,7 +84,7 @@ def test_the_rank_that_carries_too_much_is_found_and_followed(studio: Studio, pa
         assert view(page).get("tab") == tab
         quiet(page)
     for control, choices in [
-        ("metric", ("duration", "waiting", "size")),
+        ("metric", ("duration", "lead", "size")),
         ("sort", ("Gini", "max / mean", "amount")),
     ]:
         for choice in choices:
@@ -147,7 +147,7 @@ def test_a_real_job_that_was_linked_shows_its_imbalance(studio: Studio, page, sh
             page.click(f"[data-export={kind}]")
         assert Path(download.value.path()).read_bytes().startswith(begins)
     page.click("#collectives-metric")
-    page.click("[role=option] >> text=waiting")
+    page.click("[role=option] >> text=lead")
     page.wait_for_selector("#collectives-title >> text=Who comes before the others")
     assert page.evaluate("window.studio.view.readView().metric") == "waiting"
 

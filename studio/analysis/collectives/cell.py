@@ -60,7 +60,13 @@ def describe_cell(shown: Shown, line: int, column: int) -> str:
     figure = f"{FORMATS[look.metric](value)} ({format_exact(look.metric, value)})"
     if mean:
         figure += f", {value / mean:.3g} × the mean of its group, {FORMATS[look.metric](mean)}"
-    words = {"size": "", "algorithm": "algorithm bandwidth ", "bus": "bus bandwidth ", "lateness": "late by "}
+    words = {
+        "size": "",
+        "algorithm": "algorithm bandwidth ",
+        "bus": "bus bandwidth ",
+        "lateness": "late by ",
+        "waiting": "lead ",
+    }
     return " · ".join([*head, f"{words.get(look.metric, look.metric + ' ')}{figure}", *parts])
 
 
@@ -93,7 +99,7 @@ def _describe_single(shown: Shown, cell: int) -> list[str]:
         parts.append(f"took {format_ns(end - start)}")
     if waited > 0:
         number = shown.trace.ranks[int(members.rank[last])].number
-        parts.append(f"{format_ns(waited)} of it waiting for rank {number}")
+        parts.append(f"{format_ns(waited)} of it before rank {number} came")
     elif last == cell and len(range(of.start, of.stop)) > 1 and waited == 0:
         first = int(members.start_ns[of][members.start_ns[of] >= 0].min())
         if start > first:

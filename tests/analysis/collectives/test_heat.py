@@ -60,7 +60,7 @@ def test_words_say_who_was_waited_for() -> None:
         relative=False,
         origin_ns=1000,
     )
-    assert "arrived at 0.000 ms · 3.00 µs of it waiting for rank 1" in describe_cell(shown, 0, 0)
+    assert "arrived at 0.000 ms · 3.00 µs of it before rank 1 came" in describe_cell(shown, 0, 0)
     assert "the last to arrive, 3.00 µs after the first" in describe_cell(shown, 0, 1)
 
 
