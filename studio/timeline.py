@@ -30,7 +30,6 @@ from studio.trace import (
     group_slots,
     is_flagged,
     list_world_names,
-    read_calls,
     read_named_lanes,
 )
 from studio.units import format_counted, format_ns
@@ -241,7 +240,8 @@ def collect_recorded_times(trace: Trace, timeline: Timeline) -> NodeTimes:
 
 def _read_returns(graph: Graph) -> Int64 | None:
     """Return (N,) when nodes were over, -1 where they have no times; None where each was after its own time."""
-    if not len(read_calls(graph)[0]):
+    # The texts of a graph are those that it uses: whether one is there takes no look at the attributes.
+    if graph.strings.find("inclusive_ns") == NONE:
         return None
     return np.where(graph.start_ns >= 0, compute_recorded_ends(graph), NONE)
 

@@ -22,19 +22,19 @@ def build_timed_trace(result: SimResult) -> Trace:
         at = places.setdefault((rank.graph, first), len(graphs))
         if at == len(graphs):
             start, end = (column[first : first + len(graph)] for column in (times.start_ns, times.end_ns))
-            found = replace(graph, start_ns=start, duration_ns=np.where(start >= 0, end - start, 0))
-            graphs.append(_without_returns(found, graph))
+            simulated = replace(graph, start_ns=start, duration_ns=np.where(start >= 0, end - start, 0))
+            graphs.append(_without_returns(simulated, graph))
         ranks.append(replace(rank, graph=at))
     return replace(build_simulated_trace(result), graphs=tuple(graphs), ranks=tuple(ranks))
 
 
-def _without_returns(found: Graph, recorded: Graph) -> Graph:
+def _without_returns(simulated: Graph, recorded: Graph) -> Graph:
     """Return the graph without when recorded calls returned: simulated ones take their own time in one piece, and what they call follows."""
     calls, _ = read_calls(recorded)
     rows, where = recorded.rows_with("inclusive_ns")
     gone = where[np.isin(rows, calls)]
     if not len(gone):
-        return found
+        return simulated
     attrs, stays = recorded.attrs, np.ones(len(recorded.attrs.key), np.bool_)
     stays[gone] = False
     offsets = np.append(0, np.cumsum(stays))[attrs.offsets]
@@ -48,7 +48,7 @@ def _without_returns(found: Graph, recorded: Graph) -> Graph:
         attrs.slot[stays],
         attrs.items,
     )
-    return replace(found, attrs=kept)
+    return replace(simulated, attrs=kept)
 
 
 def build_simulated_trace(result: SimResult) -> Trace:

@@ -59,6 +59,7 @@ from studio.trace.node_kinds import (
     compute_recorded_ends,
     get_shown_type,
     get_shown_types,
+    mark_steps,
     read_calls,
 )
 from studio.trace.strings import Strings
@@ -197,6 +198,7 @@ __all__ = [
     "list_other_columns",
     "list_recorded_devices",
     "list_world_names",
+    "mark_steps",
     "place_rank",
     "read_calls",
     "read_dense_column",

@@ -82,11 +82,19 @@ def read_calls(graph: Graph) -> tuple[Int32, Int64]:
     """
     rows, lasted = read_int_column(graph, "inclusive_ns")
     works = (graph.start_ns[rows] >= 0) & (graph.duration_ns[rows] > 0) & (lasted > graph.duration_ns[rows])
-    rows, lasted = rows[works], lasted[works]
-    used, which = np.unique(graph.name[rows], return_inverse=True)
-    marks = [code != NONE and graph.strings.raw(code).startswith(STEP.encode()) for code in used.tolist()]
-    works = ~np.array(marks, np.bool_)[which]
+    if len(rows):
+        works &= ~mark_steps(graph)[rows]
     return rows[works], lasted[works]
+
+
+def mark_steps(graph: Graph) -> Bool:
+    """Return (N,) which nodes are annotations of steps, by their names."""
+    word = STEP.encode()
+    codes = graph.strings.holding((word.lower(),)).tolist()
+    chosen = np.zeros(len(graph.strings) + 1, np.bool_)
+    chosen[[code for code in codes if graph.strings.raw(code).startswith(word)]] = True
+    # Nodes without a name have the last place, which is none of a text.
+    return np.asarray(chosen[graph.name])
 
 
 def compute_recorded_ends(graph: Graph) -> Int64:

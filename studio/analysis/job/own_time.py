@@ -15,11 +15,11 @@ import numpy as np
 from studio.analysis.graph import kernel as k
 from studio.analysis.graph.compiled import is_faster_compiled, load_kernel
 from studio.columns import join_columns
+from studio.distinct import find_distinct
 from studio.notebook import format_record
 from studio.timeline import NodeSpans, NodeTimes
 from studio.trace import (
     NONE,
-    STEP,
     Bool,
     Graph,
     Int32,
@@ -27,6 +27,7 @@ from studio.trace import (
     Trace,
     are_device_waits,
     communicates,
+    mark_steps,
     read_calls,
     read_dense_column,
     read_int_column,
@@ -127,15 +128,14 @@ def _cut_calls(graph: Graph, calls: Int32, end: Int64, on_device: Bool) -> tuple
 def _number_threads(graph: Graph) -> Int64:
     """Return (N,) a number of the thread that each node names, -1 where it names none; annotations of steps are on none."""
     thread = np.full(len(graph), NONE, np.int64)
-    rows, values = read_int_column(graph, "tid")
-    thread[rows] = np.unique(values, return_inverse=True)[1]
-    count = int(thread.max(initial=NONE)) + 1
     rows, where = graph.rows_with("thread")
-    thread[rows] = count + np.unique(graph.attrs.value[where], return_inverse=True)[1]
-    named = graph.strings.holding((STEP.lower().encode(),))
-    marks = [code for code in named.tolist() if graph.strings.raw(code).startswith(STEP.encode())]
-    if marks:
-        thread[np.isin(graph.name, marks)] = NONE
+    thread[rows] = graph.attrs.value[where]
+    rows, values = read_int_column(graph, "tid")
+    # Profilers name the threads of what they timed; numbers stand behind all texts.
+    others = (thread[rows] == NONE) & (graph.start_ns[rows] >= 0)
+    rows, values = rows[others], values[others]
+    thread[rows] = len(graph.strings) + np.searchsorted(find_distinct(values), values)
+    thread[mark_steps(graph)] = NONE
     return thread
 
 
@@ -161,13 +161,13 @@ def list_busy_spans(trace: Trace, times: NodeTimes, ranks: Int64, pieces: tuple[
         whole[own.row] = False
         rows = np.flatnonzero(whole)
         at = np.full(len(rows) + len(own), rank)
-        found = (
+        of_rank = (
             at,
             np.append(rows, own.row),
             np.append(start[rows], own.start_ns),
             np.append(end[rows], own.end_ns),
         )
-        for column, values in zip(columns, found, strict=True):
+        for column, values in zip(columns, of_rank, strict=True):
             column.append(values)
     return NodeSpans(*map(join_columns, columns))
 

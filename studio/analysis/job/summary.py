@@ -210,6 +210,15 @@ def counts_too_much_as_compute(summary: Summary, trace: Trace) -> bool:
     return LIBRARY_KERNEL not in names and any(is_library_kernel(graph).any() for graph in trace.graphs)
 
 
+def ends_too_early(summary: Summary, trace: Trace) -> bool:
+    """Return whether the summary of a trace was stored when recorded calls counted as over before what they called."""
+    return any(
+        int(compute_recorded_ends(graph)[graph.start_ns >= 0].max(initial=NONE)) > summary.end_ns
+        for graph in trace.graphs
+        if graph.strings.find("inclusive_ns") != NONE
+    )
+
+
 def _compute_shares(trace: Trace, tables: Sequence[dict[str, Sums]], *, by_bytes: bool) -> tuple[Share, ...]:
     """Return the kinds in tables of each graph, summed over ranks.
 

@@ -479,11 +479,11 @@ def _take_calls(courses: Courses, gaps: Int64, given: Bool) -> tuple[Int64, Int6
             part = at[part[kept]]
             left.append(np.stack([gaps[0, part], gaps[1, part], begins[kept], closes[kept]]))
             left_given.append(given[part])
-    found = np.concatenate(taken, axis=1)
-    found = found[:, found[3] > found[2]]
+    ran_on = np.concatenate(taken, axis=1)
+    ran_on = ran_on[:, ran_on[3] > ran_on[2]]
     if not left:
-        return found, gaps, given
-    return found, np.concatenate(left, axis=1), np.concatenate(left_given)
+        return ran_on, gaps, given
+    return ran_on, np.concatenate(left, axis=1), np.concatenate(left_given)
 
 
 def _cut_gaps(courses: Courses, gaps: Int64, given: Bool) -> Int64:

@@ -12,7 +12,13 @@ from dash import Input, Output, State, callback, dcc, html, no_update
 from studio.analysis.collectives.groups import select_shared_use, sum_group_use
 from studio.analysis.job.completeness import Completeness, infer_completeness, is_recording
 from studio.analysis.job.files import list_job_files
-from studio.analysis.job.summary import Summary, count_unsized, counts_too_much_as_compute, summarise
+from studio.analysis.job.summary import (
+    Summary,
+    count_unsized,
+    counts_too_much_as_compute,
+    ends_too_early,
+    summarise,
+)
 from studio.analysis.job.type_times import type_times
 from studio.doctor import CHECKS
 from studio.errors import StudioError
@@ -299,8 +305,8 @@ def _build_types_section(job: str, run: str, dark: bool) -> Any:
 
 
 def _get_summary(info: JobInfo, trace: Trace) -> Summary:
-    """Return the summary of a job; one that was stored when gaps counted as compute is made anew."""
-    if not counts_too_much_as_compute(info.summary, trace):
+    """Return the summary of a job; one that was stored when gaps counted as compute, or calls ended too early, is made anew."""
+    if not counts_too_much_as_compute(info.summary, trace) and not ends_too_early(info.summary, trace):
         return info.summary
     return get_session().keep_of_job("summary", info.id, lambda: summarise(trace))
 
