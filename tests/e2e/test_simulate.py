@@ -113,7 +113,9 @@ def simulated(page) -> int:
     page.locator("#sim-run").click()
     until(page, lambda: view(page).get("run") not in (None, before))
     run = view(page)["run"]
-    current = page.locator(f".sim-runs tr[aria-current]:has([data-view*='{run}']) td:nth-child(3) [data-exact]")
+    current = page.locator(
+        f".sim-runs tr[aria-current]:has([data-view*='{run}']) td:nth-child(3) [data-exact]"
+    )
     current.wait_for()
     return int(re.sub(r"\D", "", current.get_attribute("title")))
 
