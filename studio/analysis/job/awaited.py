@@ -12,7 +12,7 @@ from studio.distinct import find_distinct
 from studio.notebook import format_record
 from studio.trace import Int64
 
-TIED = 0.02
+TIED = 0.01
 """Ranks that are waited for as long as the worst, within this share, are named with it."""
 
 
