@@ -11,11 +11,12 @@ import numpy as np
 
 from studio.analysis.collectives.clocks import tells_meetings
 from studio.analysis.collectives.matching import GroupMatching, find_disagreement, find_empty
+from studio.analysis.job.recorded import Runs
 from studio.distinct import find_distinct
 from studio.doctor.across import drop_uneven_sizes
 from studio.doctor.diagnosis import Case, Found, NodeAt
 from studio.sim.agreement import format_ranks, label_group
-from studio.trace import NEEDS_ALL, NONE, Graph, Int64
+from studio.trace import NEEDS_ALL, NONE, Graph, Int64, NodeType
 from studio.units import format_count, format_counted, format_ns
 
 _CONTRADICTING_NS = 1_000_000
@@ -37,6 +38,9 @@ def check_mixed_runs(case: Case) -> Iterator[Found]:
     windows = case.windows
     zero = min((begin for begin, _ in windows.values()), default=0)
     for machine, runs in case.runs.items():
+        if not _communicate(case, runs):
+            # Nothing says that these ranks have to do with each other.
+            continue
         spans = [
             (run, min(windows[rank][0] for rank in run) - zero, max(windows[rank][1] for rank in run) - zero)
             for run in runs
@@ -75,6 +79,23 @@ def check_mixed_runs(case: Case) -> Iterator[Found]:
             (),
             len(parts),
         )
+
+
+def _communicate(case: Case, runs: Runs) -> bool:
+    """Whether ranks recorded at different times communicate with each other: in one comm group, or by messages."""
+    run_of = {number: place for place, run in enumerate(runs) for number in run}
+    for group in case.groups:
+        calling = zip(group.members, group.sequence_of.tolist(), strict=True)
+        met = {run_of.get(member, NONE) for member, at in calling if at != NONE and len(group.sequences[at])}
+        if len(met - {NONE}) > 1:
+            return True
+    sends = {
+        run_of.get(number, NONE)
+        for graph_case in case.graphs
+        if np.isin(graph_case.graph.type, (NodeType.COMM_SEND, NodeType.COMM_RECV)).any()
+        for number in graph_case.ranks
+    }
+    return len(sends - {NONE}) > 1
 
 
 # ---------------------------------------------------------------------------------------------------

@@ -51,6 +51,17 @@ def test_recordings_that_overlap_through_others_are_of_one_run():
     assert not found(apart, "mixed-runs")
 
 
+def test_ranks_that_do_not_communicate_with_each_other_may_run_at_any_time():
+    alone = trace_of([[at(start, 20, node(1, "COMP"))] for start in (1, 9000)])
+    assert not found(on_one_machine(alone), "mixed-runs")
+    groups = {"a": [0, 1], "b": [2, 3]}
+    pairs = [
+        [at(start, 20, collective(1, "ALL_REDUCE", 64, group=name))]
+        for start, name in ((1, "a"), (2, "a"), (9000, "b"), (9001, "b"))
+    ]
+    assert not found(on_one_machine(trace_of(pairs, groups)), "mixed-runs")
+
+
 # ---------------------------------------------------------------------------------------------------
 # Stopping early
 
