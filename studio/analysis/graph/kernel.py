@@ -200,7 +200,12 @@ def find_own_pieces(begin, end, lane, wanted, floats, follows, stack, reached, o
     count = 0
     for place in range(len(begin) + 1):
         changes = place == len(begin) or (place > 0 and lane[place] != lane[place - 1])
-        while size > 0 and (changes or end[stack[size - 1]] <= begin[place]):
+        # What is over, or overlaps what begins, has run for the last time; what floats ends nothing that it overlaps.
+        while size > 0 and (
+            changes
+            or end[stack[size - 1]] <= begin[place]
+            or (not floats[place] and end[stack[size - 1]] < end[place])
+        ):
             size -= 1
             call = stack[size]
             if wanted[call] and reached[size] < end[call]:
@@ -208,15 +213,7 @@ def find_own_pieces(begin, end, lane, wanted, floats, follows, stack, reached, o
                 since[count] = reached[size]
                 until[count] = end[call]
                 count += 1
-        if place < len(begin) and not (floats[place] and size > 0 and end[stack[size - 1]] < end[place]):
-            while size > 0 and end[stack[size - 1]] < end[place]:
-                size -= 1
-                call = stack[size]
-                if wanted[call] and reached[size] < end[call]:
-                    of[count] = call
-                    since[count] = reached[size]
-                    until[count] = end[call]
-                    count += 1
+        if place < len(begin) and (size == 0 or end[stack[size - 1]] >= end[place]):
             if size > 0:
                 call = stack[size - 1]
                 if wanted[call] and reached[size - 1] < begin[place]:
