@@ -8,12 +8,13 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple
 
 from studio.errors import TraceFormatError
 from studio.et.collector import pause_collector
 from studio.et.database import MAGIC, Database, open_database
+from studio.et.device_order import build_order_finding
 from studio.et.format import DevicePart, Part, Reading
 from studio.et.heads import PLACES
 from studio.et.profile_events import Event, Events, infer_device_kind
@@ -99,14 +100,11 @@ def _build_parts(processes: Sequence[_Process], reading: Reading, database: Data
         )
         noticed.append(Finding("info", "left-out", message, file=reading.name))
     if len(working) > 1 and any(process.head.rank is None for process in working):
-        message = (
-            f"{reading.name}: {format_counted(len(working), 'process', 'processes')} in one database do not tell their ranks; they "
-            "are taken as the ranks 0 and on, in the order of their devices."
-        )
+        what = f"{reading.name}: {format_counted(len(working), 'process', 'processes')} in one database do not tell their ranks"
         hint = "Give the databases of the ranks as they were written, and not merged."
-        noticed.append(Finding("info", "rank-assumed", message, hint, file=reading.name))
+        noticed.append(build_order_finding(what, hint, reading.name))
         for place, process in enumerate(working):
-            process.head = _replace_rank(process.head, place)
+            process.head = replace(process.head, rank=place, world_size=None)
     return [
         DevicePart(
             process.events.trace(reading.name, process.head, process.pid, damaged=damaged),
@@ -117,10 +115,6 @@ def _build_parts(processes: Sequence[_Process], reading: Reading, database: Data
         )
         for place, process in enumerate(working)
     ]
-
-
-def _replace_rank(head: Head, rank: int) -> Head:
-    return Head(rank=rank, host=head.host, devices=head.devices, recorder=head.recorder)
 
 
 class _Row(NamedTuple):
