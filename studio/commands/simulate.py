@@ -49,8 +49,9 @@ from studio.sim.check import check
 from studio.sim.choices import find_slower_ways
 from studio.sim.config import SystemConfig
 from studio.sim.doubt import Cured
+from studio.sim.doubt_facts import Facts
 from studio.sim.doubted_memory import describe_unfit
-from studio.sim.doubts import FORESEEN, apply_cures, doubts_of, format_cure_options
+from studio.sim.doubts import FORESEEN, apply_cures, format_cure_options, list_doubts
 from studio.sim.idle_settings import find_idle_settings
 from studio.sim.models import MODELS
 from studio.sim.parts import Parts
@@ -152,7 +153,8 @@ def _simulate_job(
         begun = time.monotonic()
         result = _simulate(trace, system.config, limit, progress, notice, fold=not every_rank)
         spent_s = time.monotonic() - begun
-        doubts = doubts_of(result, parts)
+        facts = Facts(result, parts)
+        doubts = list_doubts(facts)
         rest = (finding for finding in findings if finding.code not in FORESEEN)
         all_findings = (
             *chosen,
@@ -160,7 +162,7 @@ def _simulate_job(
             *(doubt.finding for doubt in doubts),
             *_warn_of_gpu(request, result),
             *_warn_of_idle_settings(request, result),
-            *find_slower_ways(result),
+            *find_slower_ways(result, facts),
         )
         return Outcome(
             ", ".join(request.workload), result, all_findings, spent_s, every_rank, job, doubts=doubts

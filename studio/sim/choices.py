@@ -39,23 +39,24 @@ def explain_choice(config: SystemConfig, kind: int, comm_size: int, ranks: Seque
     return ""
 
 
-def find_slower_ways(result: SimResult) -> Iterator[Finding]:
+def find_slower_ways(result: SimResult, facts: Facts | None = None) -> Iterator[Finding]:
     """Yield what `explain_choices` says as a finding, where that changes the answer."""
-    if words := explain_choices(result, TRIFLE):
+    if words := explain_choices(result, TRIFLE, facts):
         yield Finding("info", CODE, words, "chakra-studio explain compares the ways of a collective.")
 
 
-def explain_choices(result: SimResult, least: float = 0.0) -> str:
+def explain_choices(result: SimResult, least: float = 0.0, facts: Facts | None = None) -> str:
     """Say which collectives of a run are not carried out in the quickest way, and why of the one that loses most; "" for none.
 
     Args:
         result: The run.
         least: The share of the finish that a rank loses by them from which on that is said.
+        facts: Those of the run, where they are known.
     """
     config = result.config
     if not config.flows or config.costs is None:
         return ""
-    facts = Facts(result)
+    facts = facts or Facts(result)
     times = facts.times
     lost = np.zeros(len(times))
     for own in _group_alike(facts):

@@ -86,7 +86,11 @@ def doubts_of(result: SimResult, system: Parts | Preset | None = None) -> tuple[
         DOUBTFUL uneven-nodes 17 NPUs fill no nodes of 8 alike
         DOUBTFUL extrapolated 2 of 2 collectives are extrapolated
     """
-    facts = Facts(result, system.parts if isinstance(system, Preset) else system)
+    return list_doubts(Facts(result, system.parts if isinstance(system, Preset) else system))
+
+
+def list_doubts(facts: Facts) -> tuple[Doubt, ...]:
+    """Return what `doubts_of` returns of a run, by its facts."""
     doubts = [
         Doubt(check.code, message, check.impossible, cure)
         for check in CHECKS
@@ -105,7 +109,10 @@ def explain_impossible(result: SimResult, ledger: Ledger | None = None, known: K
         ledger: Where the time of its ranks went, where that is known already.
         known: What simulations of the same job on other systems have in common with this one.
     """
-    facts = Facts(result, known_ledger=ledger, known=known)
+    return _explain_impossible(Facts(result, known_ledger=ledger, known=known))
+
+
+def _explain_impossible(facts: Facts) -> str:
     messages = (message for check in CHECKS if check.impossible for message, _ in check.find(facts))
     return next(messages, "")
 
@@ -122,14 +129,13 @@ def judge(
         known: What simulations of the same job on other systems have in common with this one.
     """
     facts = Facts(result, system, ledger, known)
-    impossible = (message for check in CHECKS if check.impossible for message, _ in check.find(facts))
     doubtful = {
         check.code: message
         for check in CHECKS
         if not check.impossible
         for message, _ in islice(check.find(facts), 1)
     }
-    return next(impossible, ""), doubtful
+    return _explain_impossible(facts), doubtful
 
 
 @dataclass(frozen=True, slots=True)
