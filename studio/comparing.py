@@ -48,6 +48,7 @@ class Compared:
         system: The tables of what it was simulated on; None for a recording.
         doubts: Why a simulation is not to be believed as it stands.
         check: Why a recording is not, by its check, in a line; "" where that finds nothing, None where it was not asked.
+        slower_way: Which of its collectives a library would not carry out in the quickest way, as `RunInfo` says it.
     """
 
     name: str
@@ -58,6 +59,7 @@ class Compared:
     system: Parts | None = None
     doubts: tuple[Doubt, ...] = ()
     check: str | None = None
+    slower_way: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,7 +146,7 @@ def build_simulated_side(
     facts = _collect_facts(result.trace, summary)
     known = {"times": SettingValue("simulated"), **facts, **collect_settings(info.tables)}
     name = f"{job_name} · {info.label}" if job_name else info.label
-    return Compared(name, side, known, info.job, info.id, run.parts, info.doubts)
+    return Compared(name, side, known, info.job, info.id, run.parts, info.doubts, slower_way=info.slower_way)
 
 
 def note_program_change(side: Compared, change: str) -> Compared:

@@ -103,10 +103,12 @@ def build_report(sides: Sequence[Compared], progress: Progress | None = None) ->
 
 
 def _write_doubts(document: Document, run: Compared, letter: str) -> None:
-    """Write the notice above a report: why a run is doubtful, and what to simulate instead."""
+    """Write the notice above a report: why a run is doubtful, what to simulate instead, and what could be quicker."""
     subject = f"{letter} ({run.name})" if letter else run.name
     if run.check:
         document.paragraph(f"{subject} is not to be believed as it stands: {run.check}", "verdict")
+    if run.slower_way:
+        document.paragraph(f"{subject}: {run.slower_way}", "dim")
     if not run.doubts:
         return
     document.paragraph(f"{subject} is not to be believed as it stands:", "verdict")

@@ -67,6 +67,7 @@ class RunInfo:
         doubts: Why the answer is not to be believed as it stands, with cures.
         cures: The doubtful run that this one was started as the cure of; None where it is none.
         assumed: Which ranks of the job were not recorded, in words; "" where all were.
+        slower_way: Which collectives a library would not carry out in the quickest way, and why; "" where that matters little.
         layout: Version of the folder's layout.
     """
 
@@ -91,6 +92,7 @@ class RunInfo:
     doubts: tuple[Doubt, ...] = ()
     cures: Cured | None = None
     assumed: str = ""
+    slower_way: str = ""
     layout: int = LAYOUT
 
     __repr__ = format_record

@@ -30,9 +30,11 @@ from studio.decoding import build_decoder, convert_value
 from studio.distinct import find_distinct
 from studio.errors import ConfigError
 from studio.narrow import narrow
+from studio.sim.choices import explain_choices
 from studio.sim.config import SystemConfig, Topology
 from studio.sim.doubt import Cured, Doubt
-from studio.sim.doubts import doubts_of
+from studio.sim.doubt_facts import TRIFLE, Facts
+from studio.sim.doubts import list_doubts
 from studio.sim.kinds import CollectiveKind
 from studio.sim.parts import CustomAlgorithms, Parts, interpret
 from studio.sim.result import SimResult, compute_ledger
@@ -121,6 +123,7 @@ def write_run(run: Run, folder: Path, *, run_id: str, job_id: str, name: str) ->
     for key, trace in custom.items():
         (folder / "custom" / key).mkdir(parents=True)
         write_trace(trace, folder / "custom" / key)
+    facts = Facts(result, run.parts)
     info = RunInfo(
         id=run_id,
         job=job_id,
@@ -140,9 +143,10 @@ def write_run(run: Run, folder: Path, *, run_id: str, job_id: str, name: str) ->
         version=__version__,
         bytes_per_ns=rates,
         custom=tuple(custom),
-        doubts=doubts_of(result, run.parts) if run.doubts is None else run.doubts,
+        doubts=list_doubts(facts) if run.doubts is None else run.doubts,
         cures=run.cures,
         assumed=describe_assumed(result.trace),
+        slower_way=explain_choices(result, TRIFLE, facts),
     )
     write_sealed(folder / "run.json", info)
     return info

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import html
 import re
 from dataclasses import replace
 
@@ -25,7 +26,7 @@ from studio.reporting import build_report
 from studio.sim.doubt import Cured
 from studio.sim.doubts import apply_cures, format_cure_options
 from studio.sim.load import compute_network_load
-from studio.sim.parts import Parts, build_parts, interpret
+from studio.sim.parts import Parts, build_parts, interpret, with_settings
 from studio.sim.presets import preset
 from studio.sim.problems import examine_parts
 from studio.sim.result import compute_ledger
@@ -171,6 +172,26 @@ def test_a_run_beyond_its_ports_carries_the_mark_and_one_button_that_runs_it_pro
     assert show_mark(mended) is None
     assert re.fullmatch(r"With --model full: \S+ \S+ instead of \S+ \S+\.", texts(show_warnings(mended)))
     assert "congestion aware" in _IDEAL
+
+
+def test_a_run_says_which_collectives_take_a_slower_way_on_its_page_and_in_its_report(tmp_path):
+    """On one node of MI300X RCCL takes 1 MiB twice as long over ports of 500 GB/s as over such of 448."""
+    keeper = Workspace(tmp_path)
+    job = keeper.save(trace_of([[collective(1, "BROADCAST", MIB)]] * 8), "a")
+
+    def kept(rate):
+        parts = with_settings(studio.preset("mi300x", npus=8).parts, (f"bandwidth=[{rate}]",))
+        result = studio.simulate(keeper.load(job), interpret(parts).config, native=compiled())
+        return keeper.run_info(job, keeper.save_run(job, Run("a", result, parts)))
+
+    assert "quickest way" not in texts(show_warnings(kept(448)))
+    slow = kept(500)
+    assert (
+        "1 of 1 collective is not carried out in the quickest way: BROADCAST of 1.00 MiB by 8 ranks"
+        in texts(show_warnings(slow))
+    )
+    side = build_simulated_side(keeper.load_run(job, slow.id), slow)
+    assert slow.slower_way in html.unescape(build_report([side]))
 
 
 @pytest.mark.parametrize("congestion", ["unaware", "aware"])

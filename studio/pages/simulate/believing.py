@@ -38,12 +38,13 @@ def show_mark(info: RunInfo) -> Any:
 
 
 def show_warnings(info: RunInfo) -> Any:
-    """Return what is doubtful about a run with the button that cures it, and what a cure has changed."""
+    """Return what is doubtful about a run with the button that cures it, what a cure has changed, and what could be quicker."""
     changed = None
     if info.cures is not None:
         changed = html.P(as_sentence(info.cures.words(info.makespan_ns)), className="sim-cured")
+    slower = html.P(info.slower_way) if info.slower_way else None
     if not info.doubts:
-        return changed
+        return [part for part in (changed, slower) if part is not None] or None
     items = [
         html.Li(
             [
@@ -62,7 +63,7 @@ def show_warnings(info: RunInfo) -> Any:
         **build_click_request(ORDER, "cure", f"{info.job} {info.id}"),
     )
     return html.Section(
-        [changed, html.Ul(items), button if options else None],
+        [changed, html.Ul(items), button if options else None, slower],
         className="sim-doubts",
         **build_aria_label("Why this result is doubtful"),
     )
