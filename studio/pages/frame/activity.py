@@ -9,7 +9,7 @@ from typing import Any
 from dash import dcc, html, no_update
 
 from studio.errors import StudioError
-from studio.jobs.checking import start_check
+from studio.jobs.checking import list_checked_jobs, start_check
 from studio.pages.base.asked import ACTIVITY, Asked, build_click_request
 from studio.pages.base.followed import list_tasks_again
 from studio.pages.base.state import RECORDED, get_session, get_tasks, get_workspace
@@ -105,12 +105,16 @@ def change_activity(asked: Asked) -> None:
 
 def build_badge(job: str) -> Any:
     """Return the badge of a job's findings; a job that was not checked is checked now, in the background."""
-    levels = get_session().levels_found(job)
-    if levels is None:
-        list_tasks_again(began=start_check(get_tasks(), get_session(), job))
-    if levels is None and job in get_session().unexamined:
-        return html.Span("?", className="cs-badge", title=get_session().unexamined[job].message)
-    return build_findings_badge(levels)
+    session = get_session()
+    if (levels := session.levels_found(job)) is not None:
+        return build_findings_badge(levels)
+    list_tasks_again(began=start_check(get_tasks(), session, job))
+    if job in session.unexamined:
+        return html.Span("?", className="cs-badge", title=session.unexamined[job].message)
+    if job in list_checked_jobs(get_tasks()):
+        return build_findings_badge(None)
+    # The check has just ended, or there is no such job, which the page says.
+    return build_findings_badge(levels) if (levels := session.levels_found(job)) is not None else None
 
 
 def list_run_choices(shown: str | None) -> tuple[list[dict[str, str]], str | None, str | None, bool]:
