@@ -9,8 +9,11 @@ from studio.analysis.job.step_times import StepTime, step_times
 from studio.commands.base.terminal import escape_controls
 from studio.sim.matched import replays_communication
 from studio.sim.result import SimResult
+from studio.trace import Trace
 from studio.units import format_ns
 
+_FAITHFUL = 0.02
+"""How far off a replay of recordings that the studio linked stays, see docs/simulator.md."""
 NO_NETWORK = "no network: recorded durations"
 
 
@@ -60,6 +63,11 @@ def format_lines(result: SimResult, most: int = 32) -> Iterator[str]:
             f"  steps are those of the host; after the last one rank {longest.rank:,} went on for "
             f"{format_ns(recorded_ns)}, {format_ns(replayed_ns)} in the replay"
         )
+    if any(abs(step.difference) > _FAITHFUL for step in compared) and not _is_linked(result.trace):
+        yield (
+            "  more than 2 % off: the files do not say all that takes time, such as what the host does between operators and "
+            "which of them run beside each other; link the recordings that they were made of (chakra-studio link)"
+        )
     if not all(step.recorded_ns for step in compared):
         yield "  –: nothing was recorded in that step, so the difference cannot be told"
     if len(compared) > most:
@@ -71,6 +79,10 @@ def format_lines(result: SimResult, most: int = 32) -> Iterator[str]:
             else ""
         )
         yield f"  and {len(compared) - most:,} more{note}"
+
+
+def _is_linked(trace: Trace) -> bool:
+    return any(attribute.name == "link_method" for rank in trace.ranks for attribute in rank.metadata)
 
 
 def _format_difference(step: StepTime) -> str:

@@ -122,6 +122,16 @@ def test_a_step_without_nodes_is_not_compared(shared):
     assert "nan" not in done.output
 
 
+def test_a_merged_trace_whose_replay_is_off_says_what_it_lacks(shared):
+    """Chakra's linker writes neither gaps nor which operators of a thread run beside it."""
+    files = [
+        shared / f"traces/golden/torch_synthetic_device/dlrm_4r_{rank}.etplus.json.gz" for rank in range(4)
+    ]
+    done = CliRunner().invoke(main, ["simulate", *map(str, files), "--replay"])
+    assert done.exit_code == 0, done.output
+    assert "more than 2 % off: the files do not say all that takes time" in done.output
+
+
 def test_the_sequence_of_collectives_can_be_left_out(shared):
     """The simulator then puts them in order by their numbers; where those do not count either, the job hangs."""
     trace = studio.link(shared / "traces/torch/ddp_mlp_4r", options=LinkOptions(sequence=False))
