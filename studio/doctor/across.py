@@ -229,6 +229,10 @@ def _report_disagreement(case: Case, group: GroupMatching, difference: Disagreem
         ),
         advice=_SEVERAL_RUNS if several_runs else f"{copy} {_PUT_BACK}" if copy else "",
         mends=not certain and not several_runs,
+        doubtful=""
+        if ran or several_runs or copy
+        else f"Rank {difference.rank} seems to have {own} as collective {difference.position} of {label_group(group)} where rank "
+        f"{difference.other_rank} has {other}.",
     )
 
 

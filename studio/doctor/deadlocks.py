@@ -149,10 +149,10 @@ def _check_orders(case: Case, waits: Waits) -> Iterator[Found]:
     ]
     more = f", … ({format_count(len(shown) - _HOPS_SHOWN)} more)" if len(shown) > _HOPS_SHOWN else ""
     ran = is_recording(case.trace) and all(group.by_number for group in case.groups) and not will
+    waiting = f"{format_ranks(numbers)} can come to wait for ever, {', '.join(shown[:_HOPS_SHOWN])}{more}."
     yield Found(
         "error" if will else "warning" if tried.hangs_by_id and not ran else "info",
-        f"This job {'will hang, in every order' if will else 'may hang, in some of the orders'} that dependencies leave open: "
-        f"{format_ranks(numbers)} can come to wait for ever, {', '.join(shown[:_HOPS_SHOWN])}{more}."
+        f"This job {'will hang, in every order' if will else 'may hang, in some of the orders'} that dependencies leave open: {waiting}"
         + (f" {RAN}" if ran else ""),
         numbers,
         tuple(NodeAt(rank.number, row) for rank, (_, row) in zip(ranks, tried.stuck, strict=True))[
@@ -163,6 +163,7 @@ def _check_orders(case: Case, waits: Waits) -> Iterator[Found]:
         ""
         if will
         else "Times decide: with these it may end, with others its ranks wait for each other for ever.",
+        doubtful=f"In every order that dependencies leave open {waiting}" if will else "",
     )
 
 
@@ -226,15 +227,19 @@ def _report_deadlock(
     evidence = [("waits in the shortest cycle", format_count(len(hops))), ("cycles", format_count(circles))]
     if any(waits.why[hop] == Why.TURN for hop in hops):
         evidence.append(("begins after", "a simulated rank carries out one collective or send at a time"))
+    waiting = f"{texts[0][0].upper()}{'; '.join(texts[:_HOPS_SHOWN])[1:]}{more}."
+    itself = len(numbers) == 1
     return Found(
         kind.level,
-        f"{kind.ends}: {format_ranks(numbers)} {'waits for itself' if len(numbers) == 1 else 'wait for each other'}. "
-        f"{texts[0][0].upper()}{'; '.join(texts[:_HOPS_SHOWN])[1:]}{more}.",
+        f"{kind.ends}: {format_ranks(numbers)} {'waits for itself' if itself else 'wait for each other'}. {waiting}",
         numbers,
         tuple(shown),
         nodes,
         tuple(evidence),
         kind.consequence,
+        doubtful=""
+        if kind.level == "info"
+        else f"{format_ranks(numbers).capitalize()} {'seems to wait for itself' if itself else 'seem to wait for each other'}. {waiting}",
     )
 
 

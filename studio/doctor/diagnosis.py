@@ -80,6 +80,7 @@ class Found:
         consequence: What follows, where it differs from what the check says in general.
         advice: What to do about it, likewise.
         mends: Whether the repair of the check, if it has one, repairs this.
+        doubtful: The message of a job that ran where what it rests on was inferred, or not recorded; empty where it is the same.
     """
 
     level: Level
@@ -91,6 +92,7 @@ class Found:
     consequence: str = ""
     advice: str = ""
     mends: bool = True
+    doubtful: str = ""
 
 
 @dataclass(frozen=True, slots=True)

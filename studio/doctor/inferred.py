@@ -37,15 +37,31 @@ _UNRECORDED = (
     "The recording lacks calls of these ranks, or their times, as of those that gloo's own threads make for hooks: what stands beside "
     "each other there need not have met."
 )
+_KNOWN = "The job ran all the same: nothing proves in which order its ranks did this."
+_CONSEQUENCE = "A simulation may stop there, or let ranks wait that did not; a replay has the recorded times."
+_ADVICE = "Record with studio.collect, which writes the group and number of every collective."
 
 
 def hedge_finding(case: Case, finding: Found) -> Found:
     """Return the result of a check, as a warning where it rests on groups or sizes that were inferred, or on calls without a time.
 
     Likewise where the recording of a rank lacks calls that gloo's threads made: what comes after these is matched with others.
+    Of a job that ran none says that it hangs then.
     """
-    if finding.level != "error":
+    ran = finding.doubtful != "" and is_recording(case.trace)
+    if finding.level != "error" and not ran:
         return finding
+    why = _find_doubt(case, finding)
+    if not why:
+        return finding
+    if ran:
+        message = f"{finding.doubtful} {_KNOWN} {why}"
+        return replace(finding, level="warning", message=message, consequence=_CONSEQUENCE, advice=_ADVICE)
+    return replace(finding, level="warning", message=f"{finding.message} {why}")
+
+
+def _find_doubt(case: Case, finding: Found) -> str:
+    """Return why a finding is not certain, "" where it is."""
     differ = dict(finding.evidence).get("they differ in")
     facts = ["group", "size"] if differ == "size" else ["group"]
     if differ and differ != "root" and not may_be_of_other_groups(case, finding.nodes):
@@ -53,20 +69,20 @@ def hedge_finding(case: Case, finding: Found) -> Found:
         facts = facts[1:]
     for fact in facts:
         if any(_is_inferred(case, node, fact) for node in finding.nodes):
-            return replace(finding, level="warning", message=f"{finding.message} {_WORDS[fact]}")
+            return _WORDS[fact]
     lacking = (
         set(finding.ranks) - {node.rank for node in finding.nodes} if differ and "group" in facts else set()
     )
     alike = [row for number in lacking for node in finding.nodes for row in _find_alike(case, node, number)]
     if any(_is_inferred(case, node, "group") for node in alike):
-        return replace(finding, level="warning", message=f"{finding.message} {_ELSEWHERE}")
+        return _ELSEWHERE
     if any(_is_untimed(case, node) for node in finding.nodes):
-        return replace(finding, level="warning", message=f"{finding.message} {_UNTIMED}")
+        return _UNTIMED
     if differ and not find_unrecorded_ranks(case.trace).isdisjoint(
         [*finding.ranks, *(node.rank for node in finding.nodes)]
     ):
-        return replace(finding, level="warning", message=f"{finding.message} {_UNRECORDED}")
-    return finding
+        return _UNRECORDED
+    return ""
 
 
 def choose_missing_level(case: Case, *, everywhere: bool) -> Level:

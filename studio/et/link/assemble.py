@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from itertools import chain
 from typing import Any
 
@@ -11,6 +12,7 @@ import numpy as np
 from studio.et.columns import AttributeColumns, NodeColumns, Texts, build_dependencies, build_graph
 from studio.et.format import RankPart
 from studio.et.link.attribute import DeviceOperations
+from studio.et.link.chains import follow_groups
 from studio.et.link.clock import correct_times
 from studio.et.link.draft import RankDraft
 from studio.et.link.facts import Facts
@@ -55,6 +57,9 @@ def assemble(rank_draft: RankDraft, origin_ns: int, world: int, options: LinkOpt
     """
     texts = Texts()
     texts.code("")
+    first_device = len(rank_draft.operations) + len(rank_draft.plan.gaps)
+    plan = follow_groups(rank_draft, index_comm_rows(rank_draft, first_device), options)
+    rank_draft = replace(rank_draft, plan=plan)
     nodes = _Nodes(rank_draft, options)
     columns = AttributeColumns(texts, put_attributes)
     start_ns, duration_ns = nodes.times(origin_ns)

@@ -46,7 +46,17 @@ def find_communication(
             communication.operators[row] = (
                 replace(facts, inferred=(*facts.inferred, "end")) if row in lost else facts
             )
+    communication.callers = {
+        row: _read_thread(operations, host, row)
+        for row, facts in calls.items()
+        if facts.group is None and not facts.group_ranks
+    }
     return communication
+
+
+def _read_thread(operations: Operations, host: HostTrace | None, row: int) -> int:
+    """Return the number of a call's thread: an execution trace holds threads that a Kineto trace leaves out."""
+    return int(operations.thread[row] if host is None else host.numbers["tid"][row])
 
 
 def _find_lost_ends(operations: Operations, calls: Collection[int]) -> set[int]:

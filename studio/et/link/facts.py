@@ -75,6 +75,7 @@ class Communication:
         devices: Facts by place among the device operations.
         batches: All messages of a device operation that sends or receives several, by place; the first is in `devices` too.
         issued_by: Row of the call behind a communicating operation of another thread.
+        callers: Number of the thread that made each call of a collective whose group nothing names, by row.
         groups: Process groups the rank's files list.
         unknown: Names of collectives that are not known → how often.
         unrecorded: How many of its collectives the recording lacks, or has without a time.
@@ -85,6 +86,7 @@ class Communication:
     devices: dict[int, Facts] = field(default_factory=dict)
     batches: dict[int, tuple[Facts, ...]] = field(default_factory=dict)
     issued_by: dict[int, int] = field(default_factory=dict)
+    callers: dict[int, int] = field(default_factory=dict)
     groups: dict[str, Group] = field(default_factory=dict)
     unknown: dict[str, int] = field(default_factory=dict)
     unrecorded: int = 0

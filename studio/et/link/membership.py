@@ -11,6 +11,7 @@ from studio.et.link.draft import RankDraft
 from studio.et.link.facts import Facts
 from studio.et.link.infer import infer_groups, list_candidates
 from studio.et.link.names import RECEIVE, SEND
+from studio.et.link.same_ranks import tell_apart
 from studio.et.link.stated_sizes import infer_stated_groups
 from studio.et.xla import name_group
 from studio.trace import CommGroup, Finding
@@ -58,8 +59,13 @@ def resolve(drafts: Sequence[RankDraft]) -> tuple[tuple[CommGroup, ...], list[Fi
                     unfit[facts.members, resolved.members or world] += 1
                 elif "group" in resolved.inferred and resolved.group:
                     count[resolved.group] += 1
+    for index, (on_device, key), before_name, name in tell_apart(drafts, members, count):
+        facts_of = _list_facts(drafts[index])[on_device]
+        facts_of[key] = replace(facts_of[key], group=name)
+        count[before_name] -= 1
+        count[name] += 1
     if count:
-        findings.append(_build_inferred_finding(count))
+        findings.append(_build_inferred_finding(+count))
     findings += [_build_unfit_finding(*sizes, number) for sizes, number in sorted(unfit.items())]
     return tuple(CommGroup(name, ranks) for name, ranks in members.items()), findings
 

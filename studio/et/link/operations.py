@@ -191,19 +191,27 @@ def _walk(
 
 
 def _infer_threads(tid: Int64, parent: Int64, depth: Int64, linked: Bool, thread: Int64) -> Int64:
-    """Return the thread (N,) of every operator: its event's, its caller's, or what its number mostly means."""
+    """Return the thread (N,) of every operator: its event's, its caller's, or what its number mostly means.
+
+    What no event has the number of ran on a thread that the profiler left out, as it does those that a script starts: such
+    threads are numbered behind those of events.
+    """
     usual: dict[int, Counter[int]] = {}
     both = Counter(zip(tid[linked].tolist(), thread[linked].tolist(), strict=True))
     for (number, lane), count in both.items():
         usual.setdefault(number, Counter())[lane] = count
     main = Counter(thread[linked].tolist()).most_common(1)[0][0]
     result = np.where(linked, thread, NONE)
+    left_out: dict[int, int] = {}
+    behind = int(thread[linked].max()) + 1
     for row in np.argsort(depth, kind="stable")[~linked[np.argsort(depth, kind="stable")]].tolist():
-        above = int(parent[row])
-        if above >= 0 and result[above] >= 0:
+        above, number = int(parent[row]), int(tid[row])
+        if above >= 0 and number not in usual and number != tid[above]:
+            result[row] = left_out.setdefault(number, behind + len(left_out))
+        elif above >= 0 and result[above] >= 0:
             result[row] = result[above]
         else:
-            counts = usual.get(int(tid[row]))
+            counts = usual.get(number)
             result[row] = counts.most_common(1)[0][0] if counts else main
     return result
 

@@ -49,17 +49,21 @@ def read_issue_time(
     communication: Communication,
 ) -> int:
     """Return when the call for a collective began, by the times that operations are ordered by."""
-    on_device, at = place
-    row = at
-    if on_device:
-        assert launched is not None
-        row = int(launched.operator[at])
-    call = communication.issued_by.get(row, row)
+    call = find_call(place, launched, communication)
     if call >= 0:
         return int(operations.begin[call])
     assert device is not None
     assert launched is not None
-    return int(device.start_ns[launched.event[at]])
+    return int(device.start_ns[launched.event[place[1]]])
+
+
+def find_call(place: Place, launched: DeviceOperations | None, communication: Communication) -> int:
+    """Return the row of the call for a collective, -1 where it was not recorded."""
+    on_device, row = place
+    if on_device:
+        assert launched is not None
+        row = int(launched.operator[row])
+    return communication.issued_by.get(row, row)
 
 
 def list_chains(order: Sequence[Place], communication: Communication) -> list[tuple[Place, Place]]:

@@ -36,8 +36,37 @@ def find_shifts(drafts: Sequence[RankDraft], places: Sequence[Sequence[Place]]) 
     """
     if len(drafts) < 2:
         return [0] * len(drafts)
-    calls = [collect_calls(rank_draft, own) for rank_draft, own in zip(drafts, places, strict=True)]
-    place = max(range(len(calls)), key=lambda rank: len(calls[rank]))
+    return _find_shifts(drafts, _collect_all(drafts, places))
+
+
+def have_one_order(drafts: Sequence[RankDraft], places: Sequence[Sequence[Place]]) -> bool:
+    """Whether the kinds and sizes of collectives follow each other alike on all ranks, as far as their recordings overlap.
+
+    Args:
+        drafts: Some ranks.
+        places: Collectives of each, in the order of their calls.
+    """
+    if len(drafts) < 2:
+        return True
+    calls = _collect_all(drafts, places)
+    shifts = _find_shifts(drafts, calls)
+    first = _find_longest(calls)
+    return all(
+        _agree(calls[first], own, shift - shifts[first]) for own, shift in zip(calls, shifts, strict=True)
+    )
+
+
+def _collect_all(drafts: Sequence[RankDraft], places: Sequence[Sequence[Place]]) -> list[Calls]:
+    return [collect_calls(rank_draft, own) for rank_draft, own in zip(drafts, places, strict=True)]
+
+
+def _find_longest(calls: Sequence[Calls]) -> int:
+    return max(range(len(calls)), key=lambda rank: len(calls[rank]))
+
+
+def _find_shifts(drafts: Sequence[RankDraft], calls: Sequence[Calls]) -> list[int]:
+    """Do what `find_shifts` does, of two ranks at least, given their collectives."""
+    place = _find_longest(calls)
     longest = calls[place]
     named = count_by_steps([rank_draft.steps for rank_draft in drafts], [own.issued for own in calls])
     begins = named[place]
