@@ -6,8 +6,9 @@ to divide the ranks, it is taken; what comes from here is marked as inferred.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from itertools import combinations
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import chain
 
 import numpy as np
 
@@ -15,7 +16,7 @@ from studio.et.link.calls import Calls, collect_calls
 from studio.et.link.draft import RankDraft
 from studio.et.link.names import RECEIVE, SEND
 from studio.et.link.sequence import Place, get_facts, order_by_issue
-from studio.trace import Int64
+from studio.trace import Bool, Int64
 
 _LATE_NS = 1_000_000
 """What recorders note late."""
@@ -98,53 +99,181 @@ def _divide_by_kind(drafts: Sequence[RankDraft], places: _Own, size: int) -> lis
 
 def _divide(drafts: Sequence[RankDraft], places: _Own, size: int) -> list[_Own]:
     """Return the one way to divide ranks into groups of a size whose collectives agree, empty where there is none or several."""
-    calls = {index: collect_calls(drafts[index], own) for index, own in places.items()}
-    fitting: dict[int, set[int]] = {index: {index} for index in calls}
-    for this, other in combinations(calls, 2):
-        if _may_be_same(calls[this], calls[other]):
-            fitting[this].add(other)
-            fitting[other].add(this)
-    parts = {frozenset(own) for own in fitting.values()}
-    if any(len(part) > size for part in parts):
-        nearest = {index: _find_nearest(calls, index, fitting[index], size) for index in calls}
-        if not all(nearest.values()):
-            return []
-        parts = set(nearest.values())
+    classes = _collect_classes({index: collect_calls(drafts[index], own) for index, own in places.items()})
+    fitting = _collect_fitting(classes, size)
+    by_ends = any(_count(fits) > size for fits in fitting.values())
+    parts: set[frozenset[int]] = set()
+    for this in classes if fitting else ():
+        for row, index in enumerate(this.ranks):
+            fits = fitting[index]
+            parts.add(_find_nearest(this, row, fits, size) if by_ends else _unite(fits))
+            if frozenset() in parts:
+                return []
     # All fit each other, so each rank is in one part.
-    if any(len(part) != size for part in parts) or sum(map(len, parts)) != len(calls):
+    if any(len(part) != size for part in parts) or sum(map(len, parts)) != len(places):
         return []
     return [{index: places[index] for index in sorted(part)} for part in sorted(parts, key=min)]
 
 
-def _may_be_same(these: Calls, others: Calls) -> bool:
-    """Whether two ranks have the same collectives in the same order, all of which were under way together by a common clock."""
-    if len(these) != len(others) or not np.array_equal(these.kind, others.kind):
-        return False
-    known = (these.size >= 0) & (others.size >= 0)
-    if not (these.size == others.size)[known].all():
-        return False
-    timed = _find_timed(these, others)
-    begin, end = np.maximum(these.begin, others.begin), np.minimum(these.end, others.end)
-    return bool((begin <= end + _LATE_NS)[timed].all())
+# ---------------------------------------------------------------------------------------------------
+# Which ranks have the same collectives
 
 
-def _find_timed(these: Calls, others: Calls) -> Int64:
-    """Return the places of the collectives whose times on two ranks can be compared."""
-    if not these.machine or these.machine != others.machine:
+@dataclass(frozen=True, slots=True)
+class _Class:
+    """Ranks with collectives of the same kinds and sizes in the same order, with times by one clock.
+
+    K ranks, C collectives.
+
+    Attributes:
+        ranks: (K,) places of their drafts.
+        kind, size: (C,) what the collectives are, see `Calls`.
+        timed: (C,) whether their times can be compared.
+        begin, end: (K, C) when they began and ended.
+        machine: Whose clock it is.
+    """
+
+    ranks: tuple[int, ...]
+    kind: Int64
+    size: Int64
+    timed: Bool
+    begin: Int64
+    end: Int64
+    machine: str
+
+
+@dataclass(frozen=True, slots=True)
+class _Fitting:
+    """Ranks of a class that may have had the collectives of a rank.
+
+    Attributes:
+        other: The class.
+        rows: (F,) which of its ranks.
+        timed: (T,) the collectives whose times tell.
+    """
+
+    other: _Class
+    rows: Int64
+    timed: Int64
+
+
+def _count(fitting: Sequence[_Fitting]) -> int:
+    return sum(len(fits.rows) for fits in fitting)
+
+
+def _unite(fitting: Sequence[_Fitting]) -> frozenset[int]:
+    return frozenset(fits.other.ranks[row] for fits in fitting for row in fits.rows.tolist())
+
+
+def _collect_fitting(classes: Sequence[_Class], size: int) -> dict[int, list[_Fitting]]:
+    """Return those that may have had the collectives of each rank, itself among them, by place of the draft.
+
+    Empty where these are more than a group has and no clock tells which of them are nearest.
+    """
+    fitting: dict[int, list[_Fitting]] = {}
+    by_ends = untimed = False
+    for this, others in _iterate_agreeing(classes):
+        fitting.update((index, []) for index in this.ranks)
+        for other in others:
+            timed = _find_timed(this, other)
+            found = _list_fitting(this, other, timed)
+            for index, rows in zip(this.ranks, found, strict=True):
+                fitting[index].append(_Fitting(other, rows, timed))
+            if len(timed) < _LEAST_TIMED:
+                untimed = untimed or any(len(rows) > (this is other) for rows in found)
+        by_ends = by_ends or any(_count(fitting[index]) > size for index in this.ranks)
+        if by_ends and untimed:
+            return {}
+    return fitting
+
+
+def _collect_classes(calls: Mapping[int, Calls]) -> list[_Class]:
+    """Return the classes of ranks, so that what is alike is compared once."""
+    members: dict[tuple[bytes, bytes, bytes, str], list[int]] = {}
+    timed = {index: own.waits & (own.begin >= 0) & (own.machine != "") for index, own in calls.items()}
+    for index, own in calls.items():
+        key = own.kind.tobytes(), own.size.tobytes(), timed[index].tobytes(), own.machine
+        members.setdefault(key, []).append(index)
+    return [
+        _Class(
+            tuple(ranks),
+            calls[ranks[0]].kind,
+            calls[ranks[0]].size,
+            timed[ranks[0]],
+            np.stack([calls[index].begin for index in ranks]),
+            np.stack([calls[index].end for index in ranks]),
+            calls[ranks[0]].machine,
+        )
+        for ranks in members.values()
+    ]
+
+
+def _iterate_agreeing(classes: Sequence[_Class]) -> Iterator[tuple[_Class, list[_Class]]]:
+    """Yield each class with those, itself among them, whose kinds agree and whose sizes do where both are known."""
+    by_size: dict[tuple[bytes, bytes], list[_Class]] = {}
+    by_kind: dict[bytes, list[list[_Class]]] = {}
+    for own in classes:
+        key = own.kind.tobytes(), own.size.tobytes()
+        if key not in by_size:
+            by_kind.setdefault(key[0], []).append(by_size.setdefault(key, []))
+        by_size[key].append(own)
+    incomplete = {
+        kind: [alike for alike in lists if (alike[0].size < 0).any()] for kind, lists in by_kind.items()
+    }
+    for own in classes:
+        kind, alike = own.kind.tobytes(), by_size[own.kind.tobytes(), own.size.tobytes()]
+        others = by_kind[kind] if (own.size < 0).any() else incomplete[kind]
+        agreeing = [other for other in others if other is not alike and _have_same_sizes(own, other[0])]
+        yield own, [*alike, *chain.from_iterable(agreeing)]
+
+
+def _have_same_sizes(this: _Class, other: _Class) -> bool:
+    known = (this.size >= 0) & (other.size >= 0)
+    return bool((this.size == other.size)[known].all())
+
+
+def _find_timed(this: _Class, other: _Class) -> Int64:
+    """Return the places of the collectives whose times on ranks of two classes can be compared."""
+    if this.machine != other.machine:
         return np.zeros(0, np.int64)
-    return np.flatnonzero(these.waits & others.waits & (these.begin >= 0) & (others.begin >= 0))
+    return np.flatnonzero(this.timed & other.timed)
 
 
-def _find_nearest(calls: Mapping[int, Calls], index: int, fitting: set[int], size: int) -> frozenset[int]:
+def _list_fitting(this: _Class, other: _Class, timed: Int64) -> list[Int64]:
+    """Return for each rank of a class those of another that had all of the collectives under way when it had, by a common clock."""
+    everyone = np.arange(len(other.ranks))
+    if not len(timed):
+        return [everyone] * len(this.ranks)
+    begin, end = other.begin[:, timed], other.end[:, timed] + _LATE_NS
+    if this is other and (begin.max(axis=0) <= end.min(axis=0)).all():
+        return [everyone] * len(this.ranks)
+    found = []
+    for row, (own_begin, own_end) in enumerate(
+        zip(this.begin[:, timed], this.end[:, timed] + _LATE_NS, strict=True)
+    ):
+        fits = (np.maximum(begin, own_begin) <= np.minimum(end, own_end)).all(axis=1)
+        if this is other:
+            fits[row] = True
+        found.append(np.flatnonzero(fits))
+    return found
+
+
+def _find_nearest(this: _Class, row: int, fitting: Sequence[_Fitting], size: int) -> frozenset[int]:
     """Return a rank and those that end its collectives with it, clearly nearer than others do; empty where that is not so."""
-    apart: dict[int, float] = {index: 0.0}
-    for other in fitting - {index}:
-        timed = _find_timed(calls[index], calls[other])
-        if len(timed) < _LEAST_TIMED:
-            return frozenset()
-        apart[other] = float(np.median(np.abs(calls[index].end - calls[other].end)[timed]))
+    apart: dict[int, float] = {}
+    for fits in fitting:
+        ends = fits.other.end[np.ix_(fits.rows, fits.timed)]
+        medians = (
+            np.median(np.abs(ends - this.end[row, fits.timed]), axis=1)
+            if len(fits.timed) >= _LEAST_TIMED
+            else np.full(len(fits.rows), np.inf)
+        )
+        apart.update(
+            zip((fits.other.ranks[place] for place in fits.rows.tolist()), medians.tolist(), strict=True)
+        )
+    apart[this.ranks[row]] = -1.0
     ordered = sorted(apart, key=lambda other: apart[other])
-    if len(ordered) < size:
+    if len(ordered) < size or apart[ordered[-1]] == np.inf:
         return frozenset()
     if len(ordered) > size:
         within, beyond = apart[ordered[size - 1]], apart[ordered[size]]

@@ -11,7 +11,7 @@ import pytest
 import studio
 from studio.commands.link import count_communication
 from studio.doctor.checks import examine
-from studio.et.link import infer
+from studio.et.link import infer, stated_sizes
 from studio.trace import Trace, list_node_attributes
 from tests.et.pytorch_files import (
     device_file,
@@ -245,6 +245,22 @@ def test_ranks_in_several_groups_of_a_stated_size_are_in_one_for_each_kind_and_s
         for number in range(4)
     ]
     assert told_of == [["0-1", "0-2 by 2"], ["0-1", "1-3 by 2"], ["2-3", "0-2 by 2"], ["2-3", "1-3 by 2"]]
+
+
+def test_what_ranks_have_alike_is_compared_once_and_other_sizes_with_nothing(tmp_path, monkeypatch):
+    """Each rank was compared with every other: 40 s of 45 with 1,024."""
+    compared: list[tuple[int, ...]] = []
+    listed = stated_sizes._list_fitting
+
+    def count(this: Any, other: Any, timed: Any) -> Any:
+        compared.append(other.ranks)
+        return listed(this, other, timed)
+
+    monkeypatch.setattr(stated_sizes, "_list_fitting", count)
+    trace = job_of_stated_sizes(tmp_path, [(8 + number // 2,) * 3 for number in range(16)], [EARLY] * 16)
+    assert {each["pg_name"] for each in collectives(trace, 15)[:-1]} == {"ranks 14-15"}
+    # All sizes together, then each by itself.
+    assert sorted(compared) == sorted([(number, number + 1) for number in range(0, 16, 2)] * 2)
 
 
 def test_where_ranks_are_missing_no_group_of_a_stated_size_is_inferred(tmp_path):
