@@ -45,6 +45,8 @@ _ALONE = 0.1
 """What counts against a group of one rank, which needs nobody else, beside 1 for a collective that another member lacks."""
 _CLEAR = 0.2
 """How much more than for the likeliest group speaks against one that is ruled out."""
+_ALIKE = 0.01
+"""What speaks against groups that fit alike differs by less."""
 _MOST_ROUNDS = 4
 _MOST_PAIRED = 2_000
 """Messages of a tag and size that are paired one by one."""
@@ -82,20 +84,25 @@ _Named = tuple[tuple[int, int], str | None]
 """Kind and size, and group where there is one."""
 
 
-def infer_groups(drafts: Sequence[RankDraft], members: Members) -> dict[int, dict[Place, str]]:
-    """Return groups for what names none, by place of the draft; without what fits no group.
+def infer_groups(
+    drafts: Sequence[RankDraft], members: Members
+) -> tuple[dict[int, dict[Place, str]], dict[int, set[Place]]]:
+    """Return groups for what names none, by place of the draft, without what fits no group; and what fits others as well.
 
     Args:
         drafts: The ranks.
         members: Ranks of each group, in the order in which the groups were made.
     """
     inferred: dict[int, dict[Place, str]] = {index: {} for index in range(len(drafts))}
+    undecided: dict[int, set[Place]] = {}
     # Of one group nobody has to choose.
     if any(len(list_candidates(rank_draft, members)) > 1 for rank_draft in drafts):
-        inferred |= _Collectives(drafts, members).infer()
+        collectives = _Collectives(drafts, members)
+        inferred |= collectives.infer()
+        undecided = collectives.undecided
     for index, groups in _match_messages(drafts, members).items():
         inferred[index] = inferred[index] | groups
-    return inferred
+    return inferred, undecided
 
 
 def list_candidates(rank_draft: RankDraft, members: Members) -> list[str]:
@@ -125,6 +132,7 @@ class _Collectives:
         self.groups = [list_candidates(rank_draft, members) for rank_draft in drafts]
         self.strands = [_group_by_strand(items) for items in self.items]
         self.timed = all(have_same_clock(drafts[0], other) for other in drafts[1:])
+        self.undecided: dict[int, set[Place]] = {}
 
     def infer(self) -> dict[int, dict[Place, str]]:
         """Choose a group for each strand, until nothing changes; those that all members have first."""
@@ -143,6 +151,7 @@ class _Collectives:
         }
         peers = _Peers(self.items, possible, timed=self.timed)
         self._rule_out(open_ranks, possible, peers)
+        self.undecided = {index: self._find_undecided(index, possible, peers) for index in open_ranks}
         # A rank that shares one group with others has nothing to choose. Of the others one after the other chooses, each
         # with what those before it have chosen; first those of most groups, which the order of their threads tells apart.
         open_ranks.sort(key=lambda index: -len(self.groups[index]))
@@ -183,6 +192,20 @@ class _Collectives:
                 peers.update(index, possible)
             if not changed:
                 break
+
+    def _find_undecided(self, index: int, possible: _Possible, peers: _Peers) -> set[Place]:
+        """Return the collectives of a rank that fit groups of other ranks alike, and of which no library's thread tells more."""
+        undecided: set[Place] = set()
+        for strand, items in self.strands[index].items():
+            sizes = {get_facts(self.drafts[index].communication, item.place).members for item in items} - {0}
+            groups = [group for group in possible[index, strand] if sizes <= {len(self.members[group])}]
+            if strand[0] != NONE or len({frozenset(self.members[group]) for group in groups}) < 2:
+                continue
+            costs = {group: self._compute_cost(index, strand, group, peers) for group in groups}
+            alike = [group for group in groups if costs[group] < min(costs.values()) + _ALIKE]
+            if len({frozenset(self.members[group]) for group in alike}) > 1:
+                undecided.update(item.place for item in items if item.group is None)
+        return undecided
 
     def _move_together(self, chosen: _Chosen) -> None:
         """Move strands from a group that a member has nothing of to one whose members all have some there."""

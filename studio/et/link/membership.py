@@ -12,6 +12,7 @@ from studio.et.link.facts import Facts
 from studio.et.link.infer import infer_groups, list_candidates
 from studio.et.link.names import RECEIVE, SEND
 from studio.et.link.same_ranks import tell_apart
+from studio.et.link.sequence import Place
 from studio.et.link.stated_sizes import infer_stated_groups
 from studio.et.xla import name_group
 from studio.trace import CommGroup, Finding
@@ -27,10 +28,12 @@ def resolve(drafts: Sequence[RankDraft]) -> tuple[tuple[CommGroup, ...], list[Fi
     """Return the groups of a job; set group and peer rank of every communication in the drafts."""
     members, findings = _collect_members(drafts)
     _name_by_ranks(drafts, members)
-    named = _name_stated_groups(drafts, members)
-    inferred = infer_groups(drafts, members)
+    named, stated = _name_stated_groups(drafts, members)
+    inferred, chosen = infer_groups(drafts, members)
+    undecided = {index: stated.get(index, set()) | chosen.get(index, set()) for index in inferred}
     world = max([len(drafts), *(len(ranks) for ranks in members.values()), *list_world_sizes(drafts)])
     count: Counter[str] = Counter()
+    unproved: Counter[str] = Counter()
     unfit: Counter[tuple[int, int]] = Counter()
     for index, rank_draft in enumerate(drafts):
         renamed = _rename_groups(rank_draft, members)
@@ -59,13 +62,14 @@ def resolve(drafts: Sequence[RankDraft]) -> tuple[tuple[CommGroup, ...], list[Fi
                     unfit[facts.members, resolved.members or world] += 1
                 elif "group" in resolved.inferred and resolved.group:
                     count[resolved.group] += 1
+                    unproved[resolved.group] += (bool(on_device), key) in undecided[index]
     for index, (on_device, key), before_name, name in tell_apart(drafts, members, count):
         facts_of = _list_facts(drafts[index])[on_device]
         facts_of[key] = replace(facts_of[key], group=name)
         count[before_name] -= 1
         count[name] += 1
     if count:
-        findings.append(_build_inferred_finding(+count))
+        findings.append(_build_inferred_finding(+count, +unproved))
     findings += [_build_unfit_finding(*sizes, number) for sizes, number in sorted(unfit.items())]
     return tuple(CommGroup(name, ranks) for name, ranks in members.items()), findings
 
@@ -112,14 +116,23 @@ def _build_unfit_finding(stated: int, size: int, number: int) -> Finding:
     return Finding("warning", "comm-group-size", message, hint)
 
 
-def _build_inferred_finding(count: Counter[str]) -> Finding:
+def _format_counts(count: Counter[str]) -> str:
     names = ", ".join(f"{name!r}: {number:,}" for name, number in count.most_common(_MOST_LISTED))
-    more = f", and {len(count) - _MOST_LISTED:,} more" if len(count) > _MOST_LISTED else ""
+    return names + (f", and {len(count) - _MOST_LISTED:,} more" if len(count) > _MOST_LISTED else "")
+
+
+def _build_inferred_finding(count: Counter[str], unproved: Counter[str]) -> Finding:
+    """Return the finding about what was inferred, by group, and what of it fits other groups as well."""
     message = (
         f"{format_counted(count.total(), 'collective or message', 'collectives and messages')} of all ranks "
         f"{'names' if count.total() == 1 else 'name'} no comm group: the group was inferred by matching kinds, sizes, order and "
-        f"times across ranks ({names}{more})."
+        f"times across ranks ({_format_counts(count)})."
     )
+    if unproved:
+        message += (
+            f" Of {unproved.total():,} of them nothing tells which it is: they fit groups of other ranks as well, as rows and columns of "
+            f"a mesh without a common clock may ({_format_counts(unproved)})."
+        )
     hint = "Record with studio.collect, which writes the group and number of every collective."
     return Finding("info", "comm-group-inferred", message, hint)
 
@@ -176,15 +189,24 @@ def _name_by_ranks(drafts: Sequence[RankDraft], members: dict[str, tuple[int, ..
                 facts_of[key] = done[id(facts)][1]
 
 
-def _name_stated_groups(drafts: Sequence[RankDraft], members: dict[str, tuple[int, ...]]) -> set[str]:
-    """Put collectives that state how many ranks their group has into one that their match across ranks tells; return the names of these groups."""
+def _name_stated_groups(
+    drafts: Sequence[RankDraft], members: dict[str, tuple[int, ...]]
+) -> tuple[set[str], dict[int, set[Place]]]:
+    """Put collectives that state how many ranks their group has into one that their match across ranks tells.
+
+    Returns:
+        The names of these groups, and what fits others as well, by place of the draft.
+    """
     world = max([len(drafts), *list_world_sizes(drafts)])
     named: set[str] = set()
-    for ranks, places in infer_stated_groups(drafts, members, world):
-        name = name_group(ranks)
-        members.setdefault(name, ranks)
+    undecided: dict[int, set[Place]] = {}
+    for group in infer_stated_groups(drafts, members, world):
+        name = name_group(group.ranks)
+        members.setdefault(name, group.ranks)
         named.add(name)
-        for index, own in places.items():
+        for index, fitting in group.undecided.items():
+            undecided.setdefault(index, set()).update(fitting)
+        for index, own in group.places.items():
             for on_device, key in own:
                 facts_of = _list_facts(drafts[index])[on_device]
                 facts_of[key] = replace(
@@ -198,7 +220,7 @@ def _name_stated_groups(drafts: Sequence[RankDraft], members: dict[str, tuple[in
             for key, facts in facts_of.items():
                 if facts.group is None and facts.members == world:
                     facts_of[key] = replace(facts, group=everyone)
-    return named
+    return named, undecided
 
 
 def _lengthen_name(name: str, ranks: tuple[int, ...]) -> str:

@@ -32,10 +32,23 @@ _Own = dict[int, list[Place]]
 """Collectives by place of the draft, in the order of their calls."""
 
 
-def infer_stated_groups(
-    drafts: Sequence[RankDraft], members: Members, world: int
-) -> list[tuple[tuple[int, ...], _Own]]:
-    """Return the ranks of groups that nothing lists, with the collectives that state their size, by place of the draft.
+@dataclass(frozen=True, slots=True)
+class StatedGroup:
+    """A group that nothing lists.
+
+    Attributes:
+        ranks: Its members.
+        places: Its collectives by place of the draft.
+        undecided: Those of them that fit another group as well.
+    """
+
+    ranks: tuple[int, ...]
+    places: _Own
+    undecided: dict[int, set[Place]]
+
+
+def infer_stated_groups(drafts: Sequence[RankDraft], members: Members, world: int) -> list[StatedGroup]:
+    """Return the groups that nothing lists, with the collectives that state their size.
 
     Args:
         drafts: The ranks.
@@ -52,11 +65,7 @@ def infer_stated_groups(
             size = get_facts(rank_draft.communication, place).members
             if 1 < size < world and size not in own:
                 by_size.setdefault(size, {}).setdefault(index, []).append(place)
-    return [
-        (tuple(sorted(int(drafts[index].number or 0) for index in part)), part)
-        for size, places in by_size.items()
-        for part in _divide_by_kind(drafts, places, size)
-    ]
+    return [group for size, places in by_size.items() for group in _divide_by_kind(drafts, places, size)]
 
 
 def _list_unnamed(rank_draft: RankDraft) -> list[Place]:
@@ -77,10 +86,10 @@ def _list_unnamed(rank_draft: RankDraft) -> list[Place]:
     return [place for place in order if place in unnamed]
 
 
-def _divide_by_kind(drafts: Sequence[RankDraft], places: _Own, size: int) -> list[_Own]:
+def _divide_by_kind(drafts: Sequence[RankDraft], places: _Own, size: int) -> list[StatedGroup]:
     """Return groups of a size: a rank may be in several, which differ in kinds and sizes of their collectives.
 
-    What these leave open is in the group that the whole order tells, if it does.
+    What these leave open is in the group that the whole order tells, if it does; nothing proves that.
     """
     by_kind: dict[tuple[int, int], _Own] = {}
     for index, own in places.items():
@@ -88,12 +97,16 @@ def _divide_by_kind(drafts: Sequence[RankDraft], places: _Own, size: int) -> lis
             facts = get_facts(drafts[index].communication, place)
             by_kind.setdefault((facts.kind, facts.bytes), {}).setdefault(index, []).append(place)
     whole = [frozenset(part) for part in _divide(drafts, places, size)]
-    together: dict[frozenset[int], _Own] = {}
+    together: dict[frozenset[int], StatedGroup] = {}
     for alike in by_kind.values():
-        parts = [frozenset(part) for part in _divide(drafts, alike, size)] or whole
-        for part in parts:
+        told = [frozenset(part) for part in _divide(drafts, alike, size)]
+        for part in told or whole:
+            ranks = tuple(sorted(int(drafts[index].number or 0) for index in part))
+            group = together.setdefault(part, StatedGroup(ranks, {}, {}))
             for index in part & alike.keys():
-                together.setdefault(part, {}).setdefault(index, []).extend(alike[index])
+                group.places.setdefault(index, []).extend(alike[index])
+                if not told:
+                    group.undecided.setdefault(index, set()).update(alike[index])
     return list(together.values())
 
 

@@ -247,6 +247,24 @@ def test_ranks_in_several_groups_of_a_stated_size_are_in_one_for_each_kind_and_s
     assert told_of == [["0-1", "0-2 by 2"], ["0-1", "1-3 by 2"], ["2-3", "0-2 by 2"], ["2-3", "1-3 by 2"]]
 
 
+def test_what_fits_rows_and_columns_of_a_mesh_alike_is_said_to(tmp_path):
+    """Where no clock tells, one was taken in silence: by the order of all, or the first that is listed."""
+    rows = [(8, 32, 8, 32, 32)] * 2 + [(16, 32, 16, 32, 32)] * 2
+    late = [(0, 0, 0, 0, 0), (0, 300, 0, 300, 300)] * 2
+    mesh = {"0": [0, 1, 2, 3], "1": [0, 1], "2": [2, 3], "3": [0, 2], "4": [1, 3]}
+    stated = job_of_stated_sizes(tmp_path / "stated", rows, late)
+    listed = job_without_names(tmp_path / "listed", SIZED, mesh)
+    clocked = job_of_stated_sizes(tmp_path / "clocked", rows, late, "one")
+    messages = []
+    for trace in (stated, listed, clocked):
+        [said] = [one for one in trace.findings if one.code == "comm-group-inferred"]
+        messages.append(said.message)
+    assert "Of 12 of them nothing tells which it is" in messages[0]
+    assert "('ranks 0-1': 6, 'ranks 2-3': 6)" in messages[0]
+    assert "Of 4 of them nothing tells which it is" in messages[1]
+    assert "nothing tells" not in messages[2]
+
+
 def test_what_ranks_have_alike_is_compared_once_and_other_sizes_with_nothing(tmp_path, monkeypatch):
     """Each rank was compared with every other: 40 s of 45 with 1,024."""
     compared: list[tuple[int, ...]] = []
