@@ -111,7 +111,7 @@ OWN_TIMES = frozenset({"start_ns", "duration_ns"})
 """Written anew from the times of nodes."""
 NUMBERS = frozenset(
     {
-        "comm_type", "comm_src", "comm_dst", "comm_tag", "comm_seq", "comm_group", "comm_priority", "involved_dim",
+        "comm_type", "comm_src", "comm_dst", "comm_tag", "comm_seq", "comm_turn", "comm_group", "comm_priority", "involved_dim",
         "involve_dims", "is_cpu_op", "stream", "device", "correlation", "dep_kinds", "fw_parent", "fw_tid", "rf_id",
         "scope", "seq_id", "tid", "grid", "block", "unfinished", "tensor_loc",
         "unattributed", "launched_before", "memory_device", "memory_outside", "memory_address",

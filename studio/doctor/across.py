@@ -185,9 +185,9 @@ def check_border_collectives(case: Case) -> Iterator[Found]:
     yield Found(
         "warning",
         describe_borders(borders),
-        tuple(sorted({*borders.counts, *borders.lacking})),
+        tuple(sorted({*borders.counts, *borders.messages, *borders.lacking})),
         (),
-        sum(borders.counts.values()),
+        sum(borders.counts.values()) + sum(borders.messages.values()),
         tuple(
             (f"more on rank {number}", format_count(count))
             for number, count in islice(borders.counts.items(), _GROUPS_LISTED)
@@ -302,11 +302,13 @@ def _list_ends(case: Case, chosen: Int64, *, receives: bool) -> tuple[tuple[int,
 
 def check_unmatched_receives(case: Case) -> Iterator[Found]:
     """Yield receives without a send."""
+    case = case.settled
     yield from _report_unmatched(case, case.unmatched.receives, receives=True)
 
 
 def check_unmatched_sends(case: Case) -> Iterator[Found]:
     """Yield sends without a receive."""
+    case = case.settled
     yield from _report_unmatched(case, case.unmatched.sends, receives=False)
 
 
@@ -420,12 +422,14 @@ def check_unknown_peers(case: Case) -> Iterator[Found]:
         if not len(chosen):
             continue
         ranks, nodes = _list_ends(case, chosen, receives=receives)
+        # No recorder writes whose message a receive from any rank took; that may have been sent before the recording of the sender.
+        never = receives or len(chosen) == int((row != NONE).sum())
         noun = "receive" if receives else "send"
         whom = "where they come from" if receives else "where they go"
         if len(chosen) == 1:
             whom = "where it comes from" if receives else "where it goes"
         yield Found(
-            choose_missing_level(case, everywhere=len(chosen) == int((row != NONE).sum())),
+            choose_missing_level(case, everywhere=never),
             f"{format_counted(len(chosen), noun)} of {format_ranks(ranks)} {'does' if len(chosen) == 1 else 'do'} not say {whom} "
             f"({key} is not recorded): {label_node(_get_graph(case, nodes[0]), nodes[0].row)} of rank {nodes[0].rank}.",
             ranks,

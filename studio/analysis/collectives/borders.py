@@ -1,4 +1,4 @@
-"""Find collectives at the borders of a recording, which some members were not recorded long enough to have.
+"""Find collectives and messages at the borders of a recording, which some ranks were not recorded long enough to have.
 
 Profilers that are started by time, and threads that communicate regardless of training steps, stop on each rank at another collective.
 Such a job ran: what a member lacks there lies before or after its recording, not in it.
@@ -11,10 +11,16 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from studio.analysis.collectives.lone import number_alike
 from studio.analysis.collectives.matching import GroupMatching, find_disagreement
+from studio.analysis.collectives.messages import match_messages
 from studio.analysis.job.inferred_facts import INFERRED, is_inferred
 from studio.analysis.job.recorded import Windows, find_recorded_windows
-from studio.trace import NEEDS_ALL, NONE, Bool, Int64, NodeType, Trace
+from studio.distinct import find_distinct
+from studio.trace import NEEDS_ALL, NONE, Bool, Int64, NodeType, Trace, read_dense_column
+
+TURN = "comm_turn"
+"""The attribute with which linking numbers messages between ranks whose recordings begin apart."""
 
 _LATE_NS = 1_000_000
 """What recorders note late."""
@@ -26,19 +32,21 @@ _MET = 0.9
 
 @dataclass(frozen=True, slots=True)
 class BorderCollectives:
-    """Collectives that not all members of their groups recorded, before or after which the recordings of the others lie.
+    """Collectives that not all members of their groups recorded, before or after which the recordings of the others lie; and such messages.
 
     Attributes:
-        rows: Rows of such collectives, rising, by place of the graph in the trace.
-        counts: How many each rank has, by number; ranks without any are left out.
+        rows: Rows of such collectives and messages, rising, by place of the graph in the trace.
+        counts: How many collectives each rank has, by number; ranks without any are left out.
         lacking: Numbers of the ranks that were not recorded then, rising.
         names: Their comm groups; "" is that of all ranks.
+        messages: How many receives each rank has, like `counts`.
     """
 
     rows: Mapping[int, Int64]
     counts: Mapping[int, int]
     lacking: tuple[int, ...]
     names: tuple[str, ...]
+    messages: Mapping[int, int]
 
     def __bool__(self) -> bool:
         """Return whether there are any."""
@@ -61,7 +69,8 @@ def find_border_collectives(
 
     In a comm group that was not inferred and whose members number their collectives, each member has all from its first to its last,
     and those that all have met in time. What others have beyond the last of a member did not end before the recording of that member
-    did, and what they have before its first began at the beginning of that recording at the latest.
+    did, and what they have before its first began at the beginning of that recording at the latest. Messages are there that are numbered
+    (`comm_turn`), as linking does by steps, and lie before or after all that their other end recorded.
 
     Args:
         trace: The job.
@@ -84,12 +93,55 @@ def find_border_collectives(
         for number, own in border.rows.items():
             rows.setdefault(trace.known_rank(number).graph, set()).update(own)
             counts[number] = counts.get(number, 0) + len(own)
+    messages = _find_border_messages(trace)
+    for number, halves in messages.items():
+        rows.setdefault(trace.known_rank(number).graph, set()).update(halves)
     return BorderCollectives(
         {index: np.array(sorted(chosen), np.int64) for index, chosen in rows.items()},
         dict(sorted(counts.items())),
         tuple(sorted(lacking)),
         tuple(names),
+        {number: len(halves) for number, halves in sorted(messages.items())},
     )
+
+
+def numbers_messages(trace: Trace) -> bool:
+    """Whether some messages are numbered, since the recordings of their two ranks begin apart."""
+    return any(len(graph.rows_with(TURN)[0]) for graph in trace.graphs)
+
+
+def _find_border_messages(trace: Trace) -> dict[int, list[int]]:
+    """Return the rows of the receives, by rank, of what was sent before or after all that its sender recorded of their line.
+
+    Sends wait for nobody, whoever receives them.
+    """
+    if not numbers_messages(trace):
+        return {}
+    messages = match_messages(trace)
+    number = number_alike(messages)
+    turns = [read_dense_column(graph, TURN, NONE) for graph in trace.graphs]
+    sides = (messages.send_rank, messages.send_row), (messages.receive_rank, messages.receive_row)
+    sent, received = (_read_turns(trace, turns, *side) for side in sides)
+    least, most = np.full(len(messages) + 1, _NEVER), np.full(len(messages) + 1, NONE, np.int64)
+    has = sent != NONE
+    np.minimum.at(least, number[has], sent[has])
+    np.maximum.at(most, number[has], sent[has])
+    lone = (received != NONE) & (messages.send_row == NONE) & (most[number] != NONE)
+    outside = lone & ((received < least[number]) | (received > most[number]))
+    found: dict[int, list[int]] = {}
+    for place in np.flatnonzero(outside).tolist():
+        rank = trace.ranks[int(messages.receive_rank[place])]
+        found.setdefault(rank.number, []).append(int(messages.receive_row[place]))
+    return found
+
+
+def _read_turns(trace: Trace, turns: list[Int64], ranks: Int64, rows: Int64) -> Int64:
+    """Return the numbers (M,) of sends or receives on some ranks (M,), -1 where there is none."""
+    turn = np.full(len(ranks), NONE, np.int64)
+    for place in find_distinct(ranks[ranks != NONE]).tolist():
+        own = np.flatnonzero(ranks == place)
+        turn[own] = turns[trace.ranks[place].graph][rows[own]]
+    return turn
 
 
 @dataclass(frozen=True, slots=True)

@@ -153,7 +153,10 @@ class Channels:
 
 
 def match_messages(trace: Trace) -> Messages:
-    """Pair sends with receives: equal source, target, tag and size, the n-th of one rank with the n-th of the other."""
+    """Pair sends with receives: equal source, target, tag and size, the n-th of one rank with the n-th of the other.
+
+    Those that are numbered (`comm_turn`), as the recordings of two ranks begin apart, are paired by number.
+    """
     return match_channels(trace).expand()
 
 
@@ -198,7 +201,7 @@ class _Ways:
         ways: How many ways there are.
         first: (ways,) which of the N is the first that names its channel so.
         way: (N,) the way of each.
-        rows, tag, size, place: (N,) rows, tags, sizes, and places in the order of issue.
+        rows, tag, size, turn, place: (N,) rows, tags, sizes, numbers (0 for none), and places in the order of issue.
         receives: (N,) whether it is a receive.
     """
 
@@ -210,6 +213,7 @@ class _Ways:
     rows: Int64
     tag: Int64
     size: Int64
+    turn: Int64
     place: Int64
     receives: Bool
 
@@ -236,9 +240,21 @@ def _list_ways(trace: Trace) -> list[_Ways]:
             part = np.where(named, 1 + 2 * number + bound, 0)
             code = np.unique(code * (int(part.max()) + 1) + part, return_inverse=True)[1].reshape(-1)
         first = np.unique(code, return_index=True)[1]
-        tag, size = _read_dense(graph, "comm_tag", rows), _read_dense(graph, "comm_size", rows)
+        tag, size, turn = (_read_dense(graph, key, rows) for key in ("comm_tag", "comm_size", "comm_turn"))
         ways.append(
-            _Ways(graph, ranks, len(first), first, code, rows, tag, size, place[order], np.asarray(receives))
+            _Ways(
+                graph,
+                ranks,
+                len(first),
+                first,
+                code,
+                rows,
+                tag,
+                size,
+                turn,
+                place[order],
+                np.asarray(receives),
+            )
         )
     return ways
 
@@ -297,12 +313,12 @@ def _match(
         shown: For each exchange a channel that has it.
     """
     exchange, party, halves = _list_halves(ways, kind, bounds, shown)
-    tag, size, row, place = halves[:, :4].T
-    receives = halves[:, 4] > 0
+    tag, size, turn, row, place = halves[:, :5].T
+    receives = halves[:, 5] > 0
     # Numbers of tags and sizes are in their order, and small.
     tags, tag = np.unique(tag, return_inverse=True)
     sizes, size = np.unique(size, return_inverse=True)
-    key = (exchange, tag.reshape(-1), size.reshape(-1))
+    key = (exchange, tag.reshape(-1), size.reshape(-1), turn)
     order = _sort_entries((*key, receives), place)
     starts = np.ones(len(order), np.bool_)
     starts[1:] = False
@@ -332,10 +348,10 @@ def _match(
 def _list_halves(
     ways: Sequence[_Ways], kind: Int64, bounds: Int64, shown: Int64
 ) -> tuple[Int64, Int64, Int64]:
-    """Return exchange, party, and (H, 5) tag, size, row, place and side of the halves of all exchanges."""
+    """Return exchange, party, and (H, 6) tag, size, turn, row, place and side of the halves of all exchanges."""
     tables = []
     for way in ways:
-        columns = np.column_stack([way.tag, way.size, way.rows, way.place, way.receives])
+        columns = np.column_stack([way.tag, way.size, way.turn, way.rows, way.place, way.receives])
         tables.append(columns[np.argsort(way.way, kind="stable")])
     of_way = np.concatenate([np.bincount(way.way, minlength=way.ways) for way in ways])
     starts = np.append(0, np.cumsum(of_way))

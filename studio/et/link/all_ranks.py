@@ -17,6 +17,7 @@ from studio.et.link.options import LinkOptions
 from studio.et.link.pair import Pair, pair_files
 from studio.et.link.scattered import share_sizes
 from studio.et.link.senders import find_senders
+from studio.et.link.turns import number_messages
 from studio.et.link.unrecorded import find_unrecorded
 from studio.et.recording import DeviceTrace, HostTrace
 from studio.trace import CommGroup, Finding
@@ -86,8 +87,11 @@ def settle(drafts: Sequence[RankDraft], options: LinkOptions) -> Settled:
     number_collectives(ordered)
     share_sizes(ordered)
     about_calls = find_unrecorded(ordered)
+    number_messages(ordered)
     about_clocks = align(ordered) if options.align_clocks else []
     find_senders(ordered)
+    # Those of any rank are told by now, too.
+    number_messages(ordered)
     origin = min(
         (
             _begin(rank_draft)

@@ -332,6 +332,7 @@ def _add_comm_attributes(columns: AttributeColumns, rank_draft: RankDraft, first
     add_present("bytes_in", [facts.bytes_in if facts.bytes_in >= 0 else None for facts in known])
     add_present("bytes_out", [facts.bytes_out if facts.bytes_out >= 0 else None for facts in known])
     add_present("comm_seq", [facts.seq if facts.seq >= 0 else None for facts in known])
+    add_present("comm_turn", [facts.turn if facts.turn >= 0 else None for facts in known])
     add_present("comm_calls", [facts.calls if facts.calls > 1 else None for facts in known])
     for key, lists in (
         ("split_bytes_in", [facts.splits_in for facts in known]),

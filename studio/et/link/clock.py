@@ -71,32 +71,52 @@ class _Meetings:
         return own_places.astype(np.int64), other_places.astype(np.int64)
 
 
+_Line = tuple[int, int, int]
+"""Other end and tag of messages, and the size of those that are numbered, else -1."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Times:
+    """When messages were sent or received: (M,) times, and (M,) their numbers or -1."""
+
+    times: Int64
+    turns: Int64
+
+    def common(self, other: _Times) -> tuple[Int64, Int64]:
+        """Return the times here and there of the messages that both have: those of one number, or all where as many have no numbers."""
+        if (self.turns < 0).any() or (other.turns < 0).any():
+            both = len(self.times) == len(other.times)
+            return (self.times, other.times) if both else (_NONE, _NONE)
+        _, own, theirs = np.intersect1d(self.turns, other.turns, return_indices=True)
+        return self.times[own], other.times[theirs]
+
+
 @dataclass(frozen=True, slots=True)
 class _Evidence:
     """What the times of a rank can be compared by.
 
     Attributes:
         collectives: Those that end together on all members.
-        sent: When the rank began to send to others, by receiver and tag, in order.
-        received: When it had received, by sender and tag, in order.
+        sent: When the rank began to send to others, by receiver and tag, in order; of numbered messages by size, too.
+        received: When it had received, by sender and tag, likewise.
         number: The rank.
     """
 
     collectives: dict[_Key, _Meetings]
-    sent: dict[tuple[int, int], Int64]
-    received: dict[tuple[int, int], Int64]
+    sent: dict[_Line, _Times]
+    received: dict[_Line, _Times]
     number: int
 
     def bounds(self, other: _Evidence) -> tuple[Int64, Int64]:
         """Return what may be added to the other's times at most, and at least: nothing is received before it is sent."""
         most, least = [_NONE], [_NONE]
-        for (peer, tag), received in self.received.items():
-            sent = other.sent.get((self.number, tag), _NONE)
-            if peer == other.number and len(sent) == len(received):
+        for (peer, tag, size), own in self.received.items():
+            if peer == other.number and (self.number, tag, size) in other.sent:
+                received, sent = own.common(other.sent[self.number, tag, size])
                 most.append(received - sent)
-        for (peer, tag), sent in self.sent.items():
-            received = other.received.get((self.number, tag), _NONE)
-            if peer == other.number and len(sent) == len(received):
+        for (peer, tag, size), own in self.sent.items():
+            if peer == other.number and (self.number, tag, size) in other.received:
+                sent, received = own.common(other.received[self.number, tag, size])
                 least.append(sent - received)
         return np.concatenate(most), np.concatenate(least)
 
@@ -232,17 +252,18 @@ def _ends_together(facts: Facts) -> bool:
 
 def _collect_evidence(rank_draft: RankDraft) -> _Evidence:
     """Return what the times of a rank can be compared by."""
-    sent: dict[tuple[int, int], list[int]] = {}
-    received: dict[tuple[int, int], list[int]] = {}
+    sent: dict[_Line, list[tuple[int, int]]] = {}
+    received: dict[_Line, list[tuple[int, int]]] = {}
     for _, begin, end, facts in sorted(_iterate_message_times(rank_draft), key=lambda each: each[0]):
+        line = facts.peer, facts.tag, facts.bytes if facts.turn >= 0 else NONE
         if facts.kind == SEND:
-            sent.setdefault((facts.peer, facts.tag), []).append(begin)
+            sent.setdefault(line, []).append((begin, facts.turn))
         else:
-            received.setdefault((facts.peer, facts.tag), []).append(end)
+            received.setdefault(line, []).append((end, facts.turn))
     return _Evidence(
         _collect_collective_times(rank_draft),
-        {key: np.array(times, np.int64) for key, times in sent.items()},
-        {key: np.array(times, np.int64) for key, times in received.items()},
+        {line: _Times(*np.array(times, np.int64).T) for line, times in sent.items()},
+        {line: _Times(*np.array(times, np.int64).T) for line, times in received.items()},
         rank_draft.number or 0,
     )
 

@@ -27,6 +27,7 @@ class Facts(msgspec.Struct, frozen=True, gc=False):
         root: Root of a rooted collective, -1 where there is none: its place in the group until the members are known, then its rank.
         splits_in, splits_out: Bytes to and from each member; empty where they are equal.
         seq: Number in the group that the recorder gave it or that was counted, -1 where there is none.
+        turn: Which it is of the messages alike between two ranks, counted from a common one where their recordings begin apart; else -1.
         calls: Calls that one kernel carries out together.
         members: How many ranks the group has, 0 where not known: as the node itself tells until the groups are known, then as these are.
         inferred: Which of these facts are not written anywhere: `type`, `size`, `group`, `peer`, `seq`.
@@ -44,6 +45,7 @@ class Facts(msgspec.Struct, frozen=True, gc=False):
     splits_in: tuple[int, ...] = ()
     splits_out: tuple[int, ...] = ()
     seq: int = NONE
+    turn: int = NONE
     calls: int = 1
     members: int = 0
     inferred: tuple[str, ...] = ()

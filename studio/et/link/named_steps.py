@@ -92,6 +92,29 @@ def _collect_steps(
     return NamedSteps(steps, begins, finishes, operations.names[codes[0]].startswith(STEP))
 
 
+def begin_apart(steps: Sequence[Mapping[str, NamedSteps]]) -> bool:
+    """Whether two ranks begin with different steps of one name."""
+    first: dict[str, int] = {}
+    return any(
+        first.setdefault(name, int(series.number[0])) != int(series.number[0])
+        for own in steps
+        for name, series in own.items()
+    )
+
+
+def find_common_begin(
+    steps: Mapping[str, NamedSteps], others: Mapping[str, NamedSteps]
+) -> tuple[int, int] | None:
+    """Return when the first step that both ranks recorded began on each, by what orders its operations; None where none is named."""
+    for name in steps.keys() & others.keys():
+        own, theirs = steps[name], others[name]
+        common = np.intersect1d(own.number, theirs.number)
+        if len(common) and own.number[0] != theirs.number[0]:
+            first = common[0]
+            return int(own.begin[own.number == first][0]), int(theirs.begin[theirs.number == first][0])
+    return None
+
+
 def count_by_steps(steps: Sequence[Mapping[str, NamedSteps]], issued: Sequence[Int64]) -> list[int | None]:
     """Return with which collective each rank begins, counted from a common one; None where its steps do not tell.
 

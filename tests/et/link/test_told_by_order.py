@@ -5,7 +5,10 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 import studio
+from studio.analysis.collectives.messages import match_messages
 from studio.commands.link import count_communication
 from studio.doctor.checks import examine
 from studio.trace import NodeType, Trace, list_node_attributes
@@ -17,9 +20,19 @@ Message = tuple[str, float, int, int, int]
 """Operator, begin in µs, peer in its group (-1 for any), tag, elements."""
 
 
-def write_messages(folder: Path, number: int, messages: list[Message], groups: dict[str, list[int]]) -> None:
-    """A rank whose blocking messages each take 20 µs."""
+def write_messages(
+    folder: Path,
+    number: int,
+    messages: list[Message],
+    groups: dict[str, list[int]],
+    steps: dict[int, float] | None = None,
+    machine: str = "one",
+) -> None:
+    """A rank whose blocking messages each take 20 µs; of steps of 1,000 µs each annotation tells the number and when it begins."""
     nodes, events = [], []
+    for step, begin in (steps or {}).items():
+        nodes.append(node(500 + step, f"ProfilerStep#{step}", rf_id=500 + step))
+        events.append(event(f"ProfilerStep#{step}", begin, 1000, "user_annotation", rf=500 + step))
     for index, (operator, begin, peer, tag, elements) in enumerate(messages):
         call, part = 10 + 2 * index, 11 + 2 * index
         value = tensor(1 + index, elements)
@@ -32,7 +45,7 @@ def write_messages(folder: Path, number: int, messages: list[Message], groups: d
         events.append(event(_GLOO[operator], begin + 1, 19, "user_annotation", rf=part))
     listed = [{"pg_name": name, "ranks": ranks} for name, ranks in groups.items() if number in ranks]
     head = {"distributedInfo": {"rank": number, "world_size": len(groups["0"]), "pg_config": listed}}
-    head |= {"baseTimeNanoseconds": 10**18, "host_name": "one"}
+    head |= {"baseTimeNanoseconds": 10**18, "host_name": machine}
     rank_files(folder, number, host_file(nodes, pid=7 + number), device_file(events, **head))
 
 
@@ -208,6 +221,47 @@ def test_messages_that_a_recording_cuts_off_are_no_error_and_others_are(tmp_path
         [found] = [one for one in examine(studio.link(tmp_path / name)) if one.code == "receive-unmatched"]
         levels[name] = found.level, "before or after what the sender recorded" in found.message
     assert levels == {"cut": ("warning", True), "lacking": ("error", False)}
+
+
+@pytest.mark.parametrize("ahead", [0, 700_000], ids=["one machine", "two machines"])
+def test_messages_of_recordings_that_begin_a_step_apart_are_matched_by_the_names_of_steps(tmp_path, ahead):
+    """The n-th of each were matched, a step off, and clocks moved by a step."""
+    groups = {"0": [0, 1]}
+    for number, first in enumerate((2, 3)):
+        # A step takes 1,000 µs; rank 0 sends and waits for an answer.
+        begins = {step: 1000.0 * step + ahead * number for step in range(first, first + 4)}
+        kinds = (("send", 100), ("recv_", 190)) if number == 0 else (("recv_", 110), ("send", 180))
+        messages = [(kind, begin + at, 1 - number, 5, 8) for begin in begins.values() for kind, at in kinds]
+        write_messages(tmp_path, number, messages, groups, begins, f"machine{number * (ahead > 0)}")
+    trace = studio.link(tmp_path)
+    halves = [
+        attributes(trace, number, kind)
+        for number, kind in enumerate((NodeType.COMM_SEND, NodeType.COMM_RECV))
+    ]
+    assert [[one["comm_turn"] for one in own] for own in halves] == [[0, 1, 2, 3], [1, 2, 3, 4]]
+    messages = match_messages(trace)
+    assert sorted(zip((messages.send_row != -1).tolist(), (messages.receive_row != -1).tolist(), strict=True)) == [
+        *[(False, True)] * 2, *[(True, False)] * 2, *[(True, True)] * 6,
+    ]  # fmt: skip
+    assert abs(trace.ranks[1].metadata_number("clock_offset_ns") + 1000 * ahead) < 50_000
+    found = {one.code: one.level for one in examine(trace)}
+    assert found["border-collectives"] == "warning"
+    assert "receive-unmatched" not in found
+    assert "error" not in found.values()
+    assert max(abs(one.difference) for one in replayed(trace)) < 0.01
+
+
+def test_a_receive_from_any_rank_took_nothing_that_was_sent_in_a_later_step(tmp_path):
+    """Rank 1 is recorded from the next step on: its first send was taken for the other half of a receive that had ended."""
+    groups = {"0": [0, 1]}
+    for number, first in enumerate((2, 3)):
+        begins = {step: 1000.0 * step for step in range(first, first + 3)}
+        kind, peer, at = ("recv_any_source_", -1, 120) if number == 0 else ("send", 0, 100)
+        messages = [(kind, begin + at, peer, 5, 8) for begin in begins.values()]
+        write_messages(tmp_path, number, messages, groups, begins)
+    trace = studio.link(tmp_path)
+    assert [one.get("comm_src") for one in attributes(trace, 0, NodeType.COMM_RECV)] == [None, 1, 1]
+    assert not [one for one in examine(trace) if one.level == "error"]
 
 
 def test_messages_of_overlapping_groups_are_paired_by_when_they_were_sent(tmp_path):
