@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
-from studio.analysis.collectives.borders import BorderCollectives, find_border_collectives, numbers_messages
+from studio.analysis.collectives.borders import (
+    BorderCollectives,
+    find_border_collectives,
+    has_numbered_messages,
+)
 from studio.analysis.collectives.matching import hold_alike, match_collectives
 from studio.analysis.job.completeness import is_recording
 from studio.sim.config import SystemConfig
@@ -18,7 +22,7 @@ def find_recording_borders(trace: Trace, config: SystemConfig) -> BorderCollecti
     if config.replay_only or not is_recording(trace):
         return None
     numbered = any(len(graph.rows_with("comm_seq")[0]) for graph in trace.graphs)
-    if not numbers_messages(trace) and (not numbered or hold_alike(trace, config.groups)):
+    if not has_numbered_messages(trace) and (not numbered or hold_alike(trace, config.groups)):
         return None
     return find_border_collectives(trace, match_collectives(trace, config.groups)) or None
 

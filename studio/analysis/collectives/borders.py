@@ -105,7 +105,7 @@ def find_border_collectives(
     )
 
 
-def numbers_messages(trace: Trace) -> bool:
+def has_numbered_messages(trace: Trace) -> bool:
     """Whether some messages are numbered, since the recordings of their two ranks begin apart."""
     return any(len(graph.rows_with(TURN)[0]) for graph in trace.graphs)
 
@@ -115,7 +115,7 @@ def _find_border_messages(trace: Trace) -> dict[int, list[int]]:
 
     Sends wait for nobody, whoever receives them.
     """
-    if not numbers_messages(trace):
+    if not has_numbered_messages(trace):
         return {}
     messages = match_messages(trace)
     number = number_alike(messages)
@@ -128,11 +128,11 @@ def _find_border_messages(trace: Trace) -> dict[int, list[int]]:
     np.maximum.at(most, number[has], sent[has])
     lone = (received != NONE) & (messages.send_row == NONE) & (most[number] != NONE)
     outside = lone & ((received < least[number]) | (received > most[number]))
-    found: dict[int, list[int]] = {}
+    cut_off: dict[int, list[int]] = {}
     for place in np.flatnonzero(outside).tolist():
         rank = trace.ranks[int(messages.receive_rank[place])]
-        found.setdefault(rank.number, []).append(int(messages.receive_row[place]))
-    return found
+        cut_off.setdefault(rank.number, []).append(int(messages.receive_row[place]))
+    return cut_off
 
 
 def _read_turns(trace: Trace, turns: list[Int64], ranks: Int64, rows: Int64) -> Int64:

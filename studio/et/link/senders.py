@@ -69,7 +69,7 @@ def find_senders(drafts: Sequence[RankDraft]) -> None:
             if (common := find_common_begin(by_number[sender].steps, by_number[line[0]].steps)) is not None
         }
         for sender, (begin, _) in begins.items():
-            sent[line][sender] = deque(one for one in sent[line][sender] if one.own_ns >= begin)
+            sent[line][sender] = deque(message for message in sent[line][sender] if message.own_ns >= begin)
         since = {sender: begin for sender, (_, begin) in begins.items()}
         receiver = by_number[line[0]]
         near = {sender for sender in sent[line] if have_same_clock(by_number[sender], receiver)}

@@ -99,13 +99,13 @@ def _divide_by_kind(drafts: Sequence[RankDraft], places: _Own, size: int) -> lis
     whole = [frozenset(part) for part in _divide(drafts, places, size)]
     together: dict[frozenset[int], StatedGroup] = {}
     for alike in by_kind.values():
-        told = [frozenset(part) for part in _divide(drafts, alike, size)]
-        for part in told or whole:
+        parts_alike = [frozenset(part) for part in _divide(drafts, alike, size)]
+        for part in parts_alike or whole:
             ranks = tuple(sorted(int(drafts[index].number or 0) for index in part))
             group = together.setdefault(part, StatedGroup(ranks, {}, {}))
             for index in part & alike.keys():
                 group.places.setdefault(index, []).extend(alike[index])
-                if not told:
+                if not parts_alike:
                     group.undecided.setdefault(index, set()).update(alike[index])
     return list(together.values())
 
@@ -119,7 +119,7 @@ def _divide(drafts: Sequence[RankDraft], places: _Own, size: int) -> list[_Own]:
     for this in classes if fitting else ():
         for row, index in enumerate(this.ranks):
             fits = fitting[index]
-            parts.add(_find_nearest(this, row, fits, size) if by_ends else _unite(fits))
+            parts.add(_find_nearest(this, row, fits, size) if by_ends else _merge_fitting(fits))
             if frozenset() in parts:
                 return []
     # All fit each other, so each rank is in one part.
@@ -174,7 +174,7 @@ def _count(fitting: Sequence[_Fitting]) -> int:
     return sum(len(fits.rows) for fits in fitting)
 
 
-def _unite(fitting: Sequence[_Fitting]) -> frozenset[int]:
+def _merge_fitting(fitting: Sequence[_Fitting]) -> frozenset[int]:
     return frozenset(fits.other.ranks[row] for fits in fitting for row in fits.rows.tolist())
 
 
@@ -189,11 +189,11 @@ def _collect_fitting(classes: Sequence[_Class], size: int) -> dict[int, list[_Fi
         fitting.update((index, []) for index in this.ranks)
         for other in others:
             timed = _find_timed(this, other)
-            found = _list_fitting(this, other, timed)
-            for index, rows in zip(this.ranks, found, strict=True):
+            fitting_rows = _list_fitting(this, other, timed)
+            for index, rows in zip(this.ranks, fitting_rows, strict=True):
                 fitting[index].append(_Fitting(other, rows, timed))
             if len(timed) < _LEAST_TIMED:
-                untimed = untimed or any(len(rows) > (this is other) for rows in found)
+                untimed = untimed or any(len(rows) > (this is other) for rows in fitting_rows)
         by_ends = by_ends or any(_count(fitting[index]) > size for index in this.ranks)
         if by_ends and untimed:
             return {}
@@ -260,15 +260,15 @@ def _list_fitting(this: _Class, other: _Class, timed: Int64) -> list[Int64]:
     begin, end = other.begin[:, timed], other.end[:, timed] + _LATE_NS
     if this is other and (begin.max(axis=0) <= end.min(axis=0)).all():
         return [everyone] * len(this.ranks)
-    found = []
+    fitting = []
     for row, (own_begin, own_end) in enumerate(
         zip(this.begin[:, timed], this.end[:, timed] + _LATE_NS, strict=True)
     ):
         fits = (np.maximum(begin, own_begin) <= np.minimum(end, own_end)).all(axis=1)
         if this is other:
             fits[row] = True
-        found.append(np.flatnonzero(fits))
-    return found
+        fitting.append(np.flatnonzero(fits))
+    return fitting
 
 
 def _find_nearest(this: _Class, row: int, fitting: Sequence[_Fitting], size: int) -> frozenset[int]:

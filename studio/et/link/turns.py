@@ -110,7 +110,9 @@ def _read_meeting_time(rank_draft: RankDraft, place: Place, facts: Facts) -> int
 def _count_line(drafts: Sequence[RankDraft], this: _Halves, other: _Halves) -> tuple[int, int] | None:
     """Return with which message of a line either rank begins; None where steps do not tell, or times refute them."""
     pair = drafts[this.index], drafts[other.index]
-    first, other_first = count_by_steps([one.steps for one in pair], [this.issued, other.issued])
+    first, other_first = count_by_steps(
+        [rank_draft.steps for rank_draft in pair], [this.issued, other.issued]
+    )
     if first is None or other_first is None:
         return None
     if have_same_clock(*pair):
