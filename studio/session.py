@@ -23,6 +23,7 @@ from studio.analysis.job.occupancy import Occupancy
 from studio.analysis.job.step_spans import StepSpans, step_spans
 from studio.analysis.path.slack import compute_slack
 from studio.analysis.path.whole import WholePath, build_whole_path
+from studio.analysis.timeline.calls import find_calls
 from studio.analysis.timeline.counters import Series, count_in_flight, sum_memory_held
 from studio.analysis.timeline.differences import Ghost
 from studio.analysis.timeline.gantt import Gantt
@@ -262,7 +263,11 @@ class Session:
             shown = self.gantt(job, name)
             times = self.times(job, name)
             return Ghost(
-                self.gantt(job, run), times, origin_ns=shown.origin_ns, account=lambda: shown.account
+                self.gantt(job, run),
+                times,
+                origin_ns=shown.origin_ns,
+                account=lambda: shown.account,
+                calls=shown.calls,
             )
 
         return self.keep(((job, run), (job, name)), "ghost", make)
@@ -436,8 +441,7 @@ def build_recorded_gantt(trace: Trace) -> Gantt:
             hint="Simulate it and keep the run (chakra-studio simulate FILES --preset NAME --out RUN), then name the run.",
         )
     origin_ns = int(timeline.start_ns.min())
-    finish_ns = read_recorded_times(trace).finishes(trace, origin_ns)
-    return Gantt(trace, timeline, origin_ns=origin_ns, finish_ns=finish_ns)
+    return Gantt(trace, timeline, origin_ns=origin_ns, calls=find_calls(trace))
 
 
 def build_simulated_gantt(run: Run) -> Gantt:

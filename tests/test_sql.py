@@ -119,6 +119,16 @@ def test_time_in_which_nothing_ran_is_no_compute():
             assert rows(database, asked) == expected, table
 
 
+def test_spans_of_recorded_calls_end_when_they_return_and_last_for_their_own_time():
+    """As the finish of the rank and the columns of nodes have it; a call is one row, in however many pieces it ran."""
+    call = at(1, 70, node(1, "COMP", is_cpu_op=True, tid=1, inclusive_ns=100_000))
+    nodes = [call, at(21, 30, node(2, "COMP", 1, is_cpu_op=True, tid=1))]
+    with Database(of(trace_of([nodes]))) as database:
+        asked = "SELECT id, start_ns, end_ns, duration_ns FROM spans ORDER BY id"
+        assert rows(database, asked) == [(1, 0, 100_000, 70_000), (2, 20_000, 50_000, 30_000)]
+        assert rows(database, "SELECT finish_ns FROM ranks") == [(100_000,)]
+
+
 def test_a_program_asks_what_it_holds(sample):
     """Traces and simulations, by names; what a table lacks is a warning, what is no run an error."""
     config = studio.presets["hgx-h100-8"].config.extended().replaying()

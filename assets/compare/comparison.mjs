@@ -13,6 +13,7 @@ import { formatSigned } from "../timeline/ghost.mjs";
 import { Hands } from "../timeline/hands.mjs";
 import { freshLook } from "../timeline/look.mjs";
 import { Motion } from "../timeline/motion.mjs";
+import { describeTime, timeOf } from "../timeline/pieces.mjs";
 import { ask, askJson, explain, timelineAddress } from "../timeline/server.mjs";
 import { Timeline } from "../timeline/timeline.mjs";
 import { drawComparison } from "./draw.mjs";
@@ -29,7 +30,7 @@ import { GAP, GUTTER, HEAD, LETTERS, arrangeRanks, makePanes, placeLane, readSlo
 /**
  * A node on one side; without times it has neither row nor start.
  * @typedef {{rank: number, node: string, row: number | null, name: string, start: number | null,
- *   end: number}} Choice
+ *   end: number, own?: number, pieces?: import("../timeline/pieces.mjs").Piece[]}} Choice
  */
 
 const NARROWEST_NS = 20;
@@ -292,7 +293,7 @@ export class Comparison {
         const begin = LETTERS[spot.side] + " · rank " + spot.entry.rank;
         if (!bar) return this.say(begin + " · nothing runs here");
         const bytes = bar.bytes ? [formatBytes(bar.bytes)] : [];
-        const times = ["begins " + formatTime(bar.start), "takes " + formatTime(bar.end - bar.start)];
+        const times = ["begins " + formatTime(bar.start), "takes " + describeTime(bar)];
         this.say([begin, bar.name, ...bytes, ...times].join(" · "));
       }, () => { /* What was said before stays. */ });
     });
@@ -404,9 +405,10 @@ export function describeChoices(choices) {
   const parts = choices.map((choice, at) => {
     if (!choice) return "not in " + LETTERS[at];
     if (choice.start === null) return LETTERS[at] + " has no time for it";
-    const takes = choice.end - choice.start, words = LETTERS[at] + " takes " + formatTime(takes);
+    const takes = timeOf({ ...choice, start: choice.start });
+    const words = LETTERS[at] + " takes " + formatTime(takes);
     if (!at || !first || first.start === null) return words;
-    const more = takes - (first.end - first.start);
+    const more = takes - timeOf({ ...first, start: first.start });
     return words + " (" + (more ? formatSigned(more) : "= A") + ")";
   });
   return ["rank " + some?.rank, some?.name, ...parts].join(" · ");

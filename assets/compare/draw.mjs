@@ -3,6 +3,7 @@
 import { formatTime } from "../base/format.mjs";
 import { drawWithin } from "../timeline/draw.mjs";
 import { formatSigned } from "../timeline/ghost.mjs";
+import { barsOf, joinBoxes } from "../timeline/pieces.mjs";
 import { textWidth } from "../timeline/text.mjs";
 import { AXIS, GAP, GUTTER, HEAD, LETTERS, judge, placeLane } from "./layout.mjs";
 
@@ -100,11 +101,16 @@ function drawRings(comparison, pen, pane) {
     const choice = comparison.selected[side], { timeline } = comparison.sides[side];
     const place = choice && choice.row !== null && comparison.placeOf(pane, side, choice.row);
     if (!place || choice.start === null || place.y < pane.top + HEAD - place.tall) continue;
-    const left = Math.max(timeline.x(choice.start), GUTTER), right = timeline.x(choice.end);
-    if (right < GUTTER || left > wide) continue;
+    const { y, tall: height } = place;
+    const bars = barsOf({ ...choice, row: choice.row ?? 0, start: choice.start });
+    const boxes = bars.map(({ start, end }) => {
+      return { left: Math.max(timeline.x(start), GUTTER), right: timeline.x(end), y, height, behind: false };
+    });
     pen.strokeStyle = look.accent;
     pen.lineWidth = 2;
-    pen.strokeRect(left - 1.5, place.y - 1.5, Math.max(right - left, 2) + 3, Math.max(place.tall, 3) + 3);
+    for (const { left, right } of joinBoxes(boxes.filter((box) => box.right >= GUTTER && box.left <= wide))) {
+      pen.strokeRect(left - 1.5, y - 1.5, Math.max(right - left, 2) + 3, Math.max(height, 3) + 3);
+    }
   }
 }
 

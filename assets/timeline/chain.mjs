@@ -10,9 +10,10 @@ import { GUTTER } from "./lanes.mjs";
 /** @import { Scene } from "./scene.mjs" */
 
 /**
- * Bars as row, start and end; edges as two places among them, and whether data goes along.
+ * Bars as row, start and end; edges as two places among them, and whether data goes along. Where nodes may
+ * have several bars, those at the ends of edges are among them, and `nodes` says of how many they are.
  * @typedef {{rank: number, bars: [number, number, number][], edges: [number, number, boolean][],
- *   more: boolean}} Answer
+ *   more: boolean, nodes?: number}} Answer
  */
 
 export class Chain {
@@ -58,7 +59,8 @@ export class Chain {
   describe() {
     const chain = this.#shown();
     if (!chain) return "";
-    return " · chain of " + plural(chain.bars.length, "node") + (chain.more ? ", the nearest" : "");
+    const nodes = plural(chain.nodes ?? chain.bars.length, "node");
+    return " · chain of " + nodes + (chain.more ? ", the nearest" : "");
   }
 
   /** Draw it, and say whether it was there to draw. @param {Pen} pen */

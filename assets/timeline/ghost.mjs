@@ -10,7 +10,12 @@ import { explain } from "./server.mjs";
 /** @import { Scene } from "./scene.mjs" */
 /** @import { Bar } from "./timeline.mjs" */
 /** @typedef {[number, number]} Times start and end, in ns */
-/** @typedef {{row: number, here: Times, there: Times | null}} Pair a node in both runs */
+/** @import { Piece } from "./pieces.mjs" */
+/**
+ * A node in both runs; of a recorded call how long it took itself in each, and the bars it is drawn in.
+ * @typedef {{row: number, here: Times, there: Times | null, own?: [number, number],
+ *   pieces?: [Piece[], Piece[]]}} Pair
+ */
 
 const KEPT = 500; /* pairs */
 
@@ -24,9 +29,10 @@ export function formatSigned(ns) {
  * @param {Pair} pair
  * @param {string} name of the other run
  */
-export function compareTimes({ here, there }, name) {
+export function compareTimes({ here, there, own }, name) {
   if (!there) return " · " + name + ": did not run";
-  const long = there[1] - there[0], more = here[1] - here[0] - long, shift = here[0] - there[0];
+  const [time, long] = own ?? [here[1] - here[0], there[1] - there[0]];
+  const more = time - long, shift = here[0] - there[0];
   const share = long ? " (" + (more > 0 ? "+" : "−") + formatShare(Math.abs(more) / long) + ")" : "";
   const change = more ? ": here " + formatSigned(more) + share : ": the same";
   const issued = shift ? ", issued " + formatTime(Math.abs(shift)) + (shift > 0 ? " later" : " earlier") : "";
@@ -118,12 +124,12 @@ export class Ghost {
     if (this.lit) return;
     scene.later("contrast", 40, () => {
       if (ghost !== scene.timeline.ghost) return;
-      /** @type {Promise<{here: Times, there: Times | null}>} */
+      /** @type {Promise<Omit<Pair, "row">>} */
       const answer = scene.askJson("/difference", { ghost, rank, index });
-      answer.then(({ here, there }) => {
+      answer.then((times) => {
         if (ghost !== scene.timeline.ghost) return;
         if (this.known.size > KEPT) this.known.clear();
-        this.lit = { row, here, there };
+        this.lit = { row, ...times };
         this.known.set(key, this.lit);
         scene.words.repeat();
         scene.draw();
@@ -146,15 +152,22 @@ export class Ghost {
     if (!lit?.there) return;
     const place = scene.lanes.placeOfRow(lit.row), below = scene.lanes.ghostPlace(place);
     if (place.behind || place.y > high || place.y + place.height < AXIS) return;
-    const [here, there] = [lit.here, lit.there].map((times) => {
+    /** @param {number[]} times */
+    const edges = (times) => {
       const [left, right] = times.map((ns) => limit(scene, scene.axis.x(ns)));
       return [left, Math.max(right, left + 2)];
-    });
+    };
+    const [here, there] = [lit.here, lit.there].map(edges);
+    const [bars, others] = lit.pieces ?? [[[lit.row, ...lit.here]], [[lit.row, ...lit.there]]];
     drawOverLanes(scene, pen, () => {
       pen.strokeStyle = scene.look.text;
       pen.lineWidth = 1.2;
-      pen.strokeRect(here[0] + 0.5, place.y + 0.5, here[1] - here[0] - 1, place.height - 1);
-      pen.strokeRect(there[0] + 0.5, below.y + 0.5, there[1] - there[0] - 1, below.height - 1);
+      for (const [left, right] of bars.map(([, ...times]) => edges(times))) {
+        pen.strokeRect(left + 0.5, place.y + 0.5, right - left - 1, place.height - 1);
+      }
+      for (const [left, right] of others.map(([, ...times]) => edges(times))) {
+        pen.strokeRect(left + 0.5, below.y + 0.5, right - left - 1, below.height - 1);
+      }
       pen.beginPath();
       for (const end of [0, 1]) {
         pen.moveTo(here[end], place.y + place.height);

@@ -16,6 +16,7 @@ import { freshLook } from "./look.mjs";
 import { Motion } from "./motion.mjs";
 import { Path } from "./path.mjs";
 import { Peers } from "./peers.mjs";
+import { Pieces } from "./pieces.mjs";
 import { Search } from "./search.mjs";
 import { Selection } from "./selection.mjs";
 import { ask, askJson } from "./server.mjs";
@@ -102,11 +103,13 @@ export class Scene {
     this.flags = new Flags(this);
     this.path = new Path(this);
     this.peers = new Peers(this);
+    this.pieces = new Pieces(this);
     this.search = new Search(this);
     this.table = new WindowTable(this);
     /** @type {Feature[]} */
     this.features = [
-      this.path, this.chain, this.counters, this.ghost, this.flags, this.peers, this.search, this.table,
+      this.path, this.chain, this.counters, this.ghost, this.flags, this.peers, this.pieces,
+      this.search, this.table,
     ];
     this.observer = new ResizeObserver(() => {
       this.arrange(readView().top);

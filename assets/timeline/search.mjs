@@ -10,8 +10,10 @@ import { explain } from "./server.mjs";
 /** @import { Scene } from "./scene.mjs" */
 
 /**
- * Hits, by start. `count` may be larger: the server sends the first of them.
- * @typedef {{count: number, row: Int32Array, node: Int32Array, start: Float64Array, end: Float64Array}} Hits
+ * Hits, by start: a node each, with its first bar. `count` may be larger: the server sends the first of them.
+ * Where nodes may have several bars, these are there too, by start.
+ * @typedef {{count: number, row: Int32Array, node: Int32Array, start: Float64Array, end: Float64Array,
+ *   bar_row?: Int32Array, bar_start?: Float64Array, bar_end?: Float64Array}} Hits
  */
 
 /**
@@ -174,16 +176,17 @@ export class Search {
     const seen = new Set(); /* pixels of rows that are marked already */
     pen.strokeStyle = pen.fillStyle = look.text;
     pen.lineWidth = 1;
-    for (let hit = 0; hit < hits.row.length && hits.start[hit] <= to; hit++) {
-      if (hits.end[hit] < from) continue;
-      const place = lanes.placeOfRow(hits.row[hit]), { y, height } = place;
+    const { bar_row: rows = hits.row, bar_start: starts = hits.start, bar_end: ends = hits.end } = hits;
+    for (let bar = 0; bar < rows.length && starts[bar] <= to; bar++) {
+      if (ends[bar] < from) continue;
+      const place = lanes.placeOfRow(rows[bar]), { y, height } = place;
       if (place.behind || y + height < AXIS || y > high) continue;
-      const left = Math.max(axis.x(hits.start[hit]), GUTTER), right = Math.min(axis.x(hits.end[hit]), wide);
+      const left = Math.max(axis.x(starts[bar]), GUTTER), right = Math.min(axis.x(ends[bar]), wide);
       if (right - left > 5) {
         pen.strokeRect(left + 0.5, y + 0.5, right - left - 1, height - 1);
         continue;
       }
-      const key = hits.row[hit] * 8192 + Math.round(left);
+      const key = rows[bar] * 8192 + Math.round(left);
       if (seen.has(key)) continue;
       seen.add(key);
       pen.fillRect(left, y - 1, Math.max(1.5, right - left), height + 2);

@@ -2,13 +2,18 @@
 
 import { GUTTER, AXIS } from "./lanes.mjs";
 import { boxOf, drawOverLanes, limit } from "./draw.mjs";
+import { barsOf, seenBoxes } from "./pieces.mjs";
 
 /** @import { Pen } from "../base/canvas.mjs" */
 /** @import { View } from "../base/view.mjs" */
 /** @import { Box } from "./draw.mjs" */
 /** @import { Scene } from "./scene.mjs" */
 /** @import { Bar } from "./timeline.mjs" */
-/** @typedef {Bar & {data: boolean}} Dependency on data, or on control */
+/** @import { Piece } from "./pieces.mjs" */
+/**
+ * On data, or on control; and from which bar of one node to which of the other, where they may have several.
+ * @typedef {Bar & {data: boolean, leaves?: Piece, arrives?: Piece}} Dependency
+ */
 
 /**
  * What the server says of a node. Without times it has no bar.
@@ -77,10 +82,11 @@ export class Selection {
     scene.measure();
     const { y, height, behind } = scene.lanes.placeOfRow(bar.row), { high } = scene.lanes.size;
     if (behind || y < AXIS + 4 || y + height > high - 4) scroll.scrollTop += y - high / 2;
-    const { from, to } = axis.shown, long = bar.end - bar.start, all = axis.measureWhole();
-    if (bar.end >= from && bar.start <= to) return;
+    const { from, to } = axis.shown, all = axis.measureWhole(), bars = barsOf(bar);
+    if (bars.some(({ start, end }) => end >= from && start <= to)) return;
+    const { start, end } = bars[0], long = end - start;
     const wide = Math.min(Math.max(to - from, long * 1.2), all.to - all.from);
-    const middle = long > wide ? bar.start + wide * 0.4 : (bar.start + bar.end) / 2;
+    const middle = long > wide ? start + wide * 0.4 : (start + end) / 2;
     scene.motion.go(middle - wide / 2, middle + wide / 2, !isOwn);
   }
 
@@ -158,14 +164,15 @@ export class Selection {
 
   /** @param {Pen} pen */
   drawRing(pen) {
-    const { scene, bar } = this, box = bar && boxOf(scene, bar), { wide } = scene.lanes.size;
-    if (!box || box.behind) return;
-    const left = Math.max(box.left, GUTTER - 6), right = Math.min(box.right, wide + 6);
-    if (right < GUTTER || box.y + box.height < AXIS) return;
+    const { scene, bar } = this, { wide } = scene.lanes.size;
+    if (!bar) return;
     drawOverLanes(scene, pen, () => {
       pen.lineWidth = 2;
       pen.strokeStyle = scene.look.accent;
-      pen.strokeRect(left - 2, box.y - 2, Math.max(right - left, 2) + 4, box.height + 4);
+      for (const box of seenBoxes(scene, barsOf(bar))) {
+        const left = Math.max(box.left, GUTTER - 6), right = Math.min(box.right, wide + 6);
+        pen.strokeRect(left - 2, box.y - 2, Math.max(right - left, 2) + 4, box.height + 4);
+      }
     });
   }
 
@@ -176,9 +183,19 @@ export class Selection {
     drawOverLanes(scene, pen, () => {
       pen.fillStyle = scene.look.text;
       if (scene.chain.drawChain(pen)) return;
-      for (const other of answer.up) this.#drawArrow(pen, boxOf(scene, other), box, other.data);
-      for (const other of answer.down) this.#drawArrow(pen, box, boxOf(scene, other), other.data);
+      for (const other of answer.up) {
+        this.#drawArrow(pen, this.#endOf(other, other.leaves), this.#endOf(bar, other.arrives), other.data);
+      }
+      for (const other of answer.down) {
+        this.#drawArrow(pen, this.#endOf(bar, other.leaves), this.#endOf(other, other.arrives), other.data);
+      }
     });
+  }
+
+  /** Where an arrow ends: at a bar of a node, or at its only one. @param {Bar} bar @param {Piece} [piece] */
+  #endOf(bar, piece) {
+    const [row, start, end] = piece ?? [bar.row, bar.start, bar.end];
+    return boxOf(this.scene, { rank: bar.rank, row, start, end });
   }
 
   /** @param {Pen} pen @param {Box | null} from @param {Box | null} to @param {boolean} isData */

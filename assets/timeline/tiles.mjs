@@ -20,6 +20,11 @@
  * @property {Uint8Array} strip_category (C,) a category, or the waiting of one
  * @property {Uint8Array} fraction (C, bins) 255 is busy all the time
  * @property {string[]} names
+ * @property {Int32Array} [call] (K,) the spans that are of recorded calls, rising; missing where none can be
+ * @property {Float64Array} [call_start] (K,) when the call began, ns after the tile's beginning
+ * @property {Float64Array} [call_end] (K,) when it returned
+ * @property {Float64Array} [call_own] (K,) ns of that which were its own
+ * @property {Int32Array} [call_pieces] (K,) in how many spans it is drawn
  */
 
 /**
@@ -191,6 +196,23 @@ export class Tiles {
     this.batches.delete(batch);
     this.kept -= batch.size;
   }
+}
+
+/**
+ * What a tile says of the call that a bar is of; null where it is of none.
+ * @param {TileData} data @param {number} bar
+ */
+export function readCall(data, bar) {
+  const { call, call_start: start, call_end: end, call_own: own, call_pieces: pieces } = data;
+  if (!call || !start || !end || !own || !pieces) return null;
+  let low = 0, high = call.length;
+  while (low < high) {
+    const middle = (low + high) >> 1;
+    if (call[middle] < bar) low = middle + 1;
+    else high = middle;
+  }
+  if (call[low] !== bar) return null;
+  return { start: start[low], end: end[low], own: own[low], count: pieces[low] };
 }
 
 /** Levels are below 64. @param {number} level @param {number} index */

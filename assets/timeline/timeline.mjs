@@ -6,7 +6,7 @@ import { CATEGORIES, GAP, HOST, RECEIVE, SEND, SHADES, WAITING } from "./chart.m
 import { LINES, paintBins, paintThin } from "./pictures.mjs";
 import { ask, timelineAddress } from "./server.mjs";
 import { cutStart, functionName, textWidth } from "./text.mjs";
-import { Tiles } from "./tiles.mjs";
+import { Tiles, readCall } from "./tiles.mjs";
 
 /** @import { Pen } from "../base/canvas.mjs" */
 /** @import { Axis } from "./axis.mjs" */
@@ -29,6 +29,9 @@ import { Tiles } from "./tiles.mjs";
  * @property {string} [type]
  * @property {number} [category]
  * @property {boolean} [ghost] of the other run
+ * @property {number} [own] ns: of a recorded call what of start to end was its own; missing where that is all
+ * @property {number} [count] in how many bars it is drawn
+ * @property {[number, number, number][]} [pieces] row, start and end of these, as the server knows them
  */
 
 /**
@@ -311,11 +314,33 @@ export class Timeline {
       if (away < nearest) [nearest, best] = [away, bar];
     }
     if (best < 0) return null;
+    const call = readCall(data, best);
+    const { start, end } = call ?? { start: data.start[best], end: data.end[best] };
     return { bar: {
-      rank: chart.rankOf(own), row: own, start: begin + data.start[best], end: begin + data.end[best],
+      rank: chart.rankOf(own), row: own, start: begin + start, end: begin + end,
       name: data.names[data.name[best]], bytes: data.bytes[best], index: data.node[best],
       waits: data.waits[best], category: data.category[best], ghost,
+      ...(call ? { own: call.own, count: call.count } : {}),
     } };
+  }
+
+  /**
+   * The bars of a node that the tiles of this frame have, by time.
+   * @param {Bar} bar one of them
+   */
+  findBars({ rank, row, index }) {
+    /** @type {{rank: number, row: number, start: number, end: number}[]} */
+    const found = [];
+    for (let place = this.low; place <= this.last; place++) {
+      const tile = this.tiles.find(this.level, place, row);
+      if (!tile || tile.binned >= 0) continue;
+      const { data, begin } = tile.batch;
+      for (let bar = tile.low; bar < tile.high; bar++) {
+        if (data.node[bar] !== index) continue;
+        found.push({ rank, row, start: begin + data.start[bar], end: begin + data.end[bar] });
+      }
+    }
+    return found;
   }
 
   /**

@@ -3,6 +3,7 @@
 import { byId, setText } from "../base/dom.mjs";
 import { formatBytes, formatTime, plural } from "../base/format.mjs";
 import { AXIS, GUTTER } from "./lanes.mjs";
+import { describeTime } from "./pieces.mjs";
 
 /** @import { Point } from "./hands.mjs" */
 /** @import { Scene } from "./scene.mjs" */
@@ -55,9 +56,9 @@ export class Words {
 
   /** @param {Bar} bar */
   #tellBar(bar) {
-    const { scene } = this, long = formatTime(bar.end - bar.start), name = bar.name || "(no name)";
+    const { scene } = this, name = bar.name || "(no name)";
     const [issued, back] = [bar.start, bar.end].map((ns) => scene.formatMoment(ns));
-    const times = "issued " + issued + " · callback " + back + " · " + long;
+    const times = "issued " + issued + " · callback " + back + " · " + describeTime(bar);
     if (bar.ghost) return "the other run · rank " + bar.rank + " · " + name + " · " + times;
     const bytes = bar.bytes ? formatBytes(bar.bytes) + " · " : "";
     const about = scene.peers.describe(bar) + scene.ghost.describe(bar);
@@ -131,6 +132,7 @@ export class Words {
     const { scene } = this;
     scene.peers.light(bar ?? scene.selection.bar);
     scene.ghost.light(bar ?? scene.selection.bar);
+    scene.pieces.light(bar);
   }
 
   /** @param {Target} target */

@@ -51,7 +51,7 @@ from studio.et import Progress
 from studio.et.events import LOST_LINES, UNFINISHED, count_of
 from studio.sim.timed import build_timed_trace
 from studio.store.workspace import Workspace
-from studio.trace import Finding, Int64, Trace, read_dense_column
+from studio.trace import Finding, Int64, Trace, compute_recorded_ends, read_dense_column
 from studio.units import format_count, format_counted, format_ns
 
 _CYCLES = "timeline-only"
@@ -222,7 +222,7 @@ def _build_written(
     unfinished: dict[int, int] = {}
     without_issue = untimed = finish = 0
     of_graph = [
-        _count_nodes(graph.start_ns, graph.duration_ns, read_dense_column(graph, UNFINISHED, 0))
+        _count_nodes(graph.start_ns, compute_recorded_ends(graph), read_dense_column(graph, UNFINISHED, 0))
         for graph in trace.graphs
     ]
     lone = [len(graph.rows_with("callback_ns")[0]) for graph in trace.graphs]
@@ -250,10 +250,10 @@ def _build_written(
     )
 
 
-def _count_nodes(start: Int64, duration: Int64, never: Int64) -> tuple[int, int, int, int]:
+def _count_nodes(start: Int64, over: Int64, never: Int64) -> tuple[int, int, int, int]:
     """Return of a graph: nodes with a start, those that never ended, the last end, nodes without a start."""
     timed = start >= 0
-    last = int((start + duration)[timed].max(initial=0))
+    last = int(over[timed].max(initial=0))
     return int(timed.sum()), int(np.count_nonzero(never[timed])), last, int((~timed).sum())
 
 

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter, deque
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -32,6 +32,7 @@ from studio.trace import (
     NodeType,
     Rank,
     Trace,
+    compute_recorded_ends,
     is_flagged,
     read_dense_column,
 )
@@ -247,7 +248,7 @@ def _build_parts(spans: _Spans, names: list[str], types: list[int], reading: Rea
         parts.append(RankPart(rank_of, graph, number, tuple(findings) if not index else ()))
     if repeated:
         message = f"{reading.name}: nodes that repeat the id of an earlier node of their rank: {repeated:,}."
-        hint = "The log holds several runs, or passes; each occurrence is a node."
+        hint = "The log holds several runs or passes, or recorded calls in pieces; each occurrence is a node."
         finding = Finding("warning", "duplicate-id", message, hint, file=reading.name)
         parts[0] = RankPart(parts[0].rank, parts[0].graph, parts[0].number, (*findings, finding))  # type: ignore[union-attr]
     return parts
@@ -336,11 +337,19 @@ PREFIX = "[1970-01-01T00:00:00+0000] [{level}] <workload>: "
 _ISSUE, _CALLBACK = "issue", "callback"
 
 
-def write(trace: Trace) -> Iterator[str]:
+Cuts = Sequence[tuple[Int64, Int64, Int64]]
+"""Of each graph row, start and end of the pieces of calls that ran in several: by row, then time."""
+
+
+def write(trace: Trace, cuts: Cuts = ()) -> Iterator[str]:
     """Yield the lines of a recorded timeline in order of time; nodes that have neither start nor callback have none.
 
     At one tick callbacks come first, so that a node's own are in order unless it took no time. A node that never ended
     has no callback.
+
+    Args:
+        trace: The job.
+        cuts: Calls that are issued for each piece of their own time, and call back after it; () where none are.
     """
     pieces = []
     for index, rank in enumerate(trace.ranks):
@@ -350,6 +359,8 @@ def write(trace: Trace) -> Iterator[str]:
         rows = np.flatnonzero((graph.start_ns >= 0) | (lone >= 0))
         start = graph.start_ns[rows]
         end = np.where(start >= 0, start + graph.duration_ns[rows], lone[rows])
+        if cuts:
+            rows, start, end = _cut_spans(rows, start, end, cuts[rank.graph])
         place = np.full(len(rows), index)
         begun, ended = start >= 0, ended[rows]
         issues = np.stack([start, np.ones(len(rows), np.int64), place, rows])
@@ -368,15 +379,30 @@ def write(trace: Trace) -> Iterator[str]:
         yield f"{_ISSUE if word == 1 else _CALLBACK},sys->id={rank.number},tick={tick},{endings[rank.graph][node]}\n"
 
 
-def write_log(trace: Trace) -> Iterator[str]:
-    """Yield the log of a recorded timeline, with a line for each rank that finished; of one that did not there is none."""
-    yield from map(format_log_line, write(trace))
+def _cut_spans(
+    rows: Int64, start: Int64, end: Int64, cut: tuple[Int64, Int64, Int64]
+) -> tuple[Int64, Int64, Int64]:
+    """Return rows, starts and ends with those of pieces in place of those of their calls."""
+    whole = ~np.isin(rows, cut[0])
+    columns = zip((rows, start, end), cut, strict=True)
+    cut_rows, cut_start, cut_end = (np.append(column[whole], pieces) for column, pieces in columns)
+    return cut_rows, cut_start, cut_end
+
+
+def write_log(trace: Trace, cuts: Cuts = ()) -> Iterator[str]:
+    """Yield the log of a recorded timeline, with a line for each rank that finished; of one that did not there is none.
+
+    Args:
+        trace: The job.
+        cuts: As in `write`.
+    """
+    yield from map(format_log_line, write(trace, cuts))
     for rank in trace.ranks:
         graph = trace.graph_of(rank)
         timed = graph.start_ns >= 0
         if not timed.any() or read_dense_column(graph, UNFINISHED, 0).any():
             continue
-        finish = int((graph.start_ns + graph.duration_ns)[timed].max())
+        finish = int(compute_recorded_ends(graph)[timed].max())
         computing = timed & (graph.type == NodeType.COMP) & ~is_flagged(graph, "is_cpu_op")
         yield finish_line(rank.number, finish, finish - int(graph.duration_ns[computing].sum()))
 

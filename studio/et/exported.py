@@ -6,7 +6,7 @@ import re
 from bisect import bisect_right
 from collections.abc import Iterable
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Protocol
 
 import msgspec
 
@@ -46,6 +46,17 @@ class _Bar:
     collective: str = ""
     waits_for: dict[str, list[int]] = field(default_factory=lambda: {"ctrl_deps": [], "data_deps": []})
     attrs: dict[str, Any] = field(default_factory=dict)
+    call: tuple[int, int] | None = None
+    """When the node began and its own time, where it is a call of which this is the first piece."""
+
+
+class _Notes(Protocol):
+    """What is noted of a bar of a call."""
+
+    piece: int
+    started_ns: int
+    lasted_ns: int
+    own_ns: int
 
 
 @dataclass(slots=True)
@@ -55,6 +66,15 @@ class _Job:
     ranks: dict[int, list[_Bar]] = field(default_factory=dict)
     unknown: int = 0
     messages: int = 0
+
+    def add(self, rank: int, bar: _Bar, notes: _Notes) -> None:
+        """Add a bar; a call is drawn in pieces, of which the first says when it ran."""
+        if notes.piece > 1:
+            return
+        self.ranks[rank].append(bar)
+        if notes.own_ns >= 0 and notes.started_ns >= 0 and notes.own_ns < notes.lasted_ns < LONGEST_NS:
+            bar.call = (notes.started_ns, notes.own_ns)
+            bar.attrs["inclusive_ns"] = notes.lasted_ns
 
     def meet(self, source: int, send: _Bar, target: int, receive: _Bar) -> None:
         """Note a message."""
@@ -82,8 +102,9 @@ def _build_parts(reading: Reading, job: _Job, findings: Iterable[Finding]) -> li
     parts: list[Part] = []
     for number, bars in sorted(job.ranks.items()):
         graph, slots = build_graph([_build_node(bar) for bar in bars])
-        graph.start_ns[:] = [bar.start_ns for bar in bars]
-        graph.duration_ns[:] = [bar.duration_ns for bar in bars]
+        times = [bar.call or (bar.start_ns, bar.duration_ns) for bar in bars]
+        graph.start_ns[:] = [start for start, _ in times]
+        graph.duration_ns[:] = [duration for _, duration in times]
         rank = Rank(NONE, NONE, slots, file=reading.name)
         parts.append(RankPart(rank, graph, number, tuple(noticed) if not parts else ()))
     return parts
@@ -130,6 +151,10 @@ class _Args(msgspec.Struct, gc=False):
     name: str | int = ""
     unfinished: bool = False
     reversed: bool = False
+    piece: int = 1
+    started_ns: int = NONE
+    lasted_ns: int = 0
+    own_ns: int = NONE
 
 
 class _Event(msgspec.Struct, gc=False):
@@ -199,7 +224,7 @@ def _read_chrome_job(events: list[_Event]) -> _Job:
                 args.collective,
             )
             bar.attrs |= {UNFINISHED: True} if args.unfinished else {}
-            job.ranks[event.pid].append(bar)
+            job.add(event.pid, bar, args)
             drawn.setdefault((event.pid, event.tid), []).append(bar)
         elif event.ph in ("s", "f"):
             arrows.append((event, start_ns))
@@ -284,12 +309,22 @@ def read_perfetto(reading: Reading) -> list[Part]:
                 str(span.annotations.get("collective", "")),
             )
             bar.attrs |= {UNFINISHED: True} if span.annotations.get(UNFINISHED) else {}
-            job.ranks.setdefault(int(named[1]), []).append(bar)
+            job.ranks.setdefault(int(named[1]), [])
+            job.add(int(named[1]), bar, _parse_notes(span.annotations))
             for flow in span.flows:
                 flows.setdefault(flow, []).append((int(named[1]), bar))
         for ends in flows.values():
             _add_perfetto_flow(job, ends)
         return _build_parts(reading, job, ())
+
+
+def _parse_notes(annotations: dict[str, Any]) -> _Args:
+    notes = _Args()
+    for key in ("piece", "started_ns", "lasted_ns", "own_ns"):
+        value = annotations.get(key)
+        if isinstance(value, int):
+            setattr(notes, key, value)
+    return notes
 
 
 def _add_perfetto_flow(job: _Job, ends: list[tuple[int, _Bar]]) -> None:

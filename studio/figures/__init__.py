@@ -162,6 +162,7 @@ def timeline(
     """
     from dataclasses import replace
 
+    from studio.analysis.timeline.calls import find_calls
     from studio.analysis.timeline.gantt import Gantt
     from studio.errors import TraceError
     from studio.figures.lanes import draw_lane_bars
@@ -177,7 +178,9 @@ def timeline(
     chosen = [number for number in (rank.number for rank in trace.ranks) if number in kept]
     of_ranks = replace(trace, ranks=tuple(rank for rank in trace.ranks if rank.number in kept))
     begin = int(shown.start_ns.min()) if origin is None else origin
-    return draw_lane_bars(Gantt(of_ranks, shown, origin_ns=begin, stands_for=chosen), dark=dark)
+    calls = find_calls(of_ranks) if origin is None else ()
+    gantt = Gantt(of_ranks, shown, origin_ns=begin, stands_for=chosen, calls=calls)
+    return draw_lane_bars(gantt, dark=dark)
 
 
 def collectives(run: Trace | SimResult, metric: Metric = "duration", *, dark: bool = False) -> Any:

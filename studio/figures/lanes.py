@@ -9,6 +9,7 @@ import numpy as np
 
 from studio.analysis.timeline.coverage import Category
 from studio.analysis.timeline.gantt import Gantt
+from studio.distinct import find_distinct
 from studio.figures.theme import Palette, build_figure_layout, choose_axis_unit, choose_palette
 from studio.timeline import LANE_KINDS
 from studio.trace import Bool, Int64
@@ -72,7 +73,7 @@ def draw_lane_bars(gantt: Gantt, *, dark: bool) -> Any:
                         gantt,
                         int(row[begin]),
                         int(span[begin]),
-                        int(stop - begin + 1),
+                        _count_nodes(gantt, span[begin : stop + 1]),
                         int(end_ns - start[begin]),
                     )
                     for begin, stop, end_ns in zip(at, to, until[own_bars], strict=True)
@@ -121,12 +122,20 @@ def _find_bar_starts(row: Int64, category: Int64, start: Int64, end: Int64, span
     return np.flatnonzero(begins)
 
 
+def _count_nodes(gantt: Gantt, spans: Int64) -> int:
+    """Return of how many nodes the spans of a rank are."""
+    return len(spans) if gantt.coverage.goes_on is None else len(find_distinct(gantt.coverage.row[spans]))
+
+
 def _describe_bar(gantt: Gantt, row: int, span: int, nodes: int, length_ns: int) -> str:
-    graph = gantt.trace.graph_of(gantt.rank(int(gantt.rows.rank[row])))
+    rank = gantt.rank(int(gantt.rows.rank[row]))
+    graph = gantt.trace.graph_of(rank)
     name = int(graph.name[int(gantt.coverage.row[span])])
     first = _escape_text(graph.strings[name]) if name >= 0 else ""
     what = (first or "a node") if nodes == 1 else f"{format_counted(nodes, 'node')}, the first is {first}"
-    return f"{_label_row(gantt, row) or 'the same lane'} · {what} · {format_ns(length_ns)}"
+    own_ns = int(gantt.times_of(rank, np.array([span])).own_ns[0])
+    of_own = f" of its own {format_ns(own_ns)}" if nodes == 1 and length_ns < own_ns else ""
+    return f"{_label_row(gantt, row) or 'the same lane'} · {what} · {format_ns(length_ns)}{of_own}"
 
 
 def _label_row(gantt: Gantt, row: int) -> str:

@@ -4,12 +4,16 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
 from flask import request
 
 from studio.analysis.job.nodes import describe_node, find_node
 from studio.analysis.timeline.gantt import Bar, Gantt
 from studio.server.answers import FARTHEST, NAME_AT_MOST, get_session, parse_whole
-from studio.trace import Graph
+from studio.trace import Graph, Int64
+
+PIECES_AT_MOST = 2000
+"""Bars of one node that are outlined: more than there are pixels on most screens."""
 
 
 def get_gantt(job: str) -> Gantt:
@@ -43,7 +47,7 @@ def describe_short(graph: Graph, rank: int, row: int) -> dict[str, Any]:
 def convert_bar(gantt: Gantt, bar: Bar) -> dict[str, Any]:
     """Return a bar as plain data, with what is shown on hover."""
     graph = gantt.trace.graph_of(bar.rank)
-    return {
+    description = {
         **describe_short(graph, bar.rank.number, bar.node),
         "index": bar.node,
         "row": bar.row,
@@ -52,3 +56,27 @@ def convert_bar(gantt: Gantt, bar: Bar) -> dict[str, Any]:
         "waits": bar.waits_ns,
         "bytes": gantt.bytes_of(bar),
     }
+    if bar.own_ns is None:
+        return description
+    return {**description, **describe_own(gantt, bar)}
+
+
+def describe_own(gantt: Gantt, bar: Bar) -> dict[str, Any]:
+    """Return the own time of a recorded call and the bars that it is drawn in."""
+    pieces = gantt.pieces_of(bar)
+    return {"own": bar.own_ns, "count": pieces.shape[1], "pieces": _join_nearest(pieces).T.tolist()}
+
+
+def list_pieces(gantt: Gantt, bar: Bar) -> list[list[int]]:
+    """Return row, start and end of each bar that a node is drawn as."""
+    pieces: list[list[int]] = _join_nearest(gantt.pieces_of(bar)).T.tolist()
+    return pieces
+
+
+def _join_nearest(pieces: Int64) -> Int64:
+    """Return (3, P) rows, starts and ends as few as are drawn at once: with the shortest gaps closed where there are more."""
+    if pieces.shape[1] <= PIECES_AT_MOST:
+        return pieces
+    gap = np.where(pieces[0, 1:] == pieces[0, :-1], pieces[1, 1:] - pieces[2, :-1], np.iinfo(np.int64).max)
+    opens = np.sort(np.append(0, 1 + np.argsort(-gap, kind="stable")[: PIECES_AT_MOST - 1]))
+    return np.stack([pieces[0, opens], pieces[1, opens], np.maximum.reduceat(pieces[2], opens)])

@@ -11,7 +11,7 @@ from studio.analysis.timeline.gantt import Gantt
 from studio.comparing import RECORDED, SIDES_AT_MOST
 from studio.errors import StudioError, TraceError
 from studio.server.answers import as_json, get_session, handle_error, parse_whole
-from studio.server.bars import describe_short
+from studio.server.bars import describe_own, describe_short
 from studio.trace import Trace
 
 
@@ -60,9 +60,10 @@ def _describe_bar(gantt: Gantt, place: int, row: int) -> dict[str, Any]:
     rank = gantt.trace.ranks[place]
     graph = gantt.trace.graph_of(rank)
     bar = gantt.bar(rank, row)
-    return {
+    description = {
         **describe_short(graph, rank.number, row),
         "row": None if bar is None else bar.row,
         "start": None if bar is None else bar.start_ns,
         "end": None if bar is None else bar.end_ns,
     }
+    return description if bar is None or bar.own_ns is None else {**description, **describe_own(gantt, bar)}

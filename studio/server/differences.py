@@ -12,7 +12,7 @@ from studio.analysis.timeline.gantt import Gantt
 from studio.distinct import find_distinct
 from studio.figures.graph import format_node_refs
 from studio.server.answers import FARTHEST, NAME_AT_MOST, as_json, format_plain_cell, parse_whole
-from studio.server.bars import find_bar, get_gantt, get_ghost
+from studio.server.bars import find_bar, get_gantt, get_ghost, list_pieces
 
 SHOWN_AT_MOST = 2000
 _HEAD = (
@@ -38,7 +38,11 @@ def add_differences(routes: Blueprint) -> None:
         other_bar = None if bar is None else other.bar(bar.rank, bar.node)
         if bar is None or other_bar is None:
             return as_json({"here": None, "there": None})
-        return as_json({"here": (bar.start_ns, bar.end_ns), "there": (other_bar.start_ns, other_bar.end_ns)})
+        times = {"here": (bar.start_ns, bar.end_ns), "there": (other_bar.start_ns, other_bar.end_ns)}
+        if bar.own_ns is None and other_bar.own_ns is None:
+            return as_json(times)
+        pieces = list_pieces(gantt, bar), list_pieces(other, other_bar)
+        return as_json({**times, "own": (bar.time_ns, other_bar.time_ns), "pieces": pieces})
 
     @routes.get("/<job>/timeline/differences")
     def serve_differences(job: str) -> Response:

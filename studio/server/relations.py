@@ -8,13 +8,14 @@ import numpy as np
 from flask import Blueprint, Response, request
 from numpy.typing import NDArray
 
-from studio.analysis.timeline.chains import chain_of
+from studio.analysis.timeline.chains import chain_of, list_chain_boxes
 from studio.analysis.timeline.gantt import Bar
 from studio.analysis.timeline.hits import find_hits
 from studio.analysis.timeline.peers import find_peers
 from studio.server.answers import as_json
 from studio.server.bars import convert_bar, find_bar, get_gantt
 from studio.server.packed import pack_arrays
+from studio.trace import Int64
 
 
 def add_relations(routes: Blueprint) -> None:
@@ -42,11 +43,13 @@ def add_relations(routes: Blueprint) -> None:
     def search(job: str) -> Response:
         gantt = get_gantt(job)
         hits = find_hits(gantt, request.args.get("q", "")[:300])
+        bars = {} if hits.bars is None else _convert_bars(hits.bars)
         columns: dict[str, NDArray[Any]] = {
             "row": hits.row.astype(np.int32),
             "node": hits.node.astype(np.int32),
             "start": hits.start_ns.astype(np.float64),
             "end": hits.end_ns.astype(np.float64),
+            **bars,
         }
         return pack_arrays({"count": hits.count}, columns)
 
@@ -57,10 +60,18 @@ def add_relations(routes: Blueprint) -> None:
         if bar is None:
             return as_json({"bars": [], "edges": [], "more": False})
         whole_chain = chain_of(gantt, bar)
-        bars = [(link.row, link.start_ns, link.end_ns) for link in whole_chain.bars]
-        return as_json(
-            {"rank": bar.rank.number, "bars": bars, "edges": whole_chain.edges, "more": whole_chain.more}
-        )
+        bars, edges = list_chain_boxes(gantt, whole_chain)
+        answer = {"rank": bar.rank.number, "bars": bars, "edges": edges, "more": whole_chain.more}
+        return as_json({**answer, "nodes": len(whole_chain.bars)} if gantt.calls else answer)
+
+
+def _convert_bars(bars: Int64) -> dict[str, NDArray[Any]]:
+    row, start, end = bars
+    return {
+        "bar_row": row.astype(np.int32),
+        "bar_start": start.astype(np.float64),
+        "bar_end": end.astype(np.float64),
+    }
 
 
 def _find_last_rank(bars: tuple[Bar, ...]) -> int:

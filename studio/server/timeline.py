@@ -66,7 +66,13 @@ def build_timeline_blueprint() -> Blueprint:
         gantt = get_gantt(job) if ghost is None else get_ghost(job, ghost)
         level = parse_whole("level", LEVEL_AT_MOST)
         part = gantt.tile(level, parse_whole("tile", FARTHEST >> level), parse_rows(gantt))
-        columns = {spec.name: getattr(part, spec.name) for spec in fields(part) if spec.name != "names"}
+        columns = {
+            spec.name: getattr(part, spec.name)
+            for spec in fields(part)
+            if spec.name not in ("names", "calls")
+        }
+        if part.calls is not None:
+            columns |= {spec.name: getattr(part.calls, spec.name) for spec in fields(part.calls)}
         return pack_arrays(
             {"names": [shorten_function_name(name)[:NAME_AT_MOST] for name in part.names]}, columns
         )
@@ -140,15 +146,34 @@ def _describe_neighbours(gantt: Gantt, bar: Bar) -> dict[str, Any]:
         "bar": convert_bar(gantt, bar),
         "previous": before and convert_bar(gantt, before),
         "next": after and convert_bar(gantt, after),
-        "up": [{**convert_bar(gantt, neighbour), "data": data} for neighbour, data in waits_for],
-        "down": [{**convert_bar(gantt, neighbour), "data": data} for neighbour, data in waited_for],
+        "up": [
+            {**convert_bar(gantt, neighbour), "data": data, **_describe_link(gantt, neighbour, bar)}
+            for neighbour, data in waits_for
+        ],
+        "down": [
+            {**convert_bar(gantt, neighbour), "data": data, **_describe_link(gantt, bar, neighbour)}
+            for neighbour, data in waited_for
+        ],
     }
+
+
+def _describe_link(gantt: Gantt, before: Bar, after: Bar) -> dict[str, Any]:
+    """Say between which of their bars one node waits for the other, where they may have several."""
+    if before.own_ns is None and after.own_ns is None:
+        return {}
+    leaves, arrives = gantt.link(before, after)
+    return {"leaves": leaves, "arrives": arrives}
 
 
 def _iterate_csv(gantt: Gantt, start_ns: int, end_ns: int, rows: Sequence[int]) -> Iterator[str]:
     yield "rank,lane,lane_name,node,name,type,bytes,issue_ns,callback_ns,duration_ns\n"
+    listed = set[tuple[int, int]]()
     for row in rows:
         bars = gantt.window(row, start_ns, end_ns)
+        if gantt.calls:
+            # A node has one line, whichever of its pieces are in sight.
+            bars = [bar for bar in bars if (bar.rank.number, bar.node) not in listed]
+            listed |= {(bar.rank.number, bar.node) for bar in bars}
         if not bars:
             continue
         rank, graph = bars[0].rank, gantt.trace.graph_of(bars[0].rank)
@@ -164,6 +189,6 @@ def _iterate_csv(gantt: Gantt, start_ns: int, end_ns: int, rows: Sequence[int]) 
                 label_counted_type(infer_counted_type(graph, bar.node)),
                 gantt.bytes_of(bar),
             )
-            times = (bar.start_ns, bar.end_ns, bar.end_ns - bar.start_ns)
+            times = (bar.start_ns, bar.end_ns, bar.time_ns)
             write((rank.number, lane[0], escape_formula(lane[1]), *what, *times))
         yield text.getvalue()

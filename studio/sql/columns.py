@@ -149,7 +149,7 @@ TABLES: Final[tuple[Table, ...]] = (
     ),
     Table(
         "spans",
-        "A node while it ran, recorded or simulated.",
+        "A node while it ran, recorded or simulated: one row, also of calls that the Timeline draws in pieces.",
         "run",
         (
             _JOB,
@@ -176,10 +176,15 @@ TABLES: Final[tuple[Table, ...]] = (
             Column(
                 "end_ns",
                 "BIGINT",
-                "When it ended; of a recorded call the start and its own time, while it returns after what it called.",
+                "When it was over; a recorded call is when it returns, after what it called.",
                 "ns",
             ),
-            Column("duration_ns", "BIGINT", "From start to end.", "ns"),
+            Column(
+                "duration_ns",
+                "BIGINT",
+                "Its own time: from start to end, of a recorded call without what it called meanwhile.",
+                "ns",
+            ),
         ),
     ),
     Table(

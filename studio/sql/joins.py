@@ -9,7 +9,7 @@ _NODES = """SELECT {job} AS job, r.rank, n.node, n.id, n.name, n.type, n.collect
     FROM {ranks} r JOIN {nodes} n ON n.graph = r.graph {of_group}"""
 _SPANS = """SELECT {job} AS job, {run} AS run, r.rank, n.node, n.id, n.name, n.type, n.{lane} AS lane,
     CASE WHEN n.{lane} = 'communication' THEN {group} ELSE {lane_name} END AS lane_name,
-    n.collective, {group} AS comm_group, n.bytes, t.start_ns, t.end_ns, t.end_ns - t.start_ns AS duration_ns
+    n.collective, {group} AS comm_group, n.bytes, t.start_ns, t.end_ns, t.own_ns AS duration_ns
     FROM {timed} d JOIN {times} t ON t.times = d.times JOIN {ranks} r ON r.place = d.place
     JOIN {nodes} n ON n.at = t.at {of_group}"""
 _GROUPS = (

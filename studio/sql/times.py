@@ -41,18 +41,19 @@ def build_timed_table(side: Compared) -> pa.Table:
 
 
 def build_times_table(side: Compared) -> pa.Table:
-    """Return when nodes ran: `times`, `at` (place among the nodes of all graphs), `start_ns`, `end_ns`."""
+    """Return when nodes ran: `times`, `at` (place among the nodes of all graphs), `start_ns`, `end_ns`, `own_ns`."""
     _, _, distinct = _find_shared_times(side)
     times, first_of = side.side.times, compute_first_nodes(side.side.trace)
-    at, starts, ends, counts = [], [], [], []
+    at, starts, ends, owns, counts = [], [], [], [], []
     for first, graph in distinct:
         own = slice(first, first + len(side.side.trace.graphs[graph]))
         rows = np.flatnonzero(times.start_ns[own] >= 0)
         at.append(rows + int(first_of[graph]))
         starts.append(times.start_ns[own][rows] - side.side.origin_ns)
         ends.append(
-            np.where(times.end_ns[own][rows] < 0, NONE, times.end_ns[own][rows] - side.side.origin_ns)
+            np.where(times.end_ns[own][rows] < 0, NONE, times.over_ns[own][rows] - side.side.origin_ns)
         )
+        owns.append(times.end_ns[own][rows] - times.start_ns[own][rows])
         counts.append(len(rows))
     end = join_columns(ends)
     return build_table(
@@ -60,6 +61,7 @@ def build_times_table(side: Compared) -> pa.Table:
         at=to_arrow(join_columns(at)),
         start_ns=to_arrow(join_columns(starts)),
         end_ns=build_column(end, end >= 0),
+        own_ns=build_column(join_columns(owns), end >= 0),
     )
 
 

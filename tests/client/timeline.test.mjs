@@ -14,11 +14,12 @@ import {
 } from "../../assets/timeline/lanes.mjs";
 import { firstAfter } from "../../assets/timeline/path.mjs";
 import { describeMeeting, describeWait, readMeeting } from "../../assets/timeline/peers.mjs";
+import { barsOf, describeTime, joinBoxes } from "../../assets/timeline/pieces.mjs";
 import { mixLine } from "../../assets/timeline/pictures.mjs";
 import { stepHit } from "../../assets/timeline/search.mjs";
 import { shapeTable, sortRows } from "../../assets/timeline/table_shape.mjs";
 import { cutMiddle, cutStart, functionName } from "../../assets/timeline/text.mjs";
-import { Tiles, joinRows } from "../../assets/timeline/tiles.mjs";
+import { Tiles, joinRows, readCall } from "../../assets/timeline/tiles.mjs";
 import { Timeline } from "../../assets/timeline/timeline.mjs";
 
 const BINS = 1024;
@@ -361,4 +362,46 @@ test("the critical path is looked up by time", () => {
   const times = { start: [0, 10, 20], end: [10, 20, 25], rank: [0, 1, 0], row: [0, 2, 0], gap: [0, 0, 1] };
   const pieces = { ...times, sentence: "", length: 25, dropped: 0 };
   assert.deepEqual([-1, 0, 9, 10, 24, 25].map((ns) => firstAfter(pieces, ns)), [0, 0, 0, 1, 2, 3]);
+});
+
+test("a call in several bars is one node wherever it is pointed at", () => {
+  const chart = new Chart("job", "", description()), axis = new Axis(0, 1);
+  axis.width = 1024;
+  axis.shown = { from: 0, to: 1024 };
+  const timeline = new Timeline(chart, axis, { budget: 1e6, draw() {}, fail() {} });
+  const data = {
+    ...tileData(), node: Int32Array.of(3, 3), binned: new Int32Array(), strip: new Int32Array(),
+    call: Int32Array.of(0, 1), call_start: Float64Array.of(-10, -10), call_end: Float64Array.of(150, 150),
+    call_own: Float64Array.of(45, 45), call_pieces: Int32Array.of(2, 2),
+  };
+  timeline.tiles.keep(0, 0, [0, 1], data, 100);
+  timeline.look = /** @type {any} */ ({ ratio: 1, hidden: [] });
+  timeline.low = timeline.last = timeline.level = 0;
+  const over = [10, 110].map((ns) => timeline.hit(0, ns)?.bar);
+  for (const bar of over) {
+    assert.deepEqual([bar?.index, bar?.start, bar?.end, bar?.own, bar?.count], [3, -10, 150, 45, 2]);
+  }
+  const found = timeline.findBars(/** @type {any} */ (over[0])).map(({ start, end }) => [start, end]);
+  assert.deepEqual(found, [[-5, 20], [100, 120]]);
+  assert.equal(readCall(tileData(), 0), null);
+});
+
+test("how long a call took is its own time, within the time until it returned", () => {
+  assert.equal(describeTime({ start: 0, end: 1500 }), "1.50 µs");
+  const call = { start: 0, end: 100000, own: 70000 };
+  assert.equal(describeTime(call), "70.0 µs of its own within 100 µs");
+  assert.equal(describeTime({ ...call, count: 3 }), "70.0 µs of its own within 100 µs, one node in 3 pieces");
+  const pair = /** @type {any} */ ({ row: 0, here: [0, 100], there: [0, 60], own: [60, 60] });
+  assert.equal(compareTimes(pair, "B"), " · B 60 ns: the same");
+});
+
+test("outlines that would run into each other are one", () => {
+  const pieces = /** @type {[number, number, number][]} */ ([[2, 0, 5], [2, 8, 9], [3, 20, 30]]);
+  const bars = barsOf({ rank: 0, row: 2, start: 0, end: 30, pieces });
+  assert.deepEqual(bars.map(({ row, start }) => [row, start]), [[2, 0], [2, 8], [3, 20]]);
+  const box = (/** @type {number} */ left, /** @type {number} */ right, y = 0) => {
+    return { left, right, y, height: 8, behind: false };
+  };
+  const joined = joinBoxes([box(0, 5), box(8, 9), box(40, 41), box(41, 44, 20)]);
+  assert.deepEqual(joined.map(({ left, right }) => [left, right]), [[0, 9], [40, 41], [41, 44]]);
 });

@@ -287,6 +287,7 @@ def build_ledger(  # noqa: PLR0913 - what a run is, and the two things that are 
     joins: bool = True,
     delays: Delays | None = None,
     matched: Matched | None = None,
+    pieces: tuple[OwnPieces, ...] | None = None,
 ) -> Ledger:
     """Return where each nanosecond of the ranks with times went.
 
@@ -300,12 +301,14 @@ def build_ledger(  # noqa: PLR0913 - what a run is, and the two things that are 
         joins: Whether ranks waited for each other in their communication.
         delays: What a simulation tells of its communication.
         matched: Who takes part in what, where it is known.
+        pieces: When calls of each graph of a recording ran themselves, where it is known.
     """
     known = np.flatnonzero(times.first != NONE)
     # Ranks that share their times were simulated as one.
     _, index, course = np.unique(times.first[known], return_index=True, return_inverse=True)
     chosen = known[index]
-    pieces = tuple(map(find_own_pieces, trace.graphs)) if is_recording else ()
+    if pieces is None:
+        pieces = tuple(map(find_own_pieces, trace.graphs)) if is_recording else ()
     spans = list_busy_spans(trace, times, chosen, pieces)
     joined = find_arrivals(trace, times, groups, is_recording=is_recording, matched=matched)
     early = np.full((2, len(times.start_ns)), NONE, np.int64)
@@ -338,11 +341,13 @@ def build_ledger(  # noqa: PLR0913 - what a run is, and the two things that are 
     )
 
 
-def build_recorded_ledger(trace: Trace, timeline: Timeline, origin_ns: int) -> Ledger:
+def build_recorded_ledger(
+    trace: Trace, timeline: Timeline, origin_ns: int, *, pieces: tuple[OwnPieces, ...] | None = None
+) -> Ledger:
     """Return where each nanosecond went of a recording, given as a timeline that begins at `origin_ns`."""
     times = collect_recorded_times(trace, timeline)
     finish = times.finishes(trace, origin_ns)
-    return build_ledger(trace, times, finish, origin_ns=origin_ns, is_recording=True)
+    return build_ledger(trace, times, finish, origin_ns=origin_ns, is_recording=True, pieces=pieces)
 
 
 _How = tuple[NodeSpans, tuple[UInt8, ...], Int64, Delays | None, int, bool]

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+import numpy as np
+
 from studio.analysis.graph.neighbours import Direction, find_neighbourhood
 from studio.analysis.timeline.gantt import Bar, Gantt
 
@@ -24,6 +26,27 @@ class Chain:
     bars: tuple[Bar, ...]
     edges: tuple[tuple[int, int, bool], ...]
     more: bool
+
+
+_Box = tuple[int, int, int]
+"""Row, start and end of a drawn span."""
+
+
+def list_chain_boxes(gantt: Gantt, chain: Chain) -> tuple[list[_Box], list[tuple[int, int, bool]]]:
+    """Return the spans of a chain that are outlined and linked, and its edges between these.
+
+    Of recorded calls, which are drawn in pieces, these are the first and those from which an edge leaves.
+    """
+    if gantt.coverage.goes_on is None:
+        return [(bar.row, bar.start_ns, bar.end_ns) for bar in chain.bars], list(chain.edges)
+    pieces = [gantt.pieces_of(bar) for bar in chain.bars]
+    places: dict[tuple[int, int], int] = {(bar, 0): bar for bar in range(len(pieces))}
+    edges = []
+    for before, after, is_data in chain.edges:
+        nth = max(int(np.count_nonzero(pieces[before][2] <= pieces[after][1, 0])) - 1, 0)
+        edges.append((places.setdefault((before, nth), len(places)), after, is_data))
+    boxes: list[_Box] = [tuple(pieces[bar][:, nth].tolist()) for bar, nth in places]
+    return boxes, edges
 
 
 def chain_of(gantt: Gantt, bar: Bar) -> Chain:

@@ -138,9 +138,12 @@ def count_in_flight(gantt: Gantt) -> tuple[Series, ...]:
     start, end = (time - gantt.origin_ns for time in (gantt.coverage.start_ns, gantt.coverage.end_ns))
     size = span_bytes(gantt)
     talks = size > 0
+    about = "nodes of all ranks that are issued and not complete"
+    if gantt.calls:
+        about += "; recorded calls count while they run themselves, not while what they called does"
     nodes = Series(
         "nodes in flight",
-        "nodes of all ranks that are issued and not complete",
+        about,
         "nodes",
         Steps(start, end, weight),
     )

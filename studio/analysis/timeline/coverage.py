@@ -94,7 +94,7 @@ class Bins:
     Attributes:
         category: (C,) a `Category` each, or one with `WAITING` added. Collectives include their waiting, messages do not.
         fraction: (C, B) the part of each bin that spans of the category cover, 0 to 1.
-        begun: (B,) spans that begin in the bin.
+        begun: (B,) nodes that begin in the bin.
     """
 
     category: UInt8
@@ -132,9 +132,16 @@ class Coverage:
         level: (T,) its number among the tracks of the lane.
         bounds: (T+1,) track t holds spans bounds[t]:bounds[t+1], rising by start.
         row, start_ns, end_ns, category: (S,) the spans, as in the timeline but in the order of tracks.
+        goes_on: (S,) which spans go on with a node that an earlier one began, as recorded calls do; None where none does.
     """
 
-    def __init__(self, timeline: Timeline, category: UInt8, waits: Callable[[], Int64] | None = None) -> None:
+    def __init__(
+        self,
+        timeline: Timeline,
+        category: UInt8,
+        waits: Callable[[], Int64] | None = None,
+        goes_on: Bool | None = None,
+    ) -> None:
         level = _assign_tracks(timeline)
         key = timeline.lane * TRACKS_AT_MOST + level
         self._find_waits = waits
@@ -142,6 +149,7 @@ class Coverage:
         if level.any():
             order = np.argsort(key, kind="stable")  # spans of a lane are sorted by start already
             key, category, self._order = key[order], category[order], order
+            goes_on = None if goes_on is None else goes_on[order]
             self.row, self.start_ns, self.end_ns = (
                 column[order] for column in (timeline.row, timeline.start_ns, timeline.end_ns)
             )
@@ -150,7 +158,7 @@ class Coverage:
         first = np.flatnonzero(np.append(True, key[1:] != key[:-1])) if len(key) else np.zeros(0, np.int64)
         self.lane, self.level = np.divmod(key[first], TRACKS_AT_MOST)
         self.bounds = np.append(first, len(key))
-        self.category = category
+        self.category, self.goes_on = category, goes_on
         self._overlaps = self.level == TRACKS_AT_MOST - 1
         self._strips: dict[int, list[tuple[int, _Strip]]] = {}
 
@@ -164,6 +172,25 @@ class Coverage:
             return np.zeros(len(self.row), np.int64)
         waits = self._find_waits()
         return waits if self._order is None else waits[self._order]
+
+    def nodes(self) -> Int64:
+        """Return (T,) how many nodes begin in each track."""
+        spans = np.diff(self.bounds)
+        if self.goes_on is None:
+            return spans
+        return np.asarray(np.diff(self._begun[self.bounds]), np.int64)
+
+    @cached_property
+    def _begun(self) -> Int64:
+        """(S+1,) how many nodes begin before each span."""
+        assert self.goes_on is not None, "asked for only where some go on"
+        return np.append(0, np.cumsum(~self.goes_on))
+
+    def first_places(self, low: int, high: int) -> Int64:
+        """Return the indices between two of spans with which nodes begin."""
+        if self.goes_on is None:
+            return np.arange(low, high)
+        return low + np.flatnonzero(~self.goes_on[low:high])
 
     def spans(self, track: int, start_ns: int, end_ns: int) -> Int64:
         """Return the indices of a track's spans that overlap a window, whose end is excluded."""
@@ -182,7 +209,10 @@ class Coverage:
         strips = self._get_strips(track)
         fractions = [np.diff(strip.covered(edges)) / width_ns for _, strip in strips]
         starts = self.start_ns[self.bounds[track] : self.bounds[track + 1]]
-        begun = np.diff(np.searchsorted(starts, edges))
+        begun = np.searchsorted(starts, edges)
+        if self.goes_on is not None:
+            begun = self._begun[self.bounds[track] + begun]
+        begun = np.diff(begun)
         used = [index for index, fraction in enumerate(fractions) if fraction.any()]
         return Bins(
             np.array([strips[index][0] for index in used], np.uint8),
@@ -219,14 +249,22 @@ class Coverage:
 class GivenTracks(Coverage):
     """A coverage of tracks in which spans may overlap."""
 
-    def __init__(self, bounds: Int64, spans: Int64, waits: Callable[[], Int64] | None = None) -> None:
+    def __init__(
+        self,
+        bounds: Int64,
+        spans: Int64,
+        waits: Callable[[], Int64] | None = None,
+        goes_on: Bool | None = None,
+    ) -> None:
         """Use the given tracks.
 
         Args:
             bounds: (T+1,) track t holds spans bounds[t]:bounds[t+1], rising by start.
             spans: (4, S) row, start, end and category of the spans.
             waits: Works out (S,) how long each span waited for others to begin, once that is asked for.
+            goes_on: (S,) which of them go on with a node; None where none does.
         """
+        self.goes_on = goes_on
         self.bounds = bounds
         self.lane, self.level = np.arange(len(bounds) - 1), np.zeros(len(bounds) - 1, np.int64)
         self.row, self.start_ns, self.end_ns, category = spans

@@ -18,6 +18,7 @@ from studio.analysis.collectives.matching import GroupMatching, match_by_name
 from studio.analysis.collectives.messages import Messages, match_messages
 from studio.analysis.graph.neighbours import Adjacency, build_adjacency, list_predecessors, list_successors
 from studio.analysis.job.ledger import Ledger, build_recorded_ledger
+from studio.analysis.timeline.calls import GraphCalls, cut_calls
 from studio.analysis.timeline.coverage import TRACKS_AT_MOST, Category, Coverage, Float64, classify_spans
 from studio.analysis.timeline.host_waits import with_host_waits
 from studio.columns import join_columns
@@ -75,12 +76,13 @@ class Tile:
         waits: (S,) how long it waited from its start for others to begin, or for the device, in ns, at most its own length.
         category: (S,) a `Category`.
         binned: (D,) which of the rows asked for come as bins ...
-        begun: (D, B) ... and how many of their spans begin in each.
+        begun: (D, B) ... and how many nodes begin in each.
         strip: (C,) index into `binned`.
         strip_category: (C,) a `Category`, or one with `WAITING` added.
         fraction: (C, B) how much of the bin spans of the category cover: 0 none, 255 all; what is not nothing
             is at least 1.
         names: Names of nodes; untrusted text.
+        calls: Which of the spans are of recorded calls; None where the timeline has none.
     """
 
     bars: Int32
@@ -97,18 +99,40 @@ class Tile:
     strip_category: UInt8
     fraction: UInt8
     names: tuple[str, ...]
+    calls: TileCalls | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class TileCalls:
+    """The spans of a tile that are of recorded calls.
+
+    K spans, of which several may be pieces of one call.
+
+    Attributes:
+        call: (K,) which of the tile's spans.
+        call_start, call_end: (K,) when the call began and was over, in ns after the tile's beginning.
+        call_own: (K,) what of that was its own, in ns.
+        call_pieces: (K,) in how many spans it is drawn.
+    """
+
+    call: Int32
+    call_start: Float64
+    call_end: Float64
+    call_own: Float64
+    call_pieces: Int32
 
 
 @dataclass(frozen=True, slots=True)
 class Bar:
-    """One span and where it is drawn.
+    """A node and where it is drawn.
 
     Attributes:
         rank: Number of its rank.
         node: Row of the rank's graph.
-        row: Index into the rows.
-        start_ns, end_ns: Issue and callback, after the beginning of the timeline.
+        row: Index into the rows: of its first span, or of that which was asked for.
+        start_ns, end_ns: Issue and callback, after the beginning of the timeline; a recorded call is over when it returns.
         waits_ns: How long it waited from its start for others to begin, or for the device.
+        own_ns: Its own time where that is not all from start to end, as of recorded calls; else None.
     """
 
     rank: Rank
@@ -117,6 +141,28 @@ class Bar:
     start_ns: int
     end_ns: int
     waits_ns: int = 0
+    own_ns: int | None = None
+
+    @property
+    def time_ns(self) -> int:
+        """How long it took itself."""
+        return self.end_ns - self.start_ns if self.own_ns is None else self.own_ns
+
+
+@dataclass(frozen=True, slots=True)
+class SpanTimes:
+    """When the nodes of spans ran, and for how long themselves.
+
+    S spans.
+
+    Attributes:
+        start_ns, end_ns: (S,) as in `Coverage`, but of recorded calls when they began and returned.
+        own_ns: (S,) what of that was their own time: all of it, but for recorded calls.
+    """
+
+    start_ns: Int64
+    end_ns: Int64
+    own_ns: Int64
 
 
 class Gantt:
@@ -127,7 +173,7 @@ class Gantt:
         origin_ns: What the browser counts from.
         span_ns: Until the last end, or the last finish; at least 1.
         rows: What there is to draw.
-        finish_ns: (number of ranks,) last end of each rank of the trace that has spans, after the origin; or the finish that was given.
+        finish_ns: (number of ranks,) when each rank of the trace that has spans was over, after the origin.
     """
 
     def __init__(
@@ -138,7 +184,7 @@ class Gantt:
         origin_ns: int = 0,
         stands_for: Sequence[int] | None = None,
         account: Callable[[], Ledger] | None = None,
-        finish_ns: Int64 | None = None,
+        calls: Sequence[GraphCalls] = (),
     ) -> None:
         """Sort the spans into rows.
 
@@ -148,19 +194,23 @@ class Gantt:
             origin_ns: What to count from.
             stands_for: For each rank of the trace the number of the rank of the timeline that stands for it.
             account: Works out where the time of its ranks went, once that is asked for; by default as of a recording.
-            finish_ns: (number of ranks,) when each was over, where that is after the last end: recorded calls are drawn for their own time,
-                and return later.
+            calls: Recorded calls of each graph, which are drawn in pieces; () where there are none.
         """
         self.trace = trace
         self.origin_ns = origin_ns
-        self._find_account = account or (lambda: build_recorded_ledger(trace, timeline, origin_ns))
-        shown, host_waits = with_host_waits(trace, timeline)
+        self.calls = tuple(calls)
+        known = tuple(of_graph.pieces for of_graph in calls) or None
+        self._find_account = account or (
+            lambda: build_recorded_ledger(trace, timeline, origin_ns, pieces=known)
+        )
+        shown, host_waits, goes_on = cut_calls(trace, *with_host_waits(trace, timeline, calls), calls)
         self.coverage = Coverage(
             shown,
             classify_spans(shown, trace),
             lambda: _compute_waits(trace, shown, self.account) + host_waits,
+            goes_on,
         )
-        self.span_ns = max(int(timeline.end_ns.max(initial=origin_ns)) - origin_ns, 1)
+        self.span_ns = max(int(shown.end_ns.max(initial=origin_ns)) - origin_ns, 1)
         self._lanes = timeline.lanes
         self._numbers = {rank.number: rank for rank in trace.ranks}
         numbers = [rank.number for rank in trace.ranks]
@@ -168,9 +218,7 @@ class Gantt:
         self.rows = self._make_rows()
         self._index()
         self.finish_ns = self._compute_finishes()
-        if finish_ns is not None:
-            self.finish_ns = np.maximum(self.finish_ns, finish_ns)
-            self.span_ns = max(self.span_ns, int(self.finish_ns.max(initial=0)))
+        self.span_ns = max(self.span_ns, int(self.finish_ns.max(initial=0)))
 
     def _index(self) -> None:
         """Prepare lookups of ranks, rows and nodes."""
@@ -185,8 +233,8 @@ class Gantt:
         self._below[self.rows.track] = np.arange(len(self.rows)) - first
 
     def __len__(self) -> int:
-        """Spans of all ranks; those of a representative rank count once for each rank it stands for."""
-        return int(np.diff(self.coverage.bounds)[self.rows.track].sum())
+        """Nodes of all ranks; those of a representative rank count once for each rank it stands for."""
+        return int(self.coverage.nodes()[self.rows.track].sum())
 
     def _make_rows(self) -> Rows:
         tracks: dict[int, list[int]] = {}
@@ -235,6 +283,9 @@ class Gantt:
         index = {number: index for index, number in enumerate(self._numbers)}
         where = np.array([index[number] for number in self.rows.rank.tolist()], np.int64)
         np.maximum.at(finish, where, last[self.rows.track] - self.origin_ns)
+        if self.calls:
+            returned = [int(of.over_ns.max(initial=0)) - self.origin_ns for of in self.calls]
+            finish = np.maximum(finish, [returned[rank.graph] for rank in self.trace.ranks])
         return finish
 
     # -----------------------------------------------------------------------------------------------
@@ -272,7 +323,21 @@ class Gantt:
             np.concatenate([np.zeros(0, np.uint8), *(part.category for part in bins)]),
             level8,
             names,
+            self._list_tile_calls(rows, bars, places, begin) if self.calls else None,
         )
+
+    def _list_tile_calls(self, rows: Sequence[int], bars: Int32, places: Int64, begin_ns: int) -> TileCalls:
+        parts: list[tuple[Int64, ...]] = [(np.zeros(0, np.int64),) * 5]
+        for number, row in enumerate(rows):
+            part = slice(int(bars[number]), int(bars[number + 1]))
+            calls, node = self.calls[self._get_graph_index(row)], self.coverage.row[places[part]]
+            place, is_call = calls.places(node)
+            at = place[is_call]
+            times = (calls.start_ns[at] - begin_ns, calls.over_ns[at] - begin_ns, calls.own_ns[at])
+            parts.append((part.start + np.flatnonzero(is_call), *times, calls.counts(node[is_call])))
+        call, start, end, own, count = map(join_columns, zip(*parts, strict=True))
+        begun, over, took = (column.astype(np.float64) for column in (start, end, own))
+        return TileCalls(call.astype(np.int32), begun, over, took, count.astype(np.int32))
 
     def _get_graph_index(self, row: int) -> int:
         return self._numbers[int(self.rows.rank[row])].graph
@@ -323,7 +388,7 @@ class Gantt:
         return None if place == NONE else self.bar_of(rank, place)
 
     def bar_of(self, rank: Rank, place: int) -> Bar:
-        """Return the bar of a span of the coverage, on a given rank."""
+        """Return the bar of the node of a span of the coverage, on a given rank."""
         return self._build_bar(int(self.rows_at(rank, np.array([place]))[0]), place)
 
     def rows_at(self, rank: Rank, places: Int64) -> Int64:
@@ -332,14 +397,14 @@ class Gantt:
         return np.asarray(self._first_row.get(rank.number, 0) + self._below[track], np.int64)
 
     def places(self, rank: Rank) -> Int32:
-        """Return (N,) the coverage index of each node's span on a rank, -1 where it has none."""
+        """Return (N,) the coverage index of each node's first span on a rank, -1 where it has none."""
         source = self._source[rank.number]
         with self._lock:
             known = self._known_places.get(source)
         if known is None:
             known = np.full(len(self.trace.graph_of(rank)), NONE, np.int32)
             for row in self.rows_of(rank):
-                indices = self.row_places(row)
+                indices = self.first_places(row)
                 known[self.coverage.row[indices]] = indices
             with self._lock:
                 self._known_places[source] = known
@@ -384,13 +449,14 @@ class Gantt:
         return None if place < 0 else self._build_bar(row, place)
 
     def beside(self, bar: Bar) -> tuple[Bar | None, Bar | None]:
-        """Return the previous and the next bar in a bar's lane, by start."""
+        """Return the bars of the previous and the next node in a bar's lane, by start."""
         lane_rows = self._list_lane_rows(bar.row)
-        places = np.concatenate([self.row_places(row) for row in lane_rows])
+        of_rows = [self.first_places(row) for row in lane_rows]
+        places = np.concatenate(of_rows)
         starts, row = self.coverage.start_ns[places], self.coverage.row[places]
         order = np.lexsort((row, starts))
         place = int(np.flatnonzero(row[order] == bar.node)[0])
-        owner = np.repeat(lane_rows, [len(self.row_places(row)) for row in lane_rows])[order]
+        owner = np.repeat(lane_rows, list(map(len, of_rows)))[order]
 
         def find_bar(index: int) -> Bar | None:
             inside = 0 <= index < len(order)
@@ -411,11 +477,66 @@ class Gantt:
         return list_bars(list_predecessors(graph, bar.node)), list_bars(list_successors(graph, bar.node))
 
     def window(self, row: int, start_ns: int, end_ns: int) -> list[Bar]:
-        """Return the bars of a row that overlap a window."""
+        """Return the bars of the nodes of a row with a span that overlaps a window, each once."""
         places = self.coverage.spans(
             int(self.rows.track[row]), start_ns + self.origin_ns, end_ns + self.origin_ns
         )
-        return [self._build_bar(row, place) for place in places.tolist()]
+        return [self._build_bar(row, place) for place in self.pick_nodes(places).tolist()]
+
+    def pick_nodes(self, places: Int64) -> Int64:
+        """Return of spans of a row those that are the first among them of their node."""
+        if self.coverage.goes_on is None:
+            return places
+        _, first = np.unique(self.coverage.row[places], return_index=True)
+        return places[np.sort(first)]
+
+    def times_of(self, rank: Rank, places: Int64) -> SpanTimes:
+        """Return when the nodes of spans ran, on a given rank."""
+        start, end = self.coverage.start_ns[places], self.coverage.end_ns[places]
+        own = end - start
+        if self.calls:
+            calls = self.calls[rank.graph]
+            place, is_call = calls.places(self.coverage.row[places])
+            at = place[is_call]
+            start, end = start.copy(), end.copy()
+            start[is_call], end[is_call], own[is_call] = (
+                calls.start_ns[at],
+                calls.over_ns[at],
+                calls.own_ns[at],
+            )
+        return SpanTimes(start - self.origin_ns, end - self.origin_ns, own)
+
+    def pieces_of(self, bar: Bar) -> Int64:
+        """Return (3, P) row, start and end of each span in which a node is drawn, by time, after the beginning of the timeline."""
+        place = self.places(bar.rank)[[bar.node]].astype(np.int64)
+        row = self.rows_at(bar.rank, place)
+        start, end = self.coverage.start_ns[place], self.coverage.end_ns[place]
+        if bar.own_ns is not None and self.coverage.goes_on is not None:
+            pieces = self.calls[bar.rank.graph].pieces_of(bar.node)
+            if len(pieces[0]):
+                start, end = pieces
+                row = self._find_piece_rows(int(row[0]), bar.node, start)
+        return np.stack([row, start - self.origin_ns, end - self.origin_ns])
+
+    def _find_piece_rows(self, row: int, node: int, start_ns: Int64) -> Int64:
+        """Return the row of each piece of a node, given its starts, and the row of the first."""
+        rows = self._list_lane_rows(row)
+        row_of = np.full(len(start_ns), row)
+        for other in rows if len(rows) > 1 else ():
+            places = self.row_places(other)
+            places = places[self.coverage.row[places] == node]
+            row_of[np.isin(start_ns, self.coverage.start_ns[places])] = other
+        return row_of
+
+    def link(self, before: Bar, after: Bar) -> tuple[tuple[int, int, int], tuple[int, int, int]]:
+        """Return row, start and end of the spans between which the second node waits for the first.
+
+        That is the first span of the one that waits, and of the other the last to end by then; where none does, its first.
+        """
+        first, second = self.pieces_of(before), self.pieces_of(after)
+        leaves = max(int(np.count_nonzero(first[2] <= second[1, 0])) - 1, 0)
+        (row, start, end), (row2, start2, end2) = first[:, leaves].tolist(), second[:, 0].tolist()
+        return (row, start, end), (row2, start2, end2)
 
     def bytes_of(self, bar: Bar) -> int:
         """Return the payload of a communication node, 0 for others."""
@@ -426,6 +547,13 @@ class Gantt:
         track = int(self.rows.track[row])
         return np.arange(int(self.coverage.bounds[track]), int(self.coverage.bounds[track + 1]))
 
+    def first_places(self, row: int) -> Int64:
+        """Return the coverage indices of a row's spans with which nodes begin."""
+        track = int(self.rows.track[row])
+        return self.coverage.first_places(
+            int(self.coverage.bounds[track]), int(self.coverage.bounds[track + 1])
+        )
+
     def _list_lane_rows(self, row: int) -> list[int]:
         first = row - int(self.rows.level[row])
         near = slice(first, first + TRACKS_AT_MOST)
@@ -435,14 +563,18 @@ class Gantt:
         return rows
 
     def _build_bar(self, row: int, place: int) -> Bar:
-        return Bar(
-            self._numbers[int(self.rows.rank[row])],
-            int(self.coverage.row[place]),
-            row,
-            int(self.coverage.start_ns[place]) - self.origin_ns,
-            int(self.coverage.end_ns[place]) - self.origin_ns,
-            int(self.coverage.waits_ns[place]),
-        )
+        rank, node = self._numbers[int(self.rows.rank[row])], int(self.coverage.row[place])
+        start, end = int(self.coverage.start_ns[place]), int(self.coverage.end_ns[place])
+        own = None
+        if self.calls:
+            calls = self.calls[rank.graph]
+            at, is_call = (values.item() for values in calls.places(np.array([node])))
+            if is_call:
+                start, end, own = (
+                    int(values[at]) for values in (calls.start_ns, calls.over_ns, calls.own_ns)
+                )
+        waits = int(self.coverage.waits_ns[place])
+        return Bar(rank, node, row, start - self.origin_ns, end - self.origin_ns, waits, own)
 
 
 def _compute_waits(trace: Trace, timeline: Timeline, account: Ledger) -> Int64:

@@ -24,22 +24,23 @@ from studio.trace import (
 )
 
 HITS_AT_MOST = 50_000
-"""Bars that are sent to be walked through; their count is exact beyond."""
+"""Nodes that are sent to be walked through, and bars to be outlined; their count is exact beyond."""
 HOW = "Write part of a name, /a regular expression/, id:118, type:all_reduce or group:tp0."
 _COMMUNICATION = LANE_KINDS.index("communication")
 
 
 @dataclass(frozen=True, slots=True)
 class Hits:
-    """Matching bars, by start.
+    """Matching nodes, by start.
 
-    H bars, the first of `count`.
+    H nodes, the first of `count`; B bars.
 
     Attributes:
         row: (H,) row of the Gantt.
         node: (H,) row of the rank's graph.
-        start_ns, end_ns: (H,) after the beginning of the timeline.
+        start_ns, end_ns: (H,) of its first bar, after the beginning of the timeline.
         count: How many fit.
+        bars: (3, B) row, start and end of all bars of the nodes, by start, where some are drawn in several; else None.
     """
 
     row: Int64
@@ -47,10 +48,11 @@ class Hits:
     start_ns: Int64
     end_ns: Int64
     count: int
+    bars: Int64 | None = None
 
 
 def find_hits(gantt: Gantt, text: str) -> Hits:
-    """Return the bars whose nodes match a text.
+    """Return the nodes with times that match a text.
 
     Args:
         gantt: Where to look.
@@ -71,7 +73,25 @@ def find_hits(gantt: Gantt, text: str) -> Hits:
     order = np.lexsort((row, start))[:HITS_AT_MOST]
     row, place, start = row[order], place[order], start[order]
     end = gantt.coverage.end_ns[place] - gantt.origin_ns
-    return Hits(row, gantt.coverage.row[place], start, end, sum(part.shape[1] for part in parts))
+    bars = None if gantt.coverage.goes_on is None else _list_bars(gantt, row, place)
+    return Hits(row, gantt.coverage.row[place], start, end, sum(part.shape[1] for part in parts), bars)
+
+
+def _list_bars(gantt: Gantt, row: Int64, place: Int64) -> Int64:
+    """Return (3, B) row, start and end of all bars of nodes, given by their first: those that begin earliest of too many."""
+    numbers, node = gantt.rows.rank[row], gantt.coverage.row[place]
+    parts = [np.zeros((3, 0), np.int64)]
+    for number in find_distinct(numbers).tolist():
+        rank = gantt.rank(number)
+        wanted = np.zeros(len(gantt.trace.graph_of(rank)), np.bool_)
+        wanted[node[numbers == number]] = True
+        for own in gantt.rows_of(rank):
+            places = gantt.row_places(own)
+            places = places[wanted[gantt.coverage.row[places]]]
+            times = (gantt.coverage.start_ns[places], gantt.coverage.end_ns[places])
+            parts.append(np.stack([np.full(len(places), own), *(time - gantt.origin_ns for time in times)]))
+    bars = np.concatenate(parts, axis=1)
+    return np.asarray(bars[:, np.argsort(bars[1], kind="stable")[:HITS_AT_MOST]], np.int64)
 
 
 def _find_rows(gantt: Gantt, rank: Rank, fits: Int64) -> Int64:
@@ -85,7 +105,7 @@ def _find_group_rows(gantt: Gantt, rank: Rank, name: str) -> Int64:
     parts = [np.zeros((2, 0), np.int64)]
     for row in gantt.rows_of(rank):
         if gantt.rows.kind[row] == _COMMUNICATION and gantt.rows.names[int(gantt.rows.name[row])] == name:
-            place = gantt.row_places(row)
+            place = gantt.first_places(row)
             parts.append(np.stack([np.full(len(place), row), place]))
     return np.concatenate(parts, axis=1)
 

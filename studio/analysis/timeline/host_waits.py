@@ -6,21 +6,26 @@ the call was made; in between the host did nothing but wait.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 from itertools import pairwise
 
 import numpy as np
 
+from studio.analysis.timeline.calls import GraphCalls
 from studio.timeline import Timeline, collect_node_times
 from studio.trace import Graph, Int64, Trace, are_device_waits, is_flagged
 
 
-def with_host_waits(trace: Trace, timeline: Timeline) -> tuple[Timeline, Int64]:
+def with_host_waits(
+    trace: Trace, timeline: Timeline, calls: Sequence[GraphCalls] = ()
+) -> tuple[Timeline, Int64]:
     """Return the timeline with calls that waited for the device drawn from when they were made, and (S,) how long each waited.
 
     Args:
         trace: The job.
-        timeline: When its nodes ran.
+        timeline: When its nodes ran, a span for each.
+        calls: Recorded calls of each graph, which ran in pieces.
     """
     marked = [are_device_waits(graph) for graph in trace.graphs]
     waits = np.zeros(len(timeline), np.int64)
@@ -36,9 +41,12 @@ def with_host_waits(trace: Trace, timeline: Timeline) -> tuple[Timeline, Int64]:
             parents[graph] = _find_host_parents(trace.graphs[graph], np.flatnonzero(marked[graph]))
         first = int(times.first[at])
         for span in (low + np.flatnonzero(marked[graph][timeline.row[low:high]])).tolist():
-            before = times.end_ns[first + parents[graph][int(timeline.row[span])]]
-            called = int(before.max(initial=-1))
             start = int(timeline.start_ns[span])
+            rows = parents[graph][int(timeline.row[span])]
+            before = times.end_ns[first + rows]
+            if calls:
+                before = _find_ends_before(calls[graph], rows, before, start)
+            called = int(before.max(initial=-1))
             waits[span] = start - called if 0 <= called < start else 0
     if not waits.any():
         return timeline, waits
@@ -52,6 +60,16 @@ def with_host_waits(trace: Trace, timeline: Timeline) -> tuple[Timeline, Int64]:
         end_ns=timeline.end_ns[order],
     )
     return moved, waits[order]
+
+
+def _find_ends_before(calls: GraphCalls, rows: Int64, end_ns: Int64, time_ns: int) -> Int64:
+    """Return when nodes last stopped before a moment: calls at the end of a piece, others at their own."""
+    ends = end_ns.copy()
+    for place, row in enumerate(rows.tolist()):
+        stops = calls.pieces_of(row)[1]
+        if len(stops):
+            ends[place] = stops[stops <= time_ns].max(initial=-1)
+    return ends
 
 
 def _split_lanes(timeline: Timeline) -> list[tuple[int, int]]:

@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 
 from studio.analysis.timeline.gantt import Gantt
-from studio.analysis.timeline.slices import Slices, Thread
+from studio.analysis.timeline.slices import CALL_NOTES, Slices, Thread, list_notes
 from studio.distinct import find_distinct
 from studio.errors import StudioError
 from studio.timeline import LANE_KINDS
@@ -96,6 +96,7 @@ class _Writer:
         self.typed: dict[int, set[int]] = {}
         self.texts: dict[int, dict[tuple[int, ...], bytes]] = {}
         """By sequence what begins a slice, encoded once for all ranks whose graph it is of."""
+        self.notes = CALL_NOTES if slices.gantt.calls else ()
         self.tracks = 0
         self.flows = 0
         numbers = [rank.number for rank in slices.gantt.trace.ranks]
@@ -148,7 +149,7 @@ class _Writer:
         )
         for number, kind in enumerate(LANE_KINDS, 1):
             packet.interned_data.event_categories.add(iid=number, name=kind)
-        for number, name in enumerate(_ANNOTATIONS, 1):
+        for number, name in enumerate((*_ANNOTATIONS, *self.notes), 1):
             packet.interned_data.debug_annotation_names.add(iid=number, name=name)
 
     def _describe(self, trace: Any, place: int, rank: Rank, threads: list[Thread]) -> int:
@@ -175,6 +176,7 @@ class _Writer:
     ) -> Iterator[bytes]:
         gantt = self.slices.gantt
         graph = gantt.trace.graph_of(rank)
+        notes = list_notes(gantt, rank)
         places, track, kind = _order_slices(gantt, threads, first)
         node = gantt.coverage.row[places]
         keys, numbers = flows
@@ -208,12 +210,13 @@ class _Writer:
             joined = (np.searchsorted(keys, key), np.searchsorted(keys, key, side="right"))
             columns = (
                 ends[part],
+                places[slices],
                 track[slices],
                 *joined,
                 *(column[slices] for column in columns_of),
             )
             packets: list[bytes] = []
-            for when, over, where, since, until, *what in zip(
+            for when, over, place, where, since, until, *what in zip(
                 _encode_varints(time[part]), *(column.tolist() for column in columns), strict=True
             ):
                 body, new = over_text, b""
@@ -223,7 +226,7 @@ class _Writer:
                     if known is None:
                         known = texts[key_of] = self._tell(what)
                         new = self._intern(rank.graph, graph, what)
-                    body = known
+                    body = known + self._note(notes[place]) if place in notes else known
                 # In the order of the numbers of fields, as protobuf writes them.
                 event = body + tracks[where] + flow_texts[_FLOW_BYTES * since : _FLOW_BYTES * until]
                 packet = b"".join((_TIME, when, sequence, _encode_varint(len(event)), event, new, flags))
@@ -243,6 +246,15 @@ class _Writer:
                 iid=_type_number(of), str=type_name(of).encode()
             )
         text: bytes = packet.SerializeToString()
+        return text
+
+    def _note(self, notes: list[tuple[str, int]]) -> bytes:
+        """Return the fields that say what a slice of a recorded call is."""
+        event = self.messages.TrackEvent()
+        for key, value in notes:
+            number = len(_ANNOTATIONS) + 1 + CALL_NOTES.index(key)
+            event.debug_annotations.add(name_iid=number, int_value=value)
+        text: bytes = event.SerializeToString()
         return text
 
     def _tell(self, what: list[int]) -> bytes:

@@ -56,6 +56,39 @@ class End(NamedTuple):
     place: int
 
 
+CALL_NOTES = ("piece", "pieces", "started_ns", "lasted_ns", "own_ns")
+"""What slices of recorded calls say: which of how many they are, and the first when the call began, until it returned, its own time."""
+
+
+def list_notes(gantt: Gantt, rank: Rank) -> dict[int, list[tuple[str, int]]]:
+    """Return what the slices of recorded calls of a rank say, by their place in the coverage: `CALL_NOTES` and values."""
+    if not gantt.calls:
+        return {}
+    calls, coverage = gantt.calls[rank.graph], gantt.coverage
+    of_rows = [gantt.row_places(row) for row in gantt.rows_of(rank)]
+    places = np.concatenate(of_rows) if of_rows else np.zeros(0, np.int64)
+    places = places[calls.places(coverage.row[places])[1]]
+    node = coverage.row[places]
+    places = places[np.lexsort((coverage.start_ns[places], node))]
+    node = coverage.row[places]
+    at, _ = calls.places(node)
+    first = np.flatnonzero(np.append(True, node[1:] != node[:-1])) if len(node) else np.zeros(0, np.int64)
+    nth = np.arange(len(node)) - np.repeat(first, np.diff(np.append(first, len(node))))
+    columns = (
+        places,
+        nth + 1,
+        calls.counts(node),
+        calls.start_ns[at] - gantt.origin_ns,
+        calls.over_ns[at] - calls.start_ns[at],
+        calls.own_ns[at],
+    )
+    notes = {}
+    for place, *values in zip(*(column.tolist() for column in columns), strict=True):
+        pairs = list(zip(CALL_NOTES, values, strict=True))
+        notes[place] = pairs[(0 if values[1] > 1 else 2) : (5 if values[0] == 1 else 2)]
+    return notes
+
+
 class Slices:
     """The threads and flows of a gantt."""
 
@@ -99,7 +132,10 @@ class Slices:
         if known is None:
             known = np.zeros(len(self.gantt.trace.graph_of(rank)), np.int32)
             for thread in self.threads(rank):
-                known[coverage.row[thread.places]] = thread.number
+                places_of = thread.places
+                if coverage.goes_on is not None:
+                    places_of = places_of[~coverage.goes_on[places_of]]
+                known[coverage.row[places_of]] = thread.number
             self._numbers[rank.number] = known
         columns = (known[coverage.row[places]], coverage.start_ns[places] - self.gantt.origin_ns, places)
         return [

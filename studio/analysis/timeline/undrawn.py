@@ -44,7 +44,7 @@ def find_undrawn(gantt: Gantt) -> Undrawn:
         _add_counts(left, types[graph], uses)
     rank_of = dict(zip(gantt.rows.track.tolist(), gantt.rows.rank.tolist(), strict=True))
     for track, uses in Counter(gantt.rows.track.tolist()).items():
-        part = slice(*gantt.coverage.bounds[track : track + 2].tolist())
+        part = gantt.coverage.first_places(*gantt.coverage.bounds[track : track + 2].tolist())
         graph_type = types[gantt.rank(rank_of[track]).graph]
         _add_counts(left, graph_type[gantt.coverage.row[part]], -uses)
     by_type = [(label_counted_type(code), count) for code, count in left.most_common() if count]

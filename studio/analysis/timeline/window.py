@@ -15,7 +15,7 @@ from studio.analysis.job.ledger import AFTER_FINISH, PARTS
 from studio.analysis.timeline.coverage import Category
 from studio.analysis.timeline.gantt import Gantt
 from studio.timeline import LANE_KINDS
-from studio.trace import NONE, Int64, Rank, UInt8
+from studio.trace import NONE, Bool, Int64, Rank, UInt8
 
 By = Literal["part", "category", "group", "name"]
 BY: tuple[By, ...] = get_args(By)
@@ -31,7 +31,7 @@ class Share:
     Attributes:
         rank: The rank's number.
         what: Category, comm group or name; untrusted text.
-        nodes: Spans that lie in the window, also in part.
+        nodes: Nodes that ran in the window, also in part.
         time_ns: How long at least one of them ran inside the window: what overlaps counts once.
     """
 
@@ -48,7 +48,7 @@ class Spread:
     Attributes:
         what: Category, comm group or name; untrusted text.
         ranks: Ranks that have it in the window.
-        nodes: Spans of all of them.
+        nodes: Nodes of all of them.
         total_ns, mean_ns: Time of all, and of one of the `ranks` on average.
         least_ns, least_rank, most_ns, most_rank: Who has least of it and who most, of the `ranks`.
     """
@@ -138,7 +138,7 @@ def _sum_by_heading(
     code, names = _assign_headings(gantt, rank, (places, row), by)
     headings = []
     if len(places):
-        nodes = np.bincount(code, minlength=len(names))
+        nodes = np.bincount(code[_mark_first(gantt, places)], minlength=len(names))
         time = _compute_covered_time(code, start, end, len(names))
         headings = [
             (name, int(nodes[index]), int(time[index])) for index, name in enumerate(names) if nodes[index]
@@ -185,6 +185,15 @@ def _assign_headings(gantt: Gantt, rank: Rank, where: tuple[Int64, Int64], by: B
     used, code = np.unique(group, return_inverse=True)
     names = [*gantt.rows.names, "(no communication)"]
     return code, [names[text_code] or "(no name)" for text_code in used.tolist()]
+
+
+def _mark_first(gantt: Gantt, places: Int64) -> Bool:
+    """Return (S,) which spans of a rank are the first among them of their node."""
+    is_first = np.ones(len(places), np.bool_)
+    if gantt.coverage.goes_on is not None:
+        is_first[:] = False
+        is_first[np.unique(gantt.coverage.row[places], return_index=True)[1]] = True
+    return is_first
 
 
 def _compute_covered_time(code: Int64, start: Int64, end: Int64, count: int) -> Int64:

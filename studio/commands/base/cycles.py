@@ -82,13 +82,14 @@ def _scale_trace(trace: Trace, factor: Fraction) -> tuple[Trace, int]:
 
 
 def _scale_attributes(graph: Graph, factor: Fraction) -> tuple[Any, int]:
-    _, where = graph.rows_with(CALLBACK)
-    where = where[graph.attrs.kind[where] == ValueKind.INT64]
-    if not len(where):
-        return graph.attrs, 0
-    value = graph.attrs.value.copy()
-    value[where], off = _scale_times(value[where], factor)
-    return replace(graph.attrs, value=value), off
+    value, rounded = graph.attrs.value.copy(), 0
+    # How long calls lasted goes along with their times, and is no time that is written.
+    for key in (CALLBACK, "inclusive_ns", "wait_ns"):
+        _, where = graph.rows_with(key)
+        where = where[graph.attrs.kind[where] == ValueKind.INT64]
+        value[where], off = _scale_times(value[where], factor)
+        rounded += off if key == CALLBACK else 0
+    return replace(graph.attrs, value=value), rounded
 
 
 def _scale_times(times: Int64, factor: Fraction) -> tuple[Int64, int]:

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
+from studio.analysis.timeline.calls import find_calls
 from studio.analysis.timeline.chrome import HEAD, iterate_chrome_events
 from studio.analysis.timeline.gantt import Gantt
 from studio.analysis.timeline.perfetto import INSTALL, explain_unwritable, iterate_perfetto_events
@@ -109,12 +110,18 @@ def iterate_timeline(trace: Trace, suffix: str, name: str) -> Iterator[bytes]:
             f"{name}: no node of the trace has a start, so there is no timeline to write.",
             hint="Simulate the trace first: chakra-studio simulate … --events FILE writes a timeline.",
         )
+    calls = find_calls(trace)
     if suffix in _LINES:
-        return (line.encode(errors="replace") for line in _LINES[suffix](trace))
-    return iterate_gantt_file(Gantt(trace, recorded(trace)), suffix)
+        pieces = [of_graph.pieces for of_graph in calls]
+        cuts = [(cut.row, cut.start_ns, cut.end_ns) for cut in pieces]
+        return (line.encode(errors="replace") for line in _LINES[suffix](trace, cuts))
+    return iterate_gantt_file(Gantt(trace, recorded(trace), calls=calls), suffix)
 
 
-_LINES: dict[str, Callable[[Trace], Iterator[str]]] = {".csv": events.write, ".log": events.write_log}
+_LINES: dict[str, Callable[[Trace, events.Cuts], Iterator[str]]] = {
+    ".csv": events.write,
+    ".log": events.write_log,
+}
 
 
 def holds_order(path: Path) -> bool:

@@ -145,6 +145,7 @@ def _build_node(index: NodeIndex, rank: Rank, row: int, view: dict[str, Any]) ->
                             index,
                             graph,
                             row,
+                            _find_lasted(attributes),
                             simulated=bool(choose_shown_run(get_session(), view["job"], view)),
                         ),
                         *_list_simulated_facts(trace, rank, row, view),
@@ -376,23 +377,36 @@ def _build_section(title: str, *children: Any) -> Any:
     return html.Details([html.Summary(html.H3(title)), *children], open=True)
 
 
-def _list_times(index: NodeIndex, graph: Graph, row: int, *, simulated: bool) -> list[tuple[str, Any]]:
-    """Return recorded start and duration, labelled as recorded if a simulation is shown too."""
+def _find_lasted(attributes: list[Attribute]) -> object:
+    """Return how long a recorded call lasted with what it called; None for other nodes."""
+    values = {attribute.name: attribute.value for attribute in attributes}
+    return None if "stream" in values else values.get("inclusive_ns")
+
+
+def _list_times(
+    index: NodeIndex, graph: Graph, row: int, lasted_ns: object, *, simulated: bool
+) -> list[tuple[str, Any]]:
+    """Return recorded start and duration, labelled as recorded if a simulation is shown too; of a call also how long until it returned."""
     kind = "recorded " if simulated else ""
     start, duration = int(graph.start_ns[row]), int(graph.duration_ns[row])
     shown = format_offset(start - index.origin_ns, index.end_ns)
     hint = (
         f"{start - index.origin_ns:,} ns after the first recorded start of the job; {start:,} ns in the file"
     )
-    return [
+    is_call = isinstance(lasted_ns, int) and lasted_ns > duration > 0 and start >= 0
+    own = f"{duration:,} ns"
+    own += ", without what it called; the Timeline draws it where it lay between that" if is_call else ""
+    facts: list[tuple[str, Any]] = [
         (f"{kind}start", _build_rounded_value(shown, hint) if start >= 0 else "not recorded"),
         (
-            f"{kind}duration",
-            _build_rounded_value(format_ns(duration), f"{duration:,} ns")
-            if duration
-            else "0, or not recorded",
+            f"{kind}{'own time' if is_call else 'duration'}",
+            _build_rounded_value(format_ns(duration), own) if duration else "0, or not recorded",
         ),
     ]
+    if isinstance(lasted_ns, int) and is_call:
+        hint = f"{lasted_ns:,} ns from its start until it returned, with what it called"
+        facts.append((f"{kind}whole time", _build_rounded_value(format_ns(lasted_ns), hint)))
+    return facts
 
 
 def _build_rounded_value(shown: str, value: Any) -> Any:
