@@ -21,6 +21,7 @@ from studio.analysis.job.memory import MemoryUse, compute_memory_use
 from studio.analysis.job.nodes import NodeIndex
 from studio.analysis.job.occupancy import Occupancy
 from studio.analysis.job.step_spans import StepSpans, step_spans
+from studio.analysis.job.summary import Summary
 from studio.analysis.path.slack import compute_slack
 from studio.analysis.path.whole import WholePath, build_whole_path
 from studio.analysis.timeline.calls import find_calls
@@ -92,8 +93,9 @@ class Session:
         unexamined: Why jobs could not be examined, or were not to the end.
         answers_made: How often advice was found so far.
         unadvised: Why there is no advice for runs, by job and run.
-        measurings_ended: How often jobs were measured in the background so far.
+        measurings_ended: How often jobs were measured, or counted again, in the background so far.
         unmeasured: Why runs could not be measured, by job and run.
+        uncounted: Why jobs could not be counted again.
     """
 
     def __init__(self, workspace: Workspace, *, budget_bytes: int | None = None) -> None:
@@ -116,6 +118,7 @@ class Session:
         self.unadvised: dict[tuple[str, str], Problem] = {}
         self.measurings_ended = 0
         self.unmeasured: dict[tuple[str, str | None], Problem] = {}
+        self.uncounted: dict[str, Problem] = {}
 
     @property
     def use(self) -> CacheUse:
@@ -163,6 +166,19 @@ class Session:
             StudioError: There is no such job, or its files are damaged.
         """
         return self.keep_of_job("trace", job, lambda: self.workspace.load(job))
+
+    def summary(self, job: str) -> Summary:
+        """Return the numbers of a job; those that were stored when they meant something else are counted again, and stored.
+
+        Raises:
+            StudioError: There is no such job, or its files are damaged.
+        """
+        info = self.workspace.info(job)
+        if not info.has_old_summary:
+            return info.summary
+        return self.keep_of_job(
+            "summary", job, lambda: self.workspace.renew_summary(job, self.trace(job)).summary
+        )
 
     def run(self, job: str, run: str) -> Run:
         """Return an open run; all runs of a job share its trace.

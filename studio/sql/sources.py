@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from studio.errors import ConfigError
+from studio.errors import ConfigError, StudioError
 from studio.store.run_infos import RunInfo
 from studio.store.workspace import JobInfo, Workspace
 from studio.trace import Trace
@@ -82,6 +82,25 @@ class Sources:
         if self.listed is None:
             return self.workspace.jobs()
         return [self.workspace.info(job) for job in self.listed]
+
+    def count_again(self, jobs: Sequence[JobInfo]) -> list[JobInfo]:
+        """Return jobs with their numbers as they are counted now: those that were stored when they meant something else are stored anew.
+
+        Without recorded times nothing changed that tables tell. A job that cannot be read stays as it was stored.
+        """
+        return [
+            self._count_one(info) if info.has_old_summary and info.summary.timed_nodes else info
+            for info in jobs
+        ]
+
+    def _count_one(self, info: JobInfo) -> JobInfo:
+        opened = next((job for job in self.jobs if job.info is not None and job.info.id == info.id), None)
+        try:
+            assert self.workspace is not None, "it lists the job"
+            trace = self.workspace.load(info.id) if opened is None else opened.trace()
+            return self.workspace.renew_summary(info.id, trace)
+        except StudioError:
+            return info
 
     def run_infos(self, jobs: Sequence[JobInfo]) -> list[RunInfo]:
         """Return the runs of jobs."""

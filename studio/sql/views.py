@@ -96,7 +96,7 @@ class Views:
             self._put("_runs", lambda: build_runs_table(self._sources.run_infos(self._jobs)))
         else:
             read = [job for job in self._sources.jobs if job.info is None]
-            self._put("_jobs", lambda: build_jobs_table(self._jobs, read))
+            self._put("_jobs", lambda: build_jobs_table(self._sources.count_again(self._jobs), read))
         # Seconds since the epoch become times of the calendar.
         return f"SELECT * REPLACE (make_timestamp((created * 1000000)::BIGINT) AS created) FROM _{name}"
 

@@ -1,4 +1,4 @@
-"""The queue of background tasks: imports, checks, measures of many jobs, repairs, generated jobs, simulations, sweeps. Each task has one owner.
+"""The queue of background tasks: imports, checks, measures and numbers of many jobs, repairs, generated jobs, simulations, sweeps. Each task has one owner.
 
     tasks/<id>.json               a task as it stands; replaced as a whole, never edited
     tasks/.studios/<token>.lock   held by each running studio for as long as it lives
@@ -35,6 +35,7 @@ KindName = Literal[
     "import",
     "check",
     "measure",
+    "summary",
     "repair",
     "complete",
     "scale",
@@ -105,6 +106,12 @@ KINDS: Final[Mapping[KindName, Kind]] = MappingProxyType(
             "jobs",
             1,
             Problem("Not enough memory to measure these jobs.", "Close other programs."),
+            kept=False,
+        ),
+        "summary": Kind(
+            "jobs",
+            1,
+            Problem("Not enough memory to count these jobs again.", "Close other programs."),
             kept=False,
         ),
         "repair": Kind("steps", 1, Problem("Not enough memory to repair this job.", "Close other programs.")),

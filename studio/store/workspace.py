@@ -32,7 +32,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from studio.analysis.job.completeness import infer_completeness
-from studio.analysis.job.summary import Summary, summarise
+from studio.analysis.job.summary import EDITION, Summary, summarise
 from studio.decoding import build_decoder
 from studio.errors import StudioError, TraceError
 from studio.files import PRIVATE_FOLDER, describe_full_disk, is_full, make_private, sum_sizes_below
@@ -84,6 +84,7 @@ class JobInfo:
         recorded: When its files were written, seconds since the epoch; 0 where that is not known.
         source_bytes: Bytes of the files it was imported from, as they were; 0 where that is not known.
         hypothetical: What was changed of another job to make this one, in a few words; "" for a job that somebody has.
+        edition: `EDITION` of the summary; 0 is of studios that noted none.
     """
 
     id: str
@@ -102,8 +103,14 @@ class JobInfo:
     recorded: float = 0.0
     source_bytes: int = 0
     hypothetical: str = ""
+    edition: int = 0
 
     __repr__ = format_record
+
+    @property
+    def has_old_summary(self) -> bool:
+        """Whether numbers of the summary may mean something else than they do now."""
+        return self.edition < EDITION
 
 
 class _Layout(msgspec.Struct):
@@ -432,17 +439,39 @@ class Workspace:
             'A better name'
         """
         info = replace(self.info(job_id), name=_clean_name(name))
-        folder = self._get_folder(job_id)
-        aside = self._name_aside(job_id)
+        self._replace_info(info, f"{info.name} cannot be renamed")
+        return info
+
+    def renew_summary(self, job_id: str, trace: Trace) -> JobInfo:
+        """Store the numbers of a job as they are counted now, and return its list entry.
+
+        Where the workspace cannot be written, the entry has them all the same, and says that the stored ones are old.
+
+        Raises:
+            StudioError: There is no such job.
+
+        Example:
+            >>> workspace.renew_summary(job_id, trace).has_old_summary
+            False
+        """
+        summary = summarise(trace)
+        info = replace(self.info(job_id), summary=summary, edition=EDITION)
         try:
-            with self._convert_write_errors(f"{info.name} cannot be renamed"):
+            self._replace_info(info, f"{info.name} cannot be counted again")
+        except StudioError:
+            return replace(self.info(job_id), summary=summary)
+        return info
+
+    def _replace_info(self, info: JobInfo, problem: str) -> None:
+        folder, aside = self._get_folder(info.id), self._name_aside(info.id)
+        try:
+            with self._convert_write_errors(problem):
                 write_sealed(aside, info)
                 aside.replace(folder / "job.json")
         except FileNotFoundError:
-            raise self._build_unknown_job_error(job_id) from None
+            raise self._build_unknown_job_error(info.id) from None
         finally:
             aside.unlink(missing_ok=True)
-        return info
 
     def delete(self, job_id: str) -> None:
         """Delete a job. It can be restored for a day; a later start of a studio frees its space.
@@ -798,6 +827,7 @@ def _build_info(trace: Trace, job_id: str, name: str, size: int, stored: Stored 
         warnings=levels.count("warning"),
         world=0 if job.is_whole else NONE if job.is_open else job.world,
         layout=LAYOUT if stored else _OF_ONE_FILE,
+        edition=EDITION,
     )
 
 

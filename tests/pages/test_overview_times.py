@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import re
-from dataclasses import replace
 
 import numpy as np
 
 from studio.analysis.collectives.arrivals import Arrivals
 from studio.analysis.job.ledger import PARTS, Ledger
 from studio.analysis.job.stretches import Stretches
-from studio.analysis.job.summary import Share, counts_too_much_as_compute, summarise
+from studio.analysis.job.summary import summarise
 from studio.analysis.job.type_times import TypeTime, type_times
 from studio.doctor.diagnosis import Diagnosis
 from studio.pages.overview.times import _describe_use, build_untimed_notice
@@ -93,23 +92,12 @@ def test_time_in_which_nothing_ran_is_no_compute_of_its_rank() -> None:
     assert "host gap ? 2 1 16.0 µs 1.88 on rank 1" in said
 
 
-def test_a_summary_that_was_stored_with_gaps_as_compute_is_told_from_others() -> None:
-    trace = trace_of([[node(1, "COMP"), node(2, "COMP", gap="program", is_cpu_op=True)]])
-    before = replace(summarise(trace), types=(Share("COMP", 2, 2, 2),))
-    assert counts_too_much_as_compute(before, trace)
-    assert not counts_too_much_as_compute(summarise(trace), trace)
-    assert not counts_too_much_as_compute(summarise(job(20)), job(20))
-
-
 def test_kernels_of_a_communication_library_are_no_compute() -> None:
-    """Neither size nor group is known, so that they are no collective either; summaries that were stored with them are told."""
+    """Neither size nor group is known, so that they are no collective either."""
     trace = trace_of([[node(1, "COMP"), node(2, "COMP", name="ncclDevKernel_Generic(x)", micros=5)]])
     kinds = {share.name: (share.nodes, share.duration_ns) for share in summarise(trace).types}
     assert kinds == {"COMP": (1, 0), "communication kernel": (1, 5000)}
     assert "communication kernel ?" in texts(build_types_table(summarise(trace)))
-    before = replace(summarise(trace), types=(Share("COMP", 2, 2, 2),))
-    assert counts_too_much_as_compute(before, trace)
-    assert not counts_too_much_as_compute(summarise(trace), trace)
 
 
 def test_shares_of_the_mean_rank_fill_the_finish() -> None:

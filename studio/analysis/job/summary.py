@@ -4,17 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import Final
 
 import numpy as np
 
 from studio.analysis.collectives.groups import collect_comm_nodes
 from studio.analysis.job.kinds import (
-    ASSUMED_ARRIVAL,
-    DEVICE_GAP,
-    HOST_GAP,
     LIBRARY_KERNEL,
     infer_counted_types,
-    is_library_kernel,
     label_counted_type,
 )
 from studio.analysis.job.renumbered import share_graphs
@@ -26,13 +23,15 @@ from studio.trace import (
     Int64,
     NodeType,
     Trace,
-    are_assumed_arrivals,
     compute_recorded_ends,
     label_collective,
     read_int_column,
     type_name,
 )
 from studio.units import format_counted, format_ns
+
+EDITION: Final = 1
+"""Raised when a number of `Summary` means something else than before; jobs that were stored with those of an older one are counted again."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -195,27 +194,6 @@ def describe_unknown_kernels(summary: Summary) -> str:
     return (
         f"{format_counted(kernels.nodes, 'communication kernel')}, {format_ns(kernels.duration_ns)} in all, "
         f"{'is' if single else 'are'} of unknown type and size: nothing in the recording says which {'collective it is' if single else 'collectives they are'}."
-    )
-
-
-def counts_too_much_as_compute(summary: Summary, trace: Trace) -> bool:
-    """Return whether the summary of a trace was stored when gaps, kernels of communication or assumed arrivals were not yet told apart."""
-    names = {share.name for share in summary.types}
-    if not names & {HOST_GAP, DEVICE_GAP, ASSUMED_ARRIVAL} and any(
-        len(graph.rows_with("gap")[0]) for graph in trace.graphs
-    ):
-        return True
-    if ASSUMED_ARRIVAL not in names and any(are_assumed_arrivals(graph).any() for graph in trace.graphs):
-        return True
-    return LIBRARY_KERNEL not in names and any(is_library_kernel(graph).any() for graph in trace.graphs)
-
-
-def ends_too_early(summary: Summary, trace: Trace) -> bool:
-    """Return whether the summary of a trace was stored when recorded calls counted as over before what they called."""
-    return any(
-        int(compute_recorded_ends(graph)[graph.start_ns >= 0].max(initial=NONE)) > summary.end_ns
-        for graph in trace.graphs
-        if graph.strings.find("inclusive_ns") != NONE
     )
 
 

@@ -22,6 +22,7 @@ _PAGES: Mapping[KindName, str] = {
     "import": "/",
     "check": "/findings",
     "measure": "/trends",
+    "summary": "/",
     "repair": "/findings",
     "complete": "/ranks",
     "scale": "/ranks",

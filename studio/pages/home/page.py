@@ -10,6 +10,7 @@ from dash import Input, Output, State, callback, dcc, html, no_update
 
 from studio.errors import StudioError
 from studio.jobs.checking import list_checked_jobs, start_check
+from studio.jobs.counting import is_awaited, start_counting
 from studio.jobs.importing import open_sample
 from studio.pages.base.asked import (
     HOME,
@@ -25,6 +26,7 @@ from studio.pages.base.followed import (
     follow_tasks,
     follow_workspace,
     is_called_by_tasks,
+    list_tasks_again,
     look_again,
 )
 from studio.pages.base.state import RECORDED, get_session, get_tasks, get_workspace
@@ -164,7 +166,9 @@ def list_jobs(_mounted: str, _changed: Any, _activity: Any, renaming: str | None
     if renaming and renaming == shown and is_called_by_tasks():
         # A name is being typed. Where its field is not there yet, this call may take the place of the one that brings it.
         return no_update, no_update
-    return _build_jobs_table(get_workspace().jobs(), renaming), renaming
+    jobs = get_workspace().jobs()
+    list_tasks_again(began=start_counting(get_tasks(), get_session(), jobs))
+    return _build_jobs_table(jobs, renaming), renaming
 
 
 def _offer_undo(job: str, name: str) -> Any:
@@ -213,6 +217,12 @@ def _build_job_row(job: JobInfo, renaming: bool, checking: frozenset[str]) -> An
         )
     lasted = summary.end_ns - summary.start_ns
     span = build_rounded_value(format_ns(lasted), f"{lasted:,} ns") if summary.start_ns >= 0 else "–"
+    if is_awaited(get_session(), job):
+        span = html.Span(
+            "…",
+            title="Being counted again: a recording ends when its last operator returns",
+            className="cs-dim",
+        )
     actions = [
         *_build_compare_button(job),
         html.Button(

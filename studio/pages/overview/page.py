@@ -15,9 +15,6 @@ from studio.analysis.job.files import list_job_files
 from studio.analysis.job.summary import (
     Summary,
     count_unsized,
-    counts_too_much_as_compute,
-    ends_too_early,
-    summarise,
 )
 from studio.analysis.job.type_times import type_times
 from studio.doctor import CHECKS
@@ -123,7 +120,7 @@ def show_job(view: dict[str, Any], theme: str) -> Any:
         return build_no_job_notice()
     info = get_workspace().info(view["job"])
     trace = get_session().trace(view["job"])
-    summary = _get_summary(info, trace)
+    summary = get_session().summary(info.id)
     here = infer_completeness(trace)
     ran = is_recording(trace)
     run = choose_shown_run(get_session(), view["job"], view)
@@ -301,14 +298,7 @@ def _build_types_section(job: str, run: str, dark: bool) -> Any:
         f"types {run}", job, lambda: type_times(get_session().trace(job), get_session().times(job, run))
     )
     trace = get_session().trace(job)
-    return build_types_table(_get_summary(get_workspace().info(job), trace), took, ran=is_recording(trace))
-
-
-def _get_summary(info: JobInfo, trace: Trace) -> Summary:
-    """Return the summary of a job; one that was stored when gaps counted as compute, or calls ended too early, is made anew."""
-    if not counts_too_much_as_compute(info.summary, trace) and not ends_too_early(info.summary, trace):
-        return info.summary
-    return get_session().keep_of_job("summary", info.id, lambda: summarise(trace))
+    return build_types_table(get_session().summary(job), took, ran=is_recording(trace))
 
 
 _SECTIONS: dict[str, Callable[[str, str, bool], Any]] = {
