@@ -1,12 +1,14 @@
-"""Read damaged JSON as far as it goes: cut off, with control characters in texts, or with bare `nan`.
+"""Read damaged JSON as far as it goes: cut off, with control characters in texts, bare `nan`, or commas before the end of a list.
 
-A recording process that is killed leaves a file without its end, and profilers write names and numbers unchecked.
+A recording process that is killed leaves a file without its end, and profilers write names and numbers unchecked. Chrome's viewer
+takes lists of events with a comma behind the last one and without their end, so tools write them.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import suppress
 from typing import TypeVar
 
 import msgspec
@@ -26,6 +28,8 @@ _TEXT_OR_HUGE = re.compile(
     rb'"(?:[^"\\]|\\.)*"|(?<![\w.+-])(-?(?:\d+(?:\.\d+)?[eE]\+?\d{3,}|\d{309,}(?:\.\d+)?(?:[eE][-+]?\d+)?))(?=[\s,\]}])',
     re.DOTALL,
 )
+_COMMA = re.compile(rb",(?=\s*[\]}])")
+_TEXT_OR_COMMA = re.compile(rb'"(?:[^"\\]|\\.)*"|,(?=\s*[\]}])', re.DOTALL)
 _OFFSET = re.compile(r"\(byte (\d+)\)")
 _PIECE_BYTES = 1 << 24
 _QUOTE, _BACKSLASH = ord('"'), ord("\\")
@@ -35,7 +39,10 @@ _STEP[list(b"}]")] = -1
 
 
 def decode_mended(
-    data: bytes | memoryview, decode: Callable[[bytes | memoryview], Decoded], name: str
+    data: bytes | memoryview,
+    decode: Callable[[bytes | memoryview], Decoded],
+    name: str,
+    depths: tuple[int, ...] = (),
 ) -> tuple[Decoded, tuple[Finding, ...]]:
     """Decode a JSON file, repairing it first where it is damaged.
 
@@ -44,12 +51,14 @@ def decode_mended(
         decode: Raises msgspec.DecodeError where it is no JSON, msgspec.ValidationError where it is not of the
             wanted shape; the latter is passed on.
         name: The file's name for messages.
+        depths: Of how many brackets around them the lists are whose whole items count where the file is cut off; by default those that
+            are the file itself or a member of the object that it is.
 
     Raises:
         TraceFormatError: Nothing of it can be read.
     """
     try:
-        return _decode(data, decode, name)
+        return _decode(data, decode, name, depths)
     except msgspec.ValidationError as error:
         if _OUT_OF_RANGE not in str(error):
             raise
@@ -61,7 +70,10 @@ def decode_mended(
 
 
 def _decode(
-    data: bytes | memoryview, decode: Callable[[bytes | memoryview], Decoded], name: str
+    data: bytes | memoryview,
+    decode: Callable[[bytes | memoryview], Decoded],
+    name: str,
+    depths: tuple[int, ...],
 ) -> tuple[Decoded, tuple[Finding, ...]]:
     """Decode a file, as it is if that is possible, else repaired, else the part before the damage."""
     try:
@@ -73,7 +85,7 @@ def _decode(
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         problem = error
     raw = bytes(data)
-    plain = _quote_huge_numbers(_replace_odd_bytes(raw))
+    plain = _drop_commas(_quote_huge_numbers(_replace_odd_bytes(raw)))
     if plain != raw:
         try:
             return decode(plain), (_build_mended_finding(name),)
@@ -83,25 +95,32 @@ def _decode(
             problem = error
     if isinstance(problem, msgspec.ValidationError):
         raise problem
-    return _decode_start(plain, decode, problem, name)
+    closed = _close_list(plain)
+    if closed is not None:
+        with suppress(msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+            return decode(closed), (_build_open_finding(name),)
+    return _decode_start(plain, decode, problem, name, depths)
 
 
 def _decode_start(
-    plain: bytes, decode: Callable[[bytes | memoryview], Decoded], problem: Exception, name: str
+    plain: bytes,
+    decode: Callable[[bytes | memoryview], Decoded],
+    problem: Exception,
+    name: str,
+    depths: tuple[int, ...],
 ) -> tuple[Decoded, tuple[Finding, ...]]:
     """Return the content of the part before the damage."""
     match = _OFFSET.search(str(problem))
     end = int(match[1]) if match else len(plain)
-    kept = find_last_item(plain[:end])
+    kept = find_last_item(plain[:end], depths)
     refused = TraceFormatError(
         f"{name}: no JSON from byte {end:,} of {len(plain):,} on, and nothing complete before it: {problem}.",
         hint="Copy or record the file again.",
     )
     if not kept:
         raise refused
-    closing = b"]}" if plain.lstrip()[:1] == b"{" else b"]"
     try:
-        value = decode(plain[:kept] + closing)
+        value = decode(plain[:kept] + _list_closing(plain[:kept]))
     except msgspec.ValidationError:
         raise
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
@@ -126,8 +145,8 @@ def _build_mended_finding(name: str) -> Finding:
     return Finding(
         "warning",
         "mended-json",
-        f"{name}: not valid JSON as it stands (control characters, bytes that are no UTF-8, bare nan, or "
-        "numbers too large for any type); read with those replaced.",
+        f"{name}: not valid JSON as it stands (control characters, bytes that are no UTF-8, bare nan, commas before the end of a list, "
+        "or numbers too large for any type); read with those replaced.",
         file=name,
     )
 
@@ -149,17 +168,86 @@ def _quote_huge_numbers(text: bytes) -> bytes:
     return _TEXT_OR_HUGE.sub(lambda match: b'"%b"' % match[1] if match[1] else match[0], text)
 
 
-def find_last_item(data: bytes) -> int:
+def _build_open_finding(name: str) -> Finding:
+    return Finding(
+        "warning",
+        "mended-json",
+        f"{name}: the list of events has no end, which Chrome's viewer allows, so nothing says whether any are missing there.",
+        "Look whether the last step is whole.",
+        file=name,
+    )
+
+
+def _drop_commas(text: bytes) -> bytes:
+    """Drop commas behind which a list or an object ends, outside of texts.
+
+    Example:
+        >>> _drop_commas(b'[{"a": ",]",}, 2,\\n]')
+        b'[{"a": ",]"}, 2\\n]'
+    """
+    if not _COMMA.search(text):
+        return text
+    return _TEXT_OR_COMMA.sub(lambda match: match[0] if match[0] != b"," else b"", text)
+
+
+def _close_list(text: bytes) -> bytes | None:
+    """Return a list of events with its end, where it lacks that alone."""
+    if text.lstrip()[:1] != b"[":
+        return None
+    items = text.rstrip().removesuffix(b",").rstrip()
+    return items + b"]" if items.endswith(b"}") else None
+
+
+def find_last_item(data: bytes, depths: tuple[int, ...] = ()) -> int:
     """Return where the last complete object of the file's list of objects ends, 0 where there is none.
 
-    The list is the file itself, or a member of the object that the file is.
+    The list is the file itself, or a member of the object that the file is; or one with so many brackets around its items.
 
     Example:
         >>> find_last_item(b'{"nodes": [{"id": 1}, {"id": [2')
         20
+        >>> find_last_item(b'[{"parts": [{"a": [1]}, {"b"', (3,))
+        22
     """
-    wanted = 2 if data.lstrip()[:1] == b"{" else 1
-    last_end, depth, inside, start = 0, 0, False, 0
+    if not depths:
+        depths = (2,) if data.lstrip()[:1] == b"{" else (1,)
+    last_end = 0
+    for marks, kinds, after in _iterate_brackets(data):
+        closing = np.flatnonzero(np.isin(after, depths) & (kinds == ord("}")))
+        if len(closing):
+            last_end = int(marks[closing[-1]]) + 1
+    return last_end
+
+
+def _list_closing(data: bytes) -> bytes:
+    """Return what closes the lists and objects that a text leaves open.
+
+    Example:
+        >>> _list_closing(b'{"a": [{"b": [1], "c": [{}')
+        b']}]}'
+    """
+    opened: list[int] = []
+    for _, kinds, after in _iterate_brackets(data):
+        if not len(after):
+            continue
+        lowest, last = int(after.min()), int(after[-1])
+        del opened[max(lowest, 0) :]
+        for depth in range(len(opened) + 1, last + 1):
+            own = np.flatnonzero((after == depth) & ((kinds == ord("{")) | (kinds == ord("["))))
+            opened.append(int(kinds[own[-1]]))
+    return bytes(ord("}") if kind == ord("{") else ord("]") for kind in reversed(opened))
+
+
+_Brackets = tuple[
+    np.ndarray[tuple[int], np.dtype[np.int64]],
+    np.ndarray[tuple[int], np.dtype[np.uint8]],
+    np.ndarray[tuple[int], np.dtype[np.int64]],
+]
+
+
+def _iterate_brackets(data: bytes) -> Iterator[_Brackets]:
+    """Yield places (M,) of brackets outside of texts, what they are, and how many are open behind each, piece by piece."""
+    depth, inside, start = 0, False, 0
     raw = np.frombuffer(data, np.uint8)
     while start < len(raw):
         end = _find_piece_end(data, min(start + _PIECE_BYTES, len(raw)))
@@ -168,14 +256,11 @@ def find_last_item(data: bytes) -> int:
         marks = np.flatnonzero(_STEP[piece])
         before = np.searchsorted(quotes, marks)
         marks = marks[(before + inside) % 2 == 0]
-        depths = depth + np.cumsum(_STEP[piece[marks]], dtype=np.int64)
-        closing = np.flatnonzero((depths == wanted) & (piece[marks] == ord("}")))
-        if len(closing):
-            last_end = start + int(marks[closing[-1]]) + 1
-        depth = int(depths[-1]) if len(depths) else depth
+        after = depth + np.cumsum(_STEP[piece[marks]], dtype=np.int64)
+        yield marks + start, piece[marks], after
+        depth = int(after[-1]) if len(after) else depth
         inside = bool((len(quotes) + inside) % 2)
         start = end
-    return last_end
 
 
 def _find_piece_end(data: bytes, end: int) -> int:

@@ -31,6 +31,8 @@ _APIS = {
     "rccl_api": EventKind.OPERATOR,
 }
 _DEVICE = ("kernel_dispatch", "memory_copy")
+_LISTS = (4, 5)
+"""Brackets around agents and symbols, and around records and names of operations."""
 _UNUSED = ("memory_allocation", "scratch_memory", "rocdecode_api", "rocjpeg_api")
 """Records that are no work of a stream and no call that launches any."""
 _COLLECTIVE = re.compile(r"nccl(?!Group|Comm|Get|Mem|RedOp)([A-Z]\w+)")
@@ -130,7 +132,7 @@ def read(reading: Reading) -> list[Part]:
     """
     with pause_collector():
         try:
-            content, findings = decode_mended(reading.data, _file, reading.name)
+            content, findings = decode_mended(reading.data, _file, reading.name, _LISTS)
         except msgspec.DecodeError as error:
             raise TraceFormatError(
                 f"{reading.name}: not as rocprof writes it: {error}.", hint="Record it again with rocprofv3."
@@ -143,6 +145,13 @@ def read(reading: Reading) -> list[Part]:
             )
         noticed = [*reading.findings, *findings]
         damaged = any(finding.level == "error" for finding in noticed)
+        if damaged and not any(
+            records for process in content.processes for records in process.buffer_records.values()
+        ):
+            raise TraceFormatError(
+                f"{reading.name}: cut off before the first record of what ran; only the description of the process is there.",
+                hint="Copy or record the file again.",
+            )
         return [
             _build_part(process, reading.name, noticed if not place else [], damaged=damaged)
             for place, process in enumerate(content.processes)

@@ -131,6 +131,32 @@ def put_two_processes(folder: Path, *, later: int = 0, alone: bool = False) -> P
     return folder
 
 
+@pytest.mark.parametrize("indent", [None, 2])
+@pytest.mark.parametrize(
+    ("behind", "kept"),
+    [('"thread_id"', None), ('"hip_api"', 3), ('"memory_copy"', 4), ('"memory_allocation"', 5)],
+)
+def test_of_a_cut_rocprof_file_whole_records_are_read(
+    tmp_path: Path, behind: str, kept: int | None, indent: int | None
+) -> None:
+    """It was refused as a whole, though names and agents come before records."""
+    path = tmp_path / "results.json"
+    raw = json.dumps(rocprof_file(), indent=indent)
+    path.write_text(raw[: raw.index(behind) + 12])
+    if kept is None:
+        with pytest.raises(studio.TraceFormatError, match="cut off before the first record"):
+            studio.read(path)
+        return
+    trace = studio.read(path)
+    [damage] = [finding for finding in trace.findings if finding.code == "damaged-file"]
+    assert f"cut off at byte {path.stat().st_size:,}" in damage.message
+    found = attributes(trace)
+    assert "gemm" in found
+    is_told = [said.get("comm_type") for name, said in found.items() if name.startswith("ncclDevKernel")]
+    assert is_told == [0 if kept > 3 else None]
+    assert any("MEMORY_COPY" in name for name in found) == (kept > 4)
+
+
 def test_rocprof_files_that_name_no_rank_are_ranks_by_device_where_they_communicate(tmp_path: Path) -> None:
     trace = studio.read(put_two_processes(tmp_path / "job"))
     assert [(rank.number, rank.file) for rank in trace.ranks] == [

@@ -215,6 +215,27 @@ def test_a_cut_kineto_trace_keeps_what_is_whole():
     assert [finding.code for finding in part.findings] == ["damaged-file"]
 
 
+def test_commas_behind_the_last_of_a_list_lose_nothing():
+    """The rest was lost, the head with the rank among it, and the file damaged."""
+    raw = device_file([event("a,]", 1, 1), event("b,}", 3, 1)], distributedInfo={"rank": 3, "world_size": 4})
+    ends = raw.replace(b'], "distributedInfo"', b',\n], "distributedInfo"').removesuffix(b"}") + b",}"
+    assert len(ends) == len(raw) + 3
+    part = device(ends)
+    assert part.trace.names == ["a,]", "b,}"]
+    assert part.trace.head.rank == 3
+    assert [(finding.level, finding.code) for finding in part.findings] == [("warning", "mended-json")]
+
+
+@pytest.mark.parametrize("end", [b"", b",\n"])
+def test_a_list_of_events_may_lack_its_end(end):
+    raw = json.dumps([event("a", 1, 1), event("b", 3, 1)]).encode()
+    part = device(raw.removesuffix(b"]") + end)
+    assert part.trace.names == ["a", "b"]
+    assert [(finding.level, finding.code) for finding in part.findings] == [("warning", "mended-json")]
+    assert "has no end" in part.findings[0].message
+    assert [finding.code for finding in device(raw[:-20]).findings] == ["damaged-file"]
+
+
 def test_device_operations_are_correlated_by_arrows_where_nothing_else_does():
     job = {
         "ph": "X",
