@@ -34,30 +34,44 @@ from studio.et.format import DevicePart, Part, Reading
 from studio.et.mend import decode_mended
 from studio.et.pytorch import parse_integers
 from studio.et.recording import DeviceTrace, EventKind, Group, Head, NotedCall, mark_names
+from studio.et.records import clean
 from studio.trace import NONE, Bool, Finding, Float64, Int32, Int64, UInt8
 
 CATEGORIES = {
     "cpu_op": EventKind.OPERATOR,
     "operator": EventKind.OPERATOR,
     "user_annotation": EventKind.ANNOTATION,
-    "cuda_runtime": EventKind.RUNTIME,
-    "cuda_driver": EventKind.RUNTIME,
-    "hip_runtime": EventKind.RUNTIME,
     "runtime": EventKind.RUNTIME,
-    "mtia_runtime": EventKind.RUNTIME,
-    "xpu_runtime": EventKind.RUNTIME,
-    "privateuse1_runtime": EventKind.RUNTIME,
-    "privateuse1_driver": EventKind.RUNTIME,
     "kernel": EventKind.KERNEL,
     "mtia_ccp_events": EventKind.KERNEL,
-    "gpu_memcpy": EventKind.COPY,
     "memcpy": EventKind.COPY,
-    "gpu_memset": EventKind.FILL,
     "memset": EventKind.FILL,
     "cuda_sync": EventKind.SYNC,
     "python_function": EventKind.PYTHON,
 }
 """Categories by lower-case name, old spellings included."""
+_CATEGORY_ENDS = {
+    "_runtime": EventKind.RUNTIME,
+    "_driver": EventKind.RUNTIME,
+    "_memcpy": EventKind.COPY,
+    "_memset": EventKind.FILL,
+}
+"""Ends of categories that are called after a vendor's device: cuda, hip, xpu, mtia, mlu, gcu and whatever comes."""
+_CATEGORIES_BESIDE = (
+    *(
+        "trace",
+        "overhead",
+        "gpu_user_annotation",
+        "mlu_user_annotation",
+        "cpu_instant_event",
+        "cuda_profiler_range",
+    ),
+    *("cuda_event", "xpu_sync", "external_correlation", "gpu_pm_counter", "mtia_counters"),
+)
+"""Categories of what neither ran nor was called: spans, marks and measurements, and annotations once more where their kernels ran."""
+_NO_CATEGORY = "none"
+_PLACES = {"CPU functions": EventKind.OPERATOR, "CUDA functions": EventKind.KERNEL}
+"""Processes by which PyTorch's first profiler, which knows no categories, tells what its events are."""
 
 _MEMORY = "[memory]"
 _FLOWS = ("ac2g", "async_gpu", "async_cpu_to_gpu")
@@ -188,6 +202,7 @@ def _decode_by_hand(raw: bytes | memoryview) -> _Content:
 _BESIDE = ("X", "B", "E", "M", "i", "I", "s", "t", "f")
 """Phases of operations, and of what traces hold beside them: names, marks, arrows."""
 _PHASES_NAMED = 8
+_CATEGORIES_NAMED = 8
 _TOGETHER = 4
 """Pieces that the kernel reads at a time, of two megabytes each: to begin a piece takes as long as to read a third of it."""
 _RAW = ("Input Dims", "Input type", "Concrete Inputs")
@@ -232,8 +247,17 @@ def read(reading: Reading) -> list[Part]:
         )
         hint = "Record anew where their times matter: the profiler wrote what cannot have been."
         noticed.append(Finding("warning", "damaged-duration", message, hint, file=reading.name))
+    if piece.unknown:
+        counts = ", ".join(
+            f"{clean(category)} ({count:,})"
+            for category, count in piece.unknown.most_common(_CATEGORIES_NAMED)
+        )
+        message = f"{reading.name}: events of categories that are not read, left out: {counts}."
+        hint = "If they are what a device did, times and figures of the job lack it: the processor's part alone was read."
+        noticed.append(Finding("warning", "left-out", message, hint, file=reading.name))
     damaged = any(finding.level == "error" for finding in noticed)
-    return [DevicePart(replace(piece.trace, damaged=damaged), tuple(noticed))]
+    has_others = any(finding.code == "left-out" for finding in noticed)
+    return [DevicePart(replace(piece.trace, damaged=damaged, has_others=has_others), tuple(noticed))]
 
 
 @dataclass(frozen=True, slots=True)
@@ -244,11 +268,13 @@ class _Piece:
         trace: The events.
         lost: How many had to be left out.
         mistimed: Of how many the duration is written but can be none, and counts as 0.
+        unknown: How many there are of each category that is not known, and were left out.
     """
 
     trace: DeviceTrace
     lost: int
     mistimed: int
+    unknown: Counter[str]
 
 
 _Events = Callable[[], Iterable[list[_Event]]]
@@ -272,7 +298,7 @@ def _read_in_pieces(reading: Reading) -> tuple[_Piece, tuple[Finding, ...]] | No
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         return None
     # Without a complete event there may be beginnings and ends, of which each can be in a piece of its own.
-    return (piece, ()) if len(piece.trace) or piece.lost else None
+    return (piece, ()) if len(piece.trace) else None
 
 
 def _read_whole(reading: Reading) -> tuple[_Piece, tuple[Finding, ...]]:
@@ -324,7 +350,12 @@ def _join_pieces(content: _Content, events: _Events, pieces: Iterable[_Piece]) -
         ]
         _correlate_by_flow(trace, without, flows, base_ns or 0)
         _correlate_by_operator(trace)
-    return _Piece(trace, sum(piece.lost for piece in all_pieces), sum(piece.mistimed for piece in all_pieces))
+    return _Piece(
+        trace,
+        sum(piece.lost for piece in all_pieces),
+        sum(piece.mistimed for piece in all_pieces),
+        sum((piece.unknown for piece in all_pieces), Counter()),
+    )
 
 
 def _build_piece(events: list[_Event], name: str) -> _Piece:
@@ -342,7 +373,27 @@ def _build_piece(events: list[_Event], name: str) -> _Piece:
     trace = _build_trace(name, complete)
     trace.kind[:], trace.start_ns[:], trace.duration_ns[:] = kind[kept], start_ns, duration_ns
     allocations, odd = _collect_allocations(events)
-    return _Piece(replace(trace, allocations=allocations), int(len(good) - good.sum()) + odd, mistimed)
+    others = Counter(
+        _name_category(whole[row].cat) for row in np.flatnonzero(kind == EventKind.OTHER).tolist()
+    )
+    return _Piece(
+        replace(trace, allocations=allocations),
+        int(len(good) - good.sum()) + odd,
+        mistimed,
+        _select_unknown(others),
+    )
+
+
+def _name_category(category: Any) -> str:
+    """Return what a category is called in messages."""
+    return category if isinstance(category, str) and category else _NO_CATEGORY
+
+
+def _select_unknown(others: Counter[str]) -> Counter[str]:
+    """Return the categories of events that were not read, without those that are known to be no operations."""
+    return Counter(
+        {name: count for name, count in others.items() if count and name.lower() not in _CATEGORIES_BESIDE}
+    )
 
 
 def _select_usable(duration_ns: Int64, timed: Bool) -> tuple[Int64, Int64]:
@@ -381,8 +432,15 @@ def _build_piece_from_rows(rows: EventRows, name: str) -> _Piece:
     """Return the events that the kernel has put down as columns, as `_build_piece` does those that are decoded."""
     whole = rows.take(rows.phase("X"))
     words, category = whole.texts(k.CATEGORY)
-    known = [_infer_category_kind(_decode_value(word)) for word in words]
-    kind = np.array(known, np.uint8)[category]
+    categories = [_decode_value(word) for word in words]
+    kind = np.array([_infer_category_kind(value) for value in categories], np.uint8)[category]
+    if not all(categories):
+        _infer_row_places(whole, kind)
+    others: Counter[str] = Counter()
+    for code, count in enumerate(
+        np.bincount(category[kind == EventKind.OTHER], minlength=len(words)).tolist()
+    ):
+        others[_name_category(categories[code])] += count
     kept = np.flatnonzero(kind)
     whole, kind = whole.take(kept), kind[kept]
     start_ns, good = _read_row_times(whole, k.START)
@@ -397,7 +455,16 @@ def _build_piece_from_rows(rows: EventRows, name: str) -> _Piece:
     allocations, odd = _collect_allocations(_list(b"[" + b",".join(rows.content(k.EVENT, noted)) + b"]"))
     trace = _build_trace_from_rows(whole, name)
     trace.kind[:], trace.start_ns[:], trace.duration_ns[:] = kind, start_ns, duration_ns
-    return _Piece(replace(trace, allocations=allocations), lost + odd, mistimed)
+    return _Piece(replace(trace, allocations=allocations), lost + odd, mistimed, _select_unknown(others))
+
+
+def _infer_row_places(rows: EventRows, kind: UInt8) -> None:
+    """Give events without a category the kind (M,) that their process tells."""
+    processes, process = rows.texts(k.PROCESS)
+    told = np.array([_PLACES.get(_decode_text(raw), EventKind.OTHER) for raw in processes], np.uint8)
+    silent = np.flatnonzero(kind == EventKind.OTHER)
+    silent = silent[[not _decode_value(raw) for raw in rows.content(k.CATEGORY, silent)]]
+    kind[silent] = told[process[silent]]
 
 
 def _read_row_times(rows: EventRows, column: int) -> tuple[Int64, Bool]:
@@ -553,12 +620,22 @@ def _infer_kinds(events: Sequence[_Event]) -> UInt8:
         categories = [category if isinstance(category, str) else None for category in categories]
         distinct = set(categories)
     known = {category: _infer_category_kind(category) for category in distinct}
-    return np.array(list(map(known.__getitem__, categories)), np.uint8)
+    kind = np.array(list(map(known.__getitem__, categories)), np.uint8)
+    if not all(distinct):
+        for row in np.flatnonzero(kind == EventKind.OTHER).tolist():
+            if not categories[row]:
+                kind[row] = _PLACES.get(str(events[row].pid), EventKind.OTHER)
+    return kind
 
 
 def _infer_category_kind(category: Any) -> EventKind:
     """Return the kind of the events of a category."""
-    return CATEGORIES.get(category.lower(), EventKind.OTHER) if isinstance(category, str) else EventKind.OTHER
+    if not isinstance(category, str):
+        return EventKind.OTHER
+    name = category.lower()
+    return CATEGORIES.get(name) or next(
+        (kind for end, kind in _CATEGORY_ENDS.items() if name.endswith(end)), EventKind.OTHER
+    )
 
 
 def _number_texts(texts: Sequence[Any]) -> tuple[list[str], Int32]:

@@ -182,8 +182,8 @@ def _drop_commas(text: bytes) -> bytes:
     """Drop commas behind which a list or an object ends, outside of texts.
 
     Example:
-        >>> _drop_commas(b'[{"a": ",]",}, 2,\\n]')
-        b'[{"a": ",]"}, 2\\n]'
+        >>> _drop_commas(b'[{"a": ",]",}, 2, ]')
+        b'[{"a": ",]"}, 2 ]'
     """
     if not _COMMA.search(text):
         return text

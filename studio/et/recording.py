@@ -187,6 +187,7 @@ class DeviceTrace:
         pid: Process that called the operators, -1 where it is no number.
         damaged: Whether the file is cut off or broken, so that events are missing.
         allocations: What the profiler noted of memory.
+        has_others: Whether the file holds events of kinds that are not read.
     """
 
     file: str
@@ -214,6 +215,7 @@ class DeviceTrace:
     pid: int
     damaged: bool = False
     allocations: Allocations = field(default_factory=build_empty_allocations)
+    has_others: bool = False
 
     def __len__(self) -> int:
         return len(self.kind)

@@ -167,11 +167,54 @@ def test_every_nanosecond_of_a_usual_time_survives():
         ("Operator", EventKind.OPERATOR), ("cpu_op", EventKind.OPERATOR), ("user_annotation", EventKind.ANNOTATION),
         ("Kernel", EventKind.KERNEL), ("mtia_ccp_events", EventKind.KERNEL), ("Memcpy", EventKind.COPY),
         ("gpu_memset", EventKind.FILL), ("Runtime", EventKind.RUNTIME), ("mtia_runtime", EventKind.RUNTIME),
-        ("cuda_driver", EventKind.RUNTIME), ("cuda_sync", EventKind.SYNC),
+        ("cuda_driver", EventKind.RUNTIME), ("cuda_sync", EventKind.SYNC), ("xpu_driver", EventKind.RUNTIME),
+        ("mlu_runtime", EventKind.RUNTIME), ("mlu_memcpy", EventKind.COPY), ("GCU_MEMSET", EventKind.FILL),
     ],
 )  # fmt: skip
 def test_categories_old_and_new(category, kind):
     assert device(device_file([event("a", 1, 1, category)])).trace.kind.tolist() == [kind]
+
+
+@pytest.mark.parametrize("long", [False, True])
+def test_events_of_unknown_categories_are_counted_and_named(long):
+    """They were left out without a word, and the job seemed to have run on its processor."""
+    beside = [event("x", 9, 1, cat) for cat in ("Trace", "overhead", "gpu_user_annotation", "cuda_event")]
+    silent = [{key: value for key, value in event("npu", 5, 1).items() if key != "cat"}]
+    some = [event("mm", 1, 1), event("gemm", 2, 1, "hpu_op"), event("gemm", 4, 1, "hpu_op"), *silent, *beside]
+    part = device(device_file(some * (20_000 if long else 1)))
+    assert part.trace.names == ["mm"]
+    [finding] = part.findings
+    assert (finding.level, finding.code) == ("warning", "left-out")
+    times = 20_000 if long else 1
+    assert f"hpu_op ({2 * times:,}), none ({times:,})." in finding.message
+    assert device(device_file([event("mm", 1, 1), *beside])).findings == ()
+
+
+def test_pytorchs_first_profiler_tells_by_processes_what_its_events_are():
+    """It said that nothing was recorded."""
+    places = ("CPU functions", "CUDA functions")
+    some = [event(place, at, 1, pid=place) for at, place in enumerate(places)]
+    part = device(
+        json.dumps([{key: value for key, value in one.items() if key != "cat"} for one in some]).encode()
+    )
+    assert part.trace.kind.tolist() == [EventKind.OPERATOR, EventKind.KERNEL]
+    assert part.findings == ()
+
+
+@pytest.mark.parametrize(
+    ("content", "said"),
+    [
+        (device_file([event("a", 1, 1, "hpu_op")]), "what else it holds is of kinds that are not read"),
+        (device_file([event("a", 1, 1) | {"ph": "b"}]), "what else it holds is of kinds that are not read"),
+        (device_file([event("a", 1, 1, "overhead")])[:-1], "lies behind the damage"),
+        (device_file([]), "nothing was recorded while the program ran"),
+    ],
+)
+def test_a_file_without_operations_says_why_it_has_none(tmp_path, content, said):
+    path = tmp_path / "device_0.json"
+    path.write_bytes(content)
+    [finding] = [one for one in studio.read(path).findings if one.code == "no-events"]
+    assert said in finding.message
 
 
 def test_a_bare_list_of_events():

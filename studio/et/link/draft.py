@@ -184,6 +184,12 @@ def _build_missing_findings(pair: Pair) -> list[Finding]:
     if pair.device is not None and not len(pair.device) and pair.host is not None:
         return [_build_nothing_beside_finding(pair.host, pair.device)]
     if pair.device is not None and not len(pair.device):
+        if pair.device.damaged or pair.device.has_others:
+            rest = "lies behind the damage" if pair.device.damaged else "is of kinds that are not read"
+            message = (
+                f"{pair.device.file}: it holds no operations that can be read: what else it holds {rest}."
+            )
+            return [Finding("error", "no-events", message, file=pair.device.file)]
         message = f"{pair.device.file}: it holds no operations: nothing was recorded while the program ran."
         hint = (
             "With a schedule the profiler records after its wait and warmup steps only: call prof.step() in every "
