@@ -76,6 +76,7 @@ _PLACES = {"CPU functions": EventKind.OPERATOR, "CUDA functions": EventKind.KERN
 _MEMORY = "[memory]"
 _FLOWS = ("ac2g", "async_gpu", "async_cpu_to_gpu")
 _LARGEST_RANK = 2**31 - 1
+_MOST_RANKS = 1 << 20
 _LONGEST_NS = 2**62
 _LONGEST_YEARS = 146
 """So many whole years are `_LONGEST_NS`."""
@@ -892,24 +893,42 @@ def _parse_noted_calls(value: Any) -> tuple[NotedCall, ...]:
 
 
 def _parse_group(entry: dict[str, Any]) -> Group:
-    ranks = parse_ranks(entry.get("ranks"))
     size = _parse_whole(entry.get("pg_size"))
+    ranks = parse_ranks(entry.get("ranks"), size or 0)
     return Group(str(entry.get("pg_name", "")), str(entry.get("pg_desc", "")), ranks, size or len(ranks))
 
 
-def parse_ranks(value: Any) -> tuple[int, ...]:
-    """Return rank numbers given as a list or as text; none where the text is abbreviated.
+def parse_ranks(value: Any, size: int = 0) -> tuple[int, ...]:
+    """Return rank numbers given as a list or as text; of an abbreviated text those that are told, with the size, by an even distance.
+
+    Args:
+        value: The list, or its text.
+        size: How many ranks there are, 0 where that is not known.
 
     Example:
-        >>> parse_ranks("[0, 2]"), parse_ranks("[0, 1, ..., 7]")
-        ((0, 2), ())
+        >>> parse_ranks("[0, 2]"), parse_ranks("[0, 1, ..., 7]"), parse_ranks("[0, 2, ..., 6]", 4)
+        ((0, 2), (), (0, 2, 4, 6))
     """
     if isinstance(value, str):
-        return _parse_rank_text(value) if "..." not in value and len(value) < 1 << 20 else ()
+        if len(value) >= 1 << 20:
+            return ()
+        return _complete_ranks(value, size) if "..." in value else _parse_rank_text(value)
     if not isinstance(value, list):
         return ()
     numbers = [_parse_whole(item) for item in value]
     return tuple(number for number in numbers if number is not None and 0 <= number <= _LARGEST_RANK)
+
+
+@lru_cache(maxsize=1 << 10)
+def _complete_ranks(text: str, size: int) -> tuple[int, ...]:
+    """Return the ranks of a text that leaves out those in its middle; none where those that are there lie at other distances."""
+    begin, _, end = text.partition("...")
+    first, last = _parse_rank_text(begin), _parse_rank_text(end)
+    if not first or not last or not len(first) + len(last) <= size <= _MOST_RANKS:
+        return ()
+    distance = first[1] - first[0] if len(first) > 1 else 1
+    ranks = tuple(range(first[0], first[0] + distance * size, distance)) if distance > 0 else ()
+    return ranks if ranks[: len(first)] == first and ranks[-len(last) :] == last else ()
 
 
 @lru_cache(maxsize=1 << 10)

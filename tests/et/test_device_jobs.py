@@ -91,6 +91,30 @@ def test_one_gpu_of_eight_is_a_job_of_eight(one_of_eight):
     assert "error" not in found.values()
 
 
+@pytest.mark.parametrize(
+    ("text", "size", "ranks"),
+    [
+        ("[0, 1, 2, ..., 63]", 64, tuple(range(64))),
+        ("[4, 12, ..., 60]", 8, tuple(range(4, 64, 8))),
+        ("[4, 12, ..., 61]", 8, None),
+        ("[0, 1, ..., 7]", 4, None),
+        ("[4, ..., 11]", 8, tuple(range(4, 12))),
+    ],
+)
+@pytest.mark.parametrize("by_kernel", [False, True])
+def test_abbreviated_lists_of_ranks_are_told_by_size_and_distance(tmp_path, text, size, ranks, by_kernel):
+    """PyTorch writes 30 ranks of a group at most; the group was listed nowhere, and had the recorded rank alone."""
+    groups = [{"pg_name": "tp", "pg_desc": "x", "pg_size": size, "ranks": text}]
+    path = tmp_path / "run.json"
+    content = training(
+        distributedInfo=WORLD | {"rank": 4, "world_size": 64} | ({} if by_kernel else {"pg_config": groups})
+    )
+    said = f'"Process Group Ranks": "{text}", "Group size": {size}' if by_kernel else '"x": 0'
+    path.write_bytes(content.replace(b'"Process Group Ranks": "[4, 5]"', said.encode()))
+    found = {group.name: group.ranks for group in studio.read(path).groups}
+    assert found.get("tp", (4,)) == (ranks or (4,))
+
+
 def test_streams_wait_for_collectives_and_collectives_for_streams(one_of_eight):
     """No event says which stream waits for which; the calls, the times and how PyTorch uses NCCL do."""
     graph = studio.read(one_of_eight).graphs[0]

@@ -251,8 +251,8 @@ def _infer_from_values(kind: int, values: tuple[Any, ...], _types: tuple[type, .
     size = get_element_bytes(str(dtype or ""))
     given, taken = read_count(given_count), read_count(taken_count)
     known = size > 0
-    ranks = parse_ranks(listed)
     start, stride, members = map(read_count, strided)
+    ranks = parse_ranks(listed, members)
     if not ranks and start >= 0 and stride > 0 and 0 < members <= 1 << 20:
         ranks = tuple(range(start, start + stride * members, stride))
     peer = read_count(source if kind == RECEIVE else target) if kind in (SEND, RECEIVE) else NONE

@@ -49,8 +49,9 @@ def _parse_groups(text: Any) -> list[Group]:
     groups = []
     for entry in entries if isinstance(entries, list) else ():
         if isinstance(entry, dict) and "pg_name" in entry:
-            ranks, size = parse_ranks(entry.get("ranks")), read_count(entry.get("group_size"))
-            if not ranks and 0 < size <= 1 << 20:
+            size, listed = read_count(entry.get("group_size")), entry.get("ranks")
+            ranks = parse_ranks(listed, size)
+            if not ranks and 0 < size <= 1 << 20 and not isinstance(listed, str):
                 ranks = tuple(range(size))
             groups.append(Group(str(entry["pg_name"]), str(entry.get("pg_desc", "")), ranks, size))
     return groups
