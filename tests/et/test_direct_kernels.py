@@ -56,6 +56,14 @@ KERNELS = {
     "ncclDevKernel_Generic_1(ncclDevKernelArgsStorage<4096ul>)": SOME,
     "mscclKernel_Sum_half_LL_false(ncclDevComm*)": SOME,
     "void mscclpp::executionKernel<mscclpp::LL16Packet, true>(int)": SOME,
+    "void tensorrt_llm::kernels::nccl_device::fusedAllReduceRMSNorm<__half>(x)": CollectiveType.ALL_REDUCE,
+    "void (anonymous namespace)::dispatchKernel<(unsigned int)16, true, false>(int*, unsigned long)": CollectiveType.ALL_TO_ALL,
+    "void combineKernel<float, __nv_bfloat16, 16ul, true, true>(__nv_bfloat16*)": CollectiveType.ALL_TO_ALL,
+    "void a2a_dispatch_send_kernel<true, 16>(unsigned long)": CollectiveType.ALL_TO_ALL,
+    "hcom_allReduce__503_0_1": CollectiveType.ALL_REDUCE,
+    "hcom_reduceScatter__612_4_1": CollectiveType.REDUCE_SCATTER,
+    "hcom_send__612_4_1": SOME,
+    "rccl_whatever": SOME,
     "oneccl_allreduce_pcie": CollectiveType.ALL_REDUCE,
     "oneccl_reduce_base<float, 2, 16, 1, 1, 2>": SOME,
     "void at::native::reduce_kernel<512, 1, at::native::ReduceOp<float>>(x)": None,
@@ -69,6 +77,8 @@ KERNELS = {
     "_fwd_kernel_ep_scatter_2": None,
     "void allocate_blocks_kernel(int*)": None,
     "void sendMessageToDraw(float*)": None,
+    "void dispatchKernel<float>(float*)": None,
+    "void flash::flash_fwd_splitkv_combine_kernel<Flash_fwd_kernel_traits<64, false, true>>(x)": None,
 }
 WORLD = {"backend": "nccl", "rank": 0, "world_size": 2}
 BF16 = "c10::BFloat16"
@@ -154,6 +164,20 @@ def test_the_operator_around_tells_the_size_that_the_innermost_does_not(tmp_path
         device_file([outer, inner, launch(12, 501), kernel(name, 60, 9, 501)], distributedInfo=WORLD)
     )
     assert communication(studio.read(path))[0]["comm_size"] == 256
+
+
+def test_nccls_own_operation_tells_the_size_where_no_call_was_recorded(tmp_path):
+    """Before PyTorch 1.11 nothing else did; of one that launched two kernels, how much each moves is not known."""
+    name = "ncclKernel_AllReduce_RING_LL_Sum_float(ncclWorkElem)"
+    gather = "ncclKernel_AllGather_RING_LL_Sum_int8_t(ncclWorkElem)"
+    trace = read_calls(
+        tmp_path,
+        (["nccl:all_reduce"], name, [[1000, 1000]], ["float"]),
+        (["nccl:all_gather", "aten::x"], gather, [], []),
+        (["nccl:all_gather"], gather, [[16]], ["float"]),
+        (["nccl:all_reduce"], gather, [[16]], ["float"]),
+    )
+    assert [one.get("comm_size") for one in communication(trace)] == [4_000_000, 0, 64, 0]
 
 
 def test_a_kernel_that_takes_the_place_of_the_librarys_carries_out_the_call_once(tmp_path):

@@ -9,7 +9,7 @@ from msgspec.structs import replace
 from studio.et.link.attribute import DeviceOperations
 from studio.et.link.carried import BY_MESSAGES, find_library_rows, match_calls
 from studio.et.link.device_facts import add_direct, find_on_device
-from studio.et.link.fact_reader import KINETO_NAMES, ONE_LIST, FactReader, read_metadata
+from studio.et.link.fact_reader import KINETO_NAMES, LAUNCHES, ONE_LIST, FactReader, read_metadata
 from studio.et.link.facts import Communication, Facts, merge_facts
 from studio.et.link.names import NO_COLLECTIVES, infer_operator_kind, simplify_name
 from studio.et.link.noted import match_noted
@@ -20,8 +20,6 @@ from studio.trace import NONE
 
 _RECORDER = "record_param_comms"
 _NAMESPACES = ("c10d::", "_c10d_functional::", "c10d_functional::", "_c10d_functional_autograd::")
-_LAUNCHES = "nccl:"
-"""Operations that start so are those in which a call launches kernels of NCCL or RCCL; they name the tensors that a rank gives."""
 
 
 def find_communication(
@@ -192,7 +190,7 @@ def _add_launched(operations: Operations, reader: FactReader, rows: dict[int, Fa
     if all(facts.bytes_in >= 0 for facts in rows.values()):
         return
     given: dict[int, int] = {}
-    for row in operations.named(lambda name: name.startswith(_LAUNCHES)).tolist():
+    for row in operations.named(lambda name: name.startswith(LAUNCHES)).tolist():
         call = _find_call_around(operations, row, rows)
         if call >= 0 and rows[call].bytes_in < 0:
             size = reader.of_launch(row, rows[call].kind)
@@ -227,7 +225,7 @@ def _find_call_around(operations: Operations, row: int, calls: Collection[int]) 
     """Return the nearest call around an operation of a library, -1 where there is none or another such operation lies between."""
     for _ in range(64):
         row = int(operations.parent[row])
-        if row < 0 or operations.name_of(row).startswith(_LAUNCHES):
+        if row < 0 or operations.name_of(row).startswith(LAUNCHES):
             break
         if row in calls:
             return row

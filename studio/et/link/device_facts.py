@@ -9,7 +9,7 @@ from msgspec.structs import replace
 
 from studio.et.direct import OPERATORS, infer_direct_kind, talks_without_kind
 from studio.et.link.attribute import DeviceOperations
-from studio.et.link.fact_reader import KINETO_NAMES, FactReader, read_metadata
+from studio.et.link.fact_reader import KINETO_NAMES, LAUNCHES, ONE_LIST, FactReader, read_metadata
 from studio.et.link.facts import Communication, Facts, merge_facts
 from studio.et.link.names import KERNEL, RECEIVE, SEND, infer_kernel_kind, infer_operator_kind
 from studio.et.link.operations import Operations
@@ -60,7 +60,40 @@ def find_on_device(
         communication.devices[place] = facts
     for row, places in of_call.items():
         _share_bytes(places, calls[row], device, launched, communication)
+    _add_sizes_of_launches(
+        operations,
+        FactReader(operations, None, device),
+        launched,
+        [place for place in calling if calling[place] < 0],
+        communication,
+    )
     return done | set(of_call)
+
+
+def _add_sizes_of_launches(
+    operations: Operations,
+    reader: FactReader,
+    launched: DeviceOperations,
+    places: Sequence[int],
+    communication: Communication,
+) -> None:
+    """Give kernels without a call, as PyTorch recorded none before 1.11, the size of the tensors that NCCL's own operation names.
+
+    An operation that launched several kernels does not tell the size of each.
+    """
+    of_launch: dict[int, list[int]] = {}
+    for place in places:
+        row = int(launched.operator[place])
+        if row >= 0 and not operations.name_of(row).startswith(LAUNCHES):
+            row = operations.find_above(row, LAUNCHES)
+        if row >= 0:
+            of_launch.setdefault(row, []).append(place)
+    for row, own in of_launch.items():
+        facts = communication.devices.get(own[0])
+        size = reader.of_launch(row, facts.kind) if facts is not None and len(own) == 1 else NONE
+        if facts is not None and facts.bytes_in < 0 <= size:
+            taken = size if facts.kind in ONE_LIST else facts.bytes_out
+            communication.devices[own[0]] = replace(facts, bytes_in=size, bytes_out=taken)
 
 
 def _find_direct_in_calls(
@@ -111,6 +144,7 @@ def _infer_kernel_facts(
     if call is not None:
         return call
     kind = infer_kernel_kind(name)
+    kind = infer_direct_kind(name) if kind is None else kind
     if kind is None:
         communication.add_unknown(str(arguments.get("collective_name") or name.split("(")[0]))
         return None

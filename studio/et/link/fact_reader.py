@@ -65,6 +65,8 @@ _TOLD = (
 )
 
 
+LAUNCHES = "nccl:"
+"""Operations that start so are those in which a call launches kernels of NCCL or RCCL; they name the tensors that a rank gives."""
 _PLACED = ("global_rank_start", "global_rank_stride", "pg_size")
 
 

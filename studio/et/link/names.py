@@ -51,9 +51,9 @@ NO_COLLECTIVES = frozenset(
 """What recorders write where nothing is communicated."""
 
 _PREFIX = re.compile(r"(_?c10d(_functional)?(_autograd)?::|nccl:|rccl:|gloo:|mpi:|ucc:|xccl:|hccl:)")
-KERNEL = re.compile(join_expressions(LIBRARIES, (r"(nccl|rccl)_",)), re.IGNORECASE)
+KERNEL = re.compile(join_expressions(LIBRARIES), re.IGNORECASE)
 """Matches kernels of communication libraries, old and new."""
-_LIBRARY_NAME = re.compile(r"nccl|rccl|(?<=one)ccl(?!reduce)")
+_LIBRARY_NAME = re.compile(r"nccl|rccl|hccl|hcom|(?<=one)ccl(?!reduce)")
 """What stands before the collective in names. Of oneCCL `reduce_base` is a step of several collectives, not a reduce."""
 _KERNEL_KINDS = (
     ("allreduce", CollectiveType.ALL_REDUCE),
