@@ -26,6 +26,7 @@ from studio.trace import Finding
 _GZIP = b"\x1f\x8b"
 # Typed there as an exception instead of as its class.
 _DamagedGzipError: type[Exception] = zlib_ng.error  # type: ignore[assignment]
+_WIDE_MARKS = (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
 _LEAST_GZIP = 18
 """Bytes of the shortest gzip stream."""
 _LONGEST_INFLATED = 64 << 30
@@ -227,7 +228,7 @@ def read_head(file: SourceFile, most: int = HEAD_BYTES) -> bytes:
         except _DamagedGzipError:
             break
         packed = inflater.unused_data
-    start = start or raw
+    start = _transcode(start or raw)
     return start[_measure_mark(start) :]
 
 
@@ -261,6 +262,8 @@ def load(file: SourceFile) -> tuple[bytes | memoryview, tuple[Finding, ...]]:
         TraceFormatError: The gzip stream is broken from the start or inflates beyond reason.
     """
     content, findings = _read_content(file)
+    if bytes(content[:2]) in _WIDE_MARKS:
+        content = _transcode(bytes(content))
     marked = _measure_mark(bytes(content[:4]))
     return content[marked:] if marked else content, findings
 
@@ -274,6 +277,20 @@ def _measure_mark(start: bytes) -> int:
     """
     mark = codecs.BOM_UTF8
     return len(mark) if start.startswith(mark) and start[len(mark) :][:1] in (b"{", b"[") else 0
+
+
+def _transcode(content: bytes) -> bytes:
+    """Return JSON in UTF-16, as some shells write what a program prints, in UTF-8; anything else as it is.
+
+    Example:
+        >>> _transcode('[{"é": 1}]'.encode("utf-16")).decode(), _transcode(b"[]")
+        ('[{"é": 1}]', b'[]')
+    """
+    if content[:2] not in _WIDE_MARKS:
+        return content
+    # Of a start that ends within a character all the others.
+    text = content.decode("utf-16", "ignore")
+    return text.encode("utf-8", "replace") if text.lstrip()[:1] in ("{", "[") else content
 
 
 def mark_content(file: SourceFile, loaded: bytes | memoryview | None = None) -> str:
@@ -357,6 +374,8 @@ def describe_unrecognised(start: bytes) -> str:
     for magic, what in _MAGIC.items():
         if start.startswith(magic):
             return what
+    if of_program := find_foreign(start):
+        return of_program[0]
     if not start.strip(b"\0"):
         return "a file filled with zero bytes"
     if text.startswith((b"{", b"[")):
@@ -387,6 +406,32 @@ _FOREIGN: tuple[tuple[Callable[[bytes], object], tuple[str, str]], ...] = (
         ),
     ),
     (
+        lambda start: start.startswith(b"version https://git-lfs.github.com/spec/"),
+        ("a pointer of Git LFS in place of the file", "Fetch the file itself: git lfs pull."),
+    ),
+    (
+        re.compile(rb"\s*<(!doctype\s+html|html)\b", re.IGNORECASE).match,
+        (
+            "a web page (HTML) in place of the file",
+            "Download the file itself; of GitHub by its button Download raw file.",
+        ),
+    ),
+    *(
+        (
+            re.compile(re.escape(magic)).match,
+            (
+                f"a file packed by {tool}",
+                f"Unpack it first: {tool} -d FILE. gzip, zip and tar are unpacked here.",
+            ),
+        )
+        for magic, tool in (
+            (b"\x28\xb5\x2f\xfd", "zstd"),
+            (b"\xfd7zXZ", "xz"),
+            (b"BZh", "bzip2"),
+            (b"\x04\x22\x4d\x18", "lz4"),
+        )
+    ),
+    (
         lambda start: b'"traceEvents"' in start and b'"BeginNs"' in start,
         (
             "a trace of rocprof v1 or v2 (JSON)",
@@ -404,9 +449,6 @@ _MAGIC = {
     b"%PDF": "a PDF document",
     b"\x7fELF": "a Linux program or library",
     b"MZ": "a Windows program",
-    b"\xfd7zXZ": "an xz archive",
-    b"BZh": "a bzip2 archive",
-    b"\x28\xb5\x2f\xfd": "a zstd archive",
     b"SQLite format 3": "an SQLite database",
     b"ARROW1": "an Arrow file",
     b"PAR1": "a Parquet file",

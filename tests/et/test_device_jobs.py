@@ -221,6 +221,42 @@ def test_a_byte_order_mark_before_json_counts_for_nothing(tmp_path):
         assert len(studio.read(path).graphs[0]) == 1
 
 
+@pytest.mark.parametrize("encoding", ["utf-16", "utf-16-be"])
+@pytest.mark.parametrize("packed", [False, True])
+def test_json_in_utf_16_is_read(tmp_path, encoding, packed):
+    """Some shells write what a program prints in it; it was binary data of an unknown kind."""
+    path = tmp_path / "run.json"
+    text = training(distributedInfo=WORLD).decode().replace("gemm", "gemm é")
+    raw = ("" if encoding == "utf-16" else "\ufeff").encode("utf-16-be") + text.encode(encoding)
+    path.write_bytes(gzip.compress(raw) if packed else raw)
+    graph = studio.read(path).graphs[0]
+    assert "gemm é" in [graph.strings[code] for code in graph.name.tolist()]
+
+
+@pytest.mark.parametrize(
+    ("content", "what", "instead"),
+    [
+        (
+            b"version https://git-lfs.github.com/spec/v1\noid sha256:4d\nsize 5\n",
+            "a pointer of Git LFS",
+            "git lfs pull",
+        ),
+        (b"<!DOCTYPE html>\n<html lang='en'>", "a web page", "raw file"),
+        (b"\x28\xb5\x2f\xfd\x04\x00", "packed by zstd", "zstd -d"),
+        (b"\xfd7zXZ\x00\x00\x04", "packed by xz", "xz -d"),
+    ],
+)
+def test_what_lies_in_place_of_a_file_is_named(tmp_path, content, what, instead):
+    """They were text files, web pages too, and archives with a list of all formats as what to do."""
+    (tmp_path / "rank1.json").write_bytes(content)
+    with pytest.raises(studio.TraceFormatError, match=what) as caught:
+        studio.read(tmp_path / "rank1.json")
+    assert instead in str(caught.value.hint)
+    (tmp_path / "rank0.json").write_bytes(training(distributedInfo=WORLD | {"rank": 0}))
+    messages = [finding.message for finding in studio.read(tmp_path).findings]
+    assert any(what in message and "rank1.json" in message for message in messages)
+
+
 def test_gzip_members_one_after_another_are_one_trace(tmp_path):
     content = training(distributedInfo=WORLD | {"pg_config": GROUPS})
     whole, pieces = tmp_path / "whole.json.gz", tmp_path / "pieces.json.gz"
