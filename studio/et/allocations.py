@@ -44,6 +44,11 @@ class Allocations:
         """Return them with all times moved."""
         return replace(self, time_ns=self.time_ns + shift_ns)
 
+    def take(self, rows: Int64) -> Allocations:
+        """Return some of them."""
+        columns = {name: getattr(self, name)[rows] for name in _COLUMNS}
+        return Allocations(threads=tuple(self.threads[row] for row in rows.tolist()), **columns)
+
 
 _COLUMNS = ("time_ns", "bytes", "device", "address", "total", "reserved")
 

@@ -35,6 +35,7 @@ from studio.et.mend import decode_mended
 from studio.et.pytorch import parse_integers
 from studio.et.recording import DeviceTrace, EventKind, Group, Head, NotedCall, mark_names
 from studio.et.records import clean
+from studio.et.several_processes import count_callers, find_processes
 from studio.trace import NONE, Bool, Finding, Float64, Int32, Int64, UInt8
 
 CATEGORIES = {
@@ -258,7 +259,37 @@ def read(reading: Reading) -> list[Part]:
         noticed.append(Finding("warning", "left-out", message, hint, file=reading.name))
     damaged = any(finding.level == "error" for finding in noticed)
     has_others = any(finding.code == "left-out" for finding in noticed)
-    return [DevicePart(replace(piece.trace, damaged=damaged, has_others=has_others), tuple(noticed))]
+    trace = replace(piece.trace, damaged=damaged, has_others=has_others)
+    if piece.process is not None:
+        return _part_processes(trace, piece.process, noticed)
+    callers = count_callers(trace)
+    if callers > 1:
+        message = (
+            f"{reading.name}: events of {callers:,} processes among each other, which count as one rank: "
+            "which of them launched a kernel is told by numbers that may be those of several."
+        )
+        hint = "Open the files that it was made of, one of each process."
+        noticed.append(Finding("warning", "several-processes", message, hint, file=reading.name))
+    return [DevicePart(trace, tuple(noticed))]
+
+
+def _part_processes(trace: DeviceTrace, process: Int64, noticed: Sequence[Finding]) -> list[Part]:
+    """Return a rank for each of the processes (E,) whose events a file holds."""
+    count = int(process.max()) + 1
+    hint = "Open the files that it was made of, which tell their ranks."
+    what = f"{trace.file}: traces of {count:,} processes in one file"
+    message = f"{what}; they are taken as the ranks 0 and on, in the order of the file or of their labels."
+    findings = [*noticed, Finding("info", "rank-assumed", message, hint, file=trace.file)]
+    parts: list[Part] = []
+    for number in range(count):
+        own = reorder_events(trace, np.flatnonzero(process == number))
+        callers = {caller for caller, _ in own.threads}
+        threads = own.allocations.threads
+        kept = np.array([row for row, (caller, _) in enumerate(threads) if caller in callers], np.int64)
+        head = replace(own.head, rank=number, world_size=max(own.head.world_size or 0, count))
+        own = replace(own, head=head, pid=_find_pid(own), allocations=own.allocations.take(kept))
+        parts.append(DevicePart(own, tuple(findings) if not number else ()))
+    return parts
 
 
 @dataclass(frozen=True, slots=True)
@@ -270,12 +301,14 @@ class _Piece:
         lost: How many had to be left out.
         mistimed: Of how many the duration is written but can be none, and counts as 0.
         unknown: How many there are of each category that is not known, and were left out.
+        process: (E,) which process each event is of, where a file holds several.
     """
 
     trace: DeviceTrace
     lost: int
     mistimed: int
     unknown: Counter[str]
+    process: Int64 | None = None
 
 
 _Events = Callable[[], Iterable[list[_Event]]]
@@ -338,7 +371,9 @@ def _join_pieces(content: _Content, events: _Events, pieces: Iterable[_Piece]) -
     latest = int(np.abs(trace.start_ns).max(initial=0))
     if base_ns is not None and len(trace) and abs(base_ns) + latest >= _LONGEST_NS:
         base_ns = None
-    trace = reorder_events(trace, order_by_begin(trace.start_ns, trace.start_ns + trace.duration_ns))
+    process = find_processes(trace)
+    order = order_by_begin(trace.start_ns, trace.start_ns + trace.duration_ns)
+    trace = reorder_events(trace, order)
     trace.start_ns[:] += base_ns or 0
     allocations = trace.allocations.later_by(base_ns or 0)
     trace = replace(trace, head=_build_head(content, base_ns), pid=_find_pid(trace), allocations=allocations)
@@ -356,6 +391,7 @@ def _join_pieces(content: _Content, events: _Events, pieces: Iterable[_Piece]) -
         sum(piece.lost for piece in all_pieces),
         sum(piece.mistimed for piece in all_pieces),
         sum((piece.unknown for piece in all_pieces), Counter()),
+        None if process is None else process[order],
     )
 
 

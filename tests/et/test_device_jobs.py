@@ -325,6 +325,55 @@ def test_an_operation_without_a_launch_waits_for_what_its_device_ended_last(tmp_
     assert "messages" not in shares
 
 
+def several_processes(*, labelled: bool, repeat: int = 1) -> list[list[dict[str, object]]]:
+    """The events of two processes with the same numbers of calls: of the second each kernel takes longer."""
+    processes = []
+    for rank in (0, 1):
+        pid = 812 + rank
+        events = [event("warm", 1, 1, "user_annotation", pid=pid), event("aten::mm", 10, 18, pid=pid)]
+        events += [launch(20, 501, pid=pid), kernel("gemm", 30, 200 + 50 * rank, 501) | {"pid": rank}]
+        events += [event("aten::y", 300 + at, 0.5, pid=pid) for at in range(repeat)]
+        if labelled:
+            events = [one | {"pid": f"[TP{1 - rank:02d}-DP00] {one['pid']}"} for one in events]
+        processes.append(events)
+    return processes
+
+
+@pytest.mark.parametrize(("labelled", "mixed"), [(False, False), (True, False), (True, True)])
+@pytest.mark.parametrize("repeat", [1, 30_000])
+def test_each_process_of_a_merged_file_is_a_rank(tmp_path, labelled, mixed, repeat):
+    """They were one rank: a kernel of one was taken for what another launched, and collectives counted twice and more."""
+    first, second = several_processes(labelled=labelled, repeat=repeat)
+    events = sorted([*first, *second], key=lambda one: one["ts"]) if mixed else [*first, *second]
+    path = tmp_path / "merged.json"
+    path.write_bytes(device_file(events))
+    trace = studio.read(path)
+    assert [rank.number for rank in trace.ranks] == [0, 1]
+    times = {}
+    for rank in trace.ranks:
+        graph = trace.graph_of(rank)
+        names = [graph.strings[code] for code in graph.name.tolist()]
+        assert (names.count("gemm"), names.count("aten::mm"), names.count("aten::y")) == (1, 1, repeat)
+        assert names.index("aten::mm") in graph.ctrl.of(names.index("gemm"))
+        times[rank.number] = int(graph.duration_ns[names.index("gemm")])
+    assert times == ({0: 250_000, 1: 200_000} if labelled else {0: 200_000, 1: 250_000})
+    assert [one.code for one in trace.findings].count("rank-assumed") == 1
+
+
+def test_processes_that_nothing_tells_apart_are_one_rank_and_said(tmp_path):
+    first, second = several_processes(labelled=False)
+    events = sorted([*first, *second], key=lambda one: one["ts"])
+    path = tmp_path / "merged.json"
+    path.write_bytes(device_file(events))
+    trace = studio.read(path)
+    assert len(trace.ranks) == 1
+    [told] = [one.message for one in trace.findings if one.code == "several-processes"]
+    assert "2 processes" in told
+    # A runtime that notes its calls with the device is no process.
+    path.write_bytes(device_file([*first, event("run", 9, 1, "mtia_runtime", pid=17)]))
+    assert not [one for one in studio.read(path).findings if one.code == "several-processes"]
+
+
 def test_a_process_with_several_devices_says_how_busy_each_was(tmp_path):
     """Two devices of 100 µs each, half of it at the same time."""
     path = tmp_path / "both.json"
