@@ -261,7 +261,7 @@ def read(reading: Reading) -> list[Part]:
     has_others = any(finding.code == "left-out" for finding in noticed)
     trace = replace(piece.trace, damaged=damaged, has_others=has_others)
     if piece.process is not None:
-        return _part_processes(trace, piece.process, noticed)
+        return _divide_processes(trace, piece.process, noticed)
     callers = count_callers(trace)
     if callers > 1:
         message = (
@@ -273,7 +273,7 @@ def read(reading: Reading) -> list[Part]:
     return [DevicePart(trace, tuple(noticed))]
 
 
-def _part_processes(trace: DeviceTrace, process: Int64, noticed: Sequence[Finding]) -> list[Part]:
+def _divide_processes(trace: DeviceTrace, process: Int64, noticed: Sequence[Finding]) -> list[Part]:
     """Return a rank for each of the processes (E,) whose events a file holds."""
     count = int(process.max()) + 1
     hint = "Open the files that it was made of, which tell their ranks."
@@ -498,10 +498,10 @@ def _build_piece_from_rows(rows: EventRows, name: str) -> _Piece:
 def _infer_row_places(rows: EventRows, kind: UInt8) -> None:
     """Give events without a category the kind (M,) that their process tells."""
     processes, process = rows.texts(k.PROCESS)
-    told = np.array([_PLACES.get(_decode_text(raw), EventKind.OTHER) for raw in processes], np.uint8)
+    of_process = np.array([_PLACES.get(_decode_text(raw), EventKind.OTHER) for raw in processes], np.uint8)
     silent = np.flatnonzero(kind == EventKind.OTHER)
     silent = silent[[not _decode_value(raw) for raw in rows.content(k.CATEGORY, silent)]]
-    kind[silent] = told[process[silent]]
+    kind[silent] = of_process[process[silent]]
 
 
 def _read_row_times(rows: EventRows, column: int) -> tuple[Int64, Bool]:

@@ -11,6 +11,7 @@ import re
 
 import numpy as np
 
+from studio.distinct import find_distinct
 from studio.et.recording import DeviceTrace, EventKind
 from studio.trace import Int64
 
@@ -34,12 +35,12 @@ def find_processes(trace: DeviceTrace) -> Int64 | None:
 def count_callers(trace: DeviceTrace) -> int:
     """Return how many processes called operators; calls of a runtime may stand with the device."""
     calling = trace.kind == EventKind.OPERATOR
-    return len({trace.threads[code][0] for code in np.unique(trace.thread[calling]).tolist()})
+    return len({trace.threads[code][0] for code in find_distinct(trace.thread[calling]).tolist()})
 
 
 def _find_by_label(trace: DeviceTrace, labels: list[str]) -> Int64 | None:
     """Return the process of each event by the labels (T) of its threads; those without one are of none, and there may be none such."""
-    used = {labels[code] for code in np.unique(trace.thread).tolist()}
+    used = {labels[code] for code in find_distinct(trace.thread).tolist()}
     ordered = sorted(used, key=lambda label: [int(number) for number in _NUMBER.findall(label)])
     if "" in used or len(ordered) < 2:
         return None
@@ -65,6 +66,6 @@ def _find_by_place(trace: DeviceTrace) -> Int64 | None:
     number[callers] = np.arange(len(callers))
     by_place = np.maximum(np.searchsorted(first, np.arange(len(trace)), side="right") - 1, 0)
     own = number[process]
-    found = np.where(np.isin(trace.kind, _ON_HOST) & (own >= 0), own, by_place)
-    working = np.unique(found[trace.is_device])
-    return found if len(working) in (0, len(callers)) else None
+    numbers = np.where(np.isin(trace.kind, _ON_HOST) & (own >= 0), own, by_place)
+    working = find_distinct(numbers[trace.is_device])
+    return numbers if len(working) in (0, len(callers)) else None

@@ -228,7 +228,7 @@ def read_head(file: SourceFile, most: int = HEAD_BYTES) -> bytes:
         except _DamagedGzipError:
             break
         packed = inflater.unused_data
-    start = _transcode(start or raw)
+    start = _convert_to_utf8(start or raw)
     return start[_measure_mark(start) :]
 
 
@@ -263,7 +263,7 @@ def load(file: SourceFile) -> tuple[bytes | memoryview, tuple[Finding, ...]]:
     """
     content, findings = _read_content(file)
     if bytes(content[:2]) in _WIDE_MARKS:
-        content = _transcode(bytes(content))
+        content = _convert_to_utf8(bytes(content))
     marked = _measure_mark(bytes(content[:4]))
     return content[marked:] if marked else content, findings
 
@@ -279,11 +279,11 @@ def _measure_mark(start: bytes) -> int:
     return len(mark) if start.startswith(mark) and start[len(mark) :][:1] in (b"{", b"[") else 0
 
 
-def _transcode(content: bytes) -> bytes:
+def _convert_to_utf8(content: bytes) -> bytes:
     """Return JSON in UTF-16, as some shells write what a program prints, in UTF-8; anything else as it is.
 
     Example:
-        >>> _transcode('[{"é": 1}]'.encode("utf-16")).decode(), _transcode(b"[]")
+        >>> _convert_to_utf8('[{"é": 1}]'.encode("utf-16")).decode(), _convert_to_utf8(b"[]")
         ('[{"é": 1}]', b'[]')
     """
     if content[:2] not in _WIDE_MARKS:
