@@ -124,7 +124,7 @@ WAITS_FOR = "waits_for"
 STEP = "ProfilerStep"
 """Annotations that start so, with a number behind, stand for a whole training step and take no time of their own: PyTorch's word."""
 _NAMED_STEP = re.compile(
-    r"(?:^|[^A-Za-z])(?:step|iteration|iter)[ _#.\-]?(\d{1,9})(?![A-Za-z0-9])", re.IGNORECASE
+    r"(?:^|[^A-Za-z])(?:step|iteration|iter)[ _#.:=\-]{0,3}(\d{1,9})(?![A-Za-z0-9])", re.IGNORECASE
 )
 
 UNRECORDED_CALLS = "unrecorded_calls"

@@ -20,7 +20,7 @@ def find_graph_steps(graph: Graph) -> Int64:
     """Return (N,) the training step of each node, -1 where unknown.
 
     Example:
-        >>> step_of_name("step3.mb0.layer1.qkv"), step_of_name("Optimizer.step#SGD.step"), step_of_name("iter 12/fwd")
+        >>> step_of_name("step3.mb0.layer1.qkv"), step_of_name("Optimizer.step#SGD.step"), step_of_name("Iteration #12: fwd")
         (3, -1, 12)
     """
     used, inverse = np.unique(graph.name, return_inverse=True)

@@ -49,7 +49,7 @@ def format_lines(result: SimResult, most: int = 32) -> Iterator[str]:
         return
     yield f"  {'step':24}{'rank':>8}{'recorded':>14}{'replayed':>14}{'difference':>12}"
     if all(not step.name for step in compared):
-        yield "  no step is marked in the recording: each rank is compared as a whole"
+        yield "  the recording has no annotations ProfilerStep: each rank is compared as a whole"
     for step in compared[:most]:
         name = escape_controls(step.name or "whole trace")
         yield (
