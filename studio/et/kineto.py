@@ -10,6 +10,7 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from itertools import chain
@@ -70,7 +71,7 @@ _CATEGORIES_BESIDE = (
     *("cuda_event", "xpu_sync", "external_correlation", "gpu_pm_counter", "mtia_counters"),
 )
 """Categories of what neither ran nor was called: spans, marks and measurements, and annotations once more where their kernels ran."""
-_NO_CATEGORY = "none"
+_PROCESS_NAME = re.compile(rb'\{[^{}]*(?:\{[^{}]*\})?[^{}]*"process_name"[^{}]*(?:\{[^{}]*\})?[^{}]*\}')
 _PLACES = {"CPU functions": EventKind.OPERATOR, "CUDA functions": EventKind.KERNEL}
 """Processes by which PyTorch's first profiler, which knows no categories, tells what its events are."""
 
@@ -250,13 +251,7 @@ def read(reading: Reading) -> list[Part]:
         hint = "Record anew where their times matter: the profiler wrote what cannot have been."
         noticed.append(Finding("warning", "damaged-duration", message, hint, file=reading.name))
     if piece.unknown:
-        counts = ", ".join(
-            f"{clean(category)} ({count:,})"
-            for category, count in piece.unknown.most_common(_CATEGORIES_NAMED)
-        )
-        message = f"{reading.name}: events of categories that are not read, left out: {counts}."
-        hint = "If they are what a device did, times and figures of the job lack it: the processor's part alone was read."
-        noticed.append(Finding("warning", "left-out", message, hint, file=reading.name))
+        noticed.append(_build_unknown_finding(piece.unknown, reading.data, reading.name))
     damaged = any(finding.level == "error" for finding in noticed)
     has_others = any(finding.code == "left-out" for finding in noticed)
     trace = replace(piece.trace, damaged=damaged, has_others=has_others)
@@ -307,7 +302,7 @@ class _Piece:
     trace: DeviceTrace
     lost: int
     mistimed: int
-    unknown: Counter[str]
+    unknown: Counter[_Left]
     process: Int64 | None = None
 
 
@@ -410,9 +405,8 @@ def _build_piece(events: list[_Event], name: str) -> _Piece:
     trace = _build_trace(name, complete)
     trace.kind[:], trace.start_ns[:], trace.duration_ns[:] = kind[kept], start_ns, duration_ns
     allocations, odd = _collect_allocations(events)
-    others = Counter(
-        _name_category(whole[row].cat) for row in np.flatnonzero(kind == EventKind.OTHER).tolist()
-    )
+    left = (whole[row] for row in np.flatnonzero(kind == EventKind.OTHER).tolist())
+    others = Counter(_build_left_key(event.cat, event.pid) for event in left)
     return _Piece(
         replace(trace, allocations=allocations),
         int(len(good) - good.sum()) + odd,
@@ -421,16 +415,44 @@ def _build_piece(events: list[_Event], name: str) -> _Piece:
     )
 
 
-def _name_category(category: Any) -> str:
-    """Return what a category is called in messages."""
-    return category if isinstance(category, str) and category else _NO_CATEGORY
+_Left = tuple[str, str]
+"""The category of an event that is not read, and where it has none its process as the file writes it."""
 
 
-def _select_unknown(others: Counter[str]) -> Counter[str]:
-    """Return the categories of events that were not read, without those that are known to be no operations."""
+def _build_left_key(category: Any, process: Any) -> _Left:
+    """Return what an event that is not read is counted as."""
+    return (category, "") if isinstance(category, str) and category else ("", str(process))
+
+
+def _select_unknown(others: Counter[_Left]) -> Counter[_Left]:
+    """Return the events that were not read, without those of categories that are known to be no operations."""
     return Counter(
-        {name: count for name, count in others.items() if count and name.lower() not in _CATEGORIES_BESIDE}
+        {key: count for key, count in others.items() if count and key[0].lower() not in _CATEGORIES_BESIDE}
     )
+
+
+def _build_unknown_finding(unknown: Counter[_Left], data: bytes | memoryview, name: str) -> Finding:
+    """Return the finding about events of kinds that are not read, those without a category by the names of their processes."""
+    called = _list_process_names(bytes(data)) if any(not category for category, _ in unknown) else {}
+    counts: Counter[str] = Counter()
+    for (category, process), count in unknown.items():
+        counts[category or called.get(process) or "without a category"] += count
+    listed = ", ".join(f"{clean(what)} ({count:,})" for what, count in counts.most_common(_CATEGORIES_NAMED))
+    message = f"{name}: events of categories or processes that are not read, left out: {listed}."
+    hint = "If they are what a device did, times and figures of the job lack it: the processor's part alone was read."
+    return Finding("warning", "left-out", message, hint, file=name)
+
+
+def _list_process_names(data: bytes) -> dict[str, str]:
+    """Return the names that a file gives its processes."""
+    names = {}
+    for found in _PROCESS_NAME.finditer(data):
+        with suppress(msgspec.DecodeError, UnicodeDecodeError):
+            event = _anything(found[0])
+            said = event.get("args")
+            if event.get("name") == "process_name" and isinstance(said, dict):
+                names[str(event.get("pid"))] = str(said.get("name"))
+    return names
 
 
 def _select_usable(duration_ns: Int64, timed: Bool) -> tuple[Int64, Int64]:
@@ -471,13 +493,11 @@ def _build_piece_from_rows(rows: EventRows, name: str) -> _Piece:
     words, category = whole.texts(k.CATEGORY)
     categories = [_decode_value(word) for word in words]
     kind = np.array([_infer_category_kind(value) for value in categories], np.uint8)[category]
-    if not all(categories):
-        _infer_row_places(whole, kind)
-    others: Counter[str] = Counter()
-    for code, count in enumerate(
-        np.bincount(category[kind == EventKind.OTHER], minlength=len(words)).tolist()
-    ):
-        others[_name_category(categories[code])] += count
+    others = _infer_row_places(whole, kind) if not all(categories) else Counter()
+    counts = np.bincount(category[kind == EventKind.OTHER], minlength=len(words)).tolist()
+    for value, count in zip(categories, counts, strict=True):
+        if value:
+            others[_build_left_key(value, "")] += count
     kept = np.flatnonzero(kind)
     whole, kind = whole.take(kept), kind[kept]
     start_ns, good = _read_row_times(whole, k.START)
@@ -495,13 +515,16 @@ def _build_piece_from_rows(rows: EventRows, name: str) -> _Piece:
     return _Piece(replace(trace, allocations=allocations), lost + odd, mistimed, _select_unknown(others))
 
 
-def _infer_row_places(rows: EventRows, kind: UInt8) -> None:
-    """Give events without a category the kind (M,) that their process tells."""
+def _infer_row_places(rows: EventRows, kind: UInt8) -> Counter[_Left]:
+    """Give events without a category the kind (M,) that their process tells; return how many of which process it tells nothing of."""
     processes, process = rows.texts(k.PROCESS)
-    of_process = np.array([_PLACES.get(_decode_text(raw), EventKind.OTHER) for raw in processes], np.uint8)
+    names = [_decode_text(raw) for raw in processes]
+    of_process = np.array([_PLACES.get(name, EventKind.OTHER) for name in names], np.uint8)
     silent = np.flatnonzero(kind == EventKind.OTHER)
     silent = silent[[not _decode_value(raw) for raw in rows.content(k.CATEGORY, silent)]]
     kind[silent] = of_process[process[silent]]
+    left = process[silent[kind[silent] == EventKind.OTHER]]
+    return Counter(_build_left_key("", names[code]) for code in left.tolist())
 
 
 def _read_row_times(rows: EventRows, column: int) -> tuple[Int64, Bool]:

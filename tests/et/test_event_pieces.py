@@ -65,9 +65,13 @@ EVENTS = st.fixed_dictionaries(
 
 def outcome(raw: bytes) -> object:
     try:
-        [part] = kineto.read(Reading("rank0.json", raw))
+        parts = kineto.read(Reading("rank0.json", raw))
     except TraceFormatError as error:
         return str(error)
+    return [describe_part(part) for part in parts]
+
+
+def describe_part(part: object) -> object:
     assert isinstance(part, DevicePart)
     columns = [getattr(part.trace, field.name) for field in fields(part.trace)]
     return part.findings, [c.tolist() if isinstance(c, np.ndarray) else repr(c) for c in columns]

@@ -179,14 +179,15 @@ def test_categories_old_and_new(category, kind):
 def test_events_of_unknown_categories_are_counted_and_named(long):
     """They were left out without a word, and the job seemed to have run on its processor."""
     beside = [event("x", 9, 1, cat) for cat in ("Trace", "overhead", "gpu_user_annotation", "cuda_event")]
-    silent = [{key: value for key, value in event("npu", 5, 1).items() if key != "cat"}]
+    silent = [{key: value for key, value in event("npu", 5, 1, pid=66).items() if key != "cat"}]
+    called = {"ph": "M", "name": "process_name", "pid": 66, "tid": 0, "args": {"name": "Ascend Hardware"}}
     some = [event("mm", 1, 1), event("gemm", 2, 1, "hpu_op"), event("gemm", 4, 1, "hpu_op"), *silent, *beside]
-    part = device(device_file(some * (20_000 if long else 1)))
+    part = device(device_file([*(some * (20_000 if long else 1)), called]))
     assert part.trace.names == ["mm"]
     [finding] = part.findings
     assert (finding.level, finding.code) == ("warning", "left-out")
     times = 20_000 if long else 1
-    assert f"hpu_op ({2 * times:,}), none ({times:,})." in finding.message
+    assert f"hpu_op ({2 * times:,}), Ascend Hardware ({times:,})." in finding.message
     assert device(device_file([event("mm", 1, 1), *beside])).findings == ()
 
 
