@@ -25,7 +25,7 @@ def test_a_clean_job_says_so_and_what_was_looked_for(tmp_path):
     write(healthy(), tmp_path / "in", "job")
     done = run("check", tmp_path / "in")
     assert done.exit_code == 0
-    assert done.stdout.startswith("job: 2 ranks, 6 nodes: no problems, 35 checks made.\n")
+    assert done.stdout.startswith("job: 2 ranks, 6 nodes: no problems, 37 checks made.\n")
     assert "Looked for and not found: files of several runs; operations that do not end;" in done.stdout
 
 
@@ -76,7 +76,7 @@ def test_a_mended_job_is_written_and_counts(tmp_path, broken: Path):
     done = run("check", broken, "--repair", tmp_path / "out", "--fail-on", "warning")
     assert done.exit_code == 0
     assert "Repaired: 1 dependency removed.\n  rank 0: node 2 (n2) waited for node 2 (n2)\n" in done.stdout
-    assert done.stdout.rstrip().endswith("Now: no problems, 35 checks made.")
+    assert done.stdout.rstrip().endswith("Now: no problems, 37 checks made.")
     assert (broken / "job.0.et").read_bytes() == before
     assert not [one for one in studio.examine(studio.read(tmp_path / "out")) if one.level != "info"]
 

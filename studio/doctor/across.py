@@ -11,14 +11,15 @@ import numpy as np
 
 from studio.analysis.collectives.matching import Collectives, Disagreement, GroupMatching, find_disagreement
 from studio.analysis.collectives.messages import Messages
-from studio.analysis.job.completeness import format_ranges, infer_completeness, is_recording
+from studio.analysis.job.completeness import format_ranges, group_ranges, infer_completeness, is_recording
 from studio.distinct import find_distinct
 from studio.doctor.diagnosis import NODES_NAMED, Case, Found, NodeAt, convert_places
 from studio.doctor.hangs import is_flight
 from studio.doctor.inferred import RAN, choose_missing_level
-from studio.doctor.roots import find_differing_root
+from studio.doctor.roots import find_wrong_root
 from studio.sim.agreement import (
-    describe_collective,
+    UNEVEN_TYPES,
+    describe_disputed,
     describe_half,
     format_ranks,
     is_certain,
@@ -55,7 +56,8 @@ def check_missing_ranks(case: Case) -> Iterator[Found]:
     job = infer_completeness(case.trace)
     used = {group.name for group in case.groups}
     named = {rank for name, group in case.listed.items() if name in used for rank in group.ranks}
-    if job.is_open:
+    # Where no rank could just have been left out, what names others is told by the check of messages.
+    if job.is_open and not any(map(len, case.unmatched.outside)):
         yield Found("warning", job.sentence())
     # A comm group can name ranks beyond the world; what lies between was never mentioned.
     beyond = [range(rank, rank + 1) for rank in sorted(named) if rank >= job.world]
@@ -132,12 +134,14 @@ def check_unlisted_groups(case: Case) -> Iterator[Found]:
 # Collectives
 
 
-def drop_uneven_sizes(group: GroupMatching) -> GroupMatching:
-    """Return a group with the sizes of its all-to-alls set to 0, since ranks may bring different ones."""
+def drop_uneven_sizes(
+    group: GroupMatching, kinds: Sequence[CollectiveType] = (CollectiveType.ALL_TO_ALL,)
+) -> GroupMatching:
+    """Return a group with the sizes of its all-to-alls set to 0, since ranks may bring different ones, or of other kinds."""
     return replace(
         group,
         sequences=tuple(
-            replace(sequence, bytes=np.where(sequence.type == CollectiveType.ALL_TO_ALL, 0, sequence.bytes))
+            replace(sequence, bytes=np.where(np.isin(sequence.type, kinds), 0, sequence.bytes))
             for sequence in group.sequences
         ),
     )
@@ -160,10 +164,14 @@ def check_collectives(case: Case) -> Iterator[Found]:
         if difference is None and group.by_number:
             plain = drop_uneven_sizes(ordered)
             difference = find_disagreement(plain)
+        if difference is not None and _is_defective(case, difference):
+            # The check of sizes or types tells of that node.
+            continue
         finding = (
-            find_differing_root(case, group)
+            find_wrong_root(case, group)
             if difference is None
-            else _report_disagreement(case, plain, difference, ran=ran)
+            else _report_size(case, plain, difference)
+            or _report_disagreement(case, plain, difference, ran=ran)
         )
         if finding is None:
             continue
@@ -175,6 +183,19 @@ def check_collectives(case: Case) -> Iterator[Found]:
         yield Found(
             "error", f"{format_counted(rest, 'more group')} {'disagrees' if rest == 1 else 'disagree'}."
         )
+
+
+def _is_defective(case: Case, difference: Disagreement) -> bool:
+    """Whether one of the collectives in which ranks differ lacks a size or type that the other has, or has none that can be true."""
+    wrong = []
+    for number, row in ((difference.rank, difference.row), (difference.other_rank, difference.other_row)):
+        own = case.by_rank[number]
+        wrong.append(
+            row != NONE
+            and not own.calls[row]
+            and (int(own.sizes[row]) < 0 or int(own.collective[row]) not in set(CollectiveType))
+        )
+    return wrong[0] != wrong[1]
 
 
 def check_border_collectives(case: Case) -> Iterator[Found]:
@@ -196,12 +217,35 @@ def check_border_collectives(case: Case) -> Iterator[Found]:
     )
 
 
+def _report_size(case: Case, group: GroupMatching, difference: Disagreement) -> Found | None:
+    """Return how the sizes of two ranks differ where nothing else does, in a collective that the model full simulates all the same."""
+    if NONE in (difference.row, difference.other_row):
+        return None
+    if find_disagreement(drop_uneven_sizes(group, UNEVEN_TYPES)) is not None:
+        return None
+    own, other = describe_disputed(case.trace, difference)
+    ran = is_recording(case.trace)
+    nodes = ((difference.rank, difference.row), (difference.other_rank, difference.other_row))
+    return Found(
+        "warning" if ran else "error",
+        f"Members of {label_group(group)} bring different sizes to its collective {difference.position}: rank {difference.rank} has "
+        f"{own}, rank {difference.other_rank} has {other}.",
+        tuple(sorted({difference.rank, difference.other_rank})),
+        tuple(NodeAt(rank, row) for rank, row in nodes),
+        1,
+        (("they differ in", "size"), ("members", format_ranks(sorted(group.members)))),
+        "The model full takes the largest of them. ASTRA-sim's own program waits forever"
+        f"{'' if ran else ', and so do libraries that need one size, such as NCCL'}.",
+        "Give all members one size." if ran else "Correct the size of the rank that differs.",
+        mends=False,
+    )
+
+
 def _report_disagreement(case: Case, group: GroupMatching, difference: Disagreement, *, ran: bool) -> Found:
     """Return how two ranks differ; `ran` where the job ran with them in one order, which others may leave."""
     certain = is_certain(case.trace, group, difference)
     ran = ran and not certain
-    own = describe_collective(case.trace, difference.rank, difference.row)
-    other = describe_collective(case.trace, difference.other_rank, difference.other_row)
+    own, other = describe_disputed(case.trace, difference)
     will = "will hang" if certain else "may hang"
     message = (
         f"This job {will} in a simulator at collective {difference.position} of {label_group(group)}, because "
@@ -436,6 +480,33 @@ def check_unknown_peers(case: Case) -> Iterator[Found]:
             nodes,
             len(chosen),
             ((f"{noun}s in the job", format_count(int((row != NONE).sum()))),),
+            mends=_is_any_misnamed(case, chosen, receives=receives),
+        )
+
+
+def _is_any_misnamed(case: Case, chosen: Int64, *, receives: bool) -> bool:
+    """Whether it is evident to which other half some of these sends or receives belong, that name a wrong rank or none."""
+    by_send, by_receive = case.unmatched.misnamed
+    return bool(np.isin(chosen, by_receive[0] if receives else by_send[1]).any())
+
+
+def check_outside_peers(case: Case) -> Iterator[Found]:
+    """Yield messages with ranks that the job does not have, and whose absence nothing else tells."""
+    messages = case.messages
+    for receives, chosen in zip((False, True), case.unmatched.outside, strict=True):
+        if not len(chosen):
+            continue
+        ranks, nodes = _list_ends(case, chosen, receives=receives)
+        first = describe_half(case.trace, messages, int(chosen[0]), receives=receives)
+        known = format_ranges(group_ranges([rank.number for rank in case.trace.ranks]))
+        yield Found(
+            "warning" if is_recording(case.trace) else "error",
+            f"{format_counted(len(chosen), 'receive' if receives else 'send')} of {format_ranks(ranks)} "
+            f"{'names' if len(chosen) == 1 else 'name'} a rank that the job does not have; it has {known}: {first}.",
+            ranks,
+            nodes,
+            len(chosen),
+            mends=_is_any_misnamed(case, chosen, receives=receives),
         )
 
 
@@ -466,6 +537,7 @@ def check_foreign_messages(case: Case) -> Iterator[Found]:
         if len(chosen):
             ranks, nodes = _list_ends(case, chosen, receives=receives)
             side = "receive" if receives else "send"
+            lone = (messages.send_row if receives else messages.receive_row)[chosen] == NONE
             named = int((messages.target if receives else messages.source)[chosen[0]])
             yield Found(
                 "error",
@@ -474,6 +546,7 @@ def check_foreign_messages(case: Case) -> Iterator[Found]:
                 ranks,
                 nodes,
                 len(chosen),
+                mends=bool(lone.any()),
             )
 
 

@@ -61,6 +61,13 @@ CHECKS: tuple[Check, ...] = (
         "Open the files of all ranks together; the known ranks of a recording can be replayed as they are.",
     ),
     Check(
+        "duplicate-id",
+        "Duplicate node ids",
+        structure.check_duplicate_ids,
+        "Dependencies name nodes by id, so it is unknown which node is meant; here the first is used. Simulators "
+        "keep one of the nodes and drop the others.",
+    ),
+    Check(
         "dangling",
         "Dependencies on missing nodes",
         structure.check_dangling,
@@ -80,74 +87,13 @@ CHECKS: tuple[Check, ...] = (
         "None of these nodes ever starts, nor do those that wait for them: a simulation hangs, or ends without "
         "them. Converters that walk dependencies stop here.",
     ),
+    # What is wrong with a node comes before what ranks disagree on because of it.
     Check(
-        "duplicate-id",
-        "Duplicate node ids",
-        structure.check_duplicate_ids,
-        "Dependencies name nodes by id, so it is unknown which node is meant; here the first is used. Simulators "
-        "keep one of the nodes and drop the others.",
-    ),
-    Check(
-        "collectives-disagree",
-        "Collectives on which ranks disagree",
-        across.check_collectives,
-        "All members of a group must issue the same collectives, of the same size, in the same order, and name the same "
-        "root. Otherwise they wait for each other forever, in a simulator as on the machine.",
-        "If the order is not fixed, make each collective depend on the previous one, in the same way on all "
-        "ranks; otherwise look for the rank whose trace lacks nodes.",
-    ),
-    Check(
-        "border-collectives",
-        "Collectives that some ranks were not recorded long enough to have",
-        across.check_border_collectives,
-        "The job ran. The model full and a replay give these collectives the time they were recorded with, waiting included; ASTRA-sim "
-        "hangs at them. Their times and bandwidths are of the members that recorded them.",
-        "Record whole steps on all ranks, with studio.collect for example.",
-    ),
-    # Before ranks that wait for each other, which may follow from it.
-    Check(
-        "receive-unmatched",
-        "Receives without a send",
-        across.check_unmatched_receives,
-        "The receiving rank waits forever.",
-        "Source, target, tag and size must be equal on both sides.",
-    ),
-    Check(
-        "deadlock",
-        "Ranks that wait for each other",
-        deadlocks.check_deadlocks,
-        "None of these nodes ever ends, nor do those that wait for them: in a simulator as on the machine.",
-        "Change one of these waits: begin the communication in the same order on all ranks, and send before "
-        "receiving on one side.",
-    ),
-    Check(
-        "group-outsider",
-        "Nodes that name a comm group their rank is not in",
-        across.check_group_outsiders,
-        "The rank waits in a collective that the other ranks do not take part in.",
-        "Correct the comm group file, or the group that the nodes name.",
-    ),
-    Check(
-        "self-message",
-        "Messages from a rank to itself",
-        across.check_self_messages,
-        "Simulators stop at such a message.",
-    ),
-    Check(
-        "peer-missing",
-        "Messages whose other end is not recorded",
-        across.check_unknown_peers,
-        "It is unknown between which ranks they go: sums of traffic leave them out, no line is drawn for them, "
-        "and a simulation cannot send them.",
-        "Give sends comm_dst and receives comm_src. Timelines of issue and callback events do not record them: "
-        "simulate the traces they were made from.",
-    ),
-    Check(
-        "foreign-message",
-        "Messages that belong to another rank",
-        across.check_foreign_messages,
-        "They have no matching other side, so their rank waits forever.",
-        "Set comm_src of a send and comm_dst of a receive to the rank itself, or leave them out.",
+        "type-unknown",
+        "Nodes of an unknown type",
+        content.check_unknown_types,
+        "Simulators stop at them; they count as neither computation nor communication.",
+        "Give them a type: 1 METADATA, 2 MEM_LOAD, 3 MEM_STORE, 4 COMP, 5 COMM_SEND, 6 COMM_RECV, 7 COMM_COLL.",
     ),
     Check(
         "comm-untyped",
@@ -183,6 +129,75 @@ CHECKS: tuple[Check, ...] = (
         content.check_comm_calls,
         "The collective itself is the kernel that the call launched, or was lost. Simulators stop at such a "
         "call, because it has neither a collective type nor a size.",
+    ),
+    Check(
+        "self-message",
+        "Messages from a rank to itself",
+        across.check_self_messages,
+        "Simulators stop at such a message.",
+    ),
+    Check(
+        "foreign-message",
+        "Messages that belong to another rank",
+        across.check_foreign_messages,
+        "They have no matching other side, so their rank waits forever.",
+        "Set comm_src of a send and comm_dst of a receive to the rank itself, or leave them out.",
+    ),
+    Check(
+        "peer-missing",
+        "Messages whose other end is not recorded",
+        across.check_unknown_peers,
+        "It is unknown between which ranks they go: sums of traffic leave them out, no line is drawn for them, "
+        "and a simulation cannot send them.",
+        "Give sends comm_dst and receives comm_src. Timelines of issue and callback events do not record them: "
+        "simulate the traces they were made from.",
+    ),
+    Check(
+        "peer-outside",
+        "Messages with a rank that the job does not have",
+        across.check_outside_peers,
+        "A simulation stops at them: their other end is nowhere.",
+        "Correct comm_dst of the send, or comm_src of the receive; or open the files of all ranks together.",
+    ),
+    Check(
+        "group-outsider",
+        "Nodes that name a comm group their rank is not in",
+        across.check_group_outsiders,
+        "The rank waits in a collective that the other ranks do not take part in.",
+        "Correct the comm group file, or the group that the nodes name.",
+    ),
+    Check(
+        "collectives-disagree",
+        "Collectives on which ranks disagree",
+        across.check_collectives,
+        "All members of a group must issue the same collectives, of the same size, in the same order, and name the same "
+        "root. Otherwise they wait for each other forever, in a simulator as on the machine.",
+        "If the order is not fixed, make each collective depend on the previous one, in the same way on all "
+        "ranks; otherwise look for the rank whose trace lacks nodes.",
+    ),
+    Check(
+        "border-collectives",
+        "Collectives that some ranks were not recorded long enough to have",
+        across.check_border_collectives,
+        "The job ran. The model full and a replay give these collectives the time they were recorded with, waiting included; ASTRA-sim "
+        "hangs at them. Their times and bandwidths are of the members that recorded them.",
+        "Record whole steps on all ranks, with studio.collect for example.",
+    ),
+    # Before ranks that wait for each other, which may follow from it.
+    Check(
+        "receive-unmatched",
+        "Receives without a send",
+        across.check_unmatched_receives,
+        "The receiving rank waits forever.",
+        "Source, target, tag and size must be equal on both sides.",
+    ),
+    Check(
+        "deadlock",
+        "Ranks that wait for each other",
+        deadlocks.check_deadlocks,
+        "None of these nodes ever ends, nor do those that wait for them: in a simulator as on the machine.",
+        "Change one of these waits: begin the communication in the same order on all ranks, and send before "
+        "receiving on one side.",
     ),
     Check(
         "ends-early",
@@ -315,13 +330,14 @@ _READER_CONSEQUENCE: dict[Level, str] = {
 }
 _MAY_FOLLOW = "The errors below may follow from that: make these files whole first, then repair."
 _COVERED_BY_CHECKS = frozenset(
-    {"dangling-dependency", "duplicate-id", "unlinked", "unattributed", "group-inferred"}
+    {"dangling-dependency", "duplicate-id", "unlinked", "unattributed", "group-inferred", "unknown-type"}
 )
 """Findings of readers that a check repeats with more detail."""
 _SAME_AS: Mapping[str, tuple[str, ...]] = {
     "unattributed": ("unlinked",),
     "unlinked": ("unlinked",),
     "unknown-collective": ("comm-untyped", "size-missing"),
+    "unknown-type": ("type-unknown",),
 }
 """Findings of readers, and the checks that look for the same: where only the reader found it, it was found all the same."""
 

@@ -329,6 +329,36 @@ def check_zero_sizes(case: Case) -> Iterator[Found]:
         yield replace(finding, advice=_EMPTY_TENSORS)
 
 
+def check_unknown_types(case: Case) -> Iterator[Found]:
+    """Yield nodes of a type that the schema does not define, and those without one."""
+    undefined: list[tuple[Level, Callable[[GraphCase], Bool], str, str]] = [
+        (
+            "error",
+            lambda one: (one.graph.type < NodeType.INVALID) | (one.graph.type > NodeType.COMM_COLL),
+            "of a type that the schema does not define",
+            "",
+        ),
+        ("warning", lambda one: one.graph.type == NodeType.INVALID, "of no type", _NO_TYPE),
+    ]
+    for level, find, words, consequence in undefined:
+        nodes = locate_nodes((one, np.flatnonzero(find(one))) for one in case.graphs)
+        if nodes.first:
+            one, row = nodes.first
+            number = f", {int(one.graph.type[row])}" if level == "error" else ""
+            yield Found(
+                level,
+                f"{format_counted(nodes.count, 'node')} of {format_ranks(nodes.ranks)} {'is' if nodes.count == 1 else 'are'} {words}: "
+                f"{_label_first(nodes)}{number}.",
+                nodes.ranks,
+                nodes.nodes,
+                nodes.count,
+                consequence=consequence,
+            )
+
+
+_NO_TYPE = "It takes no time in a simulation, and ASTRA-sim starts what waits for it only when another node of the rank ends."
+
+
 def check_untyped_collectives(case: Case) -> Iterator[Found]:
     """Yield collectives without a known collective type."""
 

@@ -358,3 +358,50 @@ def change_ranks(
             graphs.append(graph if key[1] is None else change(graph, key[1]))
         ranks.append(replace(rank, graph=number[key]))
     return replace(trace, graphs=tuple(graphs), ranks=tuple(ranks))
+
+
+def with_peers(graph: Graph, key: str, rows: Int64, values: Int64) -> Graph:
+    """Return a graph with an attribute of some nodes that is a rank's own set to whole numbers, in slots behind those there are.
+
+    Args:
+        graph: The graph.
+        key: The attribute.
+        rows: (M,) nodes, rising.
+        values: (M,) their numbers: each distinct one has a slot, in rising order.
+    """
+    graph = with_numbers(graph, key, rows, values)
+    distinct, number = np.unique(values, return_inverse=True)
+    owners, where = graph.rows_with(key)
+    here = np.isin(owners, rows)
+    attrs = graph.attrs
+    value, slot = attrs.value.copy(), attrs.slot.copy()
+    value[where[here]] = len(graph.slot_key) + number.reshape(-1)[np.searchsorted(rows, owners[here])]
+    slot[where[here]] = True
+    code = np.full(len(distinct), graph.strings.find(key), graph.slot_key.dtype)
+    return replace(
+        graph, attrs=replace(attrs, value=value, slot=slot), slot_key=np.append(graph.slot_key, code)
+    )
+
+
+def drop_unused_slots(trace: Trace) -> Trace:
+    """Return a trace without the slots that no attribute has any more, so that ranks name no group and peer that no node names."""
+    graphs: list[Graph] = []
+    kept: list[Int64] = []
+    for graph in trace.graphs:
+        bound = graph.attrs.slot
+        used, number = np.unique(graph.attrs.value[bound], return_inverse=True)
+        kept.append(used)
+        if len(used) < len(graph.slot_key):
+            value = graph.attrs.value.copy()
+            value[bound] = number.reshape(-1)
+            attrs = replace(graph.attrs, value=value)
+            graphs.append(replace(graph, attrs=attrs, slot_key=graph.slot_key[used]))
+        else:
+            graphs.append(graph)
+    ranks = (
+        replace(rank, slots=tuple(rank.slots[slot] for slot in kept[rank.graph].tolist()))
+        if len(kept[rank.graph]) < len(rank.slots)
+        else rank
+        for rank in trace.ranks
+    )
+    return replace(trace, graphs=tuple(graphs), ranks=tuple(ranks))

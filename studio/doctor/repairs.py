@@ -450,7 +450,7 @@ def _drop_messages(
         return edit.without_nodes(graph, np.array(rows, np.int64))
 
     count = sum(map(len, wanted.values()))
-    repaired = edit.change_ranks(trace, wanted, change, tick) if wanted else trace
+    repaired = edit.drop_unused_slots(edit.change_ranks(trace, wanted, change, tick)) if wanted else trace
     return repaired, [Change(f"{format_counted(count, noun)} removed", count, tuple(first[:_SHOWN]))]
 
 
@@ -498,15 +498,126 @@ def _drop_sends(trace: Trace, tick: Tick) -> tuple[Trace, list[Change]]:
     return _drop_messages(trace, tick, [(messages.send_rank[sends], messages.send_row[sends])], "send")
 
 
-def _drop_self_messages(trace: Trace, tick: Tick) -> tuple[Trace, list[Change]]:
-    messages = Case(trace, tick).messages
+def _mend_self_messages(trace: Trace, tick: Tick) -> tuple[Trace, list[Change]]:
+    """Give messages of a rank to itself the rank they evidently go between, and remove the others."""
+    corrected, changes = _correct_ends(trace, tick, lambda _case, near, far: near == far)
+    messages = Case(corrected, tick).messages
     itself = messages.source == messages.target
     sent, received = itself & (messages.send_row != NONE), itself & (messages.receive_row != NONE)
     halves = [
         (messages.send_rank[sent], messages.send_row[sent]),
         (messages.receive_rank[received], messages.receive_row[received]),
     ]
-    return _drop_messages(trace, tick, halves, "send or receive")
+    repaired, dropped = _drop_messages(corrected, tick, halves, "send or receive")
+    return repaired, [*changes, *dropped]
+
+
+def _name_own_ranks(trace: Trace, tick: Tick) -> tuple[Trace, list[Change]]:
+    """Set the near end of lone sends and receives to the rank that they are on."""
+    messages = Case(trace, tick).messages
+    numbers = np.array([*(rank.number for rank in trace.ranks), NONE], np.int64)
+    ends = []
+    for side in (0, 1):
+        row, rank, near, _ = _get_side(messages, side)
+        other_row = _get_side(messages, 1 - side)[0]
+        ends += [
+            (
+                int(rank[message]),
+                int(row[message]),
+                _END_KEYS[side],
+                int(numbers[rank[message]]),
+                int(near[message]),
+            )
+            for message in np.flatnonzero(
+                (row != NONE) & (other_row == NONE) & (numbers[rank] != near)
+            ).tolist()
+        ]
+    return _set_ends(trace, tick, ends)
+
+
+def _name_missing_ends(trace: Trace, tick: Tick) -> tuple[Trace, list[Change]]:
+    return _correct_ends(trace, tick, lambda _case, _near, far: far == NONE)
+
+
+def _name_ends_inside(trace: Trace, tick: Tick) -> tuple[Trace, list[Change]]:
+    return _correct_ends(
+        trace,
+        tick,
+        lambda case, _near, far: np.isin(np.arange(len(far)), np.concatenate(case.unmatched.outside)),
+    )
+
+
+_END_KEYS = ("comm_src", "comm_dst")
+"""The attribute with the own rank of a send and of a receive; that of the other end is the other one's."""
+_End = tuple[int, int, str, int, int]
+"""Place of a rank in the job, a row, an attribute, and the number that it becomes and was."""
+
+
+def _get_side(messages: Messages, side: int) -> tuple[Int64, Int64, Int64, Int64]:
+    """Return the rows and ranks of sends (0) or receives (1), the rank at their own end and that at the other."""
+    if side:
+        return messages.receive_row, messages.receive_rank, messages.target, messages.source
+    return messages.send_row, messages.send_rank, messages.source, messages.target
+
+
+def _correct_ends(
+    trace: Trace, tick: Tick, is_meant: Callable[[Case, Int64, Int64], Bool]
+) -> tuple[Trace, list[Change]]:
+    """Give sends and receives the other end that they evidently belong to.
+
+    Args:
+        trace: The job.
+        tick: Called now and then.
+        is_meant: Returns (M,) which messages are to be corrected, of the job, and the rank at the own end and the other of each.
+    """
+    case = Case(trace, tick)
+    ends = []
+    for side, pairs in enumerate(case.unmatched.misnamed):
+        row, rank, near, far = _get_side(case.messages, side)
+        meant = is_meant(case, near, far)
+        # The half that names a wrong rank, and the one that says whom it belongs to.
+        for wrong, right in (pairs if side else pairs[::-1]).T.tolist():
+            if meant[wrong]:
+                ends.append(
+                    (int(rank[wrong]), int(row[wrong]), _END_KEYS[1 - side], int(far[right]), int(far[wrong]))
+                )
+    return _set_ends(trace, tick, ends)
+
+
+def _sort_by_key(chosen: tuple[tuple[str, int, int], ...]) -> list[tuple[str, list[tuple[int, int]]]]:
+    """Return rows and values by attribute."""
+    parts = ((key, [(row, value) for name, row, value in chosen if name == key]) for key in _END_KEYS)
+    return [(key, rows) for key, rows in parts if rows]
+
+
+def _set_ends(trace: Trace, tick: Tick, ends: list[_End]) -> tuple[Trace, list[Change]]:
+    wanted: dict[int, list[tuple[str, int, int]]] = {}
+    for place, row, key, value, _ in ends:
+        wanted.setdefault(place, []).append((key, row, value))
+    first = tuple(
+        f"rank {trace.ranks[place].number}: {label_node(trace.graph_of(trace.ranks[place]), row)}: {key} "
+        f"{'none' if was == NONE else was} became {value}"
+        for place, row, key, value, was in ends[:_SHOWN]
+    )
+
+    def change(graph: Graph, chosen: object) -> Graph:
+        assert isinstance(chosen, tuple)
+        for key, rows in _sort_by_key(chosen):
+            graph = edit.with_peers(graph, key, *np.array(rows, np.int64).T)
+        return graph
+
+    keys = {place: tuple(sorted(rows)) for place, rows in wanted.items()}
+    repaired = edit.change_ranks(trace, keys, change, tick) if keys else trace
+    ranks = list(repaired.ranks)
+    for place, chosen in keys.items():
+        added = [value for _, rows in _sort_by_key(chosen) for value in sorted({value for _, value in rows})]
+        ranks[place] = replace(ranks[place], slots=(*ranks[place].slots, *added))
+    repaired = edit.drop_unused_slots(replace(repaired, ranks=tuple(ranks))) if keys else trace
+    return repaired, [
+        Change(
+            f"{format_counted(len(ends), 'send or receive', 'sends or receives')} corrected", len(ends), first
+        )
+    ]
 
 
 # ---------------------------------------------------------------------------------------------------
@@ -593,6 +704,33 @@ REPAIRS: Mapping[str, Repair] = {
             _convert_calls,
         ),
         Repair(
+            "foreign-message",
+            "Let messages begin and end on their own rank",
+            "Only those without another half are changed: comm_src of a send and comm_dst of a receive become the rank it is on.",
+            _name_own_ranks,
+        ),
+        Repair(
+            "self-message",
+            "Correct messages from a rank to itself, or remove them",
+            "Where another rank waits for a message of that tag and size, or sends one, the message goes between the two. The "
+            "others are removed: nodes that waited for them wait for their predecessors instead; a copy within a rank then takes "
+            "no time.",
+            _mend_self_messages,
+        ),
+        Repair(
+            "peer-missing",
+            "Name the other end of messages",
+            "It is the rank that waits for a message of that tag and size from there, or sends one; the others stay as they are.",
+            _name_missing_ends,
+        ),
+        Repair(
+            "peer-outside",
+            "Correct the other end of messages",
+            "It becomes the rank that waits for a message of that tag and size from there, or sends one; the others stay as they "
+            "are.",
+            _name_ends_inside,
+        ),
+        Repair(
             "receive-unmatched",
             "Correct receives to their sends, remove those without one",
             "Where a send between the same ranks is not received, and has the same tag or the same size, the receive gets "
@@ -607,13 +745,6 @@ REPAIRS: Mapping[str, Repair] = {
             "Of several alike those are removed that recorded times tell. Their bytes no longer load the network. Nodes that "
             "waited for them wait for their predecessors instead.",
             _drop_sends,
-        ),
-        Repair(
-            "self-message",
-            "Remove messages from a rank to itself",
-            "Nodes that waited for them wait for their predecessors instead; a copy within a rank then takes no "
-            "time.",
-            _drop_self_messages,
         ),
         Repair(
             "group-unlisted",

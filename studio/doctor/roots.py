@@ -1,4 +1,4 @@
-"""Find collectives whose members name different roots: one rank sends to, or waits for, another than the rest."""
+"""Find collectives whose members name different roots, or a root that is none of them: it never sends what they wait for."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from studio.sim.check import ROOTED_TYPES
 from studio.trace import NONE, Int64
 
 
-def find_differing_root(case: Case, group: GroupMatching) -> Found | None:
-    """Return the first collective of a group of which members name different roots; None where there is none."""
+def find_wrong_root(case: Case, group: GroupMatching) -> Found | None:
+    """Return the first collective of a group of which members name different roots, or one outside it; None where there is none."""
     if not any(bool(np.isin(sequence.type, ROOTED_TYPES).any()) for sequence in group.sequences):
         return None
     # Members that share a sequence share a graph, which names the roots.
@@ -24,9 +24,9 @@ def find_differing_root(case: Case, group: GroupMatching) -> Found | None:
     cases = [case.by_rank[group.members[member]] for member in present[firsts].tolist()]
     roots = np.stack([_select_roots(own, own_rows) for own, own_rows in zip(cases, rows, strict=True)])
     position = _find_first_difference(roots)
-    if position is None:
-        return None
     numbers = [group.members[member] for member in present.tolist()]
+    if position is None:
+        return _find_outside(case, group, numbers, roots[which.reshape(-1)], rows[which.reshape(-1)])
     named = dict(zip(numbers, roots[which.reshape(-1), position].tolist(), strict=True))
     usual = Counter(root for root in named.values() if root != NONE).most_common(1)[0][0]
     odd = min(number for number, root in named.items() if root not in (usual, NONE))
@@ -42,6 +42,37 @@ def find_differing_root(case: Case, group: GroupMatching) -> Found | None:
         tuple(NodeAt(rank, row) for rank, row in nodes),
         1,
         (("they differ in", "root"), ("members", format_ranks(sorted(group.members)))),
+        mends=False,
+    )
+
+
+def _find_outside(
+    case: Case, group: GroupMatching, numbers: list[int], roots: Int64, rows: Int64
+) -> Found | None:
+    """Return the first collective whose root is no member.
+
+    Args:
+        case: The job.
+        group: The group.
+        numbers: The ranks of S members.
+        roots: (S, C) the roots they name, -1 for none.
+        rows: (S, C) the nodes of the collectives.
+    """
+    outside = (roots != NONE) & ~np.isin(roots, group.members)
+    if not outside.any():
+        return None
+    position = int(np.flatnonzero(outside.any(axis=0))[0])
+    member = int(np.flatnonzero(outside[:, position])[0])
+    number, row = numbers[member], int(rows[member, position])
+    return Found(
+        "error",
+        f"{describe_collective(case.trace, number, row)} of rank {number}, collective {position} of {label_group(group)}, names the "
+        f"root {int(roots[member, position])}, which is none of the members ({format_ranks(sorted(group.members))}).",
+        (number,),
+        (NodeAt(number, row),),
+        int(outside.any(axis=0).sum()),
+        (("they differ in", "root"),),
+        advice="Roots are numbers of ranks of the job, not places in the group.",
         mends=False,
     )
 

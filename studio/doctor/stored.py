@@ -13,7 +13,7 @@ from studio.doctor.checks import CHECKS, Examination
 from studio.doctor.diagnosis import LEVELS, Diagnosis
 from studio.trace import Level
 
-EDITION: Final = 14
+EDITION: Final = 15
 """Raised when a check finds more or less, or offers other repairs, than before; what an older one has found counts for nothing."""
 
 

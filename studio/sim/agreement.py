@@ -283,10 +283,10 @@ def _find_disagreements(trace: Trace, groups: Sequence[GroupMatching]) -> Iterat
 
 def _describe_disagreement(trace: Trace, group: GroupMatching, disputed: Disagreement) -> Finding:
     sure = is_certain(trace, group, disputed)
+    own, other = describe_disputed(trace, disputed)
     message = (
-        f"collective {disputed.position} of {label_group(group)}: rank {disputed.rank} has "
-        f"{describe_collective(trace, disputed.rank, disputed.row)} where rank {disputed.other_rank} has "
-        f"{describe_collective(trace, disputed.other_rank, disputed.other_row)}"
+        f"collective {disputed.position} of {label_group(group)}: rank {disputed.rank} has {own} where rank "
+        f"{disputed.other_rank} has {other}"
     )
     if not sure:
         message += (
@@ -300,21 +300,38 @@ def _describe_disagreement(trace: Trace, group: GroupMatching, disputed: Disagre
     return Finding("error" if sure else "warning", "collectives-disagree", message, hint, disputed.rank)
 
 
-def describe_collective(trace: Trace, number: int, row: int) -> str:
-    """Format a rank's collective for messages; row -1 means none."""
+def describe_disputed(trace: Trace, disputed: Disagreement) -> tuple[str, str]:
+    """Format the two collectives in which ranks differ, to the byte where they would read alike."""
+    places = (disputed.rank, disputed.row), (disputed.other_rank, disputed.other_row)
+    contents = [_read_content(trace, *place) for place in places if place[1] != NONE]
+    sizes = [size for _, size in contents]
+    exact = len(set(sizes)) > len({format_bytes(size) for size in sizes})
+    own, other = (describe_collective(trace, *place, exact=exact) for place in places)
+    return own, other
+
+
+def describe_collective(trace: Trace, number: int, row: int, *, exact: bool = False) -> str:
+    """Format a rank's collective for messages; row -1 means none. `exact` gives its size to the byte."""
     if row == NONE:
         return "none"
+    kind, size = _read_content(trace, number, row)
+    name = "a collective without type" if kind == NONE else label_collective(kind)
+    text = "no size" if size == NONE else f"{size:,} B" if exact else format_bytes(size)
     rank = trace.rank(number)
     assert rank is not None
-    graph = trace.graph_of(rank)
+    return f"{name} of {text} (node {int(trace.graph_of(rank).id[row])})"
+
+
+def _read_content(trace: Trace, number: int, row: int) -> tuple[int, int]:
+    """Return the type and the size of a rank's collective, -1 for what it does not name."""
+    rank = trace.rank(number)
+    assert rank is not None
     values = []
     for key in ("comm_type", "comm_size"):
-        rows, column = read_int_column(graph, key)
+        rows, column = read_int_column(trace.graph_of(rank), key)
         where = np.flatnonzero(rows == row)
         values.append(int(column[where[0]]) if len(where) else NONE)
-    name = "a collective without type" if values[0] == NONE else label_collective(values[0])
-    size = "no size" if values[1] == NONE else format_bytes(values[1])
-    return f"{name} of {size} (node {int(graph.id[row])})"
+    return values[0], values[1]
 
 
 def is_certain(trace: Trace, group: GroupMatching, disputed: Disagreement) -> bool:

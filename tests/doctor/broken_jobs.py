@@ -60,6 +60,13 @@ def healthy() -> Trace:
     return trace_of([[comp(1), collective(2, "ALL_REDUCE", 64, 1), comp(3, 2)]] * 2)
 
 
+def with_type(number: int) -> Trace:
+    """Two nodes of a rank, of which the second has a type by its number."""
+    trace = trace_of([[comp(1), comp(2, 1)]])
+    graph = replace(trace.graphs[0], type=np.array([4, number], trace.graphs[0].type.dtype))
+    return replace(trace, graphs=(graph,))
+
+
 def kernels(*waits: tuple[int, ...]) -> Trace:
     """Three kernels of one stream behind their launches, one after another, and what they wait for besides."""
     nodes = [comp(n, *([n - 1] if n > 1 else []), is_cpu_op=True) for n in (1, 2, 3)]
@@ -132,10 +139,15 @@ BROKEN: dict[str, Callable[[], Trace]] = {
     "receive-unmatched": lambda: trace_of([[comp(1), _receive(2, 1, 1), comp(3, 2)], [comp(1)]]),
     "self-message": lambda: trace_of([[_send(1, 0), _receive(2, 0, 1), comp(3, 2)]]),
     "peer-missing": lambda: trace_of(
-        [[comp(1), node(2, "COMM_SEND", 1, comm_size=8, comm_tag=0), comp(3, 2)]]
+        [
+            [comp(1), node(2, "COMM_SEND", 1, comm_size=64, comm_tag=0), comp(3, 2)],
+            [comp(1), _receive(2, 0, 1), comp(3, 2)],
+        ]
     ),
+    "peer-outside": lambda: trace_of([[comp(1), _send(2, 7, 1), comp(3, 2)], [comp(1), _receive(2, 0, 1)]]),
+    "type-unknown": lambda: with_type(99),
     "foreign-message": lambda: trace_of(
-        [[node(1, "COMM_SEND", comm_src=1, comm_dst=2, comm_size=8, comm_tag=0)], [comp(1)], [_receive(1, 1)]]
+        [[node(1, "COMM_SEND", comm_src=1, comm_dst=2, comm_size=8, comm_tag=0)], [comp(1)], [_receive(1, 0)]]
     ),
     "comm-untyped": lambda: trace_of([[comp(1), node(2, "COMM_COLL", 1, comm_size=64), comp(3, 2)]]),
     "size-missing": lambda: trace_of([[comp(1), node(2, "COMM_COLL", 1, comm_type=0), comp(3, 2)]]),

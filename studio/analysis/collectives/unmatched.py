@@ -7,17 +7,19 @@ recorded times; else it is the last.
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
 
 import numpy as np
 
 from studio.analysis.collectives.lone import Recorded, find_lone_halves, number_alike, number_runs
 from studio.analysis.collectives.matching import compute_issue_order
 from studio.analysis.collectives.messages import Messages
+from studio.analysis.job.completeness import MOST_RANKS, infer_completeness, is_recording
 from studio.trace import NONE, Int64, Trace
 
 _NOTHING = np.zeros(0, np.int64)
+_NO_PAIRS = np.zeros((2, 0), np.int64)
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,11 +32,16 @@ class Unmatched:
         receives: (R,) messages whose receive has no send, rising.
         sends: (S,) messages whose send has no receive, rising.
         pairs: (2, P) those of the receives, and those of the sends that they evidently belong to.
+        misnamed: Other receives and the sends that evidently belong to them, of which one half names a wrong rank or none: (2, Q) those
+            where it is the send, and (2, W) those where it is the receive.
+        outside: Sends to ranks that the job does not have, and receives from such.
     """
 
     receives: Int64
     sends: Int64
     pairs: Int64
+    misnamed: tuple[Int64, Int64] = (_NO_PAIRS, _NO_PAIRS)
+    outside: tuple[Int64, Int64] = (_NOTHING, _NOTHING)
 
     def nearest(self, messages: Messages, message: int, *, receives: bool) -> int | None:
         """Return the half that a receive or send belongs to, else one between the same ranks, with the same tag if there is one.
@@ -59,7 +66,8 @@ class Unmatched:
 def find_unmatched(trace: Trace, messages: Messages, ahead: Callable[[], Int64]) -> Unmatched:
     """Return which halves of messages are left over, of those whose other end is recorded and in the job.
 
-    Nothing can be said of what ranks do that are not in the job.
+    Nothing can be said of what ranks do that are not in the job. Nor is anything left over that evidently belongs to a half that names
+    a wrong rank, or none: what is wrong is told of that half.
 
     Args:
         trace: The job.
@@ -71,8 +79,63 @@ def find_unmatched(trace: Trace, messages: Messages, ahead: Callable[[], Int64])
     receives = receives[np.isin(messages.source[receives], numbers)]
     sends = np.flatnonzero((messages.receive_row == NONE) & messages.known)
     sends = sends[np.isin(messages.target[sends], numbers)]
+    wrong, outside = _find_wrong_ends(trace, messages, numbers)
     if not len(receives) and not len(sends):
-        return Unmatched(_NOTHING, _NOTHING, np.zeros((2, 0), np.int64))
+        return Unmatched(_NOTHING, _NOTHING, _NO_PAIRS, outside=outside)
+    receives, sends, misnamed = _set_misnamed_apart(messages, receives, sends, wrong, np.array(numbers))
+    found = _find_rest(trace, messages, ahead, receives, sends)
+    return replace(found, misnamed=misnamed, outside=outside)
+
+
+def _find_wrong_ends(
+    trace: Trace, messages: Messages, numbers: Sequence[int]
+) -> tuple[tuple[Int64, Int64], tuple[Int64, Int64]]:
+    """Return lone sends and receives that name a wrong rank or none, and those whose other end the job does not have.
+
+    Of a recording that does not say how many ranks there were any other rank may just not have been recorded.
+    """
+    job = infer_completeness(trace)
+    world = MOST_RANKS if job.is_open and is_recording(trace) else job.world
+    groups = {rank for group in trace.groups for rank in group.ranks}
+    own = np.array([*numbers, NONE], np.int64)
+    wrong, outside = [], []
+    for row, other_row, rank, near, far in (
+        (messages.send_row, messages.receive_row, messages.send_rank, messages.source, messages.target),
+        (messages.receive_row, messages.send_row, messages.receive_rank, messages.target, messages.source),
+    ):
+        lone = np.flatnonzero((row != NONE) & (other_row == NONE))
+        beyond = (far[lone] != NONE) & ((far[lone] < 0) | (far[lone] >= world))
+        beyond &= ~np.isin(far[lone], list(groups))
+        is_wrong = beyond | (far[lone] == NONE) | (far[lone] == near[lone]) | (own[rank[lone]] != near[lone])
+        wrong.append(lone[is_wrong])
+        outside.append(lone[beyond])
+    return (wrong[0], wrong[1]), (outside[0], outside[1])
+
+
+def _set_misnamed_apart(
+    messages: Messages, receives: Int64, sends: Int64, wrong: tuple[Int64, Int64], numbers: Int64
+) -> tuple[Int64, Int64, tuple[Int64, Int64]]:
+    """Return receives and sends that are left over, and those that are not, each with the half that misses it, see `Unmatched`.
+
+    They agree in tag and size, and the half that names a wrong rank is on the rank that the other half names.
+    """
+    wrong_sends, wrong_receives = wrong
+    receives, sends = np.setdiff1d(receives, wrong_receives), np.setdiff1d(sends, wrong_sends)
+
+    def pair_with(halves: Int64, far: Int64, misnamed: Int64, ranks: Int64) -> Int64:
+        place = np.zeros(len(messages), np.int64)
+        place[halves], place[misnamed] = far[halves], numbers[ranks[misnamed]]
+        return _pair_in_order(halves, misnamed, (place, messages.tag, messages.bytes))
+
+    by_send = pair_with(receives, messages.source, wrong_sends, messages.send_rank)
+    by_receive = pair_with(sends, messages.target, wrong_receives, messages.receive_rank)[::-1]
+    return np.setdiff1d(receives, by_send[0]), np.setdiff1d(sends, by_receive[1]), (by_send, by_receive)
+
+
+def _find_rest(
+    trace: Trace, messages: Messages, ahead: Callable[[], Int64], receives: Int64, sends: Int64
+) -> Unmatched:
+    """Return which halves are left over, of those that name ranks of the job, and which of them belong together."""
     # Messages are in the order of their ranks: a number for those between the same ones.
     channel = number_runs(messages.source, messages.target)
     ordered = _find_by_order(trace, messages, channel, receives, sends)

@@ -6,6 +6,7 @@ The rows are called as the checks are. A new check needs a row here, which a tes
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
 
 from studio.et.records import NodeRecord
 from studio.generation.cases.parts import (
@@ -268,6 +269,10 @@ _TABLE: Mapping[str, tuple[str, Callable[[Sizes], CaseJob]]] = {
             ),
         ),
     ),
+    "peer-outside": (
+        "Rank 0 sends to a rank beyond the last.",
+        lambda s: _build_one_sided(s, build_send(s, 50, max(s.npus, 2), 100)),
+    ),
     "foreign-message": (
         "A send of rank 0 names rank 1 as its source.",
         lambda s: CaseJob(
@@ -284,6 +289,10 @@ _TABLE: Mapping[str, tuple[str, Callable[[Sizes], CaseJob]]] = {
                 least=3,
             )
         ),
+    ),
+    "type-unknown": (
+        "A node has a type that Chakra does not define.",
+        lambda s: _build_plain(s, *_enclose_nodes(s, [replace(build_node(2, NodeType.COMP, 1), type=99)])),
     ),
     "comm-untyped": (
         "A collective does not say of which type it is.",
