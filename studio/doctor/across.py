@@ -12,11 +12,13 @@ import numpy as np
 from studio.analysis.collectives.matching import Collectives, Disagreement, GroupMatching, find_disagreement
 from studio.analysis.collectives.messages import Messages
 from studio.analysis.job.completeness import format_ranges, group_ranges, infer_completeness, is_recording
+from studio.analysis.job.files import LEFT_OUT
 from studio.distinct import find_distinct
 from studio.doctor.diagnosis import NODES_NAMED, Case, Found, NodeAt, convert_places
 from studio.doctor.hangs import is_flight
 from studio.doctor.inferred import RAN, choose_missing_level
 from studio.doctor.roots import find_wrong_root
+from studio.et.rank_names import parse_rank_and_prefix
 from studio.sim.agreement import (
     UNEVEN_TYPES,
     describe_disputed,
@@ -27,7 +29,7 @@ from studio.sim.agreement import (
     label_node,
 )
 from studio.sim.borders import describe_borders
-from studio.trace import NONE, CollectiveType, Graph, Int64, Level, compute_recorded_ends
+from studio.trace import NONE, CollectiveType, Finding, Graph, Int64, Level, compute_recorded_ends
 from studio.units import format_bytes, format_count, format_count_range, format_counted, format_ns
 
 _CLOCKS_LISTED = 8
@@ -35,6 +37,9 @@ _FAR_APART_NS = 1_000_000
 _RANKS_KEPT = 1 << 16
 """Missing ranks that are kept with a finding; the rest is counted."""
 _SEVERAL_RUNS = "These ranks are of different runs (mixed-runs): open the files of one run together."
+
+_LEFT_OUT_LISTED = 4
+_REPLACE_FILE = "Put the file of that rank in the place of the one that was left out, and open the files of all ranks together."
 _PUT_BACK = "Put the file of that rank in its place."
 _GROUPS_LISTED = 8
 """Groups listed one by one; the rest is counted."""
@@ -70,15 +75,31 @@ def check_missing_ranks(case: Case) -> Iterator[Found]:
             ("the comm groups", bool(named - present)),
         ]
         words = format_ranges(gaps)
+        left_out = [finding.message for finding in _find_left_out(case, gaps)]
         yield Found(
             "warning" if _are_whole(case, hints) else "error",
             f"{words[0].upper()}{words[1:]} {'is' if absent == 1 else 'are'} missing, "
-            f"according to {' and '.join(text for text, true in hints if true)}.",
+            f"according to {' and '.join(text for text, true in hints if true)}."
+            + (f" A file there is: {left_out[0]}" if left_out else ""),
             tuple(islice(chain.from_iterable(gaps), _RANKS_KEPT)),
             (),
             absent,
-            (("ranks in the job", format_count(len(present))), ("missing", format_count(absent))),
+            (
+                ("ranks in the job", format_count(len(present))),
+                ("missing", format_count(absent)),
+                *(("also", message) for message in left_out[1:_LEFT_OUT_LISTED]),
+            ),
+            advice=_REPLACE_FILE if left_out else "",
         )
+
+
+def _find_left_out(case: Case, gaps: Sequence[range]) -> Iterator[Finding]:
+    """Yield what readers found of files that were left out and are those of missing ranks by their names."""
+    for finding in case.trace.findings:
+        if finding.file and finding.code in LEFT_OUT:
+            number = parse_rank_and_prefix(finding.file)[1]
+            if number is not None and any(number in gap for gap in gaps):
+                yield finding
 
 
 def _are_whole(case: Case, hints: list[tuple[str, bool]]) -> bool:

@@ -722,3 +722,16 @@ def test_ranks_that_may_not_have_been_recorded_are_no_wrong_ends():
 @pytest.mark.parametrize(("number", "level"), [(99, "error"), (-3, "error"), (0, "warning")])
 def test_types_that_a_simulation_refuses_are_errors(number: int, level: str):
     assert found(with_type(number), "type-unknown").level == level
+
+
+def test_a_missing_rank_is_told_with_its_file_that_was_left_out():
+    """What is wrong is the file; that of a rank that is there is no matter of the missing one."""
+    left = [
+        Finding("warning", "ignored-file", f"job.{rank}.et: an empty file, left out.", file=f"job.{rank}.et")
+        for rank in (0, 1)
+    ]
+    one = found(replace(BROKEN["missing-rank"](), findings=tuple(left)), "missing-rank")
+    assert one.message.endswith(
+        "according to the other rank numbers. A file there is: job.1.et: an empty file, left out."
+    )
+    assert one.advice.startswith("Put the file of that rank in the place of the one that was left out")
