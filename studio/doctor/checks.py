@@ -401,7 +401,7 @@ def run_checks(trace: Trace, *, progress: Progress | None = None) -> Examination
     if progress:
         progress("checking", len(CHECKS), len(CHECKS))
     open_checks = {check.code for check in passed}
-    read = [finding for finding in trace.findings if not _is_repeated(finding, open_checks)]
+    read = _join_damage(finding for finding in trace.findings if not _is_repeated(finding, open_checks))
     known = {code for finding in read for code in _SAME_AS.get(finding.code, ())}
     passed = [check for check in passed if check.code not in known]
     # What is lost of the files comes before what may follow from it.
@@ -432,6 +432,25 @@ def _build_diagnosis(check: Check, problem: Found) -> Diagnosis:
 
 LEAVES_WHOLE = frozenset({"nothing-linked"})
 """Errors of readers that leave a job that is whole by itself: the command that links fails, the job does not."""
+
+
+def _join_damage(findings: Iterable[Finding]) -> list[Finding]:
+    """Return findings, those of the content of compressed files that end early as part of that one."""
+    read = list(findings)
+    ended = {finding.file for finding in read if finding.code == "damaged-gzip"} - {""}
+    lost = {
+        finding.file: finding for finding in read if finding.code == "damaged-file" and finding.file in ended
+    }
+    return [
+        replace(
+            finding,
+            message=f"{finding.message} In its content: {lost[finding.file].message.removeprefix(finding.file + ': ')}",
+        )
+        if finding.code == "damaged-gzip" and finding.file in lost
+        else finding
+        for finding in read
+        if finding.code != "damaged-file" or finding.file not in lost
+    ]
 
 
 def _is_repeated(finding: Finding, passed: Set[str]) -> bool:

@@ -23,7 +23,13 @@ from studio.doctor.content import find_call_rows, find_on_cpu_rows
 from studio.doctor.cycles import find_removal
 from studio.doctor.diagnosis import Case, GraphCase
 from studio.doctor.edit import Entries
-from studio.doctor.structure import describe_edge, find_forward_rows, find_repeated_rows, has_order
+from studio.doctor.structure import (
+    describe_edge,
+    find_copied_rows,
+    find_forward_rows,
+    find_repeated_rows,
+    has_order,
+)
 from studio.errors import TraceError
 from studio.et.link.options import DepKind
 from studio.notebook import format_record
@@ -367,9 +373,14 @@ def _write_in_order(trace: Trace, tick: Tick) -> tuple[Trace, list[Change]]:
 
 def _renumber(trace: Trace, tick: Tick) -> tuple[Trace, list[Change]]:
     graphs: dict[int, Graph] = {}
-    count, first = 0, []
+    count, removed, first, gone = 0, 0, [], []
     for case in Case(trace, tick).graphs:
         graph = case.graph
+        copies = find_copied_rows(graph)
+        if len(copies):
+            removed += len(copies) * len(case.ranks)
+            gone += [f"rank {case.ranks[0]}: {label_node(graph, row)}" for row in copies[:_SHOWN].tolist()]
+            graph = graphs[case.index] = edit.without_nodes(graph, copies)
         rows = find_repeated_rows(graph)
         if not len(rows):
             continue
@@ -380,8 +391,12 @@ def _renumber(trace: Trace, tick: Tick) -> tuple[Trace, list[Change]]:
         count += len(rows) * len(case.ranks)
         pairs = zip(rows[:_SHOWN].tolist(), fresh[:_SHOWN].tolist(), strict=True)
         first += [f"rank {case.ranks[0]}: {label_node(graph, row)} became node {new}" for row, new in pairs]
-    what = f"{format_counted(count, 'node')} numbered anew"
-    return edit.with_graphs(trace, graphs), [Change(what, count, tuple(first[:_SHOWN]))]
+    return edit.with_graphs(trace, graphs), [
+        Change(
+            f"{format_counted(removed, 'copy', 'copies')} of nodes removed", removed, tuple(gone[:_SHOWN])
+        ),
+        Change(f"{format_counted(count, 'node')} numbered anew", count, tuple(first[:_SHOWN])),
+    ]
 
 
 def _find_free_ids(ids: UInt64, count: int) -> UInt64:
@@ -686,9 +701,9 @@ REPAIRS: Mapping[str, Repair] = {
         ),
         Repair(
             "duplicate-id",
-            "Give repeated ids new numbers",
-            "Dependencies stay with the first node of each id. Of several nodes that are ready, the one with the "
-            "lowest id starts first, so the renumbered ones may start later.",
+            "Remove nodes written twice, give other repeated ids new numbers",
+            "Nodes that are alike in everything to an earlier one are removed. Dependencies stay with the first node of each id. Of "
+            "several nodes that are ready, the one with the lowest id starts first, so the renumbered ones may start later.",
             _renumber,
         ),
         Repair(

@@ -11,7 +11,7 @@ from studio.distinct import find_distinct
 from studio.doctor.cycles import Removal, find_removal
 from studio.doctor.diagnosis import Case, Found, GraphCase, Where, locate_nodes
 from studio.sim.agreement import format_ranks, label_node
-from studio.trace import NONE, Dependencies, Graph, Int64
+from studio.trace import NONE, Dependencies, Graph, Int64, list_node_attributes
 from studio.units import format_count, format_counted
 
 _EDGES_NAMED = 4
@@ -195,12 +195,40 @@ def find_repeated_rows(graph: Graph) -> Int64:
     return np.sort(order[1:][again])
 
 
+def find_copied_rows(graph: Graph) -> Int64:
+    """Return the rows of nodes that are alike in everything to an earlier node of their id."""
+    rows = find_repeated_rows(graph)
+    if not len(rows):
+        return rows
+    ids, firsts = np.unique(graph.id, return_index=True)
+    first = firsts[np.searchsorted(ids, graph.id[rows])]
+    same = np.ones(len(rows), bool)
+    for column in (graph.type, graph.name, graph.start_ns, graph.duration_ns):
+        same &= column[rows] == column[first]
+    if len(graph.io):
+        same &= (graph.io[rows] == graph.io[first]).all(axis=1)
+    # Values of ranks' own are alike where they are in one slot.
+    slots = range(len(graph.slot_key))
+
+    def is_alike(row: int, other: int) -> bool:
+        return (
+            np.array_equal(graph.ctrl.of(row), graph.ctrl.of(other))
+            and np.array_equal(graph.data.of(row), graph.data.of(other))
+            and list_node_attributes(graph, row, slots) == list_node_attributes(graph, other, slots)
+        )
+
+    for at in np.flatnonzero(same).tolist():
+        same[at] = is_alike(int(rows[at]), int(first[at]))
+    return rows[same]
+
+
 def check_duplicate_ids(case: Case) -> Iterator[Found]:
     """Yield nodes that share their id with another node of the rank."""
     nodes = locate_nodes((graph_case, find_repeated_rows(graph_case.graph)) for graph_case in case.graphs)
     if nodes.first:
         graph_case, row = nodes.first
         verb = "has" if nodes.count == 1 else "have"
+        copies = sum(len(find_copied_rows(one.graph)) * len(one.ranks) for one in case.graphs)
         yield Found(
             "error",
             f"{format_counted(nodes.count, 'node')} of {format_ranks(nodes.ranks)} {verb} the id of an earlier node: "
@@ -208,6 +236,7 @@ def check_duplicate_ids(case: Case) -> Iterator[Found]:
             nodes.ranks,
             nodes.nodes,
             nodes.count,
+            (("alike in everything", f"{format_count(copies)}, written twice"),) if copies else (),
         )
 
 

@@ -73,7 +73,7 @@ def add_copies(ranks: Sequence[Rank], part: CopiesPart) -> list[Rank]:
 
     Raises:
         TraceFormatError: A copy is like a rank that is not there, has the number of another, or not as many comm groups and
-            peers as that rank.
+            peers as that rank, or others in their places.
     """
     known = {rank.number: rank for rank in ranks}
     by_number = dict(known)
@@ -87,6 +87,12 @@ def add_copies(ranks: Sequence[Rank], part: CopiesPart) -> list[Rank]:
         if copy.number in by_number:
             raise TraceFormatError(
                 f"{part.file}: there are two ranks {copy.number}.", hint="Make the job again."
+            )
+        if len(copy.slots) == len(like.slots) and [*map(type, copy.slots)] != [*map(type, like.slots)]:
+            raise TraceFormatError(
+                f"{part.file}: rank {copy.number} names comm groups and peers in another order than rank {copy.like}, which it is "
+                "like.",
+                hint="The trace was written anew since; make the job again.",
             )
         if len(copy.slots) != len(like.slots):
             raise TraceFormatError(

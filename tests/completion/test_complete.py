@@ -256,6 +256,7 @@ def test_a_completed_job_is_the_same_bytes_every_time_and_read_back_as_it_was(tm
         ('{"chakra_studio_copies": 1, "copies": [{"rank": 1, "like": 5, "slots": ["g"]}]}', "like rank 5, whose trace is not there"),
         ('{"chakra_studio_copies": 1, "copies": [{"rank": 0, "like": 0, "slots": ["g"]}]}', "there are two ranks 0"),
         ('{"chakra_studio_copies": 1, "copies": [{"rank": 1, "like": 0, "slots": []}]}', "has 0 comm groups and peers"),
+        ('{"chakra_studio_copies": 1, "copies": [{"rank": 1, "like": 0, "slots": [7]}]}', "in another order than rank 0"),
         ('{"chakra_studio_copies": 2, "copies": []}', "of version 2; readable: 1"),
     ],
 )  # fmt: skip

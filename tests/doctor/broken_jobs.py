@@ -118,7 +118,7 @@ BROKEN: dict[str, Callable[[], Trace]] = {
         ]
     ),
     "cycle": lambda: trace_of([[comp(1, 3), comp(2, 1), comp(3, 2), comp(4, 3)]]),
-    "duplicate-id": lambda: trace_of([[comp(1), comp(1), comp(2, 1)]]),
+    "duplicate-id": lambda: trace_of([[comp(1), node(1, "COMP", micros=6), comp(2, 1)]]),
     "collectives-disagree": lambda: trace_of(
         [
             [collective(1, "ALL_REDUCE", 64, group="tp0"), collective(2, "ALL_REDUCE", 32, 1, group="tp0")],

@@ -735,3 +735,16 @@ def test_a_missing_rank_is_told_with_its_file_that_was_left_out():
         "according to the other rank numbers. A file there is: job.1.et: an empty file, left out."
     )
     assert one.advice.startswith("Put the file of that rank in the place of the one that was left out")
+
+
+def test_a_compressed_file_that_ends_early_is_told_once():
+    left = (
+        Finding("error", "damaged-gzip", "a.gz: the gzip stream ends early.", file="a.gz"),
+        Finding("error", "damaged-file", "a.gz: cut off at byte 9.", file="a.gz"),
+        Finding("error", "damaged-file", "b.et: cut off at byte 7.", file="b.et"),
+    )
+    told = [one.message for one in examine(replace(healthy(), findings=left))]
+    assert told == [
+        "a.gz: the gzip stream ends early. In its content: cut off at byte 9.",
+        "b.et: cut off at byte 7.",
+    ]

@@ -106,6 +106,22 @@ def test_ranks_go_on_sharing_a_graph_that_is_mended():
     assert waits(done.trace.graphs[0], 2) == [1]
 
 
+def test_nodes_written_twice_are_removed():
+    """As where a file was joined to itself: numbered anew they would compute, reduce and send again."""
+    twice = [comp(1), collective(2, "ALL_REDUCE", 64, 1), comp(3, 2)]
+    other = node(3, "COMP", 2, micros=6)
+    trace = trace_of([[*twice, *twice, other], twice])
+    assert evidence_of(trace, "duplicate-id") == {"alike in everything": "3, written twice"}
+    done = repair(trace, "duplicate-id")
+    assert [change.what for change in done.changes] == ["3 copies of nodes removed", "1 node numbered anew"]
+    assert done.trace.graphs[0].id.tolist() == [1, 2, 3, 4]
+    assert codes(done.trace) == {"repaired-duplicate-id"}
+
+
+def evidence_of(trace: Trace, code: str) -> dict[str, str]:
+    return next(dict(one.evidence) for one in examine(trace) if one.code == code)
+
+
 def test_dangling_dependencies_go_and_the_others_stay():
     done = repair(BROKEN["dangling"](), "dangling")
     assert waits(done.trace.graphs[0], 2) == [1]
@@ -117,7 +133,7 @@ def test_repeated_ids_become_new_ones_and_dependencies_stay_with_the_first():
     graph = repair(BROKEN["duplicate-id"](), "duplicate-id").trace.graphs[0]
     assert graph.id.tolist() == [1, 3, 2]
     assert graph.data.of(2).tolist() == [0]
-    high = trace_of([[comp(2**64 - 1), comp(2**64 - 1)]])
+    high = trace_of([[comp(2**64 - 1), node(2**64 - 1, "COMP", micros=6)]])
     assert repair(high, "duplicate-id").trace.graphs[0].id.tolist() == [2**64 - 1, 0]
 
 
