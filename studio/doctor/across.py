@@ -16,7 +16,7 @@ from studio.analysis.job.files import LEFT_OUT
 from studio.distinct import find_distinct
 from studio.doctor.diagnosis import NODES_NAMED, Case, Found, NodeAt, convert_places
 from studio.doctor.hangs import is_flight
-from studio.doctor.inferred import RAN, choose_missing_level
+from studio.doctor.inferred import RAN, are_counted, choose_missing_level
 from studio.doctor.roots import find_wrong_root
 from studio.et.rank_names import parse_rank_and_prefix
 from studio.sim.agreement import (
@@ -276,14 +276,16 @@ def _report_disagreement(case: Case, group: GroupMatching, difference: Disagreem
         message += " Both have the same collectives in another order, and no dependencies fix their order."
     if ran:
         message += f" {RAN}"
+    seems = f"Rank {difference.rank} seems to have {own} as collective {difference.position} of {label_group(group)} where rank {difference.other_rank} has {other}."
     nodes = ((difference.rank, difference.row), (difference.other_rank, difference.other_row))
     several_runs = case.mixes((difference.rank, difference.other_rank))
     copy = case.copy_words((difference.rank, difference.other_rank))
     counts = [group.sequences[index].count for index in group.sequence_of.tolist() if index != NONE]
-    level: Level = "error" if certain else "info" if ran else "warning"
+    unproved = any(group.name == other.name for other, _ in case.moments) and are_counted(case, group)
+    level: Level = "error" if certain and not unproved else "info" if ran else "warning"
     return Found(
         level,
-        message,
+        seems if unproved else message,
         tuple(sorted({difference.rank, difference.other_rank})),
         tuple(NodeAt(rank, row) for rank, row in nodes if row != NONE),
         1,
@@ -294,10 +296,7 @@ def _report_disagreement(case: Case, group: GroupMatching, difference: Disagreem
         ),
         advice=_SEVERAL_RUNS if several_runs else f"{copy} {_PUT_BACK}" if copy else "",
         mends=not certain and not several_runs,
-        doubtful=""
-        if ran or several_runs or copy
-        else f"Rank {difference.rank} seems to have {own} as collective {difference.position} of {label_group(group)} where rank "
-        f"{difference.other_rank} has {other}.",
+        doubtful="" if ran or several_runs or copy else seems,
     )
 
 

@@ -7,6 +7,7 @@ from dataclasses import replace
 
 import numpy as np
 
+from studio.analysis.collectives.matching import GroupMatching
 from studio.analysis.job.completeness import is_recording
 from studio.analysis.job.inferred_facts import is_inferred
 from studio.doctor.diagnosis import Case, Found, NodeAt
@@ -83,6 +84,15 @@ def _find_doubt(case: Case, finding: Found) -> str:
     ):
         return _UNRECORDED
     return ""
+
+
+def are_counted(case: Case, group: GroupMatching) -> bool:
+    """Whether linking counted some of a group's collectives, by the names of steps or their order: no recorder numbered them."""
+    return any(
+        _is_inferred(case, NodeAt(member, int(rows[0])), "seq")
+        for member, index in zip(group.members, group.sequence_of.tolist(), strict=True)
+        if index != NONE and len(rows := group.sequences[index].rows[group.sequences[index].rows != NONE])
+    )
 
 
 def choose_missing_level(case: Case, *, everywhere: bool) -> Level:

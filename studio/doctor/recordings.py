@@ -15,6 +15,7 @@ from studio.analysis.job.recorded import Runs
 from studio.distinct import find_distinct
 from studio.doctor.across import drop_uneven_sizes
 from studio.doctor.diagnosis import Case, Found, NodeAt
+from studio.doctor.inferred import are_counted
 from studio.sim.agreement import format_ranks, label_group
 from studio.trace import NEEDS_ALL, NONE, Graph, Int64, NodeType
 from studio.units import format_count, format_counted, format_ns
@@ -71,10 +72,19 @@ def check_mixed_runs(case: Case) -> Iterator[Found]:
             continue
         mixed_ranks.update(ranks)
         first, second = (format_ranks(part) for part in parts[:2])
+        # A rank that joined a run later, or was started anew, may count its steps from there.
+        by_steps = are_counted(case, group)
+        evidence = (
+            "the names of their steps. No recorder numbered these collectives and no times tell more: each rank may count steps from its "
+            "own beginning"
+            if by_steps
+            else "their numbers"
+        )
         yield Found(
-            "error",
-            f"{format_ranks(ranks).capitalize()} were recorded at {format_counted(len(parts), 'moment')} of a run: {first} took part in none of the "
-            f"collectives of {label_group(group)} that {second} took part in, by their numbers or the names of steps.",
+            "warning" if by_steps else "error",
+            f"{format_ranks(ranks).capitalize()} {'seem to have been' if by_steps else 'were'} recorded at "
+            f"{format_counted(len(parts), 'moment')} of a run: {first} took part in none of the collectives of {label_group(group)} that "
+            f"{second} took part in, by {evidence}.",
             ranks,
             (),
             len(parts),

@@ -14,6 +14,7 @@ from studio.et.link.calls import Calls, collect_calls
 from studio.et.link.draft import RankDraft
 from studio.et.link.named_steps import count_by_steps
 from studio.et.link.sequence import Place
+from studio.trace import Int64
 
 _LATE_NS = 1_000_000
 """What recorders note late."""
@@ -21,6 +22,12 @@ _FARTHEST = 64
 """By so many collectives recordings may begin apart."""
 _LEAST = 3
 """So many collectives have to agree."""
+_LEAST_SPREAD = 6
+"""So many collectives have to be compared by the intervals between them."""
+_CLEARLY = 5.0
+"""So many times steadier than for any other beginning the distance of clocks has to be."""
+_LEAST_APART_NS = 20_000
+"""By so much it has to vary for any other beginning."""
 _MET, _MISSED = 0.9, 0.5
 """Shares of collectives that have to have been under way at the same time, and that may have been where they were not the same."""
 
@@ -70,13 +77,26 @@ def _find_shifts(drafts: Sequence[RankDraft], calls: Sequence[Calls]) -> list[in
     longest = calls[place]
     named = count_by_steps([rank_draft.steps for rank_draft in drafts], [own.issued for own in calls])
     begins = named[place]
+    by_name = [None if first is None or begins is None else first - begins for first in named]
+    steady = [
+        _find_steady_shift(longest, own) if shift and not _share_clock(longest, own) else None
+        for own, shift in zip(calls, by_name, strict=True)
+    ]
+    # Where a rank counts its steps from its own beginning the others may, too.
+    believed = all(shift in (None, name) for shift, name in zip(steady, by_name, strict=True))
     shifts = [
         0
         if own is longest
-        else _settle_shift(longest, own, None if first is None or begins is None else first - begins)
-        for own, first in zip(calls, named, strict=True)
+        else _settle_shift(longest, own, name if believed else None)
+        if shift is None
+        else shift
+        for own, name, shift in zip(calls, by_name, steady, strict=True)
     ]
     return [shift - min(shifts) for shift in shifts]
+
+
+def _share_clock(longest: Calls, own: Calls) -> bool:
+    return longest.machine != "" and longest.machine == own.machine
 
 
 def _settle_shift(longest: Calls, own: Calls, named: int | None) -> int:
@@ -88,6 +108,41 @@ def _settle_shift(longest: Calls, own: Calls, named: int | None) -> int:
         named: What named steps tell.
     """
     return _find_shift(longest, own) if named is None or _is_refuted(longest, own, named) else named
+
+
+def _find_steady_shift(longest: Calls, own: Calls) -> int | None:
+    """Return the one beginning for which the clocks of both stay as far apart from collective to collective, None where it is not clear.
+
+    Those that met end together on all ranks, so what lies between them does not differ.
+    """
+    spreads: dict[int, float] = {}
+    most = min(_FARTHEST, max(len(longest), len(own)) - _LEAST)
+    for shift in range(-most, most + 1):
+        own_places, other_places = _find_overlap(longest, own, shift)
+        if not _fits(longest, own, shift):
+            continue
+        timed = longest.waits[own_places] & own.waits[other_places]
+        timed &= (longest.begin[own_places] >= 0) & (own.begin[other_places] >= 0)
+        if int(timed.sum()) >= _LEAST_SPREAD:
+            spreads[shift] = measure_spread(longest.end[own_places][timed], own.end[other_places][timed])
+    if len(spreads) < 2:
+        return None
+    best, second = sorted(spreads, key=lambda shift: spreads[shift])[:2]
+    return best if is_steadier(spreads[best], spreads[second]) else None
+
+
+def measure_spread(these: Int64, others: Int64) -> float:
+    """Return by how much at most the distance of times (T,) on two clocks differs from the usual, in three of four cases.
+
+    Half would be too few: of two collectives in each step every other one may end as far apart.
+    """
+    apart = these - others
+    return float(np.quantile(np.abs(apart - np.median(apart)), 0.75))
+
+
+def is_steadier(spread: float, other: float) -> bool:
+    """Whether the distance of two clocks varies clearly less by one way to match times than by another."""
+    return other > max(_CLEARLY * spread, _LEAST_APART_NS)
 
 
 def _is_refuted(longest: Calls, own: Calls, shift: int) -> bool:

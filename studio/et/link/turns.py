@@ -17,10 +17,13 @@ from studio.et.link.facts import Facts
 from studio.et.link.named_steps import begin_apart, count_by_steps
 from studio.et.link.names import RECEIVE, SEND
 from studio.et.link.sequence import Place, get_facts, read_issue_time
+from studio.et.link.shifts import is_steadier, measure_spread
 from studio.trace import NONE, Int64
 
 _LATE_NS = 1_000_000
 """What recorders note late."""
+_LEAST_SPREAD = 6
+"""So many messages have to be compared by the intervals between them."""
 _MET = 0.9
 """Share of the messages on one clock that may not have been received before they were sent."""
 
@@ -108,26 +111,34 @@ def _read_meeting_time(rank_draft: RankDraft, place: Place, facts: Facts) -> int
 
 
 def _count_line(drafts: Sequence[RankDraft], this: _Halves, other: _Halves) -> tuple[int, int] | None:
-    """Return with which message of a line either rank begins; None where steps do not tell, or times refute them."""
+    """Return with which message of a line either rank begins; None where steps do not tell, as where they share none, or times refute them."""
     pair = drafts[this.index], drafts[other.index]
     first, other_first = count_by_steps(
         [rank_draft.steps for rank_draft in pair], [this.issued, other.issued]
     )
     if first is None or other_first is None:
         return None
+    met, other_met = _list_common_times(this, other, first - other_first)
+    if not len(met):
+        return None
     if have_same_clock(*pair):
-        sends_first = get_facts(pair[0].communication, this.places[0]).kind == SEND
-        sends, receives = (this, other) if sends_first else (other, this)
-        begins = (first, other_first) if sends_first else (other_first, first)
-        low, high = max(begins), min(begins[0] + len(sends.met), begins[1] + len(receives.met))
-        sent, received = (
-            sends.met[low - begins[0] : high - begins[0]],
-            receives.met[low - begins[1] : high - begins[1]],
-        )
-        known = (sent >= 0) & (received >= 0)
-        if high > low and known.any() and (received + _LATE_NS >= sent)[known].mean() < _MET:
-            return None
+        is_sent = get_facts(pair[0].communication, this.places[0]).kind == SEND
+        sent, received = (met, other_met) if is_sent else (other_met, met)
+        return (first, other_first) if (received + _LATE_NS >= sent).mean() >= _MET else None
+    in_order = _list_common_times(this, other, 0)
+    if len(in_order[0]) >= _LEAST_SPREAD and is_steadier(
+        measure_spread(*in_order), measure_spread(met, other_met)
+    ):
+        return None
     return first, other_first
+
+
+def _list_common_times(this: _Halves, other: _Halves, ahead: int) -> tuple[Int64, Int64]:
+    """Return when the messages that both recorded met on either, if one begins so many messages after the other."""
+    own, theirs = this.met[max(-ahead, 0) :], other.met[max(ahead, 0) :]
+    count = min(len(own), len(theirs))
+    known = (own[:count] >= 0) & (theirs[:count] >= 0)
+    return own[:count][known], theirs[:count][known]
 
 
 def _write_turns(rank_draft: RankDraft, places: Sequence[Place], first: int) -> None:

@@ -251,6 +251,20 @@ def test_messages_of_recordings_that_begin_a_step_apart_are_matched_by_the_names
     assert max(abs(one.difference) for one in replayed(trace)) < 0.01
 
 
+def test_steps_that_each_rank_counts_from_its_own_beginning_number_no_messages(tmp_path):
+    """On two machines whose steps last differently long: each receive ends as long after its send."""
+    groups = {"0": [0, 1]}
+    for number, first in enumerate((2, 4)):
+        times = [1000.0 * ms for ms in (0, 2, 5, 7, 11, 13, 17, 20)]
+        begins = {first + place: begin + 700_000 * number for place, begin in enumerate(times)}
+        kind = "send" if number == 0 else "recv_"
+        messages = [(kind, begin + 100 + 10 * number, 1 - number, 5, 8) for begin in begins.values()]
+        write_messages(tmp_path, number, messages, groups, begins, f"machine{number}")
+    trace = studio.link(tmp_path)
+    assert not any(len(graph.rows_with("comm_turn")[0]) for graph in trace.graphs)
+    assert not [one for one in examine(trace) if one.level == "error"]
+
+
 def test_a_receive_from_any_rank_took_nothing_that_was_sent_in_a_later_step(tmp_path):
     """Rank 1 is recorded from the next step on: its first send was taken for the other half of a receive that had ended."""
     groups = {"0": [0, 1]}
