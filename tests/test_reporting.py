@@ -12,6 +12,7 @@ from click.testing import CliRunner
 from studio.cli import main
 from studio.comparing import build_compared_recording, build_simulated_side
 from studio.reporting import build_report
+from studio.reporting.document import Document
 from studio.sim import simulate
 from studio.sim.doubt import Cure, Doubt
 from studio.sim.parts import Parts, interpret
@@ -160,3 +161,9 @@ def test_a_report_says_how_far_its_advice_is() -> None:
     told = [words[1:] for words in said if words[0] == "simulating"]
     assert told
     assert told[-1][0] == told[-1][1]
+
+
+def test_words_of_short_cells_are_not_broken():
+    document = Document("report")
+    document.table(["part", "mean", "about"], [["communication", "7 ms", "What " * 20]], numeric=(1,))
+    assert "<td class=short>communication</td><td class=num>7 ms</td><td class=long>" in document.html("")

@@ -28,6 +28,9 @@ _TRANSPORT_NOTES = {
 }
 _MESH = re.compile(r"\bmesh of (\d+)\b")
 
+OTHERWISE = "--system or --preset names another"
+"""How a command is told that the hardware is another system; pages say it in their own words."""
+
 
 @dataclass(frozen=True, slots=True)
 class Machine:
@@ -145,7 +148,7 @@ def choose_machine(tables: Sequence[MeasuredTable], named: str | None, *, nomina
                 key="preset",
             )
         system = match
-        notes.append(f"{hardware}: taken to be {system.name}; --system or --preset names another.")
+        notes.append(f"{hardware}: taken to be {system.name}; {OTHERWISE}.")
     costs = CostModel.from_table(system.costs or {}, f"{system.place}: costs")
     ports = build_ports(system)
     machine = Machine(system, costs, ports, tuple(notes))

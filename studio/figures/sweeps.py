@@ -343,7 +343,7 @@ def draw_importance(shares: Sequence[Importance], *, dark: bool) -> Any:
         xaxis={
             "range": [0, 1.2],
             "tickvals": [0, 0.25, 0.5, 0.75, 1],
-            "tickformat": ".0%",
+            "ticktext": ["0 %", "25 %", "50 %", "75 %", "100 %"],
             "tickfont": {"size": 11},
         },
         yaxis={"tickfont": {"size": 11}, "showgrid": False},

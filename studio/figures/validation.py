@@ -13,7 +13,8 @@ from studio.units import format_bytes, format_ns
 
 _DASHES = ("solid", "dash", "dot", "dashdot")
 _MARKERS = ("circle", "square", "diamond", "triangle-up")
-_TALLEST_RESIDUAL = 1.0
+_TALLEST = (0.2, 0.5, 1.0)
+"""Up to which errors the axis of errors may reach; larger ones are drawn at its end."""
 """Residuals beyond twice and half the measured time end at the edge of the lower plot, and say so on hover."""
 
 
@@ -71,7 +72,7 @@ def _draw_traces(
     }
     line = {"color": colour, "dash": dash, "width": 1.5}
     marks = {"color": colour, "symbol": symbols, "size": 6}
-    residual = np.clip(simulated / measured - 1, -_TALLEST_RESIDUAL, _TALLEST_RESIDUAL)
+    residual = np.clip(simulated / measured - 1, -_TALLEST[-1], _TALLEST[-1])
     return [
         go.Scatter(y=simulated / 1e9, mode="lines", line=line, showlegend=False, **shared),
         go.Scatter(y=measured / 1e9, mode="markers", marker=marks, **shared),
@@ -91,6 +92,8 @@ def _build_validation_layout(judged: Sequence[Judgement], colours: Palette, dark
     base = build_figure_layout(dark, height=560, hovermode="closest")
     axis = base["xaxis"]
     small = {"color": colours.dim, "size": 11}
+    tallest = _choose_tallest(judged)
+    residuals = [tallest * part for part in (-1, -0.5, 0, 0.5, 1)]
     return {
         **base,
         "margin": {"l": 10, "r": 10, "t": 10, "b": 10},
@@ -104,10 +107,24 @@ def _build_validation_layout(judged: Sequence[Judgement], colours: Palette, dark
             "tickvals": times, "ticktext": [format_ns(tick * 1e9) for tick in times], "tickfont": small,
         },
         "yaxis2": {
-            **axis, "domain": [0.0, 0.3], "range": [-1.05 * _TALLEST_RESIDUAL, 1.05 * _TALLEST_RESIDUAL],
-            "tickformat": "+.0%", "title": {"text": "simulated / measured − 1", "font": small}, "tickfont": small,
+            **axis, "domain": [0.0, 0.3], "range": [-1.05 * tallest, 1.05 * tallest],
+            "tickvals": residuals, "ticktext": [_format_residual(tick) for tick in residuals], "title": {"text": "simulated / measured − 1", "font": small}, "tickfont": small,
         },
     }  # fmt: skip
+
+
+def _choose_tallest(judged: Sequence[Judgement]) -> float:
+    """Return up to which error the axis of errors reaches: as far as the largest asks for, in steps that compare."""
+    largest = max(
+        float(np.abs(simulated / judgement.table.time_us - 1).max())
+        for judgement in judged
+        for simulated in (judgement.simulated_us, judgement.uncorrected_us)
+    )
+    return next((tallest for tallest in _TALLEST if largest <= tallest), _TALLEST[-1])
+
+
+def _format_residual(error: float) -> str:
+    return f"{100 * error:+.0f} %".replace("-", "−") if error else "0 %"
 
 
 def _compute_size_ticks(least: float, most: float) -> list[float]:

@@ -8,7 +8,7 @@ from studio.analysis.job.renumbered import share_graphs
 from studio.comparing import Compared, Progress
 from studio.errors import StudioError
 from studio.figures.tornado import draw_tornado
-from studio.reporting.document import Document
+from studio.reporting.document import Cell, Document
 from studio.units import format_count, format_counted, format_ns
 
 _LISTED = 12
@@ -53,19 +53,22 @@ def write_advice(document: Document, run: Compared, progress: Progress) -> None:
         )
     listed = [*([] if advised.combined is None else [advised.combined]), *advised.advice[:_LISTED]]
     if listed:
-        document.table(
-            ["change", "saves", "of the finish", "it may be"],
+        rows_of: list[list[Cell]] = [
             [
-                [
-                    item.action,
-                    (format_ns(item.saving_ns), f"{item.saving_ns:,} ns"),
-                    f"{item.saving_percent:.1f} %",
-                    ""
-                    if item.saving_low_ns is None or item.saving_high_ns is None
-                    else f"{format_ns(item.saving_low_ns)} to {format_ns(item.saving_high_ns)}",
-                ]
-                for item in listed
-            ],
+                item.action,
+                (format_ns(item.saving_ns), f"{item.saving_ns:,} ns"),
+                f"{item.saving_percent:.1f} %",
+                ""
+                if item.saving_low_ns is None or item.saving_high_ns is None
+                else f"{format_ns(item.saving_low_ns)} to {format_ns(item.saving_high_ns)}",
+            ]
+            for item in listed
+        ]
+        # Of a replay that meets its recording nothing is uncertain.
+        columns = 4 if any(row[3] for row in rows_of) else 3
+        document.table(
+            ["change", "saves", "of the finish", "it may be"][:columns],
+            [row[:columns] for row in rows_of],
             numeric=(1, 2, 3),
             caption=f"{format_count(advised.considered)} simulations; the first line is the best set of at most three together."
             if advised.combined

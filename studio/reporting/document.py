@@ -17,7 +17,7 @@ p { margin: 4px 0 8px; max-width: 90ch } .dim { color: var(--dim) } .verdict { f
 dl { display: flex; flex-wrap: wrap; gap: 4px 34px; margin: 12px 0 } dt { color: var(--dim) } dd { font-size: 17px; font-variant-numeric: tabular-nums; margin: 0 }
 table { border-collapse: collapse; font-variant-numeric: tabular-nums; margin: 6px 0 } caption { color: var(--dim); padding-bottom: 4px; text-align: left }
 th { border-bottom: 1px solid var(--border); color: var(--dim); font-weight: 500; padding: 3px 16px 3px 0; text-align: left; vertical-align: bottom }
-td { border-bottom: 1px solid #e9ecf0; overflow-wrap: anywhere; padding: 3px 16px 3px 0; vertical-align: top } .num { overflow-wrap: normal; text-align: right; white-space: nowrap }
+td { border-bottom: 1px solid #e9ecf0; overflow-wrap: anywhere; padding: 3px 16px 3px 0; vertical-align: top } .short { overflow-wrap: normal } .num { overflow-wrap: normal; text-align: right; white-space: nowrap }
 .wide { max-width: 100%; overflow-x: auto } nav { display: flex; flex-wrap: wrap; gap: 2px 16px; margin-bottom: 14px } nav a { color: var(--accent) }
 .figure { margin: 4px 0 10px } footer { border-top: 1px solid var(--border); color: var(--dim); margin-top: 40px; padding-top: 8px }
 ul { margin: 4px 0; padding-left: 18px } @media (max-width: 700px) { td:not(.num) { min-width: 8em } td.long { min-width: 26em } caption { max-width: calc(100vw - 48px) } } @media print { nav { display: none } body { max-width: none; padding: 0 } h2, h3 { break-after: avoid } tr, .figure { break-inside: avoid } }
@@ -50,6 +50,9 @@ _LONG = 60
 """Letters from which on a cell is as wide in a narrow window as it needs to be read, not as its neighbours leave it."""
 _SECTION = 2
 """The level of headings that stand in the contents."""
+
+_SHORT = 24
+"""Letters up to which the words of a cell are never broken."""
 
 Cell = str | tuple[str, str]
 """A text, or a text and its tooltip."""
@@ -100,8 +103,7 @@ class Document:
             for column, cell in enumerate(cells):
                 # A column without a name has no header cell: an empty one is read aloud.
                 kind = tag if cell else "td"
-                is_long = tag == "td" and len(cell if isinstance(cell, str) else cell[0]) > _LONG
-                shape = " class=num" if column in numeric else " class=long" if is_long else ""
+                shape = " class=num" if column in numeric else _choose_shape(cell) if tag == "td" else ""
                 written.append(f"<{kind}{shape}>{_format_cell(cell)}</{kind}>")
             return f"<tr>{''.join(written)}</tr>"
 
@@ -151,6 +153,12 @@ class Document:
             f"<title>{escape(self._title)}</title><style>{_STYLE}</style></head><body>{self._build_contents()}<main>"
             f"{''.join(self._parts)}</main><footer>{escape(foot)}</footer>{drawn}</body></html>\n"
         )
+
+
+def _choose_shape(cell: Cell) -> str:
+    """Return the attribute that says how a cell of text may be broken."""
+    letters = len(cell if isinstance(cell, str) else cell[0])
+    return " class=long" if letters > _LONG else " class=short" if 0 < letters <= _SHORT else ""
 
 
 def _format_cell(value: Cell) -> str:

@@ -81,8 +81,13 @@ class Space:
 
     @property
     def keys(self) -> tuple[str, ...]:
-        """The keys that are varied."""
+        """The keys that are set."""
         return tuple(axis.key for axis in self.axes)
+
+    @property
+    def varied(self) -> tuple[str, ...]:
+        """The keys with several values; all where none has."""
+        return tuple(axis.key for axis in self.axes if len(axis.values) > 1) or self.keys
 
     def point(self, index: int) -> dict[str, str]:
         """Return the values at a point of the grid, by key."""

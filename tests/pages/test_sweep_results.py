@@ -22,3 +22,12 @@ def test_the_quickest_the_nearly_as_quick_and_cheaper_and_what_does_not_help_are
     even = [replace(row, cost=None, finish_ns=900_000 - row.index * 10_000) for row in ROWS]
     assert texts(build_conclusion(SPACE, even, "j")) == "Quickest:  bandwidth[1]=100: 880 µs ."
     assert build_conclusion(SPACE, [replace(row, finish_ns=900_000) for row in ROWS], "j") is None
+
+
+def test_settings_of_one_value_are_said_once_and_not_with_each_point() -> None:
+    space = parse_space(["bandwidth[1]=25,50,100", "remote-mem-bw=64"])
+    assert texts(build_conclusion(space, ROWS[2:] + ROWS[:2], "j")).startswith(
+        "Quickest:  bandwidth[1]=50: 909 µs"
+    )
+    assert space.varied == ("bandwidth[1]",)
+    assert parse_space(["remote-mem-bw=64"]).varied == ("remote-mem-bw",), "of a single point all are"

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -91,6 +93,19 @@ def test_marks_are_measured_lines_simulated_and_residuals_below():
     expected = np.clip(judged[0].simulated_us / judged[0].table.time_us - 1, -1, 1)
     assert list(residual.y) == pytest.approx(list(expected))
     assert figure.layout.xaxis.type == figure.layout.yaxis.type == "log"
+
+
+def test_the_axis_of_errors_is_as_tall_as_they_are():
+    [judged], _ = judge_all([table()], "hgx-h100")
+    for error, ticks in (
+        (0.1, ["−20 %", "−10 %", "0 %", "+10 %", "+20 %"]),
+        (0.3, ["−50 %", "−25 %", "0 %", "+25 %", "+50 %"]),
+        (3.0, ["−100 %", "−50 %", "0 %", "+50 %", "+100 %"]),
+    ):
+        off = judged.table.time_us * (1 + error)
+        shown = [replace(judged, simulated_us=off, uncorrected_us=off)]
+        figure = draw_measured_and_simulated(shown, label_tables(shown), corrected=True, dark=False)
+        assert list(figure.layout.yaxis2.ticktext) == ticks
 
 
 def test_tables_of_equal_setup_are_told_apart_and_both_measures_named():

@@ -145,8 +145,14 @@ def format_difference_share(share: float | None) -> str:
     Example:
         >>> format_difference_share(0.284), format_difference_share(-1.0), format_difference_share(1.2), format_difference_share(None)
         ('28.4 %', '−100.0 %', '', '')
+        >>> format_difference_share(-0.0002)
+        '0.0 %'
     """
-    return "" if share is None or abs(share) > 1 else f"{100 * share:.1f} %".replace("-", "\N{MINUS SIGN}")
+    if share is None or abs(share) > 1:
+        return ""
+    # Nothing has no sign, also where it was rounded to that.
+    tenths = round(1000 * share) + 0
+    return f"{tenths / 10:.1f} %".replace("-", "\N{MINUS SIGN}")
 
 
 def format_signed_ns(ns: float) -> str:

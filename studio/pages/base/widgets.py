@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import re
 from collections.abc import Callable, Mapping, Sequence
 from functools import wraps
 from typing import Any, ParamSpec
@@ -211,6 +212,7 @@ def build_findings_list(
 
 
 _WORTH_A_BADGE: tuple[Level, ...] = ("error", "warning")
+_PART = re.compile(r"(?<=[._/:])(?=[^._/:])")
 
 
 def build_findings_badge(levels: Mapping[Level, int] | None) -> Any:
@@ -230,6 +232,12 @@ def build_findings_badge(levels: Mapping[Level, int] | None) -> Any:
         role="img",
         **build_aria_label(words),
     )
+
+
+def build_breakable_name(name: str) -> list[Any]:
+    """Return a name that may be broken between its parts, and elsewhere only where a part is too long."""
+    parts = [part for part in _PART.split(name) if part]
+    return [piece for part in parts for piece in (part, html.Wbr())][:-1] or [""]
 
 
 def list_job_options(jobs: Sequence[JobInfo]) -> list[dict[str, str]]:

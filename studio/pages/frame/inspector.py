@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -20,7 +19,7 @@ from studio.analysis.job.nodes import NodeIndex, find_node, format_node_ref
 from studio.errors import StudioError
 from studio.pages.base.state import RECORDED, get_session, get_workspace
 from studio.pages.base.still import merge_static_parts
-from studio.pages.base.widgets import build_address, build_error_box
+from studio.pages.base.widgets import build_address, build_breakable_name, build_error_box
 from studio.sim.kinds import COLLECTIVE_KINDS
 from studio.trace import (
     Attribute,
@@ -38,7 +37,6 @@ from studio.units import format_bytes, format_count, format_ns, format_offset, f
 from studio.views.address import choose_shown_run, rank_of
 
 _NEIGHBOURS_SHOWN = 100
-_PART = re.compile(r"(?<=[._/:])(?=[^._/:])")
 _MEMBERS_SHOWN = 16
 _ITEMS_SHOWN = 200
 _TEXT_SHOWN = 4000
@@ -91,15 +89,9 @@ def _build_head(shown: str, rank: Rank | None, view: dict[str, Any], *, title: s
         stays = "Stay on this node while the selection moves, also to other pages"
         buttons.insert(0, _build_button("Pin", stays, "pin", pin=format_pin(view, rank)))
     return html.Div(
-        [html.H2(_build_breakable_name(shown), title=title), html.Span(buttons)],
+        [html.H2(build_breakable_name(shown), title=title), html.Span(buttons)],
         className="cs-inspector-head",
     )
-
-
-def _build_breakable_name(name: str) -> list[Any]:
-    """Return a name that may be broken between its parts, and elsewhere only where a part is too long."""
-    parts = [part for part in _PART.split(name) if part]
-    return [piece for part in parts for piece in (part, html.Wbr())][:-1] or [""]
 
 
 def _build_button(words: str, title: str, held: str, **changes: Any) -> Any:
@@ -452,7 +444,7 @@ def _build_attributes(attributes: list[Attribute]) -> Any:
     facts: list[tuple[Any, Any]] = []
     for attribute in attributes:
         kind = html.Span(ValueKind(attribute.kind).name.lower().replace("_", " "), className="cs-kind")
-        label = html.Span([*_build_breakable_name(_format_value(attribute.name) or "(no name)"), kind])
+        label = html.Span([*build_breakable_name(_format_value(attribute.name) or "(no name)"), kind])
         doc = html.Div(_format_value(attribute.doc), className="cs-dim") if attribute.doc else None
         facts.append((label, html.Div([_build_value(attribute), doc])))
     body = html.Dl(_build_pairs(facts)) if facts else html.P("none", className="cs-dim")

@@ -33,6 +33,7 @@ from studio.pages.base.state import RECORDED, get_session, get_tasks, get_worksp
 from studio.pages.base.widgets import (
     build_address,
     build_aria_label,
+    build_breakable_name,
     build_error_box,
     build_page,
     build_rounded_value,
@@ -205,7 +206,7 @@ def _build_jobs_table(jobs: list[JobInfo], renaming: str | None) -> Any:
 
 def _build_job_row(job: JobInfo, renaming: bool, checking: frozenset[str]) -> Any:
     summary, stored = job.summary, job.stored_bytes + job.runs_bytes
-    name: Any = dcc.Link(job.name, href=build_address("/overview", {"job": job.id}))
+    name: Any = dcc.Link(build_breakable_name(job.name), href=build_address("/overview", {"job": job.id}))
     if renaming:
         field = dcc.Input(value=job.name, className="cs-rename", maxLength=200, autoFocus=True)
         name = html.Span(

@@ -370,7 +370,7 @@ def show(  # noqa: PLR0913 (a callback has an argument for each input)
             None,
         )
     along = key if key in kept.space.keys else _choose_first_key(kept)
-    keys = [{"value": name, "label": name} for name in kept.space.keys]
+    keys = [{"value": name, "label": name} for name in kept.space.varied]
     now = [kept.id, len(rows), along, theme, gpu, inside, between, going]
     drawn: tuple[Any, ...] = (no_update,) * 4
     if mark != now:

@@ -99,7 +99,11 @@ def build_results(kept: Kept, rows: list[Row], key: str, *, dark: bool) -> Any:
                 ],
                 className="sweep-pair",
             ),
-            _build_head(f"All settings side by side, the quickest on top{lines}", "sweep-parallel", every),
+            _build_head(
+                f"All settings side by side, the quickest drawn over the others{lines}",
+                "sweep-parallel",
+                every,
+            ),
             build_figure("sweep-parallel", draw_parallel(space, rows, dark=dark, units=units)),
             html.H2("Least finish"),
             html.Div(_build_point_table(kept, rows), className="sweep-points"),
@@ -152,7 +156,7 @@ def _name_cheapest(kept: Kept, rows: list[Row]) -> Any:
         return html.P(
             f"No point that was simulated finishes within {under}; the least takes {format_ns(least)}."
         )
-    values = ", ".join(f"{key}={value}" for key, value in kept.space.point(row.index).items())
+    values = _list_values(kept.space, row)
     costs = "" if row.cost is None else f" for {format_si(row.cost)}"
     return html.Div(
         [
@@ -198,9 +202,15 @@ def build_conclusion(space: Space, rows: list[Row], job: str) -> Any:
 
 
 def _describe_point(space: Space, row: Row) -> str:
-    values = ", ".join(f"{key}={value}" for key, value in space.point(row.index).items())
+    values = _list_values(space, row)
     costs = "" if row.cost is None else f" for {format_si(row.cost)}"
     return f"{values}: {format_ns(row.finish_ns or 0)}{costs}"
+
+
+def _list_values(space: Space, row: Row) -> str:
+    """Return the values of a point for the settings that differ between points."""
+    point = space.point(row.index)
+    return ", ".join(f"{key}={point[key]}" for key in space.varied)
 
 
 def _say_why_unexplained(shares: list[Importance]) -> str:
@@ -224,7 +234,7 @@ def describe_results(kept: Kept, rows: list[Row]) -> str:
         words += [f"{format_count(len(select_front(rows)))} on the front"]
     if len(list_models(rows)) > 1:
         words += [f"of several models ({', '.join(list_models(rows))}), whose times do not compare"]
-    return f"{', '.join(kept.space.keys)}: {' · '.join(words)}"
+    return f"{', '.join(kept.space.varied)}: {' · '.join(words)}"
 
 
 def describe_sweep(kept: Kept) -> str:
@@ -291,7 +301,7 @@ def build_impossible_list(rows: list[Row]) -> Any:
 
 def _build_point_table(kept: Kept, rows: list[Row]) -> Any:
     """Return the points with the least finish."""
-    keys = kept.space.keys
+    keys = kept.space.varied
     head = ("Point", *keys, "Finish", "Exposed", "Cost", "")
     lines = []
     for row in select_best(rows, _BEST):

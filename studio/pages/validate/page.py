@@ -10,14 +10,20 @@ import dash_mantine_components as dmc
 from dash import ClientsideFunction, Input, Output, State, callback, clientside_callback, dcc, html, no_update
 
 from studio.calibration.judging import judge_all
-from studio.calibration.machines import group_by_machine
+from studio.calibration.machines import OTHERWISE, group_by_machine
 from studio.calibration.reading.given import Given
 from studio.errors import StudioError
 from studio.figures.validation import draw_measured_and_simulated
 from studio.pages.base.export import build_export_buttons
 from studio.pages.base.state import get_workspace
 from studio.pages.base.widgets import build_aria_label, build_error_box, build_hint, read_upload, show_errors
-from studio.pages.validate.words import build_error_table, build_size_table, describe_errors, label_tables
+from studio.pages.validate.words import (
+    ERRORS,
+    build_error_table,
+    build_size_table,
+    describe_errors,
+    label_tables,
+)
 from studio.sim.systems import SYSTEMS, describe_measured_errors, find_system
 from studio.store.measured import Shelf
 
@@ -273,7 +279,10 @@ def show_machine(which: tuple[str, str, str], corrected: bool, dark: bool) -> An
                 ],
                 className="cs-figure-head",
             ),
-            html.P([describe_errors(judged, corrected=corrected), more], className="cs-dim"),
+            html.P(
+                [describe_errors(judged, corrected=corrected), build_hint("the error", ERRORS), more],
+                className="cs-dim",
+            ),
             html.P(_describe_own_error(judged[0].system, _resolve_system(system)), className="cs-dim"),
             dcc.Graph(
                 id="validate-figure",
@@ -282,7 +291,10 @@ def show_machine(which: tuple[str, str, str], corrected: bool, dark: bool) -> An
                 className="cs-figure",
             ),
             html.Div(build_error_table(judged), className="cs-validate-table"),
-            html.Ul([html.Li(note) for note in notes], className="cs-dim"),
+            html.Ul(
+                [html.Li(note.replace(OTHERWISE, "choose another system above")) for note in notes],
+                className="cs-dim",
+            ),
         ]
     )
 

@@ -15,7 +15,10 @@ from studio.units import format_counted
 
 _GM = "gm|e|: the geometric mean of |simulated / measured − 1|, by which ASTRA-sim's authors judge theirs."
 _GMF = "GMF: exp(mean |ln(simulated / measured)|) − 1, the factor by which times are typically off; stricter than gm|e|."
+ERRORS = f"{_GMF} {_GM}"
+"""What the two figures of an error are."""
 _BIAS = "The geometric mean of simulated / measured, less 1: small sizes up to 64 KiB, middle up to 16 MiB, large above."
+_NONE = html.Span("–", className="cs-dim", title="No size of the table lies in this range")
 _CLASS = (
     "What the table is to the system. "
     + "; ".join(f"{name}: {about}" for name, about in CLASSES.items())
@@ -77,7 +80,10 @@ def build_error_table(judged: Sequence[Judgement]) -> Any:
         "GMF",
         "remarks",
     ]
-    return build_table(head, [_build_row(judgement) for judgement in judged], numeric=range(2, 9))
+    rows = [_build_row(judgement) for judgement in judged]
+    if not any(judgement.extrapolated.any() or judgement.reported for judgement in judged):
+        head, rows = head[:-1], [row[:-1] for row in rows]
+    return build_table(head, rows, numeric=range(2, 9))
 
 
 def _build_row(judgement: Judgement) -> list[Any]:
@@ -90,7 +96,10 @@ def _build_row(judgement: Judgement) -> list[Any]:
         html.Span(judgement.relation, className="cs-type"),
         _format_share(errors.gm_error),
         _format_share(errors.gmf),
-        *(_format_share(errors.bias[name], signed=True) if name in errors.bias else "" for name, _ in RANGES),
+        *(
+            _format_share(errors.bias[name], signed=True) if name in errors.bias else _NONE
+            for name, _ in RANGES
+        ),
         _format_share(plain.gm_error),
         _format_share(plain.gmf),
         html.Span(remarks, className="cs-type"),
