@@ -44,8 +44,8 @@ def describe_short(graph: Graph, rank: int, row: int) -> dict[str, Any]:
     return {**known, "name": known["name"][:NAME_AT_MOST]}
 
 
-def convert_bar(gantt: Gantt, bar: Bar) -> dict[str, Any]:
-    """Return a bar as plain data, with what is shown on hover."""
+def convert_bar(gantt: Gantt, bar: Bar, *, near: bool = False) -> dict[str, Any]:
+    """Return a bar as plain data, with what is shown on hover; of one that is only near to another without its pieces."""
     graph = gantt.trace.graph_of(bar.rank)
     description = {
         **describe_short(graph, bar.rank.number, bar.node),
@@ -58,7 +58,7 @@ def convert_bar(gantt: Gantt, bar: Bar) -> dict[str, Any]:
     }
     if bar.own_ns is None:
         return description
-    return {**description, **describe_own(gantt, bar)}
+    return {**description, **({"own": bar.own_ns} if near else describe_own(gantt, bar))}
 
 
 def describe_own(gantt: Gantt, bar: Bar) -> dict[str, Any]:

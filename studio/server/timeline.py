@@ -144,14 +144,22 @@ def _describe_neighbours(gantt: Gantt, bar: Bar) -> dict[str, Any]:
     waits_for, waited_for = gantt.depends(bar)
     return {
         "bar": convert_bar(gantt, bar),
-        "previous": before and convert_bar(gantt, before),
-        "next": after and convert_bar(gantt, after),
+        "previous": before and convert_bar(gantt, before, near=True),
+        "next": after and convert_bar(gantt, after, near=True),
         "up": [
-            {**convert_bar(gantt, neighbour), "data": data, **_describe_link(gantt, neighbour, bar)}
+            {
+                **convert_bar(gantt, neighbour, near=True),
+                "data": data,
+                **_describe_link(gantt, neighbour, bar),
+            }
             for neighbour, data in waits_for
         ],
         "down": [
-            {**convert_bar(gantt, neighbour), "data": data, **_describe_link(gantt, bar, neighbour)}
+            {
+                **convert_bar(gantt, neighbour, near=True),
+                "data": data,
+                **_describe_link(gantt, bar, neighbour),
+            }
             for neighbour, data in waited_for
         ],
     }

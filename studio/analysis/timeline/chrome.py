@@ -6,7 +6,7 @@ import json
 from collections.abc import Iterator
 
 from studio.analysis.timeline.gantt import Gantt
-from studio.analysis.timeline.slices import End, Slices, list_notes
+from studio.analysis.timeline.slices import End, Slices, collect_notes
 from studio.trace import NONE, NodeType, Rank, label_collective, read_dense_column, type_name
 
 HEAD = '{"displayTimeUnit": "ns", "otherData": {"writer": "chakra-studio"}, "traceEvents": [\n'
@@ -35,7 +35,7 @@ def _iterate_rank(slices: Slices, rank: Rank) -> Iterator[str]:
     # No end was recorded: drawn where it begins, and marked.
     unfinished = read_dense_column(graph, "unfinished", 0)
     names: dict[int, str] = {}
-    notes = list_notes(gantt, rank)
+    notes = collect_notes(gantt, rank)
     for thread in slices.threads(rank):
         yield _format_metadata_event("thread_name", rank.number, thread.number, thread.title)
         yield _format_metadata_event("thread_sort_index", rank.number, thread.number, thread.number)
@@ -52,8 +52,8 @@ def _iterate_rank(slices: Slices, rank: Rank) -> Iterator[str]:
             unfinished[node],
         )
         lines = []
-        for place, start, length, code, number, of, size, kind, open_ended in zip(
-            places.tolist(), *(column.tolist() for column in columns), strict=True
+        for noted, start, length, code, number, of, size, kind, open_ended in zip(
+            notes.of(places), *(column.tolist() for column in columns), strict=True
         ):
             name = names.get(code) or names.setdefault(code, json.dumps(graph.strings[code]))
             more = f', "bytes": {size}' if size else ""
@@ -63,8 +63,8 @@ def _iterate_rank(slices: Slices, rank: Rank) -> Iterator[str]:
                 else ""
             )
             more += ', "unfinished": true' if open_ended else ""
-            if place in notes:
-                more += "".join(f', "{key}": {value}' for key, value in notes[place])
+            if noted:
+                more += "".join(f', "{key}": {value}' for key, value in noted)
             lines.append(
                 f',\n{{"ph": "X", "pid": {rank.number}, "tid": {thread.number}, "cat": "{thread.kind}", '
                 f'"ts": {_format_micros(start)}, "dur": {_format_micros(length)}, "name": {name}, '

@@ -331,6 +331,8 @@ class Gantt:
         for number, row in enumerate(rows):
             part = slice(int(bars[number]), int(bars[number + 1]))
             calls, node = self.calls[self._get_graph_index(row)], self.coverage.row[places[part]]
+            if not len(node) or not len(calls):
+                continue
             place, is_call = calls.places(node)
             at = place[is_call]
             times = (calls.start_ns[at] - begin_ns, calls.over_ns[at] - begin_ns, calls.own_ns[at])

@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 
 from studio.analysis.timeline.gantt import Gantt
-from studio.analysis.timeline.slices import CALL_NOTES, Slices, Thread, list_notes
+from studio.analysis.timeline.slices import CALL_NOTES, Slices, Thread, collect_notes
 from studio.distinct import find_distinct
 from studio.errors import StudioError
 from studio.timeline import LANE_KINDS
@@ -176,7 +176,7 @@ class _Writer:
     ) -> Iterator[bytes]:
         gantt = self.slices.gantt
         graph = gantt.trace.graph_of(rank)
-        notes = list_notes(gantt, rank)
+        notes = collect_notes(gantt, rank)
         places, track, kind = _order_slices(gantt, threads, first)
         node = gantt.coverage.row[places]
         keys, numbers = flows
@@ -210,14 +210,16 @@ class _Writer:
             joined = (np.searchsorted(keys, key), np.searchsorted(keys, key, side="right"))
             columns = (
                 ends[part],
-                places[slices],
                 track[slices],
                 *joined,
                 *(column[slices] for column in columns_of),
             )
             packets: list[bytes] = []
-            for when, over, place, where, since, until, *what in zip(
-                _encode_varints(time[part]), *(column.tolist() for column in columns), strict=True
+            for when, noted, over, where, since, until, *what in zip(
+                _encode_varints(time[part]),
+                notes.of(places[slices]),
+                *(column.tolist() for column in columns),
+                strict=True,
             ):
                 body, new = over_text, b""
                 if not over:
@@ -226,7 +228,7 @@ class _Writer:
                     if known is None:
                         known = texts[key_of] = self._tell(what)
                         new = self._intern(rank.graph, graph, what)
-                    body = known + self._note(notes[place]) if place in notes else known
+                    body = known + self._note(noted) if noted else known
                 # In the order of the numbers of fields, as protobuf writes them.
                 event = body + tracks[where] + flow_texts[_FLOW_BYTES * since : _FLOW_BYTES * until]
                 packet = b"".join((_TIME, when, sequence, _encode_varint(len(event)), event, new, flags))

@@ -9,13 +9,14 @@ from __future__ import annotations
 import heapq
 from collections.abc import Iterator
 from dataclasses import dataclass
-from itertools import pairwise
+from itertools import pairwise, repeat
 from typing import NamedTuple
 
 import numpy as np
 
 from studio.analysis.timeline.gantt import Gantt
 from studio.analysis.timeline.peers import order_members
+from studio.columns import join_columns
 from studio.timeline import LANE_KINDS, LaneKind
 from studio.trace import NONE, Bool, Int32, Int64, Rank
 
@@ -60,33 +61,59 @@ CALL_NOTES = ("piece", "pieces", "started_ns", "lasted_ns", "own_ns")
 """What slices of recorded calls say: which of how many they are, and the first when the call began, until it returned, its own time."""
 
 
-def list_notes(gantt: Gantt, rank: Rank) -> dict[int, list[tuple[str, int]]]:
-    """Return what the slices of recorded calls of a rank say, by their place in the coverage: `CALL_NOTES` and values."""
+@dataclass(frozen=True, slots=True)
+class CallNotes:
+    """What the slices of recorded calls of a rank say.
+
+    N slices.
+
+    Attributes:
+        places: (N,) where in the gantt's coverage they are, rising.
+        values: (N, 5) of each the values of `CALL_NOTES`.
+    """
+
+    places: Int64
+    values: Int64
+
+    def of(self, places: Int64) -> Iterator[list[tuple[str, int]]]:
+        """Return what each of some slices says; nothing where it is of no call."""
+        if not len(self.places):
+            return repeat([], len(places))
+        return self._iterate(places)
+
+    def _iterate(self, places: Int64) -> Iterator[list[tuple[str, int]]]:
+        at = np.minimum(np.searchsorted(self.places, places), len(self.places) - 1)
+        for place, is_call in zip(at.tolist(), (self.places[at] == places).tolist(), strict=True):
+            yield self._list_pairs(place) if is_call else []
+
+    def _list_pairs(self, place: int) -> list[tuple[str, int]]:
+        values = self.values[place].tolist()
+        pairs = list(zip(CALL_NOTES, values, strict=True))
+        piece, pieces, *_ = values
+        return pairs[0 if pieces > 1 else 2 : 5 if piece == 1 else 2]
+
+
+def collect_notes(gantt: Gantt, rank: Rank) -> CallNotes:
+    """Return what the slices of recorded calls of a rank say."""
     if not gantt.calls:
-        return {}
+        return CallNotes(np.zeros(0, np.int64), np.zeros((0, len(CALL_NOTES)), np.int64))
     calls, coverage = gantt.calls[rank.graph], gantt.coverage
-    of_rows = [gantt.row_places(row) for row in gantt.rows_of(rank)]
-    places = np.concatenate(of_rows) if of_rows else np.zeros(0, np.int64)
+    places = join_columns([gantt.row_places(row) for row in gantt.rows_of(rank)])
     places = places[calls.places(coverage.row[places])[1]]
-    node = coverage.row[places]
-    places = places[np.lexsort((coverage.start_ns[places], node))]
+    places = places[np.lexsort((coverage.start_ns[places], coverage.row[places]))]
     node = coverage.row[places]
     at, _ = calls.places(node)
-    first = np.flatnonzero(np.append(True, node[1:] != node[:-1])) if len(node) else np.zeros(0, np.int64)
+    first = np.flatnonzero(np.append(True, node[1:] != node[:-1])) if len(node) else node
     nth = np.arange(len(node)) - np.repeat(first, np.diff(np.append(first, len(node))))
-    columns = (
-        places,
+    values = (
         nth + 1,
         calls.counts(node),
         calls.start_ns[at] - gantt.origin_ns,
         calls.over_ns[at] - calls.start_ns[at],
         calls.own_ns[at],
     )
-    notes = {}
-    for place, *values in zip(*(column.tolist() for column in columns), strict=True):
-        pairs = list(zip(CALL_NOTES, values, strict=True))
-        notes[place] = pairs[(0 if values[1] > 1 else 2) : (5 if values[0] == 1 else 2)]
-    return notes
+    order = np.argsort(places)
+    return CallNotes(places[order], np.column_stack(values)[order])
 
 
 class Slices:

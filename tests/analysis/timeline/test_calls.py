@@ -29,6 +29,7 @@ from studio.sim.timed import build_timed_trace
 from studio.store.runs import Run
 from studio.timeline import read_recorded_times
 from tests.handmade import at, node, trace_of
+from tests.viewer_rules import chrome_facts, perfetto_facts
 
 BEGIN = 100
 """When the recording begins, in µs."""
@@ -158,8 +159,9 @@ def test_exported_slices_are_the_pieces_and_are_read_back_as_calls(trace, gantt,
         )
         assert owns == sum(event["dur"] for event in slices) * 1000 == 120_000
     else:
-        pytest.importorskip("perfetto")
         data = b"".join(iterate_perfetto_events(gantt))
+    facts = (chrome_facts if form == "json" else perfetto_facts)(data)
+    assert (facts.problems, facts.slices) == ([], len(BARS))
     path = tmp_path / f"timeline.{form}"
     path.write_bytes(data)
     again = studio.read(path)
