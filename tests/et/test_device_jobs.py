@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gzip
+import json
 from itertools import pairwise
 from pathlib import Path
 
@@ -159,6 +160,13 @@ def test_where_nothing_says_how_many_ranks_there_are(tmp_path):
     assert job.sentence().startswith("The files do not say how many ranks the job has: rank 0")
     refused = CliRunner().invoke(main, ["simulate", str(path)])
     assert (refused.exit_code, job.sentence() in refused.stderr) == (1, True)
+    # A collective was of one rank.
+    [listed] = json.loads(CliRunner().invoke(main, ["collectives", str(path), "--json"]).stdout)[
+        "collectives"
+    ]
+    assert (listed["members"], listed["is_open"]) == (1, True)
+    shown = CliRunner().invoke(main, ["collectives", str(path)]).stdout
+    assert "1+: the files name no comm group with a list of ranks, nor how many the job has" in shown
 
 
 def test_a_replayed_graph_is_one_launch_with_many_kernels(tmp_path):

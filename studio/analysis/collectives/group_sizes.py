@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from studio.analysis.collectives.matching import GroupMatching
-from studio.analysis.job.completeness import read_world_size
+from studio.analysis.job.completeness import lacks_world_size, read_world_size
 from studio.analysis.job.inferred_facts import is_inferred
 from studio.distinct import find_distinct
 from studio.trace import NONE, WORLD, Bool, CollectiveType, CommGroup, Int64, Rank, Trace, read_int_column
@@ -47,7 +47,7 @@ def find_group_sizes(
         groups: Comm groups in place of the trace's.
     """
     world = read_job_size(trace)
-    if world <= len(trace.ranks):
+    if _are_all_there(trace, world):
         return [GroupSize(len(group.members)) for group in matchings]
     place = {rank.number: index for index, rank in enumerate(trace.ranks)}
     listed = _list_names(trace.groups if groups is None else groups)
@@ -69,9 +69,14 @@ def find_group_size(trace: Trace, name: str, known: int, member: tuple[int, int]
         member: A rank, as its place among the trace's ranks, and its node that names the group.
     """
     world = read_job_size(trace)
-    if world <= len(trace.ranks) or name in _list_names(trace.groups):
+    if _are_all_there(trace, world) or name in _list_names(trace.groups):
         return GroupSize(known)
     return _find_unlisted_size(trace, name, known, member, world)
+
+
+def _are_all_there(trace: Trace, world: int) -> bool:
+    """Whether a job has no other ranks than those that are open, as far as its files say."""
+    return not lacks_world_size(trace) if world == NONE else world <= len(trace.ranks)
 
 
 def _list_names(groups: Sequence[CommGroup]) -> set[str]:
@@ -80,6 +85,8 @@ def _list_names(groups: Sequence[CommGroup]) -> set[str]:
 
 def read_job_size(trace: Trace) -> int:
     """Return the ranks of the job as its files say, -1 where they do not."""
+    if lacks_world_size(trace):
+        return NONE
     return max((read_world_size(rank) for rank in trace.ranks), default=NONE)
 
 
@@ -90,6 +97,8 @@ def _find_unlisted_size(
     listed_size = max((_read_listed_size(rank, name) for rank in trace.ranks), default=NONE)
     if listed_size >= known:
         return GroupSize(listed_size)
+    if world == NONE:
+        return GroupSize(known, is_open=True)
     if name == WORLD and member is not None:
         rank, row = member
         if not is_inferred(trace.graph_of(trace.ranks[rank]), row, "group"):
@@ -137,7 +146,8 @@ def settle_members(
     chosen = np.flatnonzero(is_open)
     if len(chosen):
         counts = infer_member_counts(trace, place[chosen], row[chosen], kind[chosen])
-        fits = (counts >= members[chosen]) & (counts <= read_job_size(trace))
+        world = read_job_size(trace)
+        fits = (counts >= members[chosen]) & ((counts <= world) | (world == NONE))
         members[chosen[fits]], is_open[chosen[fits]] = counts[fits], False
     return members, is_open
 
@@ -176,7 +186,8 @@ def explain_open(members: int, world: int) -> str:
         >>> explain_open(2, 128)
         '2+: the files name no comm group with a list of ranks, and the job has 128: how many more take part is not known, so there is no busbw'
     """
+    job = f"and the job has {world:,}" if world != NONE else "nor how many the job has"
     return (
-        f"{members:,}+: the files name no comm group with a list of ranks, and the job has {world:,}: how many more take part is "
+        f"{members:,}+: the files name no comm group with a list of ranks, {job}: how many more take part is "
         "not known, so there is no busbw"
     )

@@ -128,12 +128,17 @@ def infer_completeness(trace: Trace) -> Completeness:
     if not largest < declared <= max(MOST_RANKS, 2 * len(known)):
         declared = NONE
     world = _extend_by_groups(trace, max(declared, largest + 1, len(known)))
-    is_open = any(item.name == "world_size_unknown" for rank in trace.ranks for item in rank.metadata)
+    is_open = lacks_world_size(trace)
     others = declared <= 0 and bool(_collect_named(trace) - set(known))
     if declared <= 0 and (others or len(known) < world):
         size = infer_size_by_groups((group for group in trace.groups if not group.inferred), known)
         world, is_open = max(world, size), is_open or (others and size < world)
     return Completeness(known, world, declared, is_open)
+
+
+def lacks_world_size(trace: Trace) -> bool:
+    """Whether reading the files found that there are more ranks, and nothing that says how many."""
+    return any(item.name == "world_size_unknown" for rank in trace.ranks for item in rank.metadata)
 
 
 def infer_size_by_groups(groups: Iterable[CommGroup], known: Sequence[int]) -> int:
