@@ -138,14 +138,19 @@ def find_spans_between(thread: int, begin: Int64, end: Int64, first: Bool) -> Sp
 
 
 def find_inside(
-    operations: Operations, around: Int64, library: dict[int, int], launching: Bool, options: LinkOptions
+    operations: Operations,
+    around: Int64,
+    library: dict[int, int],
+    launching: Bool,
+    launched_ns: Int64,
+    options: LinkOptions,
 ) -> Spans:
     """Return the intervals operations spent themselves after their first callee, or after starting a thread.
 
     A thread may have waited in it. Operations that compute did not, and those of communication libraries are what
     others wait for; of operations without callees only those count that are known to wait. What sets a thread going is
     a call with all it was called by: what these do afterwards must not hold up the thread. Nor must a long rest of any
-    operation, such as a range that a program names, hold up what it called to launch on the device. What any of the others
+    operation, such as a range that a program names, hold up what it launched on the device or called to do so. What any of the others
     did after one it called had waited comes after that wait, too, instead of before, where the wait would swallow it.
 
     Args:
@@ -153,6 +158,7 @@ def find_inside(
         around: (N,) the operation around each.
         library: Operation of a communication library → the call it carries out.
         launching: (N,) which launch something on the device, themselves or by what they call.
+        launched_ns: (N,) when the first call in which each launched something itself had returned, late where there is none.
         options: What to derive.
     """
     count = len(operations)
@@ -167,9 +173,12 @@ def find_inside(
     begins = np.full(count, _NEVER, np.int64)
     begins[above] = start[inner[firsts]]
     np.minimum.at(begins, issuing, issued_ns)
+    alone = mark_names(operations.names, operations.name, lambda name: name.startswith(COMPUTING))
+    alone = np.flatnonzero((launched_ns < end) & (begins == _NEVER) & ~alone & ~operations.frame)
+    begins[alone] = launched_ns[alone]
     silent = waiting[begins[waiting] == _NEVER]
     begins[silent] = start[silent]
-    calls, _ = _order_by_first(np.concatenate((above, issuing, silent)), count)
+    calls, _ = _order_by_first(np.concatenate((above, issuing, silent, alone)), count)
     place = np.full(count, NONE, np.int64)
     place[calls] = np.arange(len(calls))
     inner = inner[np.argsort(place[around[inner]], kind="stable")]
@@ -191,7 +200,7 @@ def find_inside(
     held = computing & (waited != _NEVER)
     later = np.zeros(len(calls), np.int64)
     np.add.at(later, of_call, np.maximum(until - before, 0))
-    counts = (sizes > 0) & (held | launches)
+    counts = ((sizes > 0) & (held | launches)) | np.isin(calls, alone)
     rest = np.where(counts, later, 0) >= np.where(computing, _COMPUTING_REST_NS, REST_NS)
     kept = ~_mark_rows(library, count)[calls] & (~computing | ((launches | held) & rest))
     took = until - before
