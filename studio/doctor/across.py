@@ -88,6 +88,11 @@ def check_missing_ranks(case: Case) -> Iterator[Found]:
                 ("ranks in the job", format_count(len(present))),
                 ("missing", format_count(absent)),
                 *(("also", message) for message in left_out[1:_LEFT_OUT_LISTED]),
+                *(
+                    ("named by", f"group {name}: {format_ranks(sorted(group.ranks))}")
+                    for name, group in case.listed.items()
+                    if name in used and beyond and max(group.ranks, default=NONE) >= job.world
+                ),
             ),
             advice=_REPLACE_FILE if left_out else "",
         )

@@ -226,19 +226,35 @@ def check_estimated_durations(case: Case) -> Iterator[Found]:
 
 
 def _report_nodes(
-    case: Case, chosen: Callable[[GraphCase], Bool], level: Level, words: tuple[str, str]
+    case: Case,
+    chosen: Callable[[GraphCase], Bool],
+    level: Level,
+    words: tuple[str, str],
+    key: str = "",
+    values: Callable[[GraphCase], Int64] | None = None,
 ) -> Iterator[Found]:
-    """Yield a finding about the communication nodes that `chosen` picks; `words` are singular and plural."""
+    """Yield a finding about the communication nodes that `chosen` picks; `words` are singular and plural.
+
+    Args:
+        case: The job.
+        chosen: Returns (N,) which nodes it is about, of a graph.
+        level: Its level.
+        words: What is wrong with one, and with several.
+        key: An attribute whose value is told of the first.
+        values: Returns (N,) the values of it, of a graph, -1 for none.
+    """
     nodes = locate_nodes(
         (graph_case, np.flatnonzero(graph_case.communicates & chosen(graph_case)))
         for graph_case in case.graphs
     )
     if nodes.count:
         among = sum(int(graph_case.communicates.sum()) * len(graph_case.ranks) for graph_case in case.graphs)
+        value = int(values(nodes.first[0])[nodes.first[1]]) if values and nodes.first else NONE
+        told = f", {key} {'missing' if value == NONE else f'{value:,}'}" if values else ""
         yield Found(
             level,
             f"{format_counted(nodes.count, 'communication node')} of {format_ranks(nodes.ranks)} "
-            f"{words[0] if nodes.count == 1 else words[1]}: {_label_first(nodes)}.",
+            f"{words[0] if nodes.count == 1 else words[1]}: {_label_first(nodes)}{told}.",
             nodes.ranks,
             nodes.nodes,
             nodes.count,
@@ -293,7 +309,12 @@ def check_negative_sizes(case: Case) -> Iterator[Found]:
     """Yield communication nodes with a negative size."""
     words = ("has a negative size", "have negative sizes")
     yield from _report_nodes(
-        case, lambda graph_case: (graph_case.sizes < 0) & (graph_case.sizes != UNSIZED), "error", words
+        case,
+        lambda graph_case: (graph_case.sizes < 0) & (graph_case.sizes != UNSIZED),
+        "error",
+        words,
+        "comm_size",
+        lambda graph_case: graph_case.sizes,
     )
 
 
@@ -368,7 +389,14 @@ def check_untyped_collectives(case: Case) -> Iterator[Found]:
 
     words = ("names an unknown collective", "name unknown collectives")
     everywhere = all(bool((graph_case.collective == NONE).all()) for graph_case in case.graphs)
-    yield from _report_nodes(case, lacks_type, choose_missing_level(case, everywhere=everywhere), words)
+    yield from _report_nodes(
+        case,
+        lacks_type,
+        choose_missing_level(case, everywhere=everywhere),
+        words,
+        "comm_type",
+        lambda graph_case: graph_case.collective,
+    )
 
 
 # ---------------------------------------------------------------------------------------------------

@@ -13,12 +13,12 @@ from studio.et.format import GroupsPart, Part, Reading
 from studio.trace import CommGroup, Finding, Trace
 from studio.units import format_counted
 
-_HEAD = re.compile(rb'\s*\{\s*(\}\s*$|"(?:[^"\\]|\\.)*"\s*:\s*\[\s*(-?\d|\]|$))')
+_HEAD = re.compile(rb'\s*\{\s*(\}\s*$|"(?:[^"\\]|\\.)*"\s*:\s*\[\s*(-?\d|"\d+"|\]|$))')
 _LARGEST_RANK = 2**31 - 1
 
 
 def sniff(head: bytes) -> bool:
-    """Whether `head` starts an object of lists of numbers."""
+    """Whether `head` starts an object of lists of numbers, or of texts that are numbers, which `read` refuses."""
     return _HEAD.match(head) is not None
 
 

@@ -319,6 +319,7 @@ def test_a_rank_named_twice_in_a_group(tmp_path):
         ('{"g": [0, 99999999999]}', "rank 99999999999"),
         ('{"g": [0, 1.5]}', "not a comm group file"),
         ('{"g": [0, "1"]}', "not a comm group file"),
+        ('{"g": ["0", "1"]}', "not a comm group file"),
         ('{"g": [0], "h": 3}', "not a comm group file"),
         ('{"g": [0, 1', "not a comm group file"),
         (b'{"g": [0], "\xff": [1]}', "not a comm group file"),
