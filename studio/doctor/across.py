@@ -18,6 +18,7 @@ from studio.doctor.diagnosis import NODES_NAMED, Case, Found, NodeAt, convert_pl
 from studio.doctor.hangs import is_flight
 from studio.doctor.inferred import RAN, are_counted, choose_missing_level
 from studio.doctor.roots import find_wrong_root
+from studio.doctor.splits import find_differing_split
 from studio.et.rank_names import parse_rank_and_prefix
 from studio.sim.agreement import (
     UNEVEN_TYPES,
@@ -174,7 +175,7 @@ def drop_uneven_sizes(
 
 
 def check_collectives(case: Case) -> Iterator[Found]:
-    """Yield the first collective of each group in which its members differ, in its root alone where they agree otherwise.
+    """Yield the first collective of each group in which its members differ, in its root or parts alone where they agree otherwise.
 
     A flight recorder forgets the first operations, on each rank other ones; the check for hangs compares what is left. What lies
     before or after the recording of a member is told apart.
@@ -194,7 +195,7 @@ def check_collectives(case: Case) -> Iterator[Found]:
             # The check of sizes or types tells of that node.
             continue
         finding = (
-            find_wrong_root(case, group)
+            find_wrong_root(case, group) or find_differing_split(case, group)
             if difference is None
             else _report_size(case, plain, difference)
             or _report_disagreement(case, plain, difference, ran=ran)

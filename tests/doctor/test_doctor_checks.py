@@ -748,3 +748,35 @@ def test_a_compressed_file_that_ends_early_is_told_once():
         "a.gz: the gzip stream ends early. In its content: cut off at byte 9.",
         "b.et: cut off at byte 7.",
     ]
+
+
+@pytest.mark.parametrize("recorded", [False, True])
+def test_what_one_gives_another_in_an_all_to_all_is_what_that_one_takes(recorded: bool):
+    """In the order of the group, whichever ranks have which place; sums alone tell nothing."""
+
+    def job(*taken: int) -> Trace:
+        lists = {2: ([1, 3], [1, 5]), 0: ([5, 7], list(taken))}
+        return trace_of(
+            {
+                rank: [
+                    at(10, 5, comp(1)) if recorded else comp(1),
+                    collective(
+                        2, "ALL_TO_ALL", sum(given), 1, group="a", split_bytes_in=given, split_bytes_out=took
+                    ),
+                    comp(3, 2),
+                ]
+                for rank, (given, took) in sorted(lists.items())
+            }
+            | {1: [comp(1)]},
+            {"a": (2, 0)},
+        )
+
+    assert codes(job(3, 7)) == {"uneven-all-to-all"}
+    one = found(job(4, 6), "collectives-disagree")
+    assert (one.level, one.ranks, one.count, one.repair) == (
+        "warning" if recorded else "error",
+        (0, 2),
+        2,
+        None,
+    )
+    assert "rank 2 gives rank 0 3 B (node 2 (n2)), and that takes 4 B from it (node 2 (n2))" in one.message

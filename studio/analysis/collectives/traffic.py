@@ -17,6 +17,8 @@ from studio.trace import NONE, WORLD, CollectiveType, CommGroup, Float64, Graph,
 
 SPLITS = "split_bytes_in"
 """Attribute of an all-to-all: the bytes a rank gives to each member, in the order of the group."""
+SPLITS_TAKEN = "split_bytes_out"
+"""Likewise the bytes it takes from each."""
 
 
 @dataclass(frozen=True, slots=True)
