@@ -89,6 +89,26 @@ def test_one_repair_is_made_alone(tmp_path):
     assert json.loads(done.stdout)["repaired"]["left"] == ["dangling"]
 
 
+def test_a_repair_that_could_not_be_made_is_told(tmp_path):
+    """Dependencies of two ranks keep the collectives in opposite orders, of which the third leaves open whether they begin so."""
+    orders = [{"ALL_GATHER": (), "ALL_REDUCE": (1,)}, {"ALL_REDUCE": (), "ALL_GATHER": (1,)}]
+    ranks = [
+        [collective(at + 1, kind, 64, *deps) for at, (kind, deps) in enumerate(order.items())]
+        + [collective(3, "REDUCE_SCATTER", 64)]
+        for order in orders
+    ]
+    write(trace_of(ranks), tmp_path / "in", "job")
+    done = run("check", tmp_path / "in", "--repair", tmp_path / "out")
+    assert (
+        "Not repaired: Fix the order of collectives [collectives-disagree]: dependencies leave no way to do it."
+        in " ".join(done.stdout.split())
+    )
+    told = json.loads(run("check", tmp_path / "in", "--repair", tmp_path / "again", "--json").stdout)
+    assert told["repaired"]["failed"] == ["collectives-disagree"]
+    other = run("check", tmp_path / "in", "--repair", tmp_path / "other", "--only", "cycle")
+    assert "Not repaired" not in other.stdout
+
+
 @pytest.mark.parametrize("command", ["info", "check", "simulate"])
 def test_groups_that_are_listed_nowhere_are_told_in_one_sentence(tmp_path, command: str):
     alike = [

@@ -66,6 +66,7 @@ class Checked:
         changes: What was repaired; empty where nothing was asked for or had to be.
         files: The files of the repaired job.
         left: What the repaired job is examined to; None where none was asked for.
+        only: The repairs that were asked for; none stands for all.
     """
 
     name: str
@@ -74,6 +75,7 @@ class Checked:
     changes: tuple[Change, ...] = ()
     files: tuple[Path, ...] = ()
     left: Examination | None = None
+    only: tuple[str, ...] = ()
 
 
 def run(request: Request, *, progress: Progress | None = None) -> list[Checked]:
@@ -105,7 +107,9 @@ def _repair(checked: Checked, target: Path, only: Sequence[str], progress: Progr
     name = "".join(c if c.isalnum() or c in "._-" else "_" for c in checked.name).lstrip(".")[:150] or "job"
     files = write(repaired.trace, target, name, progress=progress)
     left = run_checks(repaired.trace, progress=progress)
-    return Checked(checked.name, checked.trace, checked.examination, repaired.changes, tuple(files), left)
+    return Checked(
+        checked.name, checked.trace, checked.examination, repaired.changes, tuple(files), left, tuple(only)
+    )
 
 
 def reaches_level(done: Sequence[Checked], level: Level) -> bool:
@@ -136,6 +140,7 @@ def _build_job_report(checked: Checked) -> dict[str, Any]:
                 {"what": change.what, "count": change.count, "first": list(change.first)}
                 for change in checked.changes
             ],
+            "failed": _list_failed(checked),
             "levels": {level: checked.left.count(level) for level in LEVELS},
             "left": sorted({diagnosis.code for diagnosis in checked.left.diagnoses}),
         }
@@ -213,6 +218,17 @@ def _format_diagnosis(trace: Trace, diagnosis: Diagnosis) -> list[str]:
     return lines
 
 
+_WHY_NOT = "dependencies leave no way to do it."
+
+
+def _list_failed(checked: Checked) -> list[str]:
+    """Return the codes of repairs that were asked for and offered, and whose finding is there as it was."""
+    assert checked.left is not None
+    offered = {one.repair for one in checked.examination.diagnoses}
+    left = {one.repair for one in checked.left.diagnoses}
+    return [code for code in REPAIRS if code in offered & left and (not checked.only or code in checked.only)]
+
+
 def _format_repairs(checked: Checked) -> list[str]:
     assert checked.left is not None
     changes = []
@@ -224,9 +240,15 @@ def _format_repairs(checked: Checked) -> list[str]:
             changes.append(f"  and {format_count(change.count - len(change.first[:_CHANGES_SHOWN]))} more")
     written = f"{checked.files[0]}" + (f" … {checked.files[-1]}" if len(checked.files) > 1 else "")
     noun = "file" if len(checked.files) == 1 else "files"
-    head = changes or ["Repaired: nothing; no finding can be repaired."]
+    failed = [
+        line
+        for code in _list_failed(checked)
+        for line in _wrap("Not repaired: ", f"{REPAIRS[code].title} [{code}]: {_WHY_NOT}", "  ")
+    ]
+    head = changes or ([] if failed else ["Repaired: nothing; no finding can be repaired."])
     return [
         *head,
+        *failed,
         f"Written: {format_count(len(checked.files))} {noun}, {written}",
         f"Now: {describe_levels(checked.left)}.",
     ]
