@@ -470,14 +470,15 @@ def _drop_messages(
 
 
 def _mend_receives(trace: Trace, tick: Tick) -> tuple[Trace, list[Change]]:
-    """Give receives the tag and size of the sends they evidently belong to, and remove those without one."""
+    """Give receives the tag, size or source of the sends they evidently belong to, or those their target; remove the others."""
     case = Case(trace, tick)
     messages, unmatched = case.messages, case.unmatched
     corrected, change = _correct_receives(trace, tick, messages, unmatched.pairs)
-    lone = np.setdiff1d(unmatched.receives, unmatched.pairs[0])
+    named, ends = _set_ends(corrected, tick, _list_wrong_ends(messages, unmatched.crossed))
+    lone = np.setdiff1d(unmatched.receives, np.concatenate((unmatched.pairs, *unmatched.crossed), axis=1)[0])
     halves = messages.receive_rank[lone], messages.receive_row[lone]
-    repaired, dropped = _drop_messages(corrected, tick, [halves], "receive")
-    return repaired, [change, *dropped]
+    repaired, dropped = _drop_messages(named, tick, [halves], "receive")
+    return repaired, [change, *ends, *dropped]
 
 
 def _correct_receives(trace: Trace, tick: Tick, messages: Messages, pairs: Int64) -> tuple[Trace, Change]:
@@ -586,17 +587,22 @@ def _correct_ends(
         is_meant: Returns (M,) which messages are to be corrected, of the job, and the rank at the own end and the other of each.
     """
     case = Case(trace, tick)
+    meant = [is_meant(case, *_get_side(case.messages, side)[2:]) for side in (0, 1)]
+    chosen = [pairs[:, meant[side][pairs[1 - side]]] for side, pairs in enumerate(case.unmatched.misnamed)]
+    return _set_ends(trace, tick, _list_wrong_ends(case.messages, (chosen[0], chosen[1])))
+
+
+def _list_wrong_ends(messages: Messages, pairs: tuple[Int64, Int64]) -> list[_End]:
+    """Return what to correct, of receives and the sends they belong to, (2, Q) where the send is wrong and (2, W) where the receive is."""
     ends = []
-    for side, pairs in enumerate(case.unmatched.misnamed):
-        row, rank, near, far = _get_side(case.messages, side)
-        meant = is_meant(case, near, far)
+    for side, both in enumerate(pairs):
+        row, rank, _, far = _get_side(messages, side)
         # The half that names a wrong rank, and the one that says whom it belongs to.
-        for wrong, right in (pairs if side else pairs[::-1]).T.tolist():
-            if meant[wrong]:
-                ends.append(
-                    (int(rank[wrong]), int(row[wrong]), _END_KEYS[1 - side], int(far[right]), int(far[wrong]))
-                )
-    return _set_ends(trace, tick, ends)
+        for wrong, right in (both if side else both[::-1]).T.tolist():
+            ends.append(
+                (int(rank[wrong]), int(row[wrong]), _END_KEYS[1 - side], int(far[right]), int(far[wrong]))
+            )
+    return ends
 
 
 def _sort_by_key(chosen: tuple[tuple[str, int, int], ...]) -> list[tuple[str, list[tuple[int, int]]]]:
@@ -749,7 +755,9 @@ REPAIRS: Mapping[str, Repair] = {
             "receive-unmatched",
             "Correct receives to their sends, remove those without one",
             "Where a send between the same ranks is not received, and has the same tag or the same size, the receive gets "
-            "its tag and size; of several alike it is the one in the place of the send. The others are removed, of several alike "
+            "its tag and size; of several alike it is the one in the place of the send. Where the one send of its tag and size that is "
+            "not received comes from another rank, the receive gets that; where it goes to another rank, the send gets the receiver's. "
+            "The others are removed, of several alike "
             "those that recorded times tell: nodes that waited for them wait for their predecessors instead, and the time they "
             "took is gone.",
             _mend_receives,

@@ -780,3 +780,30 @@ def test_what_one_gives_another_in_an_all_to_all_is_what_that_one_takes(recorded
         None,
     )
     assert "rank 2 gives rank 0 3 B (node 2 (n2)), and that takes 4 B from it (node 2 (n2))" in one.message
+
+
+@pytest.mark.parametrize(("wrong", "rank"), [("comm_src", 2), ("comm_dst", 0)])
+def test_of_a_message_that_names_another_rank_of_the_job_the_one_half_left_is_the_other(
+    wrong: str, rank: int
+):
+    """Tag and size are those of one send and one receive alone: where two are left it is not known which is meant."""
+
+    def job(*halves: Any) -> Trace:
+        nodes = [[comp(1), *(one for at, one in halves if at == number), comp(3, 1)] for number in range(4)]
+        return trace_of(nodes)
+
+    ends = {"comm_src": 0, "comm_dst": 2}
+    send, receive = (
+        node(2, kind, 1, comm_size=64, comm_tag=3, **{far: 1 if far == wrong else ends[far]})
+        for kind, far in (("COMM_SEND", "comm_dst"), ("COMM_RECV", "comm_src"))
+    )
+    trace = job((0, send), (2, receive))
+    said = found(trace, "receive-unmatched").message
+    assert "rank 2's receive from rank" in said
+    assert "nearest is rank 0's send to rank" in said
+    done = repair(trace, "receive-unmatched")
+    assert done.changes[0].first == (f"rank {rank}: node 2 (n2): {wrong} 1 became {ends[wrong]}",)
+    assert codes(done.trace) == {"repaired-receive-unmatched", "comm-trailing"}
+    if wrong == "comm_src":
+        another = job((0, send), (2, receive), (3, send))
+        assert "nearest" not in found(another, "receive-unmatched").message

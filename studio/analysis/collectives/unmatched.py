@@ -34,6 +34,7 @@ class Unmatched:
         pairs: (2, P) those of the receives, and those of the sends that they evidently belong to.
         misnamed: Other receives and the sends that evidently belong to them, of which one half names a wrong rank or none: (2, Q) those
             where it is the send, and (2, W) those where it is the receive.
+        crossed: Those of the receives and sends of which one half evidently names the wrong rank of the job, as `misnamed`.
         outside: Sends to ranks that the job does not have, and receives from such.
     """
 
@@ -41,6 +42,7 @@ class Unmatched:
     sends: Int64
     pairs: Int64
     misnamed: tuple[Int64, Int64] = (_NO_PAIRS, _NO_PAIRS)
+    crossed: tuple[Int64, Int64] = (_NO_PAIRS, _NO_PAIRS)
     outside: tuple[Int64, Int64] = (_NOTHING, _NOTHING)
 
     def nearest(self, messages: Messages, message: int, *, receives: bool) -> int | None:
@@ -51,7 +53,8 @@ class Unmatched:
             message: One of those that have no other half.
             receives: Whether it is a receive, and the other one a send.
         """
-        own, others = self.pairs if receives else self.pairs[::-1]
+        pairs = np.concatenate((self.pairs, *self.crossed), axis=1)
+        own, others = pairs if receives else pairs[::-1]
         belongs = others[own == message]
         if len(belongs):
             return int(belongs[0])
@@ -84,7 +87,7 @@ def find_unmatched(trace: Trace, messages: Messages, ahead: Callable[[], Int64])
         return Unmatched(_NOTHING, _NOTHING, _NO_PAIRS, outside=outside)
     receives, sends, misnamed = _set_misnamed_apart(messages, receives, sends, wrong, np.array(numbers))
     found = _find_rest(trace, messages, ahead, receives, sends)
-    return replace(found, misnamed=misnamed, outside=outside)
+    return replace(found, misnamed=misnamed, outside=outside, crossed=_find_crossed(messages, found))
 
 
 def _find_wrong_ends(
@@ -130,6 +133,30 @@ def _set_misnamed_apart(
     by_send = pair_with(receives, messages.source, wrong_sends, messages.send_rank)
     by_receive = pair_with(sends, messages.target, wrong_receives, messages.receive_rank)[::-1]
     return np.setdiff1d(receives, by_send[0]), np.setdiff1d(sends, by_receive[1]), (by_send, by_receive)
+
+
+def _find_crossed(messages: Messages, found: Unmatched) -> tuple[Int64, Int64]:
+    """Return the receives and sends that are one of each of their tag and size from a rank, or to one, see `Unmatched`.
+
+    Where both are to one rank the receive names another than the sender; where both are from one rank the send names another than the
+    receiver.
+    """
+    receives, sends = (
+        np.setdiff1d(halves, paired)
+        for halves, paired in zip((found.receives, found.sends), found.pairs, strict=True)
+    )
+    crossed = []
+    for end in (messages.target, messages.source):
+        code = np.unique(np.stack([end, messages.tag, messages.bytes]), axis=1, return_inverse=True)[
+            1
+        ].reshape(-1)
+        alone = [_select_lone(code, halves) for halves in (receives, sends)]
+        pairs = _pair_in_order(*alone, (code,))
+        receives, sends = (
+            np.setdiff1d(halves, paired) for halves, paired in zip((receives, sends), pairs, strict=True)
+        )
+        crossed.append(pairs)
+    return crossed[1], crossed[0]
 
 
 def _find_rest(
@@ -239,7 +266,7 @@ def _find_evident_pairs(
 
 
 def _select_lone(channel: Int64, chosen: Int64) -> Int64:
-    """Return the messages that are the only one chosen between their ranks."""
+    """Return the messages that are the only one chosen of their number, such as that of the ranks they are between."""
     number, count = np.unique(channel[chosen], return_counts=True)
     return chosen[np.isin(channel[chosen], number[count == 1])]
 
