@@ -174,7 +174,7 @@ class Drafted:
 
 @pause_collector()
 def draft_files(files: RankFiles, options: LinkOptions, scratch: Path, marked: bool) -> Drafted | None:
-    """Read and draft a rank, and put it and its outline aside; returns None if the files may be of two ranks.
+    """Read and draft a rank, and put it and its outline aside; returns None if the files may be of two ranks, or are of several.
 
     Args:
         files: Its files.
@@ -185,7 +185,10 @@ def draft_files(files: RankFiles, options: LinkOptions, scratch: Path, marked: b
     contents: dict[str, str] = {}
     noted = contents if marked else None
     hosts = [] if files.host is None else pytorch.read(_load_file(files.host, noted))
-    [device] = kineto.read(_load_file(files.device, noted))
+    devices = kineto.read(_load_file(files.device, noted))
+    if len(devices) > 1:
+        return None
+    [device] = devices
     assert isinstance(device, DevicePart)
     recorded_number = device.trace.head.rank
     if recorded_number not in (None, files.number) and not files.by_user:

@@ -105,6 +105,22 @@ def test_kineto_traces_alone_are_linked_the_same_by_several_processes(
     assert (lacking.rank, ", 2 files: a Kineto trace without" in lacking.message) == (None, True)
 
 
+def test_a_file_of_several_ranks_beside_others_is_linked_by_several_processes(
+    processes, monkeypatch, tmp_path
+):
+    """It ended in a traceback, as a file was taken to be of one rank."""
+    folder = job_of(tmp_path / "run")
+    for path in folder.glob("pytorch_et_*"):
+        path.unlink()
+    first, second = (json.loads((folder / f"kineto_{rank}.json").read_bytes()) for rank in (0, 1))
+    (folder / "kineto_1.json").unlink()
+    merged = {"traceEvents": [*first["traceEvents"], *second["traceEvents"]]}
+    (folder / "kineto_0.json").write_text(json.dumps(merged))
+    trace, other = studio.link(folder, executor=processes), by_one(folder, monkeypatch)
+    assert trace == other
+    assert [rank.number for rank in trace.ranks] == [0, 1, 2]
+
+
 def test_a_rank_given_against_the_file_is_said_by_several_processes_too(processes, monkeypatch, tmp_path):
     folder = job_of(tmp_path / "run", 2)
     for path in folder.glob("pytorch_et_*"):
