@@ -224,8 +224,8 @@ _WHY_NOT = "dependencies leave no way to do it."
 def _list_failed(checked: Checked) -> list[str]:
     """Return the codes of repairs that were asked for and offered, and whose finding is there as it was."""
     assert checked.left is not None
-    offered = {one.repair for one in checked.examination.diagnoses}
-    left = {one.repair for one in checked.left.diagnoses}
+    offered = {diagnosis.repair for diagnosis in checked.examination.diagnoses}
+    left = {diagnosis.repair for diagnosis in checked.left.diagnoses}
     return [code for code in REPAIRS if code in offered & left and (not checked.only or code in checked.only)]
 
 

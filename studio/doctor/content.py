@@ -250,11 +250,11 @@ def _report_nodes(
     if nodes.count:
         among = sum(int(graph_case.communicates.sum()) * len(graph_case.ranks) for graph_case in case.graphs)
         value = int(values(nodes.first[0])[nodes.first[1]]) if values and nodes.first else NONE
-        told = f", {key} {'missing' if value == NONE else f'{value:,}'}" if values else ""
+        suffix = f", {key} {'missing' if value == NONE else f'{value:,}'}" if values else ""
         yield Found(
             level,
             f"{format_counted(nodes.count, 'communication node')} of {format_ranks(nodes.ranks)} "
-            f"{words[0] if nodes.count == 1 else words[1]}: {_label_first(nodes)}{told}.",
+            f"{words[0] if nodes.count == 1 else words[1]}: {_label_first(nodes)}{suffix}.",
             nodes.ranks,
             nodes.nodes,
             nodes.count,
@@ -355,17 +355,19 @@ def check_unknown_types(case: Case) -> Iterator[Found]:
     undefined: list[tuple[Level, Callable[[GraphCase], Bool], str, str]] = [
         (
             "error",
-            lambda one: (one.graph.type < NodeType.INVALID) | (one.graph.type > NodeType.COMM_COLL),
+            lambda graph_case: (
+                (graph_case.graph.type < NodeType.INVALID) | (graph_case.graph.type > NodeType.COMM_COLL)
+            ),
             "of a type that the schema does not define",
             "",
         ),
-        ("warning", lambda one: one.graph.type == NodeType.INVALID, "of no type", _NO_TYPE),
+        ("warning", lambda graph_case: graph_case.graph.type == NodeType.INVALID, "of no type", _NO_TYPE),
     ]
     for level, find, words, consequence in undefined:
-        nodes = locate_nodes((one, np.flatnonzero(find(one))) for one in case.graphs)
+        nodes = locate_nodes((graph_case, np.flatnonzero(find(graph_case))) for graph_case in case.graphs)
         if nodes.first:
-            one, row = nodes.first
-            number = f", {int(one.graph.type[row])}" if level == "error" else ""
+            graph_case, row = nodes.first
+            number = f", {int(graph_case.graph.type[row])}" if level == "error" else ""
             yield Found(
                 level,
                 f"{format_counted(nodes.count, 'node')} of {format_ranks(nodes.ranks)} {'is' if nodes.count == 1 else 'are'} {words}: "

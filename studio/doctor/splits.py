@@ -26,7 +26,11 @@ def find_differing_split(case: Case, group: GroupMatching) -> Found | None:
         return None
     own = [case.by_rank.get(number) for number in group.members]
     given, taken = (
-        {id(one): _read_lists(one, key, members) for one in own if one is not None}
+        {
+            id(graph_case): _read_lists(graph_case, key, members)
+            for graph_case in own
+            if graph_case is not None
+        }
         for key in (SPLITS, SPLITS_TAKEN)
     )
     for position in exchanges.tolist():
@@ -54,9 +58,9 @@ def _stack_lists(
 ) -> Int64:
     """Return (members, members) what each member says of each, -1 where it says nothing."""
     table = np.full((members, members), _UNTOLD, np.int64)
-    for index, (one, row) in enumerate(zip(own, rows.tolist(), strict=True)):
-        if one is not None and row != NONE and row in lists[id(one)]:
-            table[index] = lists[id(one)][row]
+    for index, (graph_case, row) in enumerate(zip(own, rows.tolist(), strict=True)):
+        if graph_case is not None and row != NONE and row in lists[id(graph_case)]:
+            table[index] = lists[id(graph_case)][row]
     return table
 
 

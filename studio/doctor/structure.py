@@ -228,7 +228,9 @@ def check_duplicate_ids(case: Case) -> Iterator[Found]:
     if nodes.first:
         graph_case, row = nodes.first
         verb = "has" if nodes.count == 1 else "have"
-        copies = sum(len(find_copied_rows(one.graph)) * len(one.ranks) for one in case.graphs)
+        copies = sum(
+            len(find_copied_rows(graph_case.graph)) * len(graph_case.ranks) for graph_case in case.graphs
+        )
         yield Found(
             "error",
             f"{format_counted(nodes.count, 'node')} of {format_ranks(nodes.ranks)} {verb} the id of an earlier node: "

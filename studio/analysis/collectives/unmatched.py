@@ -86,8 +86,8 @@ def find_unmatched(trace: Trace, messages: Messages, ahead: Callable[[], Int64])
     if not len(receives) and not len(sends):
         return Unmatched(_NOTHING, _NOTHING, _NO_PAIRS, outside=outside)
     receives, sends, misnamed = _set_misnamed_apart(messages, receives, sends, wrong, np.array(numbers))
-    found = _find_rest(trace, messages, ahead, receives, sends)
-    return replace(found, misnamed=misnamed, outside=outside, crossed=_find_crossed(messages, found))
+    unmatched = _find_rest(trace, messages, ahead, receives, sends)
+    return replace(unmatched, misnamed=misnamed, outside=outside, crossed=_find_crossed(messages, unmatched))
 
 
 def _find_wrong_ends(
@@ -135,7 +135,7 @@ def _set_misnamed_apart(
     return np.setdiff1d(receives, by_send[0]), np.setdiff1d(sends, by_receive[1]), (by_send, by_receive)
 
 
-def _find_crossed(messages: Messages, found: Unmatched) -> tuple[Int64, Int64]:
+def _find_crossed(messages: Messages, unmatched: Unmatched) -> tuple[Int64, Int64]:
     """Return the receives and sends that are one of each of their tag and size from a rank, or to one, see `Unmatched`.
 
     Where both are to one rank the receive names another than the sender; where both are from one rank the send names another than the
@@ -143,15 +143,14 @@ def _find_crossed(messages: Messages, found: Unmatched) -> tuple[Int64, Int64]:
     """
     receives, sends = (
         np.setdiff1d(halves, paired)
-        for halves, paired in zip((found.receives, found.sends), found.pairs, strict=True)
+        for halves, paired in zip((unmatched.receives, unmatched.sends), unmatched.pairs, strict=True)
     )
     crossed = []
     for end in (messages.target, messages.source):
         code = np.unique(np.stack([end, messages.tag, messages.bytes]), axis=1, return_inverse=True)[
             1
         ].reshape(-1)
-        alone = [_select_lone(code, halves) for halves in (receives, sends)]
-        pairs = _pair_in_order(*alone, (code,))
+        pairs = _pair_in_order(_select_lone(code, receives), _select_lone(code, sends), (code,))
         receives, sends = (
             np.setdiff1d(halves, paired) for halves, paired in zip((receives, sends), pairs, strict=True)
         )
