@@ -151,6 +151,12 @@ class _Event(msgspec.Struct, gc=False):
     args: _Args | None = None
 
 
+class _Mark(msgspec.Struct, gc=False):
+    name: Any = ""
+    pid: Any = ""
+    args: dict[str, Any] = {}
+
+
 class _Content(msgspec.Struct):
     events: Any = msgspec.field(default=None, name="traceEvents")
     distributed: Any = msgspec.field(default=None, name="distributedInfo")
@@ -170,6 +176,7 @@ _object = build_decoder(_Object)
 _list = build_decoder(list[_Event])
 _anything = build_decoder(Any)
 _arguments = build_decoder(_Args)
+_mark = build_decoder(_Mark)
 
 
 def _decode(raw: bytes | memoryview) -> _Content:
@@ -446,12 +453,11 @@ def _build_unknown_finding(unknown: Counter[_Left], data: bytes | memoryview, na
 def _list_process_names(data: bytes) -> dict[str, str]:
     """Return the names that a file gives its processes."""
     names = {}
-    for found in _PROCESS_NAME.finditer(data):
+    for match in _PROCESS_NAME.finditer(data):
         with suppress(msgspec.DecodeError, UnicodeDecodeError):
-            event = _anything(found[0])
-            said = event.get("args")
-            if event.get("name") == "process_name" and isinstance(said, dict):
-                names[str(event.get("pid"))] = str(said.get("name"))
+            event = _mark(match[0])
+            if event.name == "process_name":
+                names[str(event.pid)] = str(event.args.get("name", ""))
     return names
 
 

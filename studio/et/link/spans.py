@@ -173,8 +173,8 @@ def find_inside(
     begins = np.full(count, _NEVER, np.int64)
     begins[above] = start[inner[firsts]]
     np.minimum.at(begins, issuing, issued_ns)
-    alone = mark_names(operations.names, operations.name, lambda name: name.startswith(COMPUTING))
-    alone = np.flatnonzero((launched_ns < end) & (begins == _NEVER) & ~alone & ~operations.frame)
+    computes = mark_names(operations.names, operations.name, lambda name: name.startswith(COMPUTING))
+    alone = np.flatnonzero((launched_ns < end) & (begins == _NEVER) & ~computes & ~operations.frame)
     begins[alone] = launched_ns[alone]
     silent = waiting[begins[waiting] == _NEVER]
     begins[silent] = start[silent]
@@ -196,7 +196,7 @@ def find_inside(
     issued = (add_callers(callers, around) | _mark_rows(issuing.tolist(), count))[calls]
     launches = launching[calls]
     waited = _find_first_waits(waiting, end, around)[calls]
-    computing = mark_names(operations.names, operations.name[calls], lambda name: name.startswith(COMPUTING))
+    computing = computes[calls]
     held = computing & (waited != _NEVER)
     later = np.zeros(len(calls), np.int64)
     np.add.at(later, of_call, np.maximum(until - before, 0))
