@@ -47,6 +47,8 @@ NODES_NAMED = 16
 """Nodes a finding names; the others are counted."""
 UNSIZED = -(1 << 63)
 """Stands for the size of a node that has none."""
+_MOST_EXCHANGED = 64
+"""Ranks that name groups of others up to which it is worked out whose files are exchanged."""
 LEVELS: tuple[Level, ...] = ("error", "warning", "info")
 """The worst first."""
 
@@ -357,8 +359,34 @@ class Case:
                     originals.setdefault(number, member)
         return originals
 
+    @cached_property
+    def exchanged(self) -> Mapping[int, int]:
+        """The ranks whose files name all groups of one other rank, which names all of theirs, and that rank."""
+        outsiders = sorted({number for group in self.groups for number in group.outsiders})
+        if len(outsiders) > _MOST_EXCHANGED:
+            return {}
+        named: dict[int, set[str]] = {number: set() for number in outsiders}
+        listed: dict[int, set[str]] = {number: set() for number in outsiders}
+        for group in self.groups:
+            for number in outsiders:
+                if number in group.members:
+                    listed[number].add(group.name)
+                    if group.find_sequence(number).count:
+                        named[number].add(group.name)
+                elif number in group.outsiders:
+                    named[number].add(group.name)
+        pairs = {
+            number: [
+                other
+                for other in outsiders
+                if (named[number], named[other]) == (listed[other], listed[number])
+            ]
+            for number in outsiders
+        }
+        return {number: others[0] for number, others in pairs.items() if len(others) == 1}
+
     def copy_words(self, numbers: Iterable[int]) -> str:
-        """Return a sentence about those of some ranks whose file is a copy of another rank's, "" where none is."""
+        """Return a sentence about those of some ranks whose file is another rank's, or a copy of it, "" where none is."""
         for number in numbers:
             if number in self.copied:
                 other = self.copied[number]
@@ -368,6 +396,9 @@ class Case:
                     f"The file of rank {number}{names[0]} is a copy of that of rank {other}{names[1]}: both hold the same in every "
                     "node, groups and messages alike."
                 )
+            if number in self.exchanged:
+                pair = sorted((number, self.exchanged[number]))
+                return f"The files of ranks {pair[0]} and {pair[1]} are exchanged: each names the groups of the other."
         return ""
 
     @cached_property

@@ -807,3 +807,27 @@ def test_of_a_message_that_names_another_rank_of_the_job_the_one_half_left_is_th
     if wrong == "comm_src":
         another = job((0, send), (2, receive), (3, send))
         assert "nearest" not in found(another, "receive-unmatched").message
+
+
+def test_files_of_two_ranks_that_were_exchanged_are_told():
+    groups = {"a": (0, 1), "b": (2, 3), "x": (0, 2), "y": (1, 3)}
+    own = [("a", "x"), ("a", "y"), ("b", "x"), ("b", "y")]
+
+    def job(*order: int) -> Trace:
+        return trace_of(
+            [
+                [
+                    collective(at + 1, "ALL_REDUCE", 64, *([1] if at else []), group=name)
+                    for at, name in enumerate(own[rank])
+                ]
+                for rank in order
+            ],
+            groups,
+        )
+
+    assert codes(job(0, 1, 2, 3)) == set()
+    first, *_ = examine(job(3, 1, 2, 0))
+    assert first.message.endswith(
+        "The files of ranks 0 and 3 are exchanged: each names the groups of the other."
+    )
+    assert first.advice == "Put the file of that rank in its place."
