@@ -17,7 +17,7 @@ from studio.et.build import build_graph
 from studio.et.collector import pause_collector
 from studio.et.events import UNFINISHED
 from studio.et.format import Part, RankPart, Reading
-from studio.et.kineto import convert_to_ns
+from studio.et.kineto_times import convert_to_ns
 from studio.et.link.names import infer_kernel_kind, infer_operator_kind
 from studio.et.mend import decode_mended
 from studio.et.profile_events import LONGEST_NS

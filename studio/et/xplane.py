@@ -20,7 +20,7 @@ from studio.errors import TraceFormatError
 from studio.et import xla
 from studio.et.collector import pause_collector
 from studio.et.format import DevicePart, Part, Reading
-from studio.et.kineto import convert_to_ns
+from studio.et.kineto_times import convert_to_ns
 from studio.et.link.names import KERNEL
 from studio.et.mend import decode_mended
 from studio.et.profile_events import LONGEST_NS, Event, Events, infer_device_kind

@@ -14,7 +14,7 @@ import pytest
 
 import studio
 from studio.errors import TraceFormatError
-from studio.et import kineto, pytorch
+from studio.et import kineto, kineto_times, pytorch
 from studio.et.format import Reading
 from studio.et.mend import find_last_item
 from studio.et.recording import EventKind
@@ -158,7 +158,7 @@ def test_times_whole_fractional_and_with_a_base():
 def test_every_nanosecond_of_a_usual_time_survives():
     wanted = 4_348_927_393_528_000 + np.arange(5000)
     values = [float(f"{number / 1000:.3f}") for number in wanted.tolist()]
-    assert kineto.convert_to_ns(values)[0].tolist() == wanted.tolist()
+    assert kineto_times.convert_to_ns(values)[0].tolist() == wanted.tolist()
 
 
 @pytest.mark.parametrize(

@@ -12,7 +12,7 @@ from typing import Any
 from msgspec.structs import replace
 
 from studio.et.direct import find_tensor_place
-from studio.et.kineto import parse_ranks
+from studio.et.kineto_head import parse_ranks
 from studio.et.link.facts import Communication, Facts
 from studio.et.link.literals import parse_literal, read_count, sum_tensor_bytes
 from studio.et.link.names import (

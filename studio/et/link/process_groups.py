@@ -6,7 +6,7 @@ import json
 import re
 from typing import Any
 
-from studio.et.kineto import parse_ranks
+from studio.et.kineto_head import parse_ranks
 from studio.et.link.literals import parse_literal, read_count
 from studio.et.link.operations import Operations
 from studio.et.recording import DeviceTrace, Group, HostTrace, is_root
