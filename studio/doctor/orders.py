@@ -15,6 +15,7 @@ import numpy as np
 from studio.analysis.collectives.matching import find_disagreement
 from studio.doctor.diagnosis import Case, GraphCase
 from studio.doctor.issue import match_turns
+from studio.sim.agreement import UNEVEN_TYPES
 from studio.trace import NONE, CollectiveType, NodeType, read_dense_column
 
 _Key = TypeVar("_Key", str, tuple[int, ...])
@@ -320,7 +321,7 @@ def _build_events(case: GraphCase, groups: dict[int, str], keys: dict[int, tuple
     for row in rows:
         kind = kinds[row]
         waits = kind != CollectiveType.BROADCAST
-        size = 0 if kind == CollectiveType.ALL_TO_ALL else sizes[row]
+        size = 0 if kind in UNEVEN_TYPES else sizes[row]
         sure = all(parent in bit for parent in parents[row])
         group = groups.get(row) if waits else None
         events.append(

@@ -18,6 +18,7 @@ from studio.analysis.graph.issuing import is_worth_compiling
 from studio.distinct import find_distinct
 from studio.doctor.diagnosis import Case, GraphCase
 from studio.doctor.issue import IssueOrder, are_chained, find_issue_order, match_turns
+from studio.sim.agreement import UNEVEN_TYPES
 from studio.sim.lanes import number_threads
 from studio.trace import NONE, Bool, CollectiveType, Graph, Int64, read_dense_column
 
@@ -328,10 +329,10 @@ def _join(case: Case, at: _Places, members: list[tuple[int, Int64]]) -> tuple[In
 
 
 def _read_content(case: Case, graph: int) -> Int64:
-    """Return (2, N) type and size of collectives; all-to-alls may bring different sizes."""
+    """Return (2, N) type and size of collectives; to some members may bring different sizes."""
     kind = read_dense_column(case.trace.graphs[graph], "comm_type", NONE)
     size = read_dense_column(case.trace.graphs[graph], "comm_size", 0)
-    return np.stack([kind, np.where(kind == CollectiveType.ALL_TO_ALL, 0, size)])
+    return np.stack([kind, np.where(np.isin(kind, UNEVEN_TYPES), 0, size)])
 
 
 def _index_certain_sequences(case: Case, at: _Places, hopeful: bool) -> dict[tuple[int, bytes], _Sequence]:

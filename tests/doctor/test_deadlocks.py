@@ -348,3 +348,17 @@ def test_communication_marked_as_operations_of_the_processor_has_no_order_to_be_
         ]
     )
     assert {finding.code for finding in examine(trace)} == {"comm-on-cpu"}
+
+
+def test_sizes_that_the_full_model_takes_keep_nobody_waiting():
+    """In an order that times decide, too: that they differ is told by the check of what ranks disagree on."""
+    ranks = [
+        [
+            node(1, "COMP", micros=5),
+            node(2, "COMP", micros=5),
+            *(collective(2 + n, "ALL_GATHER", size, n) for n in (1, 2)),
+            node(5, "COMP", 3, 4, micros=5),
+        ]
+        for size in (64, 65)
+    ]
+    assert [one.code for one in examine(trace_of(ranks))] == ["collectives-disagree"]
