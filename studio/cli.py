@@ -132,7 +132,7 @@ class _Commands(click.Group):
                 raise click.UsageError(words, error.ctx) from None
             raise click.NoSuchOption(error.option_name, possibilities=near, ctx=error.ctx) from None
         except StudioError as error:
-            _fail(ctx, error.message, error.hint)
+            _fail(ctx, error.message, _adapt_hint(ctx, error.hint))
         except BrokenPipeError:
             raise
         except OSError as error:
@@ -164,6 +164,15 @@ def _refuse_mistyped(ctx: click.Context, args: Sequence[str], commands: Iterable
         raise click.UsageError(
             f"There is no command {args[0]!r}, and no file of this name. Did you mean {near[0]!r}?", ctx
         )
+
+
+def _adapt_hint(ctx: click.Context, hint: str) -> str:
+    """Return a hint that advises an option, with another way where the command does not have that option."""
+    if "--npus NUMBER" not in hint or not ctx.invoked_subcommand:
+        return hint
+    if any("--npus" in param.opts for param in load_command(ctx.invoked_subcommand).params):
+        return hint
+    return "This command takes no --npus: open what chakra-studio convert FILE FOLDER --npus NUMBER writes."
 
 
 def _fail(ctx: click.Context, message: str, hint: str) -> None:

@@ -171,3 +171,11 @@ def test_ctrl_c_at_any_moment_leaves_nothing_half_written(tmp_path):
             command.run(command.Request((tmp_path / "in",), target), progress=interrupt)
         written = sorted(path.name for path in target.glob("*")) if target.exists() else []
         assert written in ([], sorted(path.name for path in (tmp_path / "whole").iterdir()))
+
+
+def test_a_workload_without_npus_names_the_way_to_a_job_that_can_be_checked(tmp_path):
+    """The advice was an option that the command does not have."""
+    (tmp_path / "data.txt").write_text("DATA\n1\nlayer -1 1 NONE 0 1 NONE 0 1 ALLREDUCE 8 1\n")
+    words = refused("check", tmp_path / "data.txt")
+    assert "open what chakra-studio convert FILE FOLDER --npus NUMBER writes" in words
+    assert "Give --npus NUMBER" in refused("info", tmp_path / "data.txt")

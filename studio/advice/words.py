@@ -158,7 +158,7 @@ def describe_advice(advised: Advised) -> str:
         which = "was simulated, and that a network could have," if advised.impossible else "was simulated"
         return f"No change that {which} saves more than {100 * WORTH:g} % of {format_ns(advised.baseline.finish_ns)}."
     best = advised.worth_it[0]
-    return f"Largest saving: {describe_saving(best)}. {best.action}"
+    return f"Largest saving: {describe_saving(best).removeprefix('−')}. {best.action}"
 
 
 def format_advice(advised: Advised, most: int = 12) -> Iterator[str]:
