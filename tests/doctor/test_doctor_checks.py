@@ -719,6 +719,22 @@ def test_ranks_that_may_not_have_been_recorded_are_no_wrong_ends():
     assert codes(trace) == {"missing-rank"}
 
 
+def test_of_some_ranks_of_a_job_messages_to_the_others_name_no_wrong_rank():
+    """Rank 0 of a pipeline opened alone, and its first two ranks of four."""
+    stages = [
+        [
+            *([node(1, "COMM_RECV", comm_src=stage - 1, comm_size=64, comm_tag=3)] if stage else [comp(1)]),
+            comp(2, 1),
+            *([node(3, "COMM_SEND", 2, comm_dst=stage + 1, comm_size=64, comm_tag=3)] if stage < 3 else []),
+        ]
+        for stage in range(4)
+    ]
+    for count in (1, 2):
+        trace = trace_of(stages[:count])
+        assert "peer-outside" not in codes(trace)
+        assert found(trace, "missing-rank").level == "warning"
+
+
 @pytest.mark.parametrize(("number", "level"), [(99, "error"), (-3, "error"), (0, "warning")])
 def test_types_that_a_simulation_refuses_are_errors(number: int, level: str):
     assert found(with_type(number), "type-unknown").level == level

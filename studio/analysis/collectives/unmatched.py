@@ -15,7 +15,7 @@ import numpy as np
 from studio.analysis.collectives.lone import Recorded, find_lone_halves, number_alike, number_runs
 from studio.analysis.collectives.matching import compute_issue_order
 from studio.analysis.collectives.messages import Messages
-from studio.analysis.job.completeness import MOST_RANKS, infer_completeness, is_recording
+from studio.analysis.job.completeness import MOST_RANKS, Completeness, infer_completeness, is_recording
 from studio.trace import NONE, Int64, Trace
 
 _NOTHING = np.zeros(0, np.int64)
@@ -82,22 +82,27 @@ def find_unmatched(trace: Trace, messages: Messages, ahead: Callable[[], Int64])
     receives = receives[np.isin(messages.source[receives], numbers)]
     sends = np.flatnonzero((messages.receive_row == NONE) & messages.known)
     sends = sends[np.isin(messages.target[sends], numbers)]
-    wrong, outside = _find_wrong_ends(trace, messages, numbers)
+    job = infer_completeness(trace)
+    wrong, outside = _find_wrong_ends(trace, messages, numbers, job)
+    misnamed = (_NO_PAIRS, _NO_PAIRS)
+    if len(receives) or len(sends):
+        receives, sends, misnamed = _set_misnamed_apart(messages, receives, sends, wrong, np.array(numbers))
+    if job.is_open:
+        # There are more ranks: only what is missed within the job names a rank that is none of them.
+        outside = (np.intersect1d(outside[0], misnamed[0][1]), np.intersect1d(outside[1], misnamed[1][0]))
     if not len(receives) and not len(sends):
-        return Unmatched(_NOTHING, _NOTHING, _NO_PAIRS, outside=outside)
-    receives, sends, misnamed = _set_misnamed_apart(messages, receives, sends, wrong, np.array(numbers))
+        return Unmatched(_NOTHING, _NOTHING, _NO_PAIRS, misnamed, outside=outside)
     unmatched = _find_rest(trace, messages, ahead, receives, sends)
     return replace(unmatched, misnamed=misnamed, outside=outside, crossed=_find_crossed(messages, unmatched))
 
 
 def _find_wrong_ends(
-    trace: Trace, messages: Messages, numbers: Sequence[int]
+    trace: Trace, messages: Messages, numbers: Sequence[int], job: Completeness
 ) -> tuple[tuple[Int64, Int64], tuple[Int64, Int64]]:
     """Return lone sends and receives that name a wrong rank or none, and those whose other end the job does not have.
 
     Of a recording that does not say how many ranks there were any other rank may just not have been recorded.
     """
-    job = infer_completeness(trace)
     world = MOST_RANKS if job.is_open and is_recording(trace) else job.world
     groups = {rank for group in trace.groups for rank in group.ranks}
     own = np.array([*numbers, NONE], np.int64)
