@@ -725,7 +725,15 @@ def test_of_some_ranks_of_a_job_messages_to_the_others_name_no_wrong_rank():
         [
             *([node(1, "COMM_RECV", comm_src=stage - 1, comm_size=64, comm_tag=3)] if stage else [comp(1)]),
             comp(2, 1),
-            *([node(3, "COMM_SEND", 2, comm_dst=stage + 1, comm_size=64, comm_tag=3)] if stage < 3 else []),
+            *(
+                [
+                    node(3, "COMM_SEND", 2, comm_dst=stage + 1, comm_size=64, comm_tag=3),
+                    node(4, "COMM_RECV", 3, comm_src=stage + 1, comm_size=64, comm_tag=4),
+                ]
+                if stage < 3
+                else []
+            ),
+            *([node(5, "COMM_SEND", 2, comm_dst=stage - 1, comm_size=64, comm_tag=4)] if stage else []),
         ]
         for stage in range(4)
     ]

@@ -88,8 +88,12 @@ def find_unmatched(trace: Trace, messages: Messages, ahead: Callable[[], Int64])
     if len(receives) or len(sends):
         receives, sends, misnamed = _set_misnamed_apart(messages, receives, sends, wrong, np.array(numbers))
     if job.is_open:
-        # There are more ranks: only what is missed within the job names a rank that is none of them.
-        outside = (np.intersect1d(outside[0], misnamed[0][1]), np.intersect1d(outside[1], misnamed[1][0]))
+        # There may be more ranks. One of them sends and receives: a rank that is named once is a slip, and so is what the job misses.
+        slips = _find_named_once(messages, outside) if len(numbers) > 1 else (_NOTHING, _NOTHING)
+        outside = (
+            np.intersect1d(outside[0], np.append(misnamed[0][1], slips[0])),
+            np.intersect1d(outside[1], np.append(misnamed[1][0], slips[1])),
+        )
     if not len(receives) and not len(sends):
         return Unmatched(_NOTHING, _NOTHING, _NO_PAIRS, misnamed, outside=outside)
     unmatched = _find_rest(trace, messages, ahead, receives, sends)
@@ -118,6 +122,15 @@ def _find_wrong_ends(
         wrong.append(lone[is_wrong])
         outside.append(lone[beyond])
     return (wrong[0], wrong[1]), (outside[0], outside[1])
+
+
+def _find_named_once(messages: Messages, outside: tuple[Int64, Int64]) -> tuple[Int64, Int64]:
+    """Return the sends and receives whose other end no other of them names."""
+    sends, receives = outside
+    named = np.concatenate((messages.target[sends], messages.source[receives]))
+    _, place, count = np.unique(named, return_inverse=True, return_counts=True)
+    once = count[place] == 1
+    return sends[once[: len(sends)]], receives[once[len(sends) :]]
 
 
 def _set_misnamed_apart(
