@@ -17,11 +17,9 @@ from studio.doctor.across import drop_uneven_sizes
 from studio.doctor.diagnosis import Case, Found, NodeAt
 from studio.doctor.inferred import are_counted
 from studio.sim.agreement import format_ranks, label_group
-from studio.trace import NEEDS_ALL, NONE, Graph, Int64, NodeType
+from studio.trace import NEEDS_ALL, NONE, RECORDED_LATE_NS, Graph, Int64, NodeType
 from studio.units import format_count, format_counted, format_ns
 
-_CONTRADICTING_NS = 1_000_000
-"""What a recorder notes late: a collective may seem to end by this much on one rank before it begins on another."""
 _LARGEST_DRIFT = 200e-6
 """Crystals are better: what clocks of several machines may run apart by."""
 _CALL = re.compile(r"_?c10d(?:_functional)?(?:_autograd)?::|record_param_comms")
@@ -276,8 +274,8 @@ def _find_on_one_clock(times: _Times) -> Iterator[_Impossible]:
         starts, ends = times.starts[places], times.ends[places]
         before = starts.max(axis=0) - ends.min(axis=0)
         turn = int(before.argmax())
-        if before[turn] > _CONTRADICTING_NS:
-            count = int((before > _CONTRADICTING_NS).sum())
+        if before[turn] > RECORDED_LATE_NS:
+            count = int((before > RECORDED_LATE_NS).sum())
             ended, began = int(places[ends[:, turn].argmin()]), int(places[starts[:, turn].argmax()])
             yield _Impossible(int(before[turn]), count, ended, began, turn, one_clock=True)
 
@@ -285,7 +283,7 @@ def _find_on_one_clock(times: _Times) -> Iterator[_Impossible]:
 def _find_on_several_clocks(times: _Times) -> Iterator[_Impossible]:
     """Yield the ranks whose times fit those of the first rank by no distance of their clocks."""
     starts, ends = times.starts, times.ends
-    allowed = _CONTRADICTING_NS + _LARGEST_DRIFT * float(ends.max() - starts.min())
+    allowed = RECORDED_LATE_NS + _LARGEST_DRIFT * float(ends.max() - starts.min())
     for place in range(1, len(times.numbers)):
         if times.clocks[place] == times.clocks[0]:
             continue

@@ -168,6 +168,9 @@ COPY = -(2**31)
 COPY_KINDS = ("memcpy", "memset")
 """What linking writes as `device_kind` of a copy."""
 
+RECORDED_LATE_NS = 1_000_000
+"""So late may recorders note the beginning or end of communication: a collective may seem to end on one rank before it begins on another."""
+
 IDLE = "idle"
 STALLED = "stall"
 """What `gap` says of time for which a stream stood idle although it had been given its next operation long before."""

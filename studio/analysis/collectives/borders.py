@@ -17,13 +17,11 @@ from studio.analysis.collectives.messages import match_messages
 from studio.analysis.job.inferred_facts import INFERRED, is_inferred
 from studio.analysis.job.recorded import Windows, find_recorded_windows
 from studio.distinct import find_distinct
-from studio.trace import NEEDS_ALL, NONE, Bool, Int64, NodeType, Trace, read_dense_column
+from studio.trace import NEEDS_ALL, NONE, RECORDED_LATE_NS, Bool, Int64, NodeType, Trace, read_dense_column
 
 TURN = "comm_turn"
 """The attribute with which linking numbers messages between ranks whose recordings begin apart."""
 
-_LATE_NS = 1_000_000
-"""What recorders note late."""
 _SOON = 0.05
 """Share of a recording within which those have to begin elsewhere that were under way when it began."""
 _MET = 0.9
@@ -180,7 +178,7 @@ def _find_in_group(trace: Trace, group: GroupMatching, windows: Windows) -> _OfG
         return None
     common = slice(begin_of_all, end_of_all)
     waits = np.isin(group.find_sequence(members[0]).type[common], NEEDS_ALL)
-    met = begin[:, common].max(axis=0) <= end[:, common].min(axis=0) + _LATE_NS
+    met = begin[:, common].max(axis=0) <= end[:, common].min(axis=0) + RECORDED_LATE_NS
     if not waits.any() or met[waits].mean() < _MET:
         return None
     if not _are_outside([windows[member] for member in members], has, begin, end):
@@ -222,10 +220,10 @@ def _are_outside(spans: list[tuple[int, int]], has: Bool, begin: Int64, end: Int
     earliest_begin = begin.min(axis=0, where=has, initial=_NEVER)
     for (opened, closed), before, after in zip(spans, (first - 1).tolist(), (last + 1).tolist(), strict=True):
         # One that was under way when a recording began is not in it, and others may have come to it later.
-        soon = max(_LATE_NS, int(_SOON * (closed - opened)))
+        soon = max(RECORDED_LATE_NS, int(_SOON * (closed - opened)))
         if before >= 0 and earliest_begin[before] > opened + soon:
             return False
-        if after < count and latest_end[after] < closed - _LATE_NS:
+        if after < count and latest_end[after] < closed - RECORDED_LATE_NS:
             return False
     return True
 

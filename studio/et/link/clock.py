@@ -15,12 +15,10 @@ from studio.distinct import find_distinct
 from studio.et.link.draft import Clock, RankDraft
 from studio.et.link.facts import Facts
 from studio.et.link.names import RECEIVE, SEND
-from studio.trace import NEEDS_ALL, NONE, Finding, Int64
+from studio.trace import NEEDS_ALL, NONE, RECORDED_LATE_NS, Finding, Int64
 from studio.units import format_counted, format_ns
 
 _LEAST_CONTRADICTING = 2
-_CONTRADICTING_NS = 1_000_000
-"""A collective may seem to end on one rank before it begins on another by what a recorder notes late, but not by this much."""
 _LEAST_FOR_DRIFT = 16
 _MOST_LISTED = 8
 _LARGEST_DRIFT_PPB = 200_000.0
@@ -325,7 +323,7 @@ def _is_contradicted(this: _Evidence, other: _Evidence) -> bool:
     if not len(ends):
         return False
     apart = np.maximum(other_begins - ends, begins - other_ends)
-    return len(apart) >= _LEAST_CONTRADICTING and bool(apart.min() > _CONTRADICTING_NS)
+    return len(apart) >= _LEAST_CONTRADICTING and bool(apart.min() > RECORDED_LATE_NS)
 
 
 def _collect_common_times(

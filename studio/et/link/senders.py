@@ -20,10 +20,7 @@ from studio.et.link.facts import Facts
 from studio.et.link.named_steps import find_common_begin
 from studio.et.link.names import RECEIVE, SEND
 from studio.et.link.sequence import Place, get_facts
-from studio.trace import NONE
-
-_LATE_NS = 1_000_000
-"""What recorders note late."""
+from studio.trace import NONE, RECORDED_LATE_NS
 
 _Line = tuple[int, str, int]
 """Rank that receives, group, and tag."""
@@ -117,7 +114,11 @@ def _match_receives(
             if len(waiting) > named[other]
             and waiting[0].facts.bytes == message.facts.bytes
             and message.own_ns >= since.get(other, message.own_ns)
-            and (other not in near or not message.timed or waiting[0].own_ns <= message.own_ns + _LATE_NS)
+            and (
+                other not in near
+                or not message.timed
+                or waiting[0].own_ns <= message.own_ns + RECORDED_LATE_NS
+            )
         ]
         if fitting:
             _, other = min(fitting)

@@ -14,10 +14,8 @@ from studio.et.link.calls import Calls, collect_calls
 from studio.et.link.draft import RankDraft
 from studio.et.link.named_steps import count_by_steps
 from studio.et.link.sequence import Place
-from studio.trace import Int64
+from studio.trace import RECORDED_LATE_NS, Int64
 
-_LATE_NS = 1_000_000
-"""What recorders note late."""
 _FARTHEST = 64
 """By so many collectives recordings may begin apart."""
 _LEAST = 3
@@ -212,4 +210,4 @@ def _share_met(longest: Calls, own: Calls, shift: int, untimed: float = 1.0) -> 
         return untimed
     begin = np.maximum(longest.begin[own_places], own.begin[other_places])[timed]
     end = np.minimum(longest.end[own_places], own.end[other_places])[timed]
-    return float((begin <= end + _LATE_NS).mean())
+    return float((begin <= end + RECORDED_LATE_NS).mean())

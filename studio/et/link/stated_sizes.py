@@ -16,10 +16,8 @@ from studio.et.link.calls import Calls, collect_calls
 from studio.et.link.draft import RankDraft
 from studio.et.link.names import RECEIVE, SEND
 from studio.et.link.sequence import Place, get_facts, order_by_issue
-from studio.trace import Bool, Int64
+from studio.trace import RECORDED_LATE_NS, Bool, Int64
 
-_LATE_NS = 1_000_000
-"""What recorders note late."""
 _CLEARLY = 5.0
 """So many times nearer than others ends of members have to be."""
 _LEAST_APART_NS = 20_000
@@ -257,12 +255,12 @@ def _list_fitting(this: _Class, other: _Class, timed: Int64) -> list[Int64]:
     everyone = np.arange(len(other.ranks))
     if not len(timed):
         return [everyone] * len(this.ranks)
-    begin, end = other.begin[:, timed], other.end[:, timed] + _LATE_NS
+    begin, end = other.begin[:, timed], other.end[:, timed] + RECORDED_LATE_NS
     if this is other and (begin.max(axis=0) <= end.min(axis=0)).all():
         return [everyone] * len(this.ranks)
     fitting = []
     for row, (own_begin, own_end) in enumerate(
-        zip(this.begin[:, timed], this.end[:, timed] + _LATE_NS, strict=True)
+        zip(this.begin[:, timed], this.end[:, timed] + RECORDED_LATE_NS, strict=True)
     ):
         fits = (np.maximum(begin, own_begin) <= np.minimum(end, own_end)).all(axis=1)
         if this is other:

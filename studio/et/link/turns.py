@@ -18,10 +18,8 @@ from studio.et.link.named_steps import begin_apart, count_by_steps
 from studio.et.link.names import RECEIVE, SEND
 from studio.et.link.sequence import Place, get_facts, read_issue_time
 from studio.et.link.shifts import is_steadier, measure_spread
-from studio.trace import NONE, Int64
+from studio.trace import NONE, RECORDED_LATE_NS, Int64
 
-_LATE_NS = 1_000_000
-"""What recorders note late."""
 _LEAST_SPREAD = 6
 """So many messages have to be compared by the intervals between them."""
 _MET = 0.9
@@ -124,7 +122,7 @@ def _count_line(drafts: Sequence[RankDraft], this: _Halves, other: _Halves) -> t
     if have_same_clock(*pair):
         is_sent = get_facts(pair[0].communication, this.places[0]).kind == SEND
         sent, received = (met, other_met) if is_sent else (other_met, met)
-        return (first, other_first) if (received + _LATE_NS >= sent).mean() >= _MET else None
+        return (first, other_first) if (received + RECORDED_LATE_NS >= sent).mean() >= _MET else None
     in_order = _list_common_times(this, other, 0)
     if len(in_order[0]) >= _LEAST_SPREAD and is_steadier(
         measure_spread(*in_order), measure_spread(met, other_met)
