@@ -12,7 +12,6 @@ from studio.sim.agreement import label_group, label_node
 from studio.trace import NONE, Bool, CollectiveType, Int64
 from studio.units import format_count
 
-_UNTOLD = -1
 _MOST = 1 << 26
 """Parts of all all-to-alls of a group up to which they are compared."""
 
@@ -35,7 +34,7 @@ def find_differing_split(case: Case, group: GroupMatching) -> Found | None:
     )
     for position in exchanges.tolist():
         gives, takes = (_stack_lists(lists, own, rows[:, position], members) for lists in (given, taken))
-        wrong = (gives != takes.T) & (gives != _UNTOLD) & (takes.T != _UNTOLD)
+        wrong = (gives != takes.T) & (gives != NONE) & (takes.T != NONE)
         if wrong.any():
             return _build_finding(case, group, position, rows[:, position], (gives, takes, wrong))
     return None
@@ -57,7 +56,7 @@ def _stack_lists(
     lists: dict[int, dict[int, Int64]], own: list[GraphCase | None], rows: Int64, members: int
 ) -> Int64:
     """Return (members, members) what each member says of each, -1 where it says nothing."""
-    table = np.full((members, members), _UNTOLD, np.int64)
+    table = np.full((members, members), NONE, np.int64)
     for index, (graph_case, row) in enumerate(zip(own, rows.tolist(), strict=True)):
         if graph_case is not None and row != NONE and row in lists[id(graph_case)]:
             table[index] = lists[id(graph_case)][row]

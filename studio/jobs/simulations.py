@@ -18,7 +18,6 @@ from studio.errors import StudioError
 from studio.session import Session
 from studio.sim.deadlock import DeadlockError, Stuck
 from studio.sim.doubt import Cured
-from studio.sim.doubts import doubts_of
 from studio.sim.parts import CUSTOM, PER_NODE_CUSTOM, Parts, interpret
 from studio.store import tasks as queue
 from studio.store.runs import Run
@@ -205,8 +204,7 @@ def simulate_jobs(session: Session) -> Work:
         if report.is_cancelled():
             raise TaskCancelled
         spent_s = time.monotonic() - started
-        doubts = doubts_of(result, simulation.tables)
-        run = Run(simulation.name, result, simulation.tables, spent_s, doubts, simulation.cures)
+        run = Run(simulation.name, result, simulation.tables, spent_s, cures=simulation.cures)
         run_id = session.workspace.save_run(simulation.job, run)
         if not report.finish(run_id):
             # Cancelled while it was being written, which takes seconds where there are many events.

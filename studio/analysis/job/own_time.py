@@ -70,6 +70,8 @@ def find_own_pieces(graph: Graph) -> OwnPieces:
     these contradicts itself, and their time is taken to follow their start.
     """
     calls, lasted = read_calls(graph)
+    if not len(calls):
+        return NO_PIECES
     on_device = np.zeros(len(graph), np.bool_)
     on_device[graph.rows_with("stream")[0]] = True
     kept = ~(on_device | communicates(graph))[calls]

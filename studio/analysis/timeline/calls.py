@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from studio.analysis.job.own_time import NO_PIECES, OwnPieces, find_own_pieces
+from studio.analysis.job.own_time import OwnPieces, find_own_pieces
 from studio.columns import join_columns
 from studio.timeline import Timeline
 from studio.trace import Bool, Graph, Int64, Trace, compute_recorded_ends
@@ -68,9 +68,8 @@ def find_calls(trace: Trace) -> tuple[GraphCalls, ...]:
 
 
 def _find_graph_calls(graph: Graph) -> GraphCalls:
-    pieces = find_own_pieces(graph) if graph.strings.find("inclusive_ns") >= 0 else NO_PIECES
+    pieces, over = find_own_pieces(graph), compute_recorded_ends(graph)
     own = np.maximum(graph.duration_ns, 0)
-    over = compute_recorded_ends(graph) if graph.strings.find("inclusive_ns") >= 0 else graph.start_ns + own
     is_call = (graph.start_ns >= 0) & (over > graph.start_ns + own)
     is_call[pieces.row] = True
     row = np.flatnonzero(is_call)

@@ -4,10 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-import numpy as np
-
 from studio.analysis.graph.neighbours import Direction, find_neighbourhood
-from studio.analysis.timeline.gantt import Bar, Gantt
+from studio.analysis.timeline.gantt import Bar, Gantt, find_leaving
 
 LINKS_AT_MOST = 3000
 """Nodes and dependencies, to either side, that a browser draws without delay. Those nearest come first."""
@@ -43,7 +41,7 @@ def list_chain_boxes(gantt: Gantt, chain: Chain) -> tuple[list[_Box], list[tuple
     places: dict[tuple[int, int], int] = {(bar, 0): bar for bar in range(len(pieces))}
     edges = []
     for before, after, is_data in chain.edges:
-        nth = max(int(np.count_nonzero(pieces[before][2] <= pieces[after][1, 0])) - 1, 0)
+        nth = find_leaving(pieces[before], pieces[after])
         edges.append((places.setdefault((before, nth), len(places)), after, is_data))
     boxes: list[_Box] = [tuple(pieces[bar][:, nth].tolist()) for bar, nth in places]
     return boxes, edges

@@ -536,7 +536,7 @@ class Gantt:
         That is the first span of the one that waits, and of the other the last to end by then; where none does, its first.
         """
         first, second = self.pieces_of(before), self.pieces_of(after)
-        leaves = max(int(np.count_nonzero(first[2] <= second[1, 0])) - 1, 0)
+        leaves = find_leaving(first, second)
         (row, start, end), (row2, start2, end2) = first[:, leaves].tolist(), second[:, 0].tolist()
         return (row, start, end), (row2, start2, end2)
 
@@ -577,6 +577,11 @@ class Gantt:
                 )
         waits = int(self.coverage.waits_ns[place])
         return Bar(rank, node, row, start - self.origin_ns, end - self.origin_ns, waits, own)
+
+
+def find_leaving(before: Int64, after: Int64) -> int:
+    """Return which of a node's pieces, (3, P) as of `Gantt.pieces_of`, another waits for: the last to end before that begins, else the first."""
+    return max(int(np.count_nonzero(before[2] <= after[1, 0])) - 1, 0)
 
 
 def _compute_waits(trace: Trace, timeline: Timeline, account: Ledger) -> Int64:
