@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import ast
+import re
 from collections.abc import Iterator
 from functools import cache
+from itertools import chain
 
 import studio
 from studio import figures
@@ -31,6 +33,8 @@ EXPRESSIONS = ("studio/et/event_kernel.py", "studio/et/kernel.py", "studio/sim/k
 """Where compiled code reads a field or a place, so often that a verb before each would hide what it reads."""
 UNNAMED = frozenset({"found", "made", "mine", "one", "said", "there", "told"})
 """Names of values that say where a value comes from, not what it is."""
+TEXTS = re.compile(r'"""[\s\S]*?"""|"(?:[^"\\\n]|\\.)*"|#.*')
+"""Docstrings, texts and comments, as the formatter writes them."""
 STORED = frozenset({("studio/jobs/watching.py", "said")})
 """Fields whose name is a key in files of earlier versions."""
 
@@ -64,40 +68,41 @@ def _begins_with_verb(name: str) -> bool:
 
 @cache
 def _find_names() -> tuple[list[Place], list[Place]]:
-    """Return the functions and the values of the package."""
+    """Return the functions of the package, and the values of modules with a word of UNNAMED."""
     functions, values = [], []
     for module, source in read_sources().items():
-        for kind, line, name in _iterate_names(ast.parse(source)):
-            if kind == "value":
-                values.append((module, line, name))
-            elif not module.startswith(EXPRESSIONS):
-                functions.append((module, line, name))
+        tree = ast.parse(source)
+        if not module.startswith(EXPRESSIONS):
+            functions += [(module, line, name) for line, name in _iterate_functions(tree)]
+        # Few modules have such a word outside of texts, and looking at all values of all modules takes the longest.
+        if re.search(rf"\b({'|'.join(UNNAMED)})\b", TEXTS.sub("", source)):
+            values += [(module, line, name) for line, name in _iterate_values(tree)]
     return functions, values
 
 
-def _iterate_names(tree: ast.AST) -> Iterator[tuple[str, int, str]]:
-    """Yield functions and private methods, variables, parameters and fields, each with its line.
-
-    Methods that classes offer may be nouns, as properties are.
-    """
+def _iterate_functions(tree: ast.AST) -> Iterator[tuple[int, str]]:
+    """Yield functions and private methods, each with its line. Methods that classes offer may be nouns, as properties are."""
     waiting = [tree]
     while waiting:
         node = waiting.pop()
         is_class = isinstance(node, ast.ClassDef)
-        for child in ast.iter_child_nodes(node):
-            if isinstance(child, ast.Name):
-                if isinstance(child.ctx, ast.Store):
-                    yield "value", child.lineno, child.id
-                continue
-            if isinstance(child, ast.Attribute) and isinstance(child.ctx, ast.Store):
-                yield "value", child.lineno, child.attr
-            elif isinstance(child, ast.arg):
-                yield "value", child.lineno, child.arg
-            elif isinstance(child, ast.FunctionDef):
+        # Functions are statements: what is an expression is not gone into.
+        inner = (getattr(node, part, ()) for part in ("body", "orelse", "finalbody", "handlers", "cases"))
+        for child in chain.from_iterable(part for part in inner if isinstance(part, list)):
+            if isinstance(child, ast.FunctionDef):
                 is_offered = is_class and not child.name.startswith("_")
                 if not is_offered and not _is_described(child):
-                    yield "function", child.lineno, child.name
+                    yield child.lineno, child.name
             waiting.append(child)
+
+
+def _iterate_values(tree: ast.AST) -> Iterator[tuple[int, str]]:
+    """Yield variables, parameters and fields, each with its line."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Name | ast.Attribute) and isinstance(node.ctx, ast.Store):
+            yield node.lineno, node.id if isinstance(node, ast.Name) else node.attr
+        elif isinstance(node, ast.arg):
+            yield node.lineno, node.arg
 
 
 def _is_described(function: ast.FunctionDef) -> bool:

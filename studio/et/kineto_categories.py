@@ -45,6 +45,8 @@ _CATEGORIES_BESIDE = frozenset({
 })  # fmt: skip
 """Categories of what neither ran nor was called: spans, marks and measurements, and annotations once more where their kernels ran."""
 _PROCESS_NAME = re.compile(rb'\{[^{}]*(?:\{[^{}]*\})?[^{}]*"process_name"[^{}]*(?:\{[^{}]*\})?[^{}]*\}')
+_PROCESS_MARK, _MARK_BYTES = b'"process_name"', 1 << 12
+"""What events that name a process hold, and how far from it they begin and end at most."""
 _PLACES = {"CPU functions": EventKind.OPERATOR, "CUDA functions": EventKind.KERNEL}
 """Processes by which PyTorch's first profiler, which knows no categories, tells what its events are."""
 
@@ -91,11 +93,20 @@ def build_unknown_finding(unknown: Counter[UnreadKey], data: bytes | memoryview,
 def _list_process_names(data: bytes) -> dict[str, str]:
     """Return the names that a file gives its processes."""
     names = {}
-    for match in _PROCESS_NAME.finditer(data):
-        with suppress(msgspec.DecodeError, UnicodeDecodeError):
-            event = _mark(match[0])
-            if event.name == "process_name":
-                names[str(event.pid)] = str(event.args.get("name", ""))
+    place = data.find(_PROCESS_MARK)
+    while place != -1:
+        first = max(place - _MARK_BYTES, 0)
+        # The event begins at the brace before, or at the one before that where its arguments come first.
+        inner = data.rfind(b"{", first, place)
+        for begin in (inner, data.rfind(b"{", first, max(inner, first))):
+            match = _PROCESS_NAME.match(data, begin, place + _MARK_BYTES) if begin != -1 else None
+            if match:
+                with suppress(msgspec.DecodeError, UnicodeDecodeError):
+                    event = _mark(match[0])
+                    if event.name == "process_name":
+                        names[str(event.pid)] = str(event.args.get("name", ""))
+                break
+        place = data.find(_PROCESS_MARK, place + 1)
     return names
 
 

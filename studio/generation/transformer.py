@@ -244,10 +244,20 @@ def count_active_parameters(model: Model) -> int:
 
 def _sum_parameters(model: Model, vocabulary: int, experts: int) -> int:
     units = [build_embedding_unit(model, vocabulary), build_head_unit(model, vocabulary, shared=model.tied)]
-    units += [build_layer_unit(model, layer) for layer in range(model.layers)]
+    total = sum(unit.sharded + unit.replicated for unit in units)
+    # Layers are alike but for their experts: each kind is counted once.
+    for layers, first in _list_layer_kinds(model):
+        layer = build_layer_unit(model, first)
+        total += layers * (layer.sharded + layer.replicated)
     each = build_expert_unit(model).sharded // model.experts if model.experts else 0
-    routed = count_expert_layers(model) * experts * each
-    return routed + sum(unit.sharded + unit.replicated for unit in units)
+    return total + count_expert_layers(model) * experts * each
+
+
+def _list_layer_kinds(model: Model) -> list[tuple[int, int]]:
+    """Return how many layers of each kind there are, without experts and with them, and the first of each."""
+    with_experts = count_expert_layers(model)
+    kinds = [(model.layers - with_experts, 0), (with_experts, model.layers - with_experts)]
+    return [(layers, first) for layers, first in kinds if layers]
 
 
 def count_flop_per_sequence(model: Model, sequence: int, vocabulary: int) -> int:
@@ -256,23 +266,26 @@ def count_flop_per_sequence(model: Model, sequence: int, vocabulary: int) -> int
     Of a GPT of l layers and width h that is Narayanan et al.'s 72 s l h² (1 + s / 6h + V / 12lh). Of a model with experts those of a
     token's own count, whatever a layout's routing drops or pads.
     """
-    forward = sum(_count_layer_flop(model, layer, sequence) for layer in range(model.layers))
+    forward = _sum_layer_flop(model, sequence)
     routed = sequence * model.experts_per_token * count_expert_flop(model)
     forward += count_expert_layers(model) * routed
     return 3 * (forward + 2 * sequence * model.hidden * vocabulary)
 
 
-def _count_layer_flop(model: Model, layer: int, sequence: int) -> int:
-    """Return the operations of a layer's forward pass but for its experts."""
+def _sum_layer_flop(model: Model, sequence: int) -> int:
+    """Return the operations of the forward pass of all layers but for their experts."""
+    products = sum(layers * _count_product_sizes(model, first) for layers, first in _list_layer_kinds(model))
+    attention = sum(count_attention_flop(model, 1, sequence, layer) for layer in range(model.layers))
+    return 2 * sequence * products + attention
+
+
+def _count_product_sizes(model: Model, layer: int) -> int:
+    """Return the parameters of a layer that each token is multiplied with, but for those of its experts."""
     experts = has_experts(model, layer)
     width = model.shared_width if experts else model.feed_forward
-    size = sum(
-        product.size
-        for product in (*list_attention_products(model), *list_feed_forward_products(model, width))
-    )
-    if experts:
-        size += model.hidden * (model.experts + (1 if model.shared_gate else 0))
-    return 2 * sequence * size + count_attention_flop(model, 1, sequence, layer)
+    products = (*list_attention_products(model), *list_feed_forward_products(model, width))
+    router = model.hidden * (model.experts + (1 if model.shared_gate else 0)) if experts else 0
+    return sum(product.size for product in products) + router
 
 
 def count_expert_flop(model: Model) -> int:
@@ -322,7 +335,7 @@ def count_step_flop(model: Model, layout: Layout) -> int:
 
 def count_layers_flop(model: Model, layout: Layout) -> int:
     """Return the operations of matrix products in the forward pass of all layers in a step of the whole job."""
-    each = sum(_count_layer_flop(model, layer, layout.sequence) for layer in range(model.layers))
+    each = _sum_layer_flop(model, layout.sequence)
     if not model.experts:
         return layout.batch * each
     routed = (

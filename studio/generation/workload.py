@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, fields, replace
+from functools import lru_cache
 from typing import Any
 
 from studio.errors import ConfigError
@@ -213,7 +214,13 @@ def format_recipe(model: str | Model, ranks: int, given: Mapping[str, Any], kind
 
 
 def _convert_value(value: Any) -> Any:
-    return asdict(value) if isinstance(value, Model) else value
+    return _list_numbers(value) if isinstance(value, Model) else value
+
+
+@lru_cache(maxsize=16)
+def _list_numbers(model: Model) -> Mapping[str, Any]:
+    """Return the numbers of a model, worked out once for the thousands of layouts that a search builds of it."""
+    return asdict(model)
 
 
 def with_recipe(trace: Trace, recipe: str) -> Trace:
