@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import sqlite3
+import struct
+from collections.abc import Sequence
+from contextlib import closing
 from pathlib import Path
 
 HEX_PID = 24
@@ -65,4 +68,87 @@ def write_export(path: Path, processes: tuple[int, ...] = (4242,)) -> Path:
             database.execute("INSERT INTO NVTX_EVENTS VALUES (?,?,?,?,?,?,?,?)", row)
     database.commit()
     database.close()
+    return path
+
+
+_PAYLOADS = {
+    1001: (("NCCL communicator ID", 18, None), ("No. of ranks", 5, 8), ("Rank", 5, 12), ("CUDA device", 5, 16)),
+    1002: (("NCCL communicator ID", 18, None), ("Message size [bytes]", 22, 8), ("Reduction operation", 9001, 16)),
+}  # fmt: skip
+"""Fields of payloads as NCCL describes them, with NVTX's numbers of types and, but for the first, offsets."""
+
+
+def add_payloads(path: Path, ranks: Sequence[int], size: int, *, blobs: bool = True) -> Path:
+    """Add what NCCL says beside its ranges: each process, in their order, is one of `ranks` of a communicator of `size`.
+
+    Args:
+        path: An export that `write_export` wrote.
+        ranks: Of each process.
+        size: Of the communicator.
+        blobs: Whether the payloads themselves were exported, and not their schemas alone.
+    """
+    with closing(sqlite3.connect(path)) as database:
+        database.executescript(
+            "ALTER TABLE NVTX_EVENTS ADD COLUMN binaryData BLOB; CREATE TABLE NVTX_PAYLOAD_SCHEMA_ENTRIES "
+            "(domainId INTEGER, schemaId INTEGER, idx INTEGER, flags INTEGER, type INTEGER, name TEXT, offset INTEGER);"
+        )
+        for schema, fields in _PAYLOADS.items():
+            for place, (name, kind, offset) in enumerate(fields):
+                row = (0, schema, place, None, kind, name, offset)
+                database.execute("INSERT INTO NVTX_PAYLOAD_SCHEMA_ENTRIES VALUES (?,?,?,?,?,?,?)", row)
+        threads = [
+            tid for (tid,) in database.execute("SELECT DISTINCT globalTid FROM NVTX_EVENTS ORDER BY rowid")
+        ]
+        for tid, rank in zip(threads, ranks, strict=True):
+            made = _pack(1001, struct.pack("<QIIII", 0xABC, size, rank, 0, 0))
+            gathered = _pack(1002, struct.pack("<QQII", 0xABC, 4096, 0, 0))
+            for start, end, name, payload in (
+                (5, 9, "ncclCommInitRankConfig", made),
+                (298, 310, "ncclAllGather", gathered),
+            ):
+                row = (start, end, 59, 0, name, tid, None, 0, payload if blobs else None)
+                database.execute("INSERT INTO NVTX_EVENTS VALUES (?,?,?,?,?,?,?,?,?)", row)
+        database.commit()
+    return path
+
+
+def _pack(schema: int, payload: bytes) -> bytes:
+    return struct.pack("<QQQQ", 0, schema, len(payload), 32 + len(payload)) + payload
+
+
+def add_waits(path: Path, process: int = 4242, *, numbered: bool = True) -> Path:
+    """Add an event that stream 7 records after the gemm, and the wait of stream 9 for it before the all-reduce.
+
+    Args:
+        path: An export that `write_export` wrote.
+        process: The process.
+        numbered: Whether event and wait have a number in common, as newer exports have it.
+    """
+    pid, tid = process << HEX_PID, process << HEX_PID | 77
+    columns = "deviceId INTEGER, contextId INTEGER, streamId INTEGER, correlationId INTEGER, globalPid INTEGER, eventId INTEGER"
+    with closing(sqlite3.connect(path)) as database:
+        database.executescript(
+            f"CREATE TABLE CUPTI_ACTIVITY_KIND_CUDA_EVENT ({columns}, eventSyncId INTEGER); CREATE TABLE "
+            f"CUPTI_ACTIVITY_KIND_SYNCHRONIZATION (start INTEGER, end INTEGER, syncType INTEGER, {columns}, eventSyncId INTEGER);"
+        )
+        number = 3 if numbered else None
+        # The event was recorded before, when nothing had been launched, and is again after the wait.
+        for correlation, stream, start, each in ((10, 7, 90, None), (11, 7, 120, number), (13, 9, 450, None)):
+            row = (start, start + 1, 0, tid, correlation, 1, 0, None)
+            database.execute("INSERT INTO CUPTI_ACTIVITY_KIND_RUNTIME VALUES (?,?,?,?,?,?,?,?)", row)
+            row = (0, 1, stream, correlation, pid, 5, each)
+            database.execute("INSERT INTO CUPTI_ACTIVITY_KIND_CUDA_EVENT VALUES (?,?,?,?,?,?,?)", row)
+        database.execute(
+            "INSERT INTO CUPTI_ACTIVITY_KIND_RUNTIME VALUES (?,?,?,?,?,?,?,?)",
+            (130, 131, 0, tid, 12, 1, 0, None),
+        )
+        for start, kind, stream, correlation, event, each in (
+            (130, 2, 9, 12, 5, number),
+            (2800, 4, 2**32 - 1, 14, -1, None),
+        ):
+            row = (start, start + 1, kind, 0, 1, stream, correlation, pid, event, each)
+            database.execute(
+                "INSERT INTO CUPTI_ACTIVITY_KIND_SYNCHRONIZATION VALUES (?,?,?,?,?,?,?,?,?,?)", row
+            )
+        database.commit()
     return path

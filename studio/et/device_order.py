@@ -31,14 +31,14 @@ def find_ranks_by_device(traces: Sequence[DeviceTrace]) -> list[int] | None:
 
 
 def build_order_finding(what: str, hint: str, file: str = "") -> Finding:
-    """Return the finding that ranks were taken from the order of devices.
+    """Return the finding that ranks were taken from the order of devices, among those of one file or machine.
 
     Args:
         what: The processes, and why nothing tells their ranks: a sentence without its end.
         hint: How to record them so that it is told.
         file: The file that holds them all.
     """
-    message = f"{what}; they are taken as the ranks 0 and on, in the order of their devices."
+    message = f"{what}; they are taken as ranks in the order of their devices."
     return Finding("info", "rank-assumed", message, hint, file=file)
 
 

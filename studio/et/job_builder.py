@@ -140,19 +140,18 @@ class JobBuilder:
         if alone and first is not None and first.head.place and number is None:
             count = first.head.place[1]
             self.devices = [(trace, _compute_device_rank(trace, 0)) for trace, _ in self.devices]
-            if first.head.world_size != count:
+            # Of the processes of a report its reader says so.
+            if first.head.world_size != count and first.head.backend == "xla":
                 message = f"{first.file}: not told which of the job's devices its {count} are; taken as ranks 0-{count - 1}."
                 hint = "Give the number of the process by --rank FILE=NUMBER."
                 self.findings += (Finding("info", "rank-assumed", message, hint, file=first.file),)
-        untold = {trace.file for trace, _ in self.devices if trace.head.place and trace.head.rank is None}
-        if untold and not alone:
-            message = (
-                f"{format_counted(len(untold), 'process', 'processes')} of several devices do not tell which of the job's these "
-                "are: they are taken one process after another, and in comm groups as such. Numbers of TPUs follow their places "
-                "instead: of these, members of groups may be others, while sizes of groups are right."
-            )
-            hint = "The number of a process is that in the name of its file, or --rank FILE=NUMBER."
-            self.findings += (Finding("warning", "rank-assumed", message, hint),)
+        untold = {
+            trace.file: trace.head.backend == "xla"
+            for trace, _ in self.devices
+            if trace.head.place and trace.head.rank is None
+        }
+        if not alone:
+            self._add_untold_findings(sum(untold.values()), sum(not is_xla for is_xla in untold.values()))
         if any(trace.head.backend == "xla" for trace, _ in self.devices):
             from studio.et.xla import settle_groups
 
@@ -160,6 +159,24 @@ class JobBuilder:
                 (settle_groups(trace, number or 0) if trace.head.backend == "xla" else trace, number)
                 for trace, number in self.devices
             ]
+
+    def _add_untold_findings(self, devices: int, reports: int) -> None:
+        """Say of how many processes of several devices, and reports of several processes, the ranks follow the order of the files."""
+        if devices:
+            message = (
+                f"{format_counted(devices, 'process', 'processes')} of several devices do not tell which of the job's these "
+                "are: they are taken one process after another, and in comm groups as such. Numbers of TPUs follow their places "
+                "instead: of these, members of groups may be others, while sizes of groups are right."
+            )
+            hint = "The number of a process is that in the name of its file, or --rank FILE=NUMBER."
+            self.findings += (Finding("warning", "rank-assumed", message, hint),)
+        if reports:
+            message = (
+                f"{format_counted(reports, 'recording')} of several processes, which do not tell their ranks: those of one recording "
+                "follow those of the other, in the order of the numbers in the names of the files."
+            )
+            hint = "The place of a recording is the number in the name of its file, or --rank FILE=NUMBER, counted from 0."
+            self.findings += (Finding("warning", "rank-assumed", message, hint),)
 
     def _order_devices(self) -> None:
         """Number processes that nothing else numbers by the order of their devices, where that tells their ranks."""

@@ -6,7 +6,9 @@ nsys export --type sqlite report.nsys-rep
 from __future__ import annotations
 
 import re
+from bisect import bisect_left
 from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
 from typing import Any
 
 from studio.errors import TraceFormatError
@@ -14,8 +16,10 @@ from studio.et.collector import pause_collector
 from studio.et.database import MAGIC, Database, open_database
 from studio.et.device_order import build_order_finding
 from studio.et.format import DevicePart, Part, Reading
+from studio.et.nvtx_payloads import Payload, PayloadReader, build_facts
 from studio.et.profile_events import Event, Events
-from studio.et.recording import DEVICE_KINDS, EventKind, Head
+from studio.et.rank_names import parse_rank_and_prefix, says_rank
+from studio.et.recording import DEVICE_KINDS, EventKind, Group, Head
 from studio.et.records import clean
 from studio.et.rocprof import LibraryCalls, build_findings
 from studio.trace import NONE, Finding
@@ -27,12 +31,23 @@ _KEYS = (b"CUPTI_", b"NVTX_", b"StringIds", b"TARGET_INFO_", b"META_DATA_EXPORT"
 _KERNEL, _GRAPH = "CUPTI_ACTIVITY_KIND_KERNEL", "CUPTI_ACTIVITY_KIND_GRAPH_TRACE"
 _COPY, _FILL = "CUPTI_ACTIVITY_KIND_MEMCPY", "CUPTI_ACTIVITY_KIND_MEMSET"
 _CALL, _RANGE = "CUPTI_ACTIVITY_KIND_RUNTIME", "NVTX_EVENTS"
-_EVENTS = (_KERNEL, _GRAPH, _COPY, _FILL, _CALL, _RANGE)
+_WAIT, _RECORD = "CUPTI_ACTIVITY_KIND_SYNCHRONIZATION", "CUPTI_ACTIVITY_KIND_CUDA_EVENT"
+_EVENTS = (_KERNEL, _GRAPH, _COPY, _FILL, _CALL, _RANGE, _WAIT, _RECORD)
 _RANGE_TYPES = (59, 60)
 """NVTX events with a beginning and an end: those of a stack and those of a process."""
+_MARK = 34
+"""Other NVTX events only name categories, threads and domains."""
+_WAITS = {1: "Event Sync", 2: "Stream Wait Event", 3: "Stream Sync", 4: "Context Sync"}
+_NO_STREAM = 2**32 - 1
+_DIAGNOSTICS, _SEVERITIES = "DIAGNOSTIC_EVENT", "ENUM_DIAGNOSTIC_SEVERITY_LEVEL"
+_SERIOUS = re.compile(r"warn|error|fatal", re.IGNORECASE)
+_MOST_SHOWN = 8
+"""Messages of the recorder that are shown."""
 _KEPT_ASIDE = (
     "StringIds",
     "TARGET_INFO_",
+    "NVTX_PAYLOAD_",
+    "NVTX_SCOPES",
     "META_DATA_",
     "ENUM_",
     "ANALYSIS_",
@@ -63,6 +78,51 @@ def read(reading: Reading) -> list[Part]:
         return _Export(database, reading).parts()
 
 
+@dataclass(slots=True)
+class _Library:
+    """What a process called of the communication library.
+
+    Attributes:
+        calls: Name, thread, start and end of each call.
+        payloads: What calls say, by thread and start.
+        made: What it says of each communicator where that is made, by its number.
+    """
+
+    calls: list[tuple[str, int, int, int]] = field(default_factory=list)
+    payloads: dict[tuple[int, int], Payload] = field(default_factory=dict)
+    made: dict[int, Payload] = field(default_factory=dict)
+
+    def find_world(self) -> Payload | None:
+        """Return the largest communicator that was made: it stands for the job."""
+        return max(self.made.values(), key=lambda payload: payload.members, default=None)
+
+    def index_facts(self, world: Payload | None) -> dict[tuple[int, int], dict[str, Any]]:
+        """Return what calls say as facts of communication, by thread and start."""
+        names = {(thread, start): name for name, thread, start, _ in self.calls}
+        everyone = 0 if world is None else world.members
+        facts = {}
+        for key, payload in self.payloads.items():
+            made = self.made.get(payload.group)
+            members = made.members if made is not None else 0
+            is_world = 0 < members == everyone
+            facts[key] = build_facts(names[key], payload, members, is_world=is_world)
+        return facts
+
+    def list_groups(self, world: Payload | None) -> tuple[Group, ...]:
+        """Return the communicators; of those as large as the job the ranks are known."""
+        return tuple(
+            Group(
+                f"{number:#x}",
+                "",
+                tuple(range(made.members))
+                if world is not None and (made.members, made.place) == (world.members, world.place)
+                else (),
+                made.members,
+            )
+            for number, made in self.made.items()
+        )
+
+
 class _Export:
     """One database being read."""
 
@@ -76,6 +136,9 @@ class _Export:
                 hint="Record with nsys profile --trace=cuda,nvtx, and export the report as sqlite.",
             )
         self.words = self._index_words()
+        self.payloads = PayloadReader(database)
+        self.libraries: dict[int, _Library] = {}
+        self.marks = 0
 
     def parts(self) -> list[Part]:
         """Return a rank for each process with work on a device, the others' host events counted."""
@@ -103,11 +166,20 @@ class _Export:
         idle = sum(
             len(process_events.rows) for process, process_events in events.items() if process not in working
         )
+        worlds = self._find_worlds(order)
         heads = [
-            self._build_head(working[process], place if len(order) > 1 else None)
+            self._build_head(
+                working[process],
+                process,
+                worlds.get(process),
+                (place, len(order)) if len(order) > 1 else None,
+            )
             for place, process in enumerate(order)
         ]
-        noticed = [*self.reading.findings, *self._build_findings(order, idle, untimed)]
+        noticed = [
+            *self.reading.findings,
+            *self._build_findings(order, idle, untimed, is_told=bool(worlds)),
+        ]
         self.reading.tick(len(self.reading.data))
         return [
             DevicePart(
@@ -122,8 +194,27 @@ class _Export:
             for place, process in enumerate(order)
         ]
 
-    def _build_findings(self, order: list[int], idle: int, untimed: int) -> Iterator[Finding]:
-        if len(order) > 1:
+    def _find_worlds(self, order: list[int]) -> dict[int, Payload]:
+        """Return the communicator of all ranks for each process; none where they are of different ones, or a name says otherwise."""
+        worlds = {
+            process: world
+            for process in order
+            if process in self.libraries
+            and (world := self.libraries[process].find_world()) is not None
+            and 0 <= world.place < world.members
+        }
+        places = {world.place for world in worlds.values()}
+        sizes = {world.members for world in worlds.values()}
+        if len(worlds) < len(order) or len(places) < len(order) or len(sizes) > 1:
+            return {}
+        # A report that is named after another rank holds no more than a part of the job's communicators.
+        named = parse_rank_and_prefix(self.name)[1] if says_rank(self.name) and len(order) == 1 else None
+        return worlds if named is None or {named} == places else {}
+
+    def _build_findings(
+        self, order: list[int], idle: int, untimed: int, *, is_told: bool
+    ) -> Iterator[Finding]:
+        if len(order) > 1 and not is_told:
             what = f"{self.name}: {format_counted(len(order), 'process', 'processes')} in one report"
             yield build_order_finding(what, "Record each rank into a report of its own.", self.name)
         if idle:
@@ -137,15 +228,46 @@ class _Export:
             for table in sorted(self.tables)
             if table not in _EVENTS
             and not table.startswith(_KEPT_ASIDE)
+            and (table != _DIAGNOSTICS or _SEVERITIES not in self.tables)
             and (count := self.database.count_rows(table))
         }
+        left |= {"marks of NVTX": self.marks} if self.marks else {}
+        yield from self._build_recorder_findings()
+        if self.payloads.has_sizes and not any(library.payloads for library in self.libraries.values()):
+            message = f"{self.name}: the export lacks the payloads of NVTX ranges, in which NCCL writes sizes, communicators and ranks."
+            hint = (
+                "Export it again with them: nsys export --type sqlite --include-blobs=true REPORT.nsys-rep."
+            )
+            yield Finding("info", "no-payloads", message, hint, file=self.name)
         yield from self.database.build_findings()
         if left:
             kinds = ", ".join(f"{table} ({count:,})" for table, count in left.items())
             message = f"{self.name}: records that are no work of a stream and launch none, left out: {clean(kinds)}."
             yield Finding("info", "left-out", message, file=self.name)
 
-    def _build_head(self, events: Events, place: int | None) -> Head:
+    def _build_recorder_findings(self) -> Iterator[Finding]:
+        """Yield what the recorder says went wrong, each message once."""
+        serious = {
+            number
+            for number, name in self._list_pairs(_SEVERITIES, "id", "name")
+            if isinstance(name, str) and _SERIOUS.search(name)
+        }
+        messages = dict.fromkeys(
+            clean(text)
+            for text, severity in self._list_pairs(_DIAGNOSTICS, "text", "severity")
+            if severity in serious and isinstance(text, str)
+        )
+        for message in list(messages)[:_MOST_SHOWN]:
+            yield Finding(
+                "warning", "recorder-error", f"{self.name}: the recorder says: {message}", file=self.name
+            )
+        if len(messages) > _MOST_SHOWN:
+            message = f"{self.name}: {len(messages) - _MOST_SHOWN:,} more messages of the recorder."
+            yield Finding("warning", "recorder-error", message, file=self.name)
+
+    def _build_head(
+        self, events: Events, process: int, world: Payload | None, place: tuple[int, int] | None
+    ) -> Head:
         names = {
             number: name
             for number, name in self._list_pairs("TARGET_INFO_GPU", "id", "name")
@@ -167,12 +289,15 @@ class _Export:
             None,
         )
         return Head(
-            rank=place,
+            rank=None if world is None else world.place,
+            world_size=None if world is None else world.members,
             backend="nccl",
             host=clean(host),
             base_ns=base if isinstance(base, int) and 0 <= base < 2**62 else None,
             devices=tuple(clean(str(names[device])) for device in sorted(events.devices) if device in names),
+            groups=self.libraries[process].list_groups(world) if process in self.libraries else (),
             recorder=RECORDER,
+            place=place,
         )
 
     # Tables
@@ -198,22 +323,28 @@ class _Export:
     def _iterate_events(self) -> Iterator[tuple[int, Event | None]]:
         """Yield process and event of every row, None in place of an event without times."""
         launches: dict[int, dict[int, tuple[int, int]]] = {}
-        calls: dict[int, list[tuple[str, int, int, int]]] = {}
-        yield from self._iterate_ranges(calls)
+        yield from self._iterate_ranges()
         yield from self._iterate_calls(launches)
-        known = {
-            process: LibraryCalls(calls.get(process, []), launches.get(process, {}))
-            for process in calls.keys() | launches.keys()
-        }
+        kernels: dict[int, list[int]] = {}
+        for name, row, _ in self._iterate_kernel_rows():
+            if isinstance(row[4], int) and _LIBRARY_KERNEL.search(name):
+                kernels.setdefault(_get_process(row[5]), []).append(row[4])
+        known = {}
+        for process in self.libraries.keys() | launches.keys():
+            library = self.libraries.get(process, _Library())
+            told = library.index_facts(library.find_world())
+            known[process] = LibraryCalls(
+                library.calls, launches.get(process, {}), told, kernels.get(process, ())
+            )
         yield from self._iterate_kernels(known)
         yield from self._iterate_copies()
+        yield from self._iterate_waits()
 
-    def _iterate_ranges(
-        self, calls: dict[int, list[tuple[str, int, int, int]]]
-    ) -> Iterator[tuple[int, Event | None]]:
+    def _iterate_ranges(self) -> Iterator[tuple[int, Event | None]]:
         """Yield the ranges of the program, those of the communication library as its calls."""
-        columns = ("start", "end", "text", "textId", "globalTid", "eventType")
-        for start, end, text, number, tid, kind in self.database.iterate_rows(_RANGE, *columns):
+        columns = ("start", "end", "text", "textId", "globalTid", "eventType", "binaryData")
+        for start, end, text, number, tid, kind, raw in self.database.iterate_rows(_RANGE, *columns):
+            self.marks += kind == _MARK
             if kind is not None and kind not in _RANGE_TYPES:
                 continue
             name = clean(text) if isinstance(text, str) and text else self._find_word(number)
@@ -223,8 +354,18 @@ class _Export:
                 EventKind.OPERATOR if library else EventKind.ANNOTATION, name, start, end, tid
             )
             if name.startswith("nccl") and event is not None:
-                calls.setdefault(process, []).append((name, thread, start, end))
+                self._add_library_call(process, (name, thread, start, end), self.payloads.read(raw))
             yield process, event
+
+    def _add_library_call(
+        self, process: int, call: tuple[str, int, int, int], payload: Payload | None
+    ) -> None:
+        library = self.libraries.setdefault(process, _Library())
+        library.calls.append(call)
+        if payload is not None:
+            library.payloads[call[1], call[2]] = payload
+            if payload.members > 0:
+                library.made[payload.group] = payload
 
     def _iterate_calls(
         self, launches: dict[int, dict[int, tuple[int, int]]]
@@ -242,16 +383,24 @@ class _Export:
                 event = event._replace(correlation=correlation)
             yield process, event
 
-    def _iterate_kernels(self, known: Mapping[int, LibraryCalls]) -> Iterator[tuple[int, Event | None]]:
+    def _iterate_kernel_rows(self) -> Iterator[tuple[str, list[Any], tuple[Any, ...]]]:
+        """Yield name, place and time, and grid of each kernel."""
         columns = ("start", "end", "deviceId", "streamId", "correlationId", "globalPid")
-        for *row, long, short, mangled in self.database.iterate_rows(
-            _KERNEL, *columns, "demangledName", "shortName", "mangledName"
+        for *row, x, y, z, long, short, mangled in self.database.iterate_rows(
+            _KERNEL, *columns, "gridX", "gridY", "gridZ", "demangledName", "shortName", "mangledName"
         ):
-            name = self._find_word(long, short, mangled) or "kernel"
+            yield self._find_word(long, short, mangled) or "kernel", row, (x, y, z)
+
+    def _iterate_kernels(self, known: Mapping[int, LibraryCalls]) -> Iterator[tuple[int, Event | None]]:
+        for name, row, blocks in self._iterate_kernel_rows():
             process = _get_process(row[5])
             calls = known.get(process)
             facts = calls.facts(row[4]) if calls is not None and _LIBRARY_KERNEL.search(name) else None
-            yield process, _build_device_event(EventKind.KERNEL, name, row, comm=facts)
+            event = _build_device_event(EventKind.KERNEL, name, row, comm=facts)
+            if event is not None and all(isinstance(each, int) and 0 < each < 2**31 for each in blocks):
+                event = event._replace(grid=(blocks[0], blocks[1], blocks[2]))
+            yield process, event
+        columns = ("start", "end", "deviceId", "streamId", "correlationId", "globalPid")
         for *row, graph in self.database.iterate_rows(_GRAPH, *columns, "graphId"):
             yield _get_process(row[5]), _build_device_event(EventKind.KERNEL, f"CUDA graph {graph}", row)
 
@@ -265,6 +414,36 @@ class _Export:
         for filled in self.database.iterate_rows(_FILL, *columns):
             yield _get_process(filled[5]), _build_device_event(EventKind.FILL, "Memset", list(filled))
 
+    def _iterate_waits(self) -> Iterator[tuple[int, Event | None]]:
+        """Yield the calls that wait: for a stream, for all of a device, or, as a stream or as the host, for an event."""
+        columns = ("correlationId", "streamId", "globalPid", "contextId", "eventId", "eventSyncId")
+        by_number: dict[tuple[int, Any], tuple[int, int]] = {}
+        by_event: dict[tuple[int, Any, Any], list[tuple[int, int]]] = {}
+        for correlation, stream, pid, context, event, number in self.database.iterate_rows(_RECORD, *columns):
+            if isinstance(correlation, int) and isinstance(stream, int):
+                record = correlation, _get_stream(stream)
+                by_event.setdefault((_get_process(pid), context, event), []).append(record)
+                if isinstance(number, int) and number > 0:
+                    by_number[_get_process(pid), number] = record
+        for records in by_event.values():
+            records.sort()
+        columns = ("start", "end", "deviceId", "streamId", *columns[:1], *columns[2:])
+        for *row, context, event, number, kind in self.database.iterate_rows(_WAIT, *columns, "syncType"):
+            process = _get_process(row[5])
+            wait = _build_device_event(EventKind.SYNC, _WAITS.get(kind, f"Sync {kind}"), row)
+            if wait is not None:
+                stream = _get_stream(wait.stream)
+                wait = wait._replace(stream=stream, thread=(f"device {wait.device}", f"stream {stream}"))
+                # An event may be recorded many times: a wait is for the last one before it.
+                records = by_event.get((process, context, event), []) if kind in (1, 2) else []
+                before = bisect_left(records, (wait.correlation, NONE)) - 1
+                record = by_number.get((process, number)) if records else None
+                if record is None and before >= 0:
+                    record = records[before]
+                if record is not None:
+                    wait = wait._replace(wait_record=record[0], wait_stream=record[1])
+            yield process, wait
+
 
 def _split_thread(number: Any) -> tuple[int, int]:
     """Return process and thread that Nsight's number of a thread stands for."""
@@ -274,6 +453,11 @@ def _split_thread(number: Any) -> tuple[int, int]:
 
 def _get_process(number: Any) -> int:
     return _split_thread(number)[0]
+
+
+def _get_stream(number: int) -> int:
+    """Return a stream's number, -1 where CUPTI writes that there is none."""
+    return number if 0 <= number < _NO_STREAM else NONE
 
 
 def _build_event(kind: EventKind, name: str, start: Any, end: Any, tid: Any) -> Event | None:
@@ -298,7 +482,7 @@ def _build_device_event(
     start, end, *numbers = row
     if not isinstance(start, int) or not isinstance(end, int) or end < start:
         return None
-    assert kind in DEVICE_KINDS
+    assert kind in (*DEVICE_KINDS, EventKind.SYNC)
     device, stream, correlation, _, *size = (
         number if isinstance(number, int) else NONE for number in numbers
     )

@@ -13,7 +13,7 @@ from studio.et.recording import DEVICE_KINDS, DeviceTrace, EventKind, Head
 from studio.trace import NONE, Int64
 
 LONGEST_NS = 2**62
-_NUMBERS = ("correlation", "stream", "device", "bytes")
+_NUMBERS = ("correlation", "stream", "device", "bytes", "wait_stream", "wait_record")
 _BLIT = re.compile(r"__amd_rocclr_(copy|fill)", re.IGNORECASE)
 _MEMSET = re.compile(r"memset|fill", re.IGNORECASE)
 
@@ -30,6 +30,8 @@ class Event(NamedTuple):
         stream, device: Of a device operation, else -1.
         bytes: Moved by a copy, -1 where not known.
         comm: What is known about the communication it is.
+        wait_stream, wait_record: Of a call that waits: the stream of the event it waits for, and the call that recorded this event.
+        grid: Blocks that a kernel was launched with along each dimension, -1 where not known.
     """
 
     kind: EventKind
@@ -42,6 +44,9 @@ class Event(NamedTuple):
     device: int = NONE
     bytes: int = NONE
     comm: dict[str, Any] | None = None
+    wait_stream: int = NONE
+    wait_record: int = NONE
+    grid: tuple[int, int, int] = (NONE, NONE, NONE)
 
 
 @dataclass(slots=True)
@@ -81,7 +86,9 @@ class Events:
             return np.array([getattr(event, field_name) for event in rows], np.int64)
 
         missing = np.full(len(rows), NONE, np.int64)
-        stream = _number_streams(build_column("device"), build_column("stream"))
+        stream, wait_stream = _number_streams(
+            build_column("device"), build_column("stream"), build_column("wait_stream")
+        )
         return DeviceTrace(
             file=file,
             head=head,
@@ -97,11 +104,11 @@ class Events:
             stream=stream,
             device=build_column("device"),
             bytes=build_column("bytes"),
-            wait_stream=missing.copy(),
-            wait_record=missing.copy(),
+            wait_stream=wait_stream,
+            wait_record=build_column("wait_record"),
             comm={row: dict(event.comm) for row, event in enumerate(rows) if event.comm is not None},
             flops=missing.copy(),
-            grid=np.full((len(rows), 3), NONE, np.int64),
+            grid=np.array([event.grid for event in rows], np.int64).reshape(len(rows), 3),
             inputs=np.full(len(rows), NONE, np.int32),
             input_texts=[],
             names=list(names),
@@ -110,18 +117,20 @@ class Events:
         )
 
 
-def _number_streams(device: Int64, stream: Int64) -> Int64:
-    """Return stream numbers (E,) that no two devices share: their own, else numbers of the pairs.
+def _number_streams(device: Int64, *streams: Int64) -> tuple[Int64, ...]:
+    """Return stream numbers (E,) of each column that no two devices share: their own, else numbers of the pairs.
 
     Example:
-        >>> _number_streams(np.array([0, 1, 0]), np.array([7, 7, 8])).tolist()
-        [0, 2, 1]
+        >>> [column.tolist() for column in _number_streams(np.array([0, 1, 0]), np.array([7, 7, 8]), np.array([-1, -1, 7]))]
+        [[0, 2, 1], [-1, -1, 0]]
     """
-    pairs, place = np.unique(np.stack([device, stream], axis=1), axis=0, return_inverse=True)
-    used = pairs[pairs[:, 1] != NONE, 1]
-    if len(find_distinct(used)) == len(used):
-        return stream
-    return np.where(stream == NONE, NONE, place.reshape(-1))
+    pairs = np.stack([np.tile(device, len(streams)), np.concatenate(streams)], axis=1)
+    pairs, place = np.unique(pairs[pairs[:, 1] != NONE], axis=0, return_inverse=True)
+    if len(find_distinct(pairs[:, 1])) == len(pairs):
+        return streams
+    numbered = np.full((len(streams), len(device)), NONE, np.int64)
+    numbered[np.stack(streams) != NONE] = place.reshape(-1)
+    return tuple(numbered)
 
 
 def infer_device_kind(name: str) -> EventKind:

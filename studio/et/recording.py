@@ -146,7 +146,8 @@ class Head:
         calls: What `studio.collect` wrote of each call for communication, by time.
         recorder: What to call the file.
         has_stacks: Whether Python stacks were recorded, which makes the program slower.
-        place: Of a process with several devices, each of which is a rank: the place of this one among them, and how many they are.
+        place: Of a process with several devices, or a recording of several processes, each of which is a rank: the place of this one
+            among them, and how many they are.
     """
 
     rank: int | None = None

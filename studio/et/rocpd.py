@@ -104,7 +104,7 @@ def _build_parts(processes: Sequence[_Process], reading: Reading, database: Data
         hint = "Give the databases of the ranks as they were written, and not merged."
         noticed.append(build_order_finding(what, hint, reading.name))
         for place, process in enumerate(working):
-            process.head = replace(process.head, rank=place, world_size=None)
+            process.head = replace(process.head, rank=None, world_size=None, place=(place, len(working)))
     return [
         DevicePart(
             process.events.trace(reading.name, process.head, process.pid, damaged=damaged),

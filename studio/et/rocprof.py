@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 from bisect import bisect_left, bisect_right
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import msgspec
@@ -306,18 +306,28 @@ class LibraryCalls:
     """Calls of the communication library, to tell what a kernel carries out whose name does not say it."""
 
     def __init__(
-        self, calls: Sequence[tuple[str, int, int, int]], launches: dict[int, tuple[int, int]]
+        self,
+        calls: Sequence[tuple[str, int, int, int]],
+        launches: dict[int, tuple[int, int]],
+        told: Mapping[tuple[int, int], dict[str, Any]] | None = None,
+        kernels: Iterable[int] = (),
     ) -> None:
         """Keep the calls by thread.
 
         Args:
             calls: Name, thread, start and end of each call.
             launches: Thread and start of the runtime call with each correlation id.
+            told: What a call says of itself, such as its size, by its thread and start.
+            kernels: Correlation ids of the library's kernels, to tell which of a group's calls each carries out.
         """
         self._launches = launches
+        self._told = told or {}
         self._calls: dict[int, _Calls] = {}
         for name, thread, start, end in sorted(calls, key=lambda call: call[2]):
             self._calls.setdefault(thread, _Calls()).add(name, start, end)
+        self._begun: dict[int, list[int]] = {}
+        for thread, time in sorted(launches[number] for number in kernels if number in launches):
+            self._begun.setdefault(thread, []).append(time)
 
     def facts(self, correlation: int) -> dict[str, Any] | None:
         """Return what the call around the launch says: a collective, or the only kind that a group of calls holds."""
@@ -328,13 +338,32 @@ class LibraryCalls:
         place = None if calls is None else calls.around(time)
         if calls is None or place is None:
             return None
-        name = calls.names[place]
-        kinds = {name}
-        if name == "ncclGroupEnd":
+        carried = [place]
+        if calls.names[place] == "ncclGroupEnd":
             # What began before the launch, since the group was opened.
             last = bisect_right(calls.starts, time)
-            kinds = {
-                other for other in calls.names[calls.opened(last) : last] if _COLLECTIVE.fullmatch(other)
-            }
-        match = _COLLECTIVE.fullmatch(next(iter(kinds))) if len(kinds) == 1 else None
-        return {"collective": match[1]} if match else None
+            carried = list(range(calls.opened(last), last))
+        carried = [each for each in carried if _COLLECTIVE.fullmatch(calls.names[each])]
+        match = _COLLECTIVE.fullmatch(calls.names[carried[0]]) if carried else None
+        if match is None or len({calls.names[each] for each in carried}) > 1:
+            return None
+        told = [self._told.get((thread, calls.starts[each]), {}) for each in carried]
+        begun = self._begun.get(thread, [])
+        before = bisect_left(begun, calls.starts[place])
+        among = bisect_right(begun, calls.ends[place]) - before
+        if among == len(told):
+            # Each has a kernel of its own.
+            told = [told[bisect_left(begun, time) - before]]
+        return {"collective": match[1], **_join_told(told, whole=among == 1)}
+
+
+def _join_told(told: Sequence[dict[str, Any]], *, whole: bool) -> dict[str, Any]:
+    """Return what several calls say together: what they agree in, and the sum of their sizes where one kernel is the `whole` of them."""
+    joined = {key: value for key, value in told[0].items() if all(each.get(key) == value for each in told)}
+    for size in ("in_elements", "out_elements"):
+        sizes = [each.get(size, NONE) for each in told]
+        if len(told) > 1:
+            joined.pop(size, None)
+        if len(told) > 1 and whole and min(sizes) >= 0 and ("group" in joined or "group" not in told[0]):
+            joined[size] = sum(sizes)
+    return joined

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import sqlite3
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -11,9 +12,10 @@ import pytest
 import studio
 from studio.analysis.job.summary import summarise
 from studio.errors import TraceFormatError
+from studio.et.link.options import DepKind
 from studio.trace import DEVICE_NAME, Trace, list_node_attributes
 from tests.et.damaged_databases import read_damaged
-from tests.nsight_exports import write_export
+from tests.nsight_exports import add_payloads, add_waits, write_export
 
 
 def attributes(trace: Trace, number: int = 0) -> dict[str, dict[str, object]]:
@@ -67,6 +69,68 @@ def test_processes_of_one_report_are_ranks_in_the_order_of_their_devices(tmp_pat
     assert [rank.number for rank in trace.ranks] == [0, 1]
     assert attributes(trace, 1)["void gemm<float>(float*)"]["device"] == 1
     assert "rank-assumed" in {finding.code for finding in trace.findings}
+
+
+def test_what_nccl_says_beside_its_ranges_gives_sizes_groups_and_ranks(tmp_path: Path):
+    path = add_payloads(write_export(tmp_path / "report.sqlite", (900, 20)), (3, 1), 4)
+    trace = studio.read(path)
+    assert [(rank.number, rank.metadata_number("world_size")) for rank in trace.ranks] == [(1, 4), (3, 4)]
+    assert [(group.name, group.ranks) for group in trace.groups] == [("0xabc", (0, 1, 2, 3))]
+    gathered = attributes(trace, 3)["ncclDevKernel_Generic_1(x)"]
+    assert (gathered["pg_name"], gathered["comm_size"], gathered["bytes_out"]) == ("0xabc", 4096, 4 * 4096)
+    assert "rank-assumed" not in {finding.code for finding in trace.findings}
+
+
+def test_a_communicator_of_some_ranks_does_not_tell_the_rank_where_the_name_does(tmp_path: Path):
+    path = add_payloads(write_export(tmp_path / "report_rank5.sqlite"), (1,), 4)
+    assert [rank.number for rank in studio.read(path).ranks] == [5]
+
+
+def test_an_export_without_payloads_says_how_to_have_them(tmp_path: Path):
+    path = add_payloads(write_export(tmp_path / "report.sqlite"), (0,), 1, blobs=False)
+    found = {finding.code: finding.hint for finding in studio.read(path).findings}
+    assert "--include-blobs=true" in found["no-payloads"]
+
+
+@pytest.mark.parametrize("numbered", [True, False])
+def test_a_stream_waits_for_an_event_of_another(tmp_path: Path, numbered: bool):
+    trace = studio.read(add_waits(write_export(tmp_path / "report.sqlite"), numbered=numbered))
+    graph = trace.graph_of(0)
+    names = [graph.strings[code] for code in graph.name.tolist()]
+    at = next(row for row, name in enumerate(names) if name.startswith("ncclDevKernel_AllReduce"))
+    kinds = attributes(trace)[names[at]]["dep_kinds"]
+    waits = dict(zip((names[row] for row in graph.data.of(at).tolist()), kinds, strict=True))
+    assert waits["void gemm<float>(float*)"] & DepKind.EVENT
+    assert "SYNCHRONIZATION" not in " ".join(finding.message for finding in trace.findings)
+
+
+def test_reports_of_several_machines_follow_each_other(tmp_path: Path):
+    """Each has the processes of its machine, and the one says no more of them than the other."""
+    folder = tmp_path / "reports"
+    folder.mkdir()
+    for machine in range(2):
+        write_export(folder / f"node{machine}.sqlite", (10 * machine + 1, 10 * machine + 2))
+    trace = studio.read(folder)
+    assert [(rank.number, rank.file) for rank in trace.ranks] == [
+        (place, f"reports/node{place // 2}.sqlite") for place in range(4)
+    ]
+    assert studio.read(folder / "node0.sqlite", ranks={"node0.sqlite": 1}).ranks[0].number == 2
+
+
+def test_marks_and_what_the_recorder_says_are_told(tmp_path: Path):
+    path = write_export(tmp_path / "report.sqlite")
+    with closing(sqlite3.connect(path)) as database:
+        database.executescript(
+            "CREATE TABLE ENUM_DIAGNOSTIC_SEVERITY_LEVEL (id INTEGER, name TEXT, label TEXT);"
+            "CREATE TABLE DIAGNOSTIC_EVENT (timestamp INTEGER, severity INTEGER, text TEXT);"
+            "INSERT INTO ENUM_DIAGNOSTIC_SEVERITY_LEVEL VALUES (1, 'Info', ''), (2, 'Warning', '');"
+            "INSERT INTO DIAGNOSTIC_EVENT VALUES (1, 1, 'began'), (2, 2, 'CUDA events lost'), (3, 2, 'CUDA events lost');"
+        )
+    said = [finding.message for finding in studio.read(path).findings]
+    assert [message for message in said if "the recorder says" in message] == [
+        "report.sqlite: the recorder says: CUDA events lost"
+    ]
+    assert "marks of NVTX (1)" in " ".join(said)
 
 
 def test_reports_of_several_ranks_are_one_job(tmp_path: Path):
