@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from studio.distinct import find_distinct
+from studio.et.findings import build_order_finding
 from studio.et.recording import DeviceTrace
 from studio.et.rocprof import LIBRARY_KERNEL, RECORDER
 from studio.trace import NONE, Finding
@@ -28,18 +29,6 @@ def find_ranks_by_device(traces: Sequence[DeviceTrace]) -> list[int] | None:
         return None
     order = sorted(range(len(traces)), key=lambda index: min(devices[index]))
     return [order.index(index) for index in range(len(traces))]
-
-
-def build_order_finding(what: str, hint: str, file: str = "") -> Finding:
-    """Return the finding that ranks were taken from the order of devices, among those of one file or machine.
-
-    Args:
-        what: The processes, and why nothing tells their ranks: a sentence without its end.
-        hint: How to record them so that it is told.
-        file: The file that holds them all.
-    """
-    message = f"{what}; they are taken as ranks in the order of their devices."
-    return Finding("info", "rank-assumed", message, hint, file=file)
 
 
 def build_machine_finding(traces: Sequence[DeviceTrace]) -> Finding:

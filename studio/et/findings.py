@@ -1,4 +1,4 @@
-"""Findings that say the same of several files, said once."""
+"""Findings that several readers build alike, and those that say the same of several files, said once."""
 
 from __future__ import annotations
 
@@ -47,3 +47,15 @@ def _merge_same(same: Sequence[Finding]) -> Finding:
     first, last = ordered[0].file, ordered[-1].file
     _, statement, _ = _strip_file(ordered[0])
     return replace(ordered[0], message=f"{first} … {last}, {len(files):,} files{statement}", rank=None)
+
+
+def build_order_finding(what: str, hint: str, file: str = "") -> Finding:
+    """Return the finding that ranks were taken from the order of devices, among those of one file or machine.
+
+    Args:
+        what: The processes, and why nothing tells their ranks: a sentence without its end.
+        hint: How to record them so that it is told.
+        file: The file that holds them all.
+    """
+    message = f"{what}; they are taken as ranks in the order of their devices."
+    return Finding("info", "rank-assumed", message, hint, file=file)

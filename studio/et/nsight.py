@@ -14,7 +14,7 @@ from typing import Any
 from studio.errors import TraceFormatError
 from studio.et.collector import pause_collector
 from studio.et.database import MAGIC, Database, open_database
-from studio.et.device_order import build_order_finding
+from studio.et.findings import build_order_finding
 from studio.et.format import DevicePart, Part, Reading
 from studio.et.nvtx_payloads import Payload, PayloadReader, build_facts
 from studio.et.profile_events import Event, Events
@@ -85,16 +85,16 @@ class _Library:
     Attributes:
         calls: Name, thread, start and end of each call.
         payloads: What calls say, by thread and start.
-        made: What it says of each communicator where that is made, by its number.
+        communicators: What it says of each communicator where that is made, by its number.
     """
 
     calls: list[tuple[str, int, int, int]] = field(default_factory=list)
     payloads: dict[tuple[int, int], Payload] = field(default_factory=dict)
-    made: dict[int, Payload] = field(default_factory=dict)
+    communicators: dict[int, Payload] = field(default_factory=dict)
 
     def find_world(self) -> Payload | None:
         """Return the largest communicator that was made: it stands for the job."""
-        return max(self.made.values(), key=lambda payload: payload.members, default=None)
+        return max(self.communicators.values(), key=lambda payload: payload.members, default=None)
 
     def index_facts(self, world: Payload | None) -> dict[tuple[int, int], dict[str, Any]]:
         """Return what calls say as facts of communication, by thread and start."""
@@ -102,8 +102,8 @@ class _Library:
         everyone = 0 if world is None else world.members
         facts = {}
         for key, payload in self.payloads.items():
-            made = self.made.get(payload.group)
-            members = made.members if made is not None else 0
+            communicator = self.communicators.get(payload.group)
+            members = communicator.members if communicator is not None else 0
             is_world = 0 < members == everyone
             facts[key] = build_facts(names[key], payload, members, is_world=is_world)
         return facts
@@ -114,12 +114,13 @@ class _Library:
             Group(
                 f"{number:#x}",
                 "",
-                tuple(range(made.members))
-                if world is not None and (made.members, made.place) == (world.members, world.place)
+                tuple(range(communicator.members))
+                if world is not None
+                and (communicator.members, communicator.place) == (world.members, world.place)
                 else (),
-                made.members,
+                communicator.members,
             )
-            for number, made in self.made.items()
+            for number, communicator in self.communicators.items()
         )
 
 
@@ -332,9 +333,9 @@ class _Export:
         known = {}
         for process in self.libraries.keys() | launches.keys():
             library = self.libraries.get(process, _Library())
-            told = library.index_facts(library.find_world())
+            known_facts = library.index_facts(library.find_world())
             known[process] = LibraryCalls(
-                library.calls, launches.get(process, {}), told, kernels.get(process, ())
+                library.calls, launches.get(process, {}), known_facts, kernels.get(process, ())
             )
         yield from self._iterate_kernels(known)
         yield from self._iterate_copies()
@@ -365,7 +366,7 @@ class _Export:
         if payload is not None:
             library.payloads[call[1], call[2]] = payload
             if payload.members > 0:
-                library.made[payload.group] = payload
+                library.communicators[payload.group] = payload
 
     def _iterate_calls(
         self, launches: dict[int, dict[int, tuple[int, int]]]

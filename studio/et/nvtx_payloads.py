@@ -141,17 +141,17 @@ def build_facts(name: str, payload: Payload, members: int, *, is_world: bool) ->
         facts["source" if kind == RECEIVE else "target"] = payload.peer
     if not 0 <= payload.bytes < 2**62 // max(members, 1):
         return facts
-    one, every = payload.bytes, payload.bytes * members if members else None
+    part, every = payload.bytes, payload.bytes * members if members else None
     # NCCL counts what goes to or comes from one rank where there is more on the other side.
     given, taken = {
-        CollectiveType.ALL_GATHER: (one, every),
-        CollectiveType.GATHER: (one, None),
-        CollectiveType.REDUCE_SCATTER: (every, one),
-        CollectiveType.SCATTER: (None, one),
+        CollectiveType.ALL_GATHER: (part, every),
+        CollectiveType.GATHER: (part, None),
+        CollectiveType.REDUCE_SCATTER: (every, part),
+        CollectiveType.SCATTER: (None, part),
         CollectiveType.ALL_TO_ALL: (every, every),
-        SEND: (one, None),
-        RECEIVE: (None, one),
-    }.get(NONE if kind is None else kind, (one, one))
+        SEND: (part, None),
+        RECEIVE: (None, part),
+    }.get(NONE if kind is None else kind, (part, part))
     facts["dtype"] = "uint8"
     facts |= {
         key: size for key, size in (("in_elements", given), ("out_elements", taken)) if size is not None

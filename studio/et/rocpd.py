@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 from studio.errors import TraceFormatError
 from studio.et.collector import pause_collector
 from studio.et.database import MAGIC, Database, open_database
-from studio.et.device_order import build_order_finding
+from studio.et.findings import build_order_finding
 from studio.et.format import DevicePart, Part, Reading
 from studio.et.heads import PLACES
 from studio.et.profile_events import Event, Events, infer_device_kind

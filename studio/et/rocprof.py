@@ -8,18 +8,22 @@ from __future__ import annotations
 import re
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import msgspec
 
 from studio.decoding import build_decoder
+from studio.distinct import find_distinct
 from studio.errors import TraceFormatError
 from studio.et.collector import pause_collector
+from studio.et.findings import build_order_finding
 from studio.et.format import DevicePart, Part, Reading
 from studio.et.mend import decode_mended
 from studio.et.profile_events import Event, Events, infer_device_kind
-from studio.et.recording import EventKind, Head
+from studio.et.recording import DeviceTrace, EventKind, Head
 from studio.trace import NONE, Finding
+from studio.units import format_counted
 
 RECORDER = "rocprof recording"
 _GPU = 2
@@ -30,7 +34,8 @@ _APIS = {
     "marker_api": EventKind.ANNOTATION,
     "rccl_api": EventKind.OPERATOR,
 }
-_DEVICE = ("kernel_dispatch", "memory_copy")
+_KERNELS = "kernel_dispatch"
+_DEVICE = (_KERNELS, "memory_copy")
 _LISTS = (4, 5)
 """Brackets around agents and symbols, and around records and names of operations."""
 _UNUSED = ("memory_allocation", "scratch_memory", "rocdecode_api", "rocjpeg_api")
@@ -56,6 +61,25 @@ class _Dispatch(msgspec.Struct, gc=False):
     agent_id: _Handle = msgspec.field(default_factory=_Handle)
     queue_id: _Handle = msgspec.field(default_factory=_Handle)
     kernel_id: int = NONE
+
+
+class _Counted(msgspec.Struct, gc=False):
+    correlation_id: _Correlation = msgspec.field(default_factory=_Correlation)
+    start_timestamp: int = NONE
+    end_timestamp: int = NONE
+    dispatch_info: _Dispatch | None = None
+
+
+class _Counters(msgspec.Struct, gc=False):
+    """Counters of a kernel, which are written with its times."""
+
+    thread_id: int = NONE
+    stream_id: _Handle | None = None
+    dispatch_data: _Counted | None = None
+
+
+class _Callbacks(msgspec.Struct, gc=False):
+    counter_collection: list[_Counters] = []
 
 
 class _Record(msgspec.Struct, gc=False):
@@ -115,6 +139,11 @@ class _Process(msgspec.Struct):
     strings: _Strings = msgspec.field(default_factory=_Strings)
     kernel_symbols: list[_Symbol] = []
     buffer_records: dict[str, list[_Record]] = {}
+    callback_records: _Callbacks | None = None
+
+    def list_counters(self) -> list[_Counters]:
+        """Return the records of counters of kernels."""
+        return self.callback_records.counter_collection if self.callback_records else []
 
 
 class _File(msgspec.Struct):
@@ -146,19 +175,46 @@ def read(reading: Reading) -> list[Part]:
         noticed = [*reading.findings, *findings]
         damaged = any(finding.level == "error" for finding in noticed)
         if damaged and not any(
-            records for process in content.processes for records in process.buffer_records.values()
+            process.list_counters() or any(process.buffer_records.values()) for process in content.processes
         ):
             raise TraceFormatError(
                 f"{reading.name}: cut off before the first record of what ran; only the description of the process is there.",
                 hint="Copy or record the file again.",
             )
+        count = len(content.processes)
+        if count > 1:
+            what = f"{reading.name}: {format_counted(count, 'process', 'processes')} in one file do not tell their ranks"
+            noticed.append(
+                build_order_finding(what, "Give the files of the ranks as they were written.", reading.name)
+            )
+        parts = [_build_part(process, reading.name, damaged=damaged) for process in content.processes]
+        order = sorted(range(count), key=lambda place: _list_devices(parts[place].trace))
+        places = [(order.index(place), count) if count > 1 else None for place in range(count)]
         return [
-            _build_part(process, reading.name, noticed if not place else [], damaged=damaged)
-            for place, process in enumerate(content.processes)
+            replace(
+                part,
+                trace=replace(part.trace, head=replace(part.trace.head, place=place)),
+                findings=(*(noticed if part is parts[0] else ()), *part.findings),
+            )
+            for part, place in zip(parts, places, strict=True)
         ]
 
 
-def _build_part(process: _Process, name: str, noticed: Sequence[Finding], *, damaged: bool) -> DevicePart:
+def _list_devices(trace: DeviceTrace) -> list[int]:
+    return find_distinct(trace.device[trace.is_device]).tolist()
+
+
+def _build_part(process: _Process, name: str, *, damaged: bool) -> DevicePart:
+    left = {
+        key: len(records)
+        for key, records in process.buffer_records.items()
+        if records and key not in _APIS and key not in _DEVICE
+    }
+    counters = process.list_counters()
+    if counters and not process.buffer_records.get(_KERNELS):
+        process.buffer_records[_KERNELS] = [_read_counted(each) for each in counters]
+    elif counters:
+        left["counter_collection"] = len(counters)
     events = Events()
     for event in _iterate_events(process):
         events.add(event)
@@ -168,12 +224,20 @@ def _build_part(process: _Process, name: str, noticed: Sequence[Finding], *, dam
         recorder=RECORDER,
     )
     trace = events.trace(name, head, process.metadata.pid, damaged=damaged)
-    left = {
-        key: len(records)
-        for key, records in process.buffer_records.items()
-        if records and key not in _APIS and key not in _DEVICE
-    }
-    return DevicePart(trace, (*noticed, *build_findings(name, events.damaged, left)))
+    return DevicePart(trace, tuple(build_findings(name, events.damaged, left)))
+
+
+def _read_counted(counters: _Counters) -> _Record:
+    """Return the kernel that counters are of, which is recorded nowhere else where counters alone were asked for."""
+    counted = counters.dispatch_data or _Counted()
+    return _Record(
+        thread_id=counters.thread_id,
+        correlation_id=counted.correlation_id,
+        start_timestamp=counted.start_timestamp,
+        end_timestamp=counted.end_timestamp,
+        dispatch_info=counted.dispatch_info or _Dispatch(),
+        stream_id=counters.stream_id,
+    )
 
 
 def build_findings(name: str, damaged: int, left: dict[str, int]) -> Iterator[Finding]:
@@ -309,7 +373,7 @@ class LibraryCalls:
         self,
         calls: Sequence[tuple[str, int, int, int]],
         launches: dict[int, tuple[int, int]],
-        told: Mapping[tuple[int, int], dict[str, Any]] | None = None,
+        statements: Mapping[tuple[int, int], dict[str, Any]] | None = None,
         kernels: Iterable[int] = (),
     ) -> None:
         """Keep the calls by thread.
@@ -317,11 +381,11 @@ class LibraryCalls:
         Args:
             calls: Name, thread, start and end of each call.
             launches: Thread and start of the runtime call with each correlation id.
-            told: What a call says of itself, such as its size, by its thread and start.
+            statements: What a call says of itself, such as its size, by its thread and start.
             kernels: Correlation ids of the library's kernels, to tell which of a group's calls each carries out.
         """
         self._launches = launches
-        self._told = told or {}
+        self._statements = statements or {}
         self._calls: dict[int, _Calls] = {}
         for name, thread, start, end in sorted(calls, key=lambda call: call[2]):
             self._calls.setdefault(thread, _Calls()).add(name, start, end)
@@ -347,23 +411,32 @@ class LibraryCalls:
         match = _COLLECTIVE.fullmatch(calls.names[carried[0]]) if carried else None
         if match is None or len({calls.names[each] for each in carried}) > 1:
             return None
-        told = [self._told.get((thread, calls.starts[each]), {}) for each in carried]
+        stated_facts = [self._statements.get((thread, calls.starts[each]), {}) for each in carried]
         begun = self._begun.get(thread, [])
         before = bisect_left(begun, calls.starts[place])
         among = bisect_right(begun, calls.ends[place]) - before
-        if among == len(told):
+        if among == len(stated_facts):
             # Each has a kernel of its own.
-            told = [told[bisect_left(begun, time) - before]]
-        return {"collective": match[1], **_join_told(told, whole=among == 1)}
+            stated_facts = [stated_facts[bisect_left(begun, time) - before]]
+        return {"collective": match[1], **_join_facts(stated_facts, whole=among == 1)}
 
 
-def _join_told(told: Sequence[dict[str, Any]], *, whole: bool) -> dict[str, Any]:
+def _join_facts(stated_facts: Sequence[dict[str, Any]], *, whole: bool) -> dict[str, Any]:
     """Return what several calls say together: what they agree in, and the sum of their sizes where one kernel is the `whole` of them."""
-    joined = {key: value for key, value in told[0].items() if all(each.get(key) == value for each in told)}
+    joined = {
+        key: value
+        for key, value in stated_facts[0].items()
+        if all(each.get(key) == value for each in stated_facts)
+    }
     for size in ("in_elements", "out_elements"):
-        sizes = [each.get(size, NONE) for each in told]
-        if len(told) > 1:
+        sizes = [each.get(size, NONE) for each in stated_facts]
+        if len(stated_facts) > 1:
             joined.pop(size, None)
-        if len(told) > 1 and whole and min(sizes) >= 0 and ("group" in joined or "group" not in told[0]):
+        if (
+            len(stated_facts) > 1
+            and whole
+            and min(sizes) >= 0
+            and ("group" in joined or "group" not in stated_facts[0])
+        ):
             joined[size] = sum(sizes)
     return joined

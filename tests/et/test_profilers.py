@@ -112,6 +112,36 @@ def test_rocprof_kernels_streams_copies_and_collectives(tmp_path: Path) -> None:
     assert "rocprof recording" in codes["no-host-trace"]
 
 
+def test_rocprof_processes_of_one_file_are_ranks_by_their_devices(tmp_path: Path) -> None:
+    content = rocprof_file()
+    [first] = content["rocprofiler-sdk-tool"]
+    agents = [*AGENTS, {"id": {"handle": 11}, "type": 2, "product_name": "MI350X"}]
+    text = json.dumps(first["buffer_records"]).replace('"handle": 9}', '"handle": 11}')
+    second = first | {"metadata": METADATA | {"pid": 41}, "buffer_records": json.loads(text)}
+    content["rocprofiler-sdk-tool"] = [each | {"agents": agents} for each in (second, first)]
+    path = tmp_path / "merged_results.json"
+    path.write_text(json.dumps(content))
+    trace = studio.read(path)
+    assert [(rank.number, rank.metadata_number("pid")) for rank in trace.ranks] == [(0, 42), (1, 41)]
+    assert "rank-assumed" in {finding.code for finding in trace.findings}
+
+
+@pytest.mark.parametrize("alone", [True, False])
+def test_rocprof_counters_hold_the_kernels_that_nothing_else_does(tmp_path: Path, alone: bool) -> None:
+    content = rocprof_file()
+    [process] = content["rocprofiler-sdk-tool"]
+    kernels = process["buffer_records"]["kernel_dispatch"]
+    counted = [{"thread_id": 42, "stream_id": each["stream_id"], "dispatch_data": each} for each in kernels]
+    process["callback_records"] = {"counter_collection": counted}
+    process["buffer_records"]["kernel_dispatch"] = [] if alone else kernels
+    path = tmp_path / "4_results.json"
+    path.write_text(json.dumps(content))
+    trace = studio.read(path)
+    assert attributes(trace)["gemm"]["stream"] == 3
+    assert [share.name for share in summarise(trace).collectives] == ["ALL_REDUCE"]
+    assert ("counter_collection (3)" in " ".join(finding.message for finding in trace.findings)) is not alone
+
+
 def put_two_processes(folder: Path, *, later: int = 0, alone: bool = False) -> Path:
     """Files as rocprofv3 names them: the first process on the second device, and the other way round."""
     for pid, handle in ((41, 11), (42, 9)):
