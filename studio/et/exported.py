@@ -315,7 +315,7 @@ def read_perfetto(reading: Reading) -> list[Part]:
                 flows.setdefault(flow, []).append((int(named[1]), bar))
         for ends in flows.values():
             _add_perfetto_flow(job, ends)
-        return _build_parts(reading, job, ())
+        return _build_parts(reading, job, content.findings)
 
 
 def _parse_notes(annotations: dict[str, Any]) -> _Args:

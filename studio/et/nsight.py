@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 from bisect import bisect_left
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from studio.errors import TraceFormatError
@@ -35,8 +35,8 @@ _WAIT, _RECORD = "CUPTI_ACTIVITY_KIND_SYNCHRONIZATION", "CUPTI_ACTIVITY_KIND_CUD
 _EVENTS = (_KERNEL, _GRAPH, _COPY, _FILL, _CALL, _RANGE, _WAIT, _RECORD)
 _RANGE_TYPES = (59, 60)
 """NVTX events with a beginning and an end: those of a stack and those of a process."""
-_MARK = 34
-"""Other NVTX events only name categories, threads and domains."""
+_NAMING_TYPES = (33, 39, 75, 76)
+"""NVTX events that only name categories, threads and domains."""
 _WAITS = {1: "Event Sync", 2: "Stream Wait Event", 3: "Stream Sync", 4: "Context Sync"}
 _NO_STREAM = 2**32 - 1
 _DIAGNOSTICS, _SEVERITIES = "DIAGNOSTIC_EVENT", "ENUM_DIAGNOSTIC_SEVERITY_LEVEL"
@@ -92,6 +92,14 @@ class _Library:
     payloads: dict[tuple[int, int], Payload] = field(default_factory=dict)
     communicators: dict[int, Payload] = field(default_factory=dict)
 
+    def add_communicator(self, payload: Payload) -> None:
+        """Note a communicator that was made; one that nothing numbers counts as another than all others."""
+        number = payload.group or -1 - len(self.communicators)
+        known = self.communicators.setdefault(number, payload)
+        if known.place != payload.place:
+            # Each device of the process has a place of its own in it.
+            self.communicators[number] = replace(known, place=NONE)
+
     def find_world(self) -> Payload | None:
         """Return the largest communicator that was made: it stands for the job."""
         return max(self.communicators.values(), key=lambda payload: payload.members, default=None)
@@ -103,6 +111,8 @@ class _Library:
         facts = {}
         for key, payload in self.payloads.items():
             communicator = self.communicators.get(payload.group)
+            if not payload.group and len(self.communicators) == 1:
+                [communicator] = self.communicators.values()
             members = communicator.members if communicator is not None else 0
             is_world = 0 < members == everyone
             facts[key] = build_facts(names[key], payload, members, is_world=is_world)
@@ -121,6 +131,7 @@ class _Library:
                 communicator.members,
             )
             for number, communicator in self.communicators.items()
+            if number > 0
         )
 
 
@@ -232,7 +243,7 @@ class _Export:
             and (table != _DIAGNOSTICS or _SEVERITIES not in self.tables)
             and (count := self.database.count_rows(table))
         }
-        left |= {"marks of NVTX": self.marks} if self.marks else {}
+        left |= {"marks and other events of NVTX": self.marks} if self.marks else {}
         yield from self._build_recorder_findings()
         if self.payloads.has_sizes and not any(library.payloads for library in self.libraries.values()):
             message = f"{self.name}: the export lacks the payloads of NVTX ranges, in which NCCL writes sizes, communicators and ranks."
@@ -345,8 +356,8 @@ class _Export:
         """Yield the ranges of the program, those of the communication library as its calls."""
         columns = ("start", "end", "text", "textId", "globalTid", "eventType", "binaryData")
         for start, end, text, number, tid, kind, raw in self.database.iterate_rows(_RANGE, *columns):
-            self.marks += kind == _MARK
             if kind is not None and kind not in _RANGE_TYPES:
+                self.marks += kind not in _NAMING_TYPES
                 continue
             name = clean(text) if isinstance(text, str) and text else self._find_word(number)
             process, thread = _split_thread(tid)
@@ -366,7 +377,7 @@ class _Export:
         if payload is not None:
             library.payloads[call[1], call[2]] = payload
             if payload.members > 0:
-                library.communicators[payload.group] = payload
+                library.add_communicator(payload)
 
     def _iterate_calls(
         self, launches: dict[int, dict[int, tuple[int, int]]]

@@ -5,6 +5,7 @@ Only what the studio's own exports and rocprof write is described: slices of tra
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from functools import lru_cache
@@ -17,10 +18,11 @@ from studio.et.profile_events import Event, Events, infer_device_kind
 from studio.et.recording import EventKind, Head
 from studio.et.rocprof import LIBRARY_KERNEL, RECORDER, LibraryCalls, build_findings
 from studio.et.varints import read_field_kinds
-from studio.trace import NONE
+from studio.trace import NONE, Finding
 
 BEGIN, END = 1, 2
-"""Types of track events: a slice begins, the innermost open slice of the track ends."""
+_MOMENTS = (3, 4)
+"""Types of track events: a slice begins, the innermost open slice of the track ends; others are moments and counters."""
 _CLEARED = 1
 _SEQUENCE, _TIMESTAMP, _OLD_SYNC = 10, 8, 36
 _TEXT = {"iid": (1, "UINT64"), "name": (2, "BYTES")}
@@ -117,11 +119,15 @@ class Slices:
         slices: In the order in which they begin in the file.
         tracks: Name, and number of the parent track, of each track.
         processes: Name of the process that a track stands for.
+        others: How many events are no slices: counters and moments.
+        findings: What is wrong with the file.
     """
 
     slices: list[Slice] = field(default_factory=list)
     tracks: dict[int, tuple[str, int]] = field(default_factory=dict)
     processes: dict[int, str] = field(default_factory=dict)
+    others: int = 0
+    findings: list[Finding] = field(default_factory=list)
 
 
 def read_slices(reading: Reading) -> Slices:
@@ -130,17 +136,11 @@ def read_slices(reading: Reading) -> Slices:
     Raises:
         TraceFormatError: It is damaged.
     """
-    trace = load_messages()["Trace"]()
-    try:
-        trace.ParseFromString(bytes(reading.data))
-    except Exception as error:
-        if type(error).__name__ != "DecodeError":
-            raise
-        raise TraceFormatError(
-            f"{reading.name}: not a whole Perfetto trace: {error}.", hint="Copy or record the file again."
-        ) from error
+    from studio.et.schema import parse_whole_part
+
+    trace, damage = parse_whole_part(load_messages()["Trace"], reading, "Perfetto trace")
+    slices = Slices(findings=damage)
     reading.tick(len(reading.data))
-    slices = Slices()
     texts: dict[int, dict[str, dict[int, str]]] = {}
     open_slices: dict[int, list[Slice]] = {}
     for packet in trace.packet:
@@ -187,6 +187,8 @@ def _add_event(
         )
         slices.slices.append(new_slice)
         running.append(new_slice)
+    elif event.type in _MOMENTS:
+        slices.others += 1
 
 
 def _iterate_annotations(event: Any, interned: dict[str, dict[int, str]]) -> Iterator[tuple[str, int | str]]:
@@ -214,6 +216,8 @@ _HOST = {
     "rccl_api": EventKind.OPERATOR,
 }
 _DEVICE = ("kernel_dispatch", "memory_copy")
+_TRACK_PART = re.compile(r"(\w+) \[\W*([0-9]{1,9})\W*\]")
+_LAST_NUMBER = re.compile(r"[0-9]{1,9}$")
 
 
 def read(reading: Reading) -> list[Part]:
@@ -248,14 +252,17 @@ def read(reading: Reading) -> list[Part]:
                 left[piece.category or "without category"] = (
                     left.get(piece.category or "without category", 0) + 1
                 )
+    if slices.others:
+        left["counters and moments"] = slices.others
     if not events.rows:
         kinds = ", ".join(repr(kind) for kind in list(left)[:4]) or "none"
         raise TraceFormatError(
             f"{reading.name}: a Perfetto trace of a program that is not known; its slices are of the categories {kinds}.",
             hint="Those of rocprofv3 --output-format pftrace, and those that the studio exports, can be read.",
         )
-    trace = events.trace(reading.name, Head(recorder=RECORDER))
-    return [DevicePart(trace, (*reading.findings, *build_findings(reading.name, events.damaged, left)))]
+    trace = events.trace(reading.name, Head(recorder=RECORDER), damaged=bool(slices.findings))
+    noticed = (*reading.findings, *slices.findings, *build_findings(reading.name, events.damaged, left))
+    return [DevicePart(trace, noticed)]
 
 
 def _get_number(piece: Slice, name: str) -> int:
@@ -275,8 +282,15 @@ def _build_event(piece: Slice, track: str, calls: LibraryCalls) -> Event:
         kind = _HOST[piece.category]
         thread = ("host", str(_get_number(piece, "tid")))
         return Event(kind, piece.name, *times, thread, correlation if kind == EventKind.RUNTIME else NONE)
-    agent, stream = _parse_track_name(track)
-    kind = EventKind.COPY if piece.category == "memory_copy" else infer_device_kind(piece.name)
+    named_agent, named_stream = _parse_track_name(track)
+    is_copy = piece.category == "memory_copy"
+    kind = EventKind.COPY if is_copy else infer_device_kind(piece.name)
+    # Of a copy to the host the device is where it comes from.
+    side = "src_agent" if "DEVICE_TO_HOST" in piece.name else "dst_agent"
+    agent = _parse_agent(piece.annotations.get(side if is_copy else "agent"))
+    agent = named_agent if agent == NONE else agent
+    stream = _get_number(piece, "stream_ID")
+    stream = named_stream if stream == NONE else stream
     place = (f"device {agent}", f"stream {stream}")
     comm = calls.facts(correlation) if LIBRARY_KERNEL.search(piece.name) else None
     return Event(
@@ -284,14 +298,26 @@ def _build_event(piece: Slice, track: str, calls: LibraryCalls) -> Event:
     )
 
 
+def _parse_agent(value: int | str | None) -> int:
+    """Return the number of an agent, which newer releases write behind what they count.
+
+    Example:
+        >>> _parse_agent("Agent-4"), _parse_agent("GPU-0"), _parse_agent(2), _parse_agent("Agent")
+        (4, 0, 2, -1)
+    """
+    number = _LAST_NUMBER.search(str(value))
+    return int(number[0]) if number else NONE
+
+
 def _parse_track_name(track: str) -> tuple[int, int]:
-    """Return the numbers of device and stream in a track's name.
+    """Return the numbers of device and stream in a track's name; a thread that copies is no stream.
 
     Example:
         >>> _parse_track_name("COMPUTE AGENT [4] STREAM [2] (GPU)"), _parse_track_name("COPY to AGENT [4] THREAD [0] (GPU)")
-        ((4, 2), (4, 0))
+        ((4, 2), (4, -1))
+        >>> _parse_track_name("COMPUTE GPU [0] QUEUE [3] GPU"), _parse_track_name('STREAM [" 7 "] ')
+        ((0, 3), (-1, 7))
     """
-    parts = [part.split("]")[0] for part in track.split("[")[1:]]
-    numbers = [int(part) if part.isascii() and part.isdigit() and len(part) < 10 else NONE for part in parts]
-    device, stream, *_ = (*numbers, NONE, NONE)
-    return device, stream
+    numbers = {word.upper(): int(number) for word, number in _TRACK_PART.findall(track)}
+    device = next((number for word, number in numbers.items() if word in ("AGENT", "GPU", "CPU")), NONE)
+    return device, numbers.get("STREAM", numbers.get("QUEUE", NONE))

@@ -201,7 +201,8 @@ def read(reading: Reading) -> list[Part]:
 
 
 def _list_devices(trace: DeviceTrace) -> list[int]:
-    return find_distinct(trace.device[trace.is_device]).tolist()
+    devices: list[int] = find_distinct(trace.device[trace.is_device]).tolist()
+    return devices
 
 
 def _build_part(process: _Process, name: str, *, damaged: bool) -> DevicePart:

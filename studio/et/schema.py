@@ -10,9 +10,15 @@ from collections.abc import Mapping
 from functools import lru_cache
 from typing import Any, NamedTuple
 
-from studio.trace import ValueKind
+from studio.errors import TraceFormatError
+from studio.et.format import Reading
+from studio.et.varints import find_whole_end
+from studio.trace import Finding, ValueKind
 
 _PACKAGE = "ChakraProtoMsg"
+_FIRST_FIELD = 10
+"""The tag of field 1 where it is a message."""
+_AGAIN = "Copy or record the file again."
 
 
 Fields = Mapping[str, tuple[int, str]]
@@ -142,3 +148,32 @@ def _add_field(message: Any, name: str, number: int, type_name: str, package: st
         field.type = field.TYPE_MESSAGE
         field.type_name = f".{package}.{type_name}"
     return field
+
+
+def parse_whole_part(message_class: Any, reading: Reading, what: str) -> tuple[Any, list[Finding]]:
+    """Return the content of a file of messages that are field 1 each, and the finding about its damage, where it is damaged.
+
+    What lies before the damage is whole: such messages are written one after another.
+
+    Raises:
+        TraceFormatError: There is no whole message before the damage.
+    """
+    data = bytes(reading.data)
+    end = len(data)
+    for attempt in range(2):
+        try:
+            content = message_class.FromString(data[:end])
+        except Exception as error:
+            if type(error).__name__ != "DecodeError":
+                raise
+            end = 0 if attempt else find_whole_end(data, _FIRST_FIELD)
+            if not end:
+                raise TraceFormatError(
+                    f"{reading.name}: not a whole {what}: {error}.", hint=_AGAIN
+                ) from error
+        else:
+            break
+    if end == len(data):
+        return content, []
+    message = f"{reading.name}: damaged at byte {end:,}; what comes before was read, the rest is lost."
+    return content, [Finding("error", "damaged-file", message, _AGAIN, file=reading.name, offset=end)]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 
-def read_varint(data: bytes, at: int) -> tuple[int, int]:
+def read_varint(data: bytes | memoryview, at: int) -> tuple[int, int]:
     """Return a varint and where it ends, (-1, -1) where there is none.
 
     Example:
@@ -49,3 +49,19 @@ def read_field_kinds(head: bytes, tag: bytes) -> dict[int, int | bytes]:
         fields.setdefault(number, head[at : at + length])
         at += length
     return fields
+
+
+def find_whole_end(data: bytes | memoryview, tag: int) -> int:
+    """Return where the last whole message ends in a file of messages that are a field each, of one tag.
+
+    Example:
+        >>> find_whole_end(bytes([10, 2, 1, 1, 10, 1, 5, 10, 9, 1]), 10)
+        7
+    """
+    at = 0
+    while at < len(data) and data[at] == tag:
+        size, begin = read_varint(data, at + 1)
+        if size < 0 or begin + size > len(data):
+            break
+        at = begin + size
+    return at

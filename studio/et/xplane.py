@@ -518,16 +518,15 @@ def read(reading: Reading) -> list[Part]:
     Raises:
         TraceFormatError: It is damaged.
     """
-    space = load_messages()["XSpace"]()
-    try:
-        space.ParseFromString(bytes(reading.data))
-    except Exception as error:
-        if type(error).__name__ != "DecodeError":
-            raise
+    from studio.et.schema import parse_whole_part
+
+    space, damage = parse_whole_part(load_messages()["XSpace"], reading, ".xplane.pb")
+    if damage and not any(line.events for plane in space.planes for line in plane.lines):
         raise TraceFormatError(
-            f"{reading.name}: not a whole .xplane.pb: {error}.", hint="Copy or record the file again."
-        ) from error
-    process, noticed = _Process(), list(reading.findings)
+            f"{reading.name}: not a whole .xplane.pb: it ends before the first event.",
+            hint="Copy or record the file again.",
+        )
+    process, noticed = _Process(), [*reading.findings, *damage]
     names = [_Names(plane) for plane in space.planes]
     base_ns = None
     for plane, known in zip(space.planes, names, strict=True):

@@ -86,6 +86,21 @@ def test_a_communicator_of_some_ranks_does_not_tell_the_rank_where_the_name_does
     assert [rank.number for rank in studio.read(path).ranks] == [5]
 
 
+def test_a_process_with_several_places_in_a_communicator_is_none_of_them(tmp_path: Path):
+    """As one that drives all devices of a machine."""
+    path = write_export(tmp_path / "report.sqlite", (900, 20))
+    add_payloads(path, (0, 1), 2)
+    with closing(sqlite3.connect(path)) as database:
+        for table in ("KERNEL", "MEMCPY", "MEMSET"):
+            database.execute(f"UPDATE CUPTI_ACTIVITY_KIND_{table} SET globalPid = 0")
+        for table in ("NVTX_EVENTS", "CUPTI_ACTIVITY_KIND_RUNTIME"):
+            database.execute(f"UPDATE {table} SET globalTid = globalTid & 255")
+        database.commit()
+    trace = studio.read(path)
+    assert [rank.number for rank in trace.ranks] == [0]
+    assert {"rank-assumed", "several-devices"} <= {finding.code for finding in trace.findings}
+
+
 def test_an_export_without_payloads_says_how_to_have_them(tmp_path: Path):
     path = add_payloads(write_export(tmp_path / "report.sqlite"), (0,), 1, blobs=False)
     found = {finding.code: finding.hint for finding in studio.read(path).findings}
@@ -130,7 +145,7 @@ def test_marks_and_what_the_recorder_says_are_told(tmp_path: Path):
     assert [message for message in said if "the recorder says" in message] == [
         "report.sqlite: the recorder says: CUDA events lost"
     ]
-    assert "marks of NVTX (1)" in " ".join(said)
+    assert "marks and other events of NVTX (1)" in " ".join(said)
 
 
 def test_reports_of_several_ranks_are_one_job(tmp_path: Path):

@@ -252,6 +252,59 @@ def test_rocprof_in_perfettos_format_says_the_same(tmp_path: Path) -> None:
     assert "other (1)" in {finding.code: finding.message for finding in read.findings}["left-out"]
 
 
+@pytest.mark.parametrize(
+    "tracks",
+    [(b'STREAM [" 3 "] ',) * 2, (b"COMPUTE GPU [0] QUEUE [1] GPU", b"COPY to AGENT [0] THREAD [1] (CPU)")],
+)
+def test_rocprof_in_perfettos_format_of_newer_releases_tells_streams_and_devices(
+    tmp_path: Path, tracks: tuple[bytes, bytes]
+) -> None:
+    """Tracks are streams or queues, and annotations tell the agent."""
+    messages = perfetto.load_messages()
+    trace = messages["Trace"]()
+    for number, track in enumerate(tracks):
+        trace.packet.add(sequence=1).track.CopyFrom(messages["Track"](uuid=8 + number, name=track))
+    for name, category, begin, notes in (
+        (b"gemm", b"kernel_dispatch", 100, {"agent": "GPU-0"}),
+        (b"MEMORY_COPY_DEVICE_TO_HOST", b"memory_copy", 200, {"src_agent": "GPU-0", "dst_agent": "CPU-1"}),
+    ):
+        packet = trace.packet.add(sequence=1, timestamp=begin)
+        packet.event.type, packet.event.name = perfetto.BEGIN, name
+        packet.event.track_uuid = 8 + (category == b"memory_copy")
+        packet.event.categories.append(category)
+        for key, value in {"begin_ns": begin, "end_ns": begin + 50, "stream_ID": 3, **notes}.items():
+            note = packet.event.annotations.add(name=key.encode())
+            if isinstance(value, int):
+                note.uint_value = value
+            else:
+                note.string_value = value.encode()
+    path = tmp_path / "42_results.pftrace"
+    path.write_bytes(trace.SerializeToString())
+    found = attributes(studio.read(path))
+    assert {
+        (each["stream"], each["device"]) for each in (found["gemm"], found["MEMORY_COPY_DEVICE_TO_HOST"])
+    } == {(3, 0)}
+
+
+def test_of_a_cut_perfetto_trace_whole_packets_are_read(tmp_path: Path) -> None:
+    trace = perfetto.load_messages()["Trace"]()
+    for number in range(4):
+        packet = trace.packet.add(sequence=1, timestamp=number)
+        packet.event.type, packet.event.name = perfetto.BEGIN if number < 3 else 4, b"gemm"
+        packet.event.categories.append(b"kernel_dispatch")
+        for key, value in {"begin_ns": 100 * number, "end_ns": 100 * number + 50}.items():
+            packet.event.annotations.add(name=key.encode(), uint_value=value)
+    path = tmp_path / "42_results.pftrace"
+    path.write_bytes(trace.SerializeToString())
+    whole = studio.read(path)
+    assert "counters and moments (1)" in " ".join(finding.message for finding in whole.findings)
+    path.write_bytes(trace.SerializeToString()[: -len(trace.packet[3].SerializeToString()) - 9])
+    cut = studio.read(path)
+    kernels = [int((~are_idle(each.graph_of(0))).sum()) for each in (whole, cut)]
+    assert kernels == [3, 2]
+    assert "damaged-file" in {finding.code for finding in cut.findings}
+
+
 def space(tmp_path: Path) -> Path:
     """One device: a kernel, a copy of 64 bytes, and an all-reduce of 1,024 floats whose program is in the file."""
     made = xplane.load_messages()["XSpace"]()
@@ -356,17 +409,26 @@ def test_both_forms_of_a_profile_in_one_folder_are_one_recording(tmp_path: Path)
     assert studio.read(tmp_path).ranks[0].number == 0
 
 
-@pytest.mark.parametrize("cut", [0.3, 0.9])
-def test_a_cut_profile_is_refused_with_a_hint(tmp_path: Path, cut: float) -> None:
+def test_a_profile_cut_before_its_first_event_is_refused_with_a_hint(tmp_path: Path) -> None:
     path = space(tmp_path)
     whole = path.read_bytes()
-    path.write_bytes(whole[: int(len(whole) * cut)])
+    path.write_bytes(whole[: int(len(whole) * 0.3)])
     found = recognise(whole)
     assert found
     assert found.name == "xplane"
     with pytest.raises(studio.TraceFormatError, match=r"host\.xplane\.pb") as caught:
         studio.read(path)
     assert caught.value.hint
+
+
+def test_of_a_cut_profile_whole_planes_are_read(tmp_path: Path) -> None:
+    path = space(tmp_path)
+    path.write_bytes(path.read_bytes()[:-9])
+    trace = studio.read(path)
+    assert {"gemm", "MemcpyH2D"} <= attributes(trace).keys()
+    [share] = summarise(trace).collectives
+    assert (share.name, share.bytes) == ("ALL_REDUCE", 4096)
+    assert "damaged-file" in {finding.code for finding in trace.findings}
 
 
 @pytest.mark.parametrize(
