@@ -10,6 +10,7 @@ from pathlib import Path
 
 _PLACE = "nid INTEGER, pid INTEGER, tid INTEGER, agent_id INTEGER, queue_id INTEGER, stream_id INTEGER, start BIGINT, end BIGINT"
 _BY_TRACK = "track_id INTEGER, start_id INTEGER, end_id INTEGER"
+_TIMED_BY_TRACK = "track_id INTEGER, start BIGINT, end BIGINT"
 _TABLES = {
     "rocpd_metadata": "tag TEXT, value TEXT",
     "rocpd_string": "string TEXT",
@@ -20,6 +21,7 @@ _TABLES = {
     "rocpd_info_kernel_symbol": "kernel_name TEXT, display_name TEXT",
     "rocpd_event": "category_id INTEGER, stack_id INTEGER, parent_stack_id INTEGER, correlation_id INTEGER, extdata JSONB",
     "rocpd_memory_allocate": "size INTEGER",
+    "rocpd_hip_event": "event_id INTEGER",
 }
 _EVENTS = {
     "rocpd_region": "name_id INTEGER, event_id INTEGER",
@@ -55,6 +57,7 @@ def write_rocpd(
     environment: Mapping[str, str] | None = None,
     communicates: bool = True,
     by_track: bool = False,
+    timed: bool = False,
     more: int = 0,
     ending: str = "_0198c5e1_7a2b_7c3d_8e4f_001122334455",
 ) -> Path:
@@ -67,6 +70,7 @@ def write_rocpd(
         environment: Of the process.
         communicates: Whether the second kernel is that of an all-reduce; else of a softmax.
         by_track: Whether events name a track and timestamps, as other releases have it.
+        timed: Whether those that name a track have times of their own, as yet others have it.
         more: How many gemms follow.
         ending: Of the tables.
     """
@@ -74,7 +78,7 @@ def write_rocpd(
     with closing(sqlite3.connect(path)) as database:
         # Small pages, so that damage of one leaves others.
         database.execute("PRAGMA page_size=512")
-        writer = _Writer(database, ending, by_track=by_track)
+        writer = _Writer(database, ending, by_track=by_track, timed=timed)
         writer.describe(pid, environment or {})
         names = [names for names in _KERNELS if communicates or "nccl" not in names[0]]
         kernels = {
@@ -100,6 +104,7 @@ def write_rocpd(
         )
         writer.insert("rocpd_memory_copy", (*writer.place(400, 410, None, 4), *copied))
         writer.insert("rocpd_memory_allocate", (64,))
+        writer.insert("rocpd_hip_event", (event,))
         database.commit()
     return path
 
@@ -107,13 +112,15 @@ def write_rocpd(
 class _Writer:
     """Writes the tables of one process."""
 
-    def __init__(self, database: sqlite3.Connection, ending: str, *, by_track: bool) -> None:
+    def __init__(
+        self, database: sqlite3.Connection, ending: str, *, by_track: bool, timed: bool = False
+    ) -> None:
         self._database, self._ending = database, ending
-        self._by_track = by_track
+        self._by_track, self._timed = by_track, timed
         self._texts: dict[str, int] = {}
         self.agents: list[int] = []
         self._process = self._thread = 0
-        where = _BY_TRACK if by_track else _PLACE
+        where = (_TIMED_BY_TRACK if timed else _BY_TRACK) if by_track else _PLACE
         tables = _TABLES | {name: f"{where}, {columns}" for name, columns in _EVENTS.items()}
         for table, columns in (tables | _TRACKS if by_track else tables).items():
             key = "id INTEGER NOT NULL PRIMARY KEY AUTOINCREMENT"
@@ -158,4 +165,6 @@ class _Writer:
         if not self._by_track:
             return 1, *where, start, end
         track = self.insert("rocpd_track", where)
+        if self._timed:
+            return track, start, end
         return track, self.insert("rocpd_timestamp", (start,)), self.insert("rocpd_timestamp", (end,))

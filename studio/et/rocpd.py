@@ -1,12 +1,13 @@
 """Read the databases that rocprofv3 writes by itself since ROCm 7 (rocpd, SQLite): a rank for each process.
 
-Tables of a process end with its identifier; databases that were merged have those of several. Two layouts are known: events
-with times of their own, and events that name a track and two timestamps. Source: ROCm/rocprofiler-sdk, `rocpd_tables.sql`.
+Tables of a process end with its identifier; databases that were merged have those of several. Events have a place and times of
+their own, or name a track that has the place, or two timestamps, too. Source: ROCm/rocprofiler-sdk, `rocpd_tables.sql`.
 """
 
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple
@@ -27,8 +28,10 @@ from studio.units import format_counted
 _PROCESS, _KERNEL, _COPY, _REGION = (
     f"rocpd_{name}" for name in ("info_process", "kernel_dispatch", "memory_copy", "region")
 )
-_UNUSED = ("rocpd_memory_allocate", "rocpd_sample", "rocpd_pmc_event")
-"""Tables of records that are no work of a stream and no call that launches any."""
+_DESCRIBING = re.compile(
+    r"rocpd_(info_\w+|metadata|string|track|timestamp|event|arg|line_info|call_stack|region|kernel_dispatch|memory_copy)"
+)
+"""Tables that are read, or describe what is; others hold records that are no work of a stream and no call that launches any."""
 _KINDS = {
     "HIP": EventKind.RUNTIME,
     "HSA": EventKind.RUNTIME,
@@ -195,9 +198,10 @@ class _Tables:
             facts = calls[row.process].facts(event.correlation) if named else None
             processes.get(row.process, first).events.add(event._replace(comm=facts))
         first.events.damaged += self._untimed
-        for table in _UNUSED:
-            whole = table + self._ending
-            if whole in self._database.tables and (count := self._database.count_rows(whole)):
+        for whole in sorted(self._database.tables):
+            table = whole.removesuffix(self._ending)
+            is_own = whole.endswith(self._ending) and table.startswith("rocpd_")
+            if is_own and not _DESCRIBING.fullmatch(table) and (count := self._database.count_rows(whole)):
                 first.left[table.removeprefix("rocpd_")] = count
         return list(processes.values())
 
@@ -230,7 +234,11 @@ class _Tables:
             place, (start, end, start_id, end_id, track, event) = row[:5], row[5:11]
             if start is None and end is None:
                 start, end = self._times.get(start_id), self._times.get(end_id)
-                place = self._tracks.get(track, place)
+            if track is not None and track in self._tracks:
+                place = [
+                    of_track if own is None else own
+                    for own, of_track in zip(place, self._tracks[track], strict=True)
+                ]
             if isinstance(start, int) and isinstance(end, int):
                 yield _Row(*map(_to_number, (*place, start, end, event))), row[11:]
             else:

@@ -34,9 +34,9 @@ def ranks(trace: Trace) -> dict[int, str]:
     return {rank.number: Path(rank.file).name for rank in trace.ranks}
 
 
-@pytest.mark.parametrize("by_track", [False, True])
-def test_kernels_streams_launches_copies_and_collectives(tmp_path: Path, by_track: bool) -> None:
-    trace = studio.read(write_rocpd(tmp_path / "42_results.db", by_track=by_track))
+@pytest.mark.parametrize(("by_track", "timed"), [(False, False), (True, False), (True, True)])
+def test_kernels_streams_launches_copies_and_collectives(tmp_path: Path, by_track: bool, timed: bool) -> None:
+    trace = studio.read(write_rocpd(tmp_path / "42_results.db", by_track=by_track, timed=timed))
     nodes = attributes(trace)
     gemm = nodes["gemm"]
     assert (gemm["stream"], gemm["device"], gemm["launched_by"], gemm["launch_ns"]) == (
@@ -53,7 +53,7 @@ def test_kernels_streams_launches_copies_and_collectives(tmp_path: Path, by_trac
     devices = [item.value for item in trace.ranks[0].metadata if item.name == DEVICE_NAME]
     assert devices == ["MI300X"]
     said = " ".join(finding.message for finding in trace.findings)
-    assert "ROCDECODE_API (1), memory_allocate (1)" in said
+    assert "ROCDECODE_API (1), hip_event (1), memory_allocate (1)" in said
 
 
 def test_ranks_are_those_that_the_launcher_gave(tmp_path: Path) -> None:
