@@ -8,7 +8,7 @@ is the rank of the job.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -19,10 +19,10 @@ from studio.decoding import build_decoder
 from studio.errors import TraceFormatError
 from studio.et.build import build_graph
 from studio.et.collector import pause_collector
-from studio.et.format import Part, RankPart, Reading
+from studio.et.format import GroupsPart, Part, RankPart, Reading
 from studio.et.link.names import infer_operator_kind
 from studio.et.records import clean
-from studio.trace import NONE, Attribute, CollectiveType, Finding, Level, Rank, ValueKind
+from studio.trace import NONE, Attribute, CollectiveType, CommGroup, Finding, Level, Rank, ValueKind
 
 RECORDER = "NCCL Inspector"
 NODES = "communicator_nodes"
@@ -33,6 +33,8 @@ _KINDS = len(CollectiveType)
 _LARGEST_US = 2**53
 _LARGEST_BYTES = 2**62
 _TICK_EVERY = 4096
+_MOST_MEMBERS = 1 << 20
+"""Members of a communicator that are listed."""
 
 
 class _Header(msgspec.Struct, gc=False):
@@ -152,9 +154,22 @@ def read(reading: Reading) -> list[Part]:
         ]
         reading.tick(len(reading.data))
         return [
+            GroupsPart(_list_worlds(processes.values())),
             replace(parts[0], findings=(*reading.findings, *_build_findings(reading.name, counts))),
             *parts[1:],
         ]
+
+
+def _list_worlds(processes: Iterable[Sequence[_Record]]) -> tuple[CommGroup, ...]:
+    """Return the largest communicator of each process, whose members are the ranks of the job."""
+    worlds = {record.group: record.members for record in map(_find_world, processes)}
+    return tuple(
+        CommGroup(name, tuple(range(members))) for name, members in worlds.items() if members <= _MOST_MEMBERS
+    )
+
+
+def _find_world(records: Sequence[_Record]) -> _Record:
+    return max(records, key=lambda record: record.members)
 
 
 def _iterate_records(
@@ -239,7 +254,7 @@ def _build_part(
     """Return one process as a rank."""
     _bound_ends(records, counts)
     records.sort(key=lambda record: (record.start_ns, record.group, record.what.coll_sn))
-    world = max(records, key=lambda record: record.members)
+    world = _find_world(records)
     nodes, last = [], dict[str, int]()
     for number, record in enumerate(records, 1):
         nodes.append(_build_node(number, record, last.get(record.group), counts))
@@ -253,6 +268,7 @@ def _build_part(
         Attribute("hostname", ValueKind.STRING, process[0]),
         Attribute("pid", ValueKind.INT64, process[1]),
         Attribute("inspector_version", ValueKind.STRING, version),
+        Attribute("world_size", ValueKind.INT64, world.members),
         Attribute(MEMBERS, ValueKind.INT64, world.members),
         Attribute(NODES, ValueKind.INT64, world.nodes),
     ]

@@ -9,6 +9,7 @@ import pytest
 from click.testing import CliRunner
 
 import studio
+from studio.analysis.job.completeness import infer_completeness
 from studio.calibration.reading.files import read_tables
 from studio.calibration.reading.given import Given
 from studio.cli import main
@@ -26,6 +27,12 @@ def test_processes_are_the_ranks_of_one_job_whatever_their_files_are_called(tmp_
     told = {attr.name: attr.value for attr in list_node_attributes(graph, 2, trace.known_rank(1).slots)}
     # Of a reduce-scatter NCCL counts what a rank gets, Chakra what it gives.
     assert (graph.strings[int(graph.name[2])], told["comm_size"]) == ("ReduceScatter", 4 << 16)
+
+
+def test_the_log_of_one_process_tells_how_many_ranks_there_are(tmp_path: Path):
+    trace = studio.read(write_logs(tmp_path / "logs", four_ranks()[2:3]))
+    assert (infer_completeness(trace).known, infer_completeness(trace).world) == ((2,), 4)
+    assert [(group.ranks, group.inferred) for group in trace.groups] == [((0, 1, 2, 3), False)]
 
 
 def test_lanes_hold_what_was_measured_and_do_not_overlap(tmp_path: Path):
