@@ -27,6 +27,8 @@ _GZIP = b"\x1f\x8b"
 # Typed there as an exception instead of as its class.
 _DamagedGzipError: type[Exception] = zlib_ng.error  # type: ignore[assignment]
 _WIDE_MARKS = (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
+_LEAST_TEXT = 8
+"""Characters that have to look like text behind a byte order mark."""
 _LEAST_GZIP = 18
 """Bytes of the shortest gzip stream."""
 _LONGEST_INFLATED = 64 << 30
@@ -264,33 +266,44 @@ def load(file: SourceFile) -> tuple[bytes | memoryview, tuple[Finding, ...]]:
     content, findings = _read_content(file)
     if bytes(content[:2]) in _WIDE_MARKS:
         content = _convert_to_utf8(bytes(content))
-    marked = _measure_mark(bytes(content[:4]))
+    marked = _measure_mark(bytes(content[: 2 * _LEAST_TEXT]))
     return content[marked:] if marked else content, findings
 
 
 def _measure_mark(start: bytes) -> int:
-    """Return the length of the byte order mark that some editors and shells write before JSON in UTF-8.
+    """Return the length of the byte order mark that some editors and shells write before text in UTF-8.
 
     Example:
-        >>> _measure_mark(codecs.BOM_UTF8 + b"{}"), _measure_mark(b"{}")
-        (3, 0)
+        >>> [_measure_mark(codecs.BOM_UTF8 + text) for text in (b"{}", b"issue,sys->id", bytes(9))], _measure_mark(b"{}")
+        ([3, 3, 0], 0)
     """
     mark = codecs.BOM_UTF8
-    return len(mark) if start.startswith(mark) and start[len(mark) :][:1] in (b"{", b"[") else 0
+    return len(mark) if start.startswith(mark) and _begins_text(start[len(mark) :].decode("latin-1")) else 0
+
+
+def _begins_text(start: str) -> bool:
+    """Whether this starts JSON, or lines of words: a file of something else may begin with the bytes of a mark."""
+    first = start[:_LEAST_TEXT]
+    return first.lstrip()[:1] in ("{", "[") or (
+        first[:1].isalnum()
+        and first.isascii()
+        and all(sign.isprintable() or sign.isspace() for sign in first)
+    )
 
 
 def _convert_to_utf8(content: bytes) -> bytes:
-    """Return JSON in UTF-16, as some shells write what a program prints, in UTF-8; anything else as it is.
+    """Return text in UTF-16, as some shells write what a program prints, in UTF-8; anything else as it is.
 
     Example:
-        >>> _convert_to_utf8('[{"é": 1}]'.encode("utf-16")).decode(), _convert_to_utf8(b"[]")
-        ('[{"é": 1}]', b'[]')
+        >>> _convert_to_utf8('[{"é": 1}]'.encode("utf-16")).decode(), _convert_to_utf8("issue,sys".encode("utf-16")), _convert_to_utf8(b"[]")
+        ('[{"é": 1}]', b'issue,sys', b'[]')
     """
-    if content[:2] not in _WIDE_MARKS:
+    if content[:2] not in _WIDE_MARKS or not _begins_text(
+        content[: 2 * _LEAST_TEXT].decode("utf-16", "replace")
+    ):
         return content
     # Of a start that ends within a character all the others.
-    text = content.decode("utf-16", "ignore")
-    return text.encode("utf-8", "replace") if text.lstrip()[:1] in ("{", "[") else content
+    return content.decode("utf-16", "ignore").encode("utf-8", "replace")
 
 
 def mark_content(file: SourceFile, loaded: bytes | memoryview | None = None) -> str:

@@ -241,6 +241,21 @@ def test_json_in_utf_16_is_read(tmp_path, encoding, packed):
     assert "gemm é" in [graph.strings[code] for code in graph.name.tolist()]
 
 
+@pytest.mark.parametrize("encoding", ["utf-8-sig", "utf-16"])
+@pytest.mark.parametrize(
+    "text",
+    [
+        "issue,sys->id=0,tick=0,node->id=1,node->name=a,node->type=4\ncallback,sys->id=0,tick=9,node->id=1,node->name=a,node->type=4\n",
+        "DATA all_gpus: 1\n1\na -1 5 NONE 0 6 NONE 0 7 NONE 0 1\n",
+    ],
+)
+def test_lines_that_some_editors_and_shells_write_with_a_mark_are_read(tmp_path, encoding, text):
+    """They were a text file of no known format."""
+    path = tmp_path / "run.txt"
+    path.write_bytes(text.encode(encoding))
+    assert studio.read(path).graphs[0].strings
+
+
 @pytest.mark.parametrize(
     ("content", "what", "instead"),
     [
