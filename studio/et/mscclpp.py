@@ -411,7 +411,7 @@ class _Parser:
         for number in operation.channel_ids:
             at = self.item(own, number, place)
             peer = self.item(peers, at, place)
-            if peer not in self.by_number:
+            if not isinstance(peer, int) or peer not in self.by_number:
                 raise self.fail(place, f"a channel to gpu {peer!r}; allowed: a gpu of the plan")
             # The n-th channel of one GPU to another belongs to the n-th of that one back.
             turn = peers[:at].count(peer)

@@ -208,3 +208,11 @@ def test_what_is_not_known_is_told_with_its_place(change: dict, words: str):
     content["gpus"][0]["threadblocks"][0]["ops"][0] = change
     with pytest.raises(TraceFormatError, match=words):
         parse(json.dumps(content).encode(), "x.json")
+
+
+@pytest.mark.parametrize("peer", [[1], {}, None, "1"])
+def test_a_channel_to_what_is_no_gpu_is_told_with_its_place(peer: object):
+    content = put_all_gather(2)
+    content["gpus"][0]["channels"][0]["connected_to"] = [peer]
+    with pytest.raises(TraceFormatError, match="a channel to gpu"):
+        parse(json.dumps(content).encode(), "x.json")
