@@ -8,7 +8,7 @@ from dataclasses import replace
 import numpy as np
 
 from studio.analysis.graph.digraph import build_network, find_reachable
-from studio.analysis.job.inferred_facts import lack_size
+from studio.analysis.job.inferred_facts import explain_unknown_sizes, lack_size
 from studio.doctor.diagnosis import UNSIZED, Case, Found, GraphCase, Where, locate_nodes
 from studio.doctor.inferred import choose_missing_level
 from studio.doctor.structure import format_percent_of, is_worth_warning
@@ -46,10 +46,6 @@ def _label_first(nodes: Where) -> str:
 _UNKNOWN_SIZES = (
     "has an unknown size, which the recording does not tell, and moves 0 bytes in a simulation",
     "have unknown sizes, which the recording does not tell, and move 0 bytes in a simulation",
-)
-_RECORD_SHAPES = (
-    "Record the shapes of tensors (record_shapes of PyTorch's profiler), or open the execution trace of the same rank beside the Kineto "
-    "file. Of kernels that send tokens to experts no recorder writes how much."
 )
 _EMPTY_TENSORS = "The job asked for it: leave collectives of empty tensors out if their latency counts."
 _ONE_SESSION = (
@@ -339,7 +335,8 @@ def check_zero_sizes(case: Case) -> Iterator[Found]:
 
     yield from _report_nodes(case, are_told_zero, "warning", words)
     for finding in _report_nodes(case, are_unknown, "warning", _UNKNOWN_SIZES):
-        yield replace(finding, advice=_RECORD_SHAPES)
+        advice = explain_unknown_sizes(case.trace)
+        yield replace(finding, advice=f"{advice[:1].upper()}{advice[1:]}.")
     empty_words = tuple(f"{word}, as the recording tells: their tensors were empty" for word in words)
     for finding in _report_nodes(
         case,

@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from studio.distinct import find_distinct
 from studio.et.findings import build_order_finding
 from studio.et.recording import DeviceTrace
-from studio.et.rocprof import LIBRARY_KERNEL, RECORDER
-from studio.trace import NONE, Finding
+from studio.et.rocprof import LIBRARY_KERNEL
+from studio.trace import NONE, ROCPROF, Finding
 from studio.units import format_counted
 
 
@@ -45,7 +45,7 @@ def _list_devices(trace: DeviceTrace) -> list[int]:
 
 def _communicates(trace: DeviceTrace) -> bool:
     """Whether a process ran kernels of the communication library; Perfetto's form of a recording names no machine."""
-    return trace.head.recorder == RECORDER and any(map(LIBRARY_KERNEL.search, trace.names))
+    return trace.head.recorder == ROCPROF and any(map(LIBRARY_KERNEL.search, trace.names))
 
 
 def _are_together(traces: Sequence[DeviceTrace]) -> bool:

@@ -22,10 +22,8 @@ from studio.et.rank_names import parse_rank_and_prefix, says_rank
 from studio.et.recording import DEVICE_KINDS, EventKind, Group, Head
 from studio.et.records import clean
 from studio.et.rocprof import LibraryCalls, build_findings
-from studio.trace import NONE, Finding
+from studio.trace import NONE, NSIGHT, Finding
 from studio.units import format_counted
-
-RECORDER = "Nsight Systems export"
 
 _KEYS = (b"CUPTI_", b"NVTX_", b"StringIds", b"TARGET_INFO_", b"META_DATA_EXPORT", b"ENUM_CUDA", b"ENUM_NSYS")
 _KERNEL, _GRAPH = "CUPTI_ACTIVITY_KIND_KERNEL", "CUPTI_ACTIVITY_KIND_GRAPH_TRACE"
@@ -246,7 +244,7 @@ class _Export:
         left |= {"marks and other events of NVTX": self.marks} if self.marks else {}
         yield from self._build_recorder_findings()
         if self.payloads.has_sizes and not any(library.payloads for library in self.libraries.values()):
-            message = f"{self.name}: the export lacks the payloads of NVTX ranges, in which NCCL writes sizes, communicators and ranks."
+            message = f"{self.name}: the export lacks the payloads of NVTX ranges, in which NCCL writes sizes, comm groups and ranks."
             hint = (
                 "Export it again with them: nsys export --type sqlite --include-blobs=true REPORT.nsys-rep."
             )
@@ -308,7 +306,7 @@ class _Export:
             base_ns=base if isinstance(base, int) and 0 <= base < 2**62 else None,
             devices=tuple(clean(str(names[device])) for device in sorted(events.devices) if device in names),
             groups=self.libraries[process].list_groups(world) if process in self.libraries else (),
-            recorder=RECORDER,
+            recorder=NSIGHT,
             place=place,
         )
 
@@ -439,8 +437,10 @@ class _Export:
                     by_number[_get_process(pid), number] = record
         for records in by_event.values():
             records.sort()
-        columns = ("start", "end", "deviceId", "streamId", *columns[:1], *columns[2:])
-        for *row, context, event, number, kind in self.database.iterate_rows(_WAIT, *columns, "syncType"):
+        place = ("start", "end", "deviceId", "streamId", "correlationId", "globalPid")
+        for *row, context, event, number, kind in self.database.iterate_rows(
+            _WAIT, *place, *columns[3:], "syncType"
+        ):
             process = _get_process(row[5])
             wait = _build_device_event(EventKind.SYNC, _WAITS.get(kind, f"Sync {kind}"), row)
             if wait is not None:
@@ -449,11 +449,11 @@ class _Export:
                 # An event may be recorded many times: a wait is for the last one before it.
                 records = by_event.get((process, context, event), []) if kind in (1, 2) else []
                 before = bisect_left(records, (wait.correlation, NONE)) - 1
-                record = by_number.get((process, number)) if records else None
-                if record is None and before >= 0:
-                    record = records[before]
-                if record is not None:
-                    wait = wait._replace(wait_record=record[0], wait_stream=record[1])
+                awaited = by_number.get((process, number)) if records else None
+                if awaited is None and before >= 0:
+                    awaited = records[before]
+                if awaited is not None:
+                    wait = wait._replace(wait_record=awaited[0], wait_stream=awaited[1])
             yield process, wait
 
 

@@ -6,6 +6,7 @@ Two tables describe the schemas; NCCL names their fields in words.
 
 from __future__ import annotations
 
+import re
 import struct
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -17,12 +18,13 @@ from studio.trace import NONE, CollectiveType
 
 _HEADER = struct.Struct("<QQQQ")
 _FIELDS = {
-    "NCCL communicator ID": "group",
-    "No. of ranks": "members",
-    "Rank": "place",
-    "Message size [bytes]": "bytes",
-    "Peer rank": "peer",
+    "group": r"NCCL \w+ ID",
+    "members": r"No\. of ranks",
+    "place": r"Rank",
+    "bytes": r"Message size \[bytes\]",
+    "peer": r"Peer \w+",
 }
+"""What NCCL calls the fields that are read; a group is a parent's where another word stands before."""
 _KINDS = {
     5: "i",
     6: "I",
@@ -113,9 +115,13 @@ def _place_fields(entries: Mapping[int, tuple[Any, Any, Any]]) -> tuple[_Field, 
         width = struct.calcsize(packed)
         offset = written if isinstance(written, int) and written >= 0 else -(-end // width) * width
         end = offset + width
-        name = _FIELDS.get(label, "") if kind in _KINDS and offset < 1 << 16 else ""
-        fields.append(_Field(name, packed, offset))
+        is_read = kind in _KINDS and offset < 1 << 16
+        fields.append(_Field(_find_name(label) if is_read else "", packed, offset))
     return tuple(fields)
+
+
+def _find_name(label: Any) -> str:
+    return next((name for name, words in _FIELDS.items() if re.fullmatch(words, str(label))), "")
 
 
 def build_facts(name: str, payload: Payload, members: int, *, is_world: bool) -> dict[str, Any]:

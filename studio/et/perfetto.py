@@ -16,9 +16,9 @@ from studio.et.collector import pause_collector
 from studio.et.format import DevicePart, Part, Reading
 from studio.et.profile_events import Event, Events, infer_device_kind
 from studio.et.recording import EventKind, Head
-from studio.et.rocprof import LIBRARY_KERNEL, RECORDER, LibraryCalls, build_findings
+from studio.et.rocprof import LIBRARY_KERNEL, LibraryCalls, build_findings
 from studio.et.varints import read_field_kinds
-from studio.trace import NONE, Finding
+from studio.trace import NONE, ROCPROF, Finding
 
 BEGIN, END = 1, 2
 _MOMENTS = (3, 4)
@@ -260,7 +260,7 @@ def read(reading: Reading) -> list[Part]:
             f"{reading.name}: a Perfetto trace of a program that is not known; its slices are of the categories {kinds}.",
             hint="Those of rocprofv3 --output-format pftrace, and those that the studio exports, can be read.",
         )
-    trace = events.trace(reading.name, Head(recorder=RECORDER), damaged=bool(slices.findings))
+    trace = events.trace(reading.name, Head(recorder=ROCPROF), damaged=bool(slices.findings))
     noticed = (*reading.findings, *slices.findings, *build_findings(reading.name, events.damaged, left))
     return [DevicePart(trace, noticed)]
 

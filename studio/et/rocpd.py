@@ -21,8 +21,8 @@ from studio.et.heads import PLACES
 from studio.et.profile_events import Event, Events, infer_device_kind
 from studio.et.recording import EventKind, Head
 from studio.et.records import clean
-from studio.et.rocprof import LIBRARY_KERNEL, RECORDER, LibraryCalls, build_findings
-from studio.trace import NONE, Finding
+from studio.et.rocprof import LIBRARY_KERNEL, LibraryCalls, build_findings
+from studio.trace import NONE, ROCPROF, Finding
 from studio.units import format_counted
 
 _PROCESS, _KERNEL, _COPY, _REGION = (
@@ -179,7 +179,7 @@ class _Tables:
                     *_find_place(environment),
                     host=clean(str(host)),
                     devices=self._names,
-                    recorder=RECORDER,
+                    recorder=ROCPROF,
                 ),
             )
             for number, pid, environment in self._iterate(_PROCESS, "id", "pid", "environment")
@@ -235,10 +235,10 @@ class _Tables:
             if start is None and end is None:
                 start, end = self._times.get(start_id), self._times.get(end_id)
             if track is not None and track in self._tracks:
-                place = [
+                place = tuple(
                     of_track if own is None else own
                     for own, of_track in zip(place, self._tracks[track], strict=True)
-                ]
+                )
             if isinstance(start, int) and isinstance(end, int):
                 yield _Row(*map(_to_number, (*place, start, end, event))), row[11:]
             else:

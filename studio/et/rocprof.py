@@ -22,10 +22,9 @@ from studio.et.format import DevicePart, Part, Reading
 from studio.et.mend import decode_mended
 from studio.et.profile_events import Event, Events, infer_device_kind
 from studio.et.recording import DeviceTrace, EventKind, Head
-from studio.trace import NONE, Finding
+from studio.trace import NONE, ROCPROF, Finding
 from studio.units import format_counted
 
-RECORDER = "rocprof recording"
 _GPU = 2
 """What rocprof writes as the type of an agent that is a GPU."""
 _APIS = {
@@ -222,7 +221,7 @@ def _build_part(process: _Process, name: str, *, damaged: bool) -> DevicePart:
     head = Head(
         host=process.metadata.node.hostname,
         devices=tuple(agent.product_name or agent.name for agent in process.agents if agent.type == _GPU),
-        recorder=RECORDER,
+        recorder=ROCPROF,
     )
     trace = events.trace(name, head, process.metadata.pid, damaged=damaged)
     return DevicePart(trace, tuple(build_findings(name, events.damaged, left)))

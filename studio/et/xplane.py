@@ -27,9 +27,8 @@ from studio.et.profile_events import LONGEST_NS, Event, Events, infer_device_kin
 from studio.et.recording import EventKind, Head
 from studio.et.rocprof import build_findings
 from studio.et.varints import read_field_kinds
-from studio.trace import NONE, STEP, Finding
+from studio.trace import NONE, STEP, XLA, Finding
 
-RECORDER = "JAX (XLA) recording"
 _DEVICE = re.compile(r"/device:([A-Za-z_]+):([0-9]{1,9})")
 _STREAM = re.compile(r"Stream #([0-9]{1,18})")
 _RUNTIME = re.compile(r"(cu|cuda|hip|hsa_)[A-Z]\w*")
@@ -444,7 +443,7 @@ def _build_parts(
     several = len(process.own) > 1 and process.talks
     devices = process.ranks() if several or len(process.own) == 1 else {}
     common = Head(
-        world_size=process.replicas or None, backend="xla", host=host, base_ns=base_ns, recorder=RECORDER
+        world_size=process.replicas or None, backend="xla", host=host, base_ns=base_ns, recorder=XLA
     )
     parts: list[Part] = []
     dropped = 0

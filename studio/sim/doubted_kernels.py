@@ -6,7 +6,7 @@ import re
 
 import numpy as np
 
-from studio.analysis.job.inferred_facts import lack_size
+from studio.analysis.job.inferred_facts import explain_unknown_sizes, lack_size
 from studio.analysis.job.kinds import is_library_kernel
 from studio.analysis.job.ledger import EXPOSED, PARTS
 from studio.distinct import find_distinct
@@ -68,16 +68,10 @@ def find_unsized(facts: Facts) -> Found:
         (
             f"{format_counted(count, 'communication node')} of unknown size {'moves' if count == 1 else 'move'} nothing here and "
             f"{'takes' if count == 1 else 'take'} only latency; recorded {'it' if count == 1 else 'they'} took {format_ns(mean_ns)}"
-            f"{' a rank' if len(of_rank) > 1 else ''}: {_NO_SIZE}."
+            f"{' a rank' if len(of_rank) > 1 else ''}: {explain_unknown_sizes(trace)}."
         ),
         None,
     )
-
-
-_NO_SIZE = (
-    "record the shapes of tensors (record_shapes of PyTorch's profiler, or an execution trace beside the Kineto file); of kernels "
-    "that send tokens to experts no recorder writes how much"
-)
 
 
 def _find_unsized_rows(graph: Graph) -> Int64:

@@ -219,3 +219,11 @@ def test_values_of_a_wrong_kind_are_counted(tmp_path: Path):
     database.close()
     said = " ".join(finding.message for finding in studio.read(path).findings)
     assert "events without a usable time, left out: 2" in said
+
+
+def test_what_would_tell_sizes_is_of_the_recorder(tmp_path: Path):
+    """PyTorch's profiler was named for recordings of every program."""
+    trace = studio.read(write_export(tmp_path / "report.sqlite", (900, 20)))
+    [finding] = [one for one in studio.examine(trace) if one.code == "size-zero"]
+    assert "--include-blobs=true" in finding.advice
+    assert "PyTorch" not in finding.advice

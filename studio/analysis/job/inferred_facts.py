@@ -5,10 +5,38 @@ from __future__ import annotations
 import numpy as np
 
 from studio.distinct import find_distinct
-from studio.trace import Bool, CollectiveType, Graph, Int64, decode_value, read_int_column
+from studio.trace import (
+    NSIGHT,
+    RECORDER,
+    ROCPROF,
+    XLA,
+    Bool,
+    CollectiveType,
+    Graph,
+    Int64,
+    Trace,
+    decode_value,
+    read_int_column,
+)
 
 INFERRED = "comm_inferred"
 """The attribute in which linking says so, by facts: `group`, `size`, `end`."""
+
+_SIZES_OF = {
+    NSIGHT: "export Nsight's report again with what NCCL says of sizes (nsys export --type sqlite --include-blobs=true)",
+    ROCPROF: "rocprof writes no sizes of RCCL's calls; record with PyTorch's profiler instead (record_shapes)",
+    XLA: "open the .xplane.pb of a recording that holds its programs, whose collectives have sizes",
+}
+_SIZES = (
+    "record the shapes of tensors (record_shapes of PyTorch's profiler), or open the execution trace of the same rank beside the Kineto "
+    "file; of kernels that send tokens to experts no recorder writes how much"
+)
+
+
+def explain_unknown_sizes(trace: Trace) -> str:
+    """Say how to record a job so that sizes of its communication are known: a sentence without its beginning and end."""
+    recorders = dict.fromkeys(str(rank.metadata_value(RECORDER, "")) for rank in trace.ranks)
+    return "; ".join(dict.fromkeys(_SIZES_OF.get(recorder, _SIZES) for recorder in recorders))
 
 
 def is_inferred(graph: Graph, row: int, fact: str) -> bool:

@@ -22,13 +22,14 @@ from studio.et.link.memory import add_memory_attributes
 from studio.et.link.names import RECEIVE, SEND, choose_node_type
 from studio.et.link.options import DEP_KINDS, DepKind, LinkOptions
 from studio.et.link.process_groups import INIT
-from studio.et.recording import DeviceTrace, EventKind
+from studio.et.recording import DeviceTrace, EventKind, Head
 from studio.trace import (
     IDLE,
     LAUNCH_CALL_NS,
     LAUNCH_NS,
     LAUNCHED_BY,
     NONE,
+    RECORDER,
     STALLED,
     UNRECORDED_CALLS,
     WAITS_FOR,
@@ -406,6 +407,8 @@ def build_metadata(rank_draft: RankDraft, origin_ns: int, world: int) -> tuple[A
     entries.append(("link_method", ValueKind.STRING, joined.method if joined is not None else "none"))
     if rank_draft.communication.unrecorded:
         entries.append((UNRECORDED_CALLS, ValueKind.INT64, rank_draft.communication.unrecorded))
+    if device is not None and device.head.recorder != Head().recorder:
+        entries.append((RECORDER, ValueKind.STRING, device.head.recorder))
     if device is not None:
         entries += [
             ("clock_origin_ns", ValueKind.INT64, origin_ns),

@@ -23,7 +23,7 @@ from studio.et.link.options import LinkOptions
 from studio.et.link.pair import Pair
 from studio.et.link.unlinked import UnlinkedCounts, judge_unlinked
 from studio.et.recording import DeviceTrace, Head, HostTrace
-from studio.trace import NONE, Finding, Int64
+from studio.trace import NONE, NSIGHT, Finding, Int64
 from studio.units import format_counted, format_ns
 
 _LEAST_HELD_UP = 0.01
@@ -199,8 +199,9 @@ def _build_missing_findings(pair: Pair) -> list[Finding]:
         )
         return [Finding("error", "no-events", message, hint, file=pair.device.file)]
     if pair.device is not None and pair.host is None:
+        article = "an" if pair.device.head.recorder == NSIGHT else "a"
         message = (
-            f"{pair.device.file}: a {pair.device.head.recorder} without an execution trace. Which operator reads what another "
+            f"{pair.device.file}: {article} {pair.device.head.recorder} without an execution trace. Which operator reads what another "
             "wrote is not known, and collectives have a size only where their events state it."
         )
         # Only PyTorch writes an execution trace beside its recording.
