@@ -39,7 +39,9 @@ def write_export(path: Path, processes: tuple[int, ...] = (4242,)) -> Path:
     database = sqlite3.connect(path)
     database.executescript(SCHEMA)
     database.executemany("INSERT INTO StringIds VALUES (?, ?)", list(enumerate(NAMES, 1)))
-    database.execute("INSERT INTO TARGET_INFO_GPU VALUES (0, 'NVIDIA H100 80GB HBM3', '')")
+    database.execute(
+        "INSERT INTO TARGET_INFO_GPU VALUES (0, 'NVIDIA H100 80GB HBM3', ''), (1, 'NVIDIA H100 80GB HBM3', '')"
+    )
     database.execute("INSERT INTO TARGET_INFO_SYSTEM_ENV VALUES (1, 'x', 'Hostname', 1, 'node7')")
     database.execute("INSERT INTO TARGET_INFO_SESSION_START_TIME VALUES (1700000000000000000, '', '')")
     database.execute("INSERT INTO OSRT_API VALUES (1, 2, 1)")

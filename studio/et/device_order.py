@@ -8,12 +8,18 @@ from studio.distinct import find_distinct
 from studio.et.findings import build_order_finding
 from studio.et.recording import DeviceTrace
 from studio.et.rocprof import LIBRARY_KERNEL
-from studio.trace import NONE, ROCPROF, Finding
+from studio.trace import NONE, NSIGHT, ROCPROF, Finding
 from studio.units import format_counted
+
+_NAMED = {
+    ROCPROF: "rocprofv3 --output-file out_rank%rank%",
+    NSIGHT: "nsys profile -o report_rank%q{RANK}",
+}
+"""How each recorder is told to name files after ranks."""
 
 
 def find_ranks_by_device(traces: Sequence[DeviceTrace]) -> list[int] | None:
-    """Return the rank of each recording of rocprof in the order of devices; None where that tells nothing.
+    """Return the rank of each recording of rocprof or Nsight in the order of devices; None where that tells nothing.
 
     They have to be of one machine, each on devices of its own, which all of its recordings number alike, and to communicate
     at one time: programs that ran by themselves are no job.
@@ -34,7 +40,8 @@ def find_ranks_by_device(traces: Sequence[DeviceTrace]) -> list[int] | None:
 def build_machine_finding(traces: Sequence[DeviceTrace]) -> Finding:
     """Return the finding about recordings of one machine."""
     what = f"{format_counted(len(traces), 'process', 'processes')} of machine {traces[0].head.host} do not tell their ranks"
-    hint = "Name the files after ranks (rocprofv3 --output-file out_rank%rank%), or give --rank FILE=NUMBER."
+    named = _NAMED[traces[0].head.recorder]
+    hint = f"Name the files after ranks ({named}), or give --rank FILE=NUMBER."
     return build_order_finding(what, hint)
 
 
@@ -45,7 +52,7 @@ def _list_devices(trace: DeviceTrace) -> list[int]:
 
 def _communicates(trace: DeviceTrace) -> bool:
     """Whether a process ran kernels of the communication library; Perfetto's form of a recording names no machine."""
-    return trace.head.recorder == ROCPROF and any(map(LIBRARY_KERNEL.search, trace.names))
+    return trace.head.recorder in _NAMED and any(map(LIBRARY_KERNEL.search, trace.names))
 
 
 def _are_together(traces: Sequence[DeviceTrace]) -> bool:

@@ -112,7 +112,7 @@ def read_span(start: bytes) -> Span:
 
 
 def read_rocpd_span(start: bytes) -> Span:
-    """Return what the beginning of a database of rocprofv3 says of its process among others: its kernels stand in it as text."""
+    """Return what the beginning of a database of rocprofv3 or Nsight says of its process among others: its kernels stand in it as text."""
     return Span(None, None, None, _RCCL_KERNEL.search(start) is not None)
 
 

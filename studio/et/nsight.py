@@ -243,7 +243,8 @@ class _Export:
         }
         left |= {"marks and other events of NVTX": self.marks} if self.marks else {}
         yield from self._build_recorder_findings()
-        if self.payloads.has_sizes and not any(library.payloads for library in self.libraries.values()):
+        libraries = self.libraries.values()
+        if self.payloads.has_sizes and libraries and not any(library.payloads for library in libraries):
             message = f"{self.name}: the export lacks the payloads of NVTX ranges, in which NCCL writes sizes, comm groups and ranks."
             hint = (
                 "Export it again with them: nsys export --type sqlite --include-blobs=true REPORT.nsys-rep."

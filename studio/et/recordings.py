@@ -15,7 +15,7 @@ from studio.et.heads import Span, read_rocpd_span, read_span
 from studio.et.rank_names import says_rank
 from studio.et.source import read_head
 
-_SPANS = {"kineto": read_span, "rocprof": read_span, "rocpd": read_rocpd_span}
+_SPANS = {"kineto": read_span, "rocprof": read_span, "rocpd": read_rocpd_span, "nsight": read_rocpd_span}
 """What says of the formats in which communication can be searched for whether there is any."""
 _LOOKED_AT_BYTES = 1 << 24
 """How much of a file is searched for communication, and for its times."""

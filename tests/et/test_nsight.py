@@ -11,7 +11,7 @@ import pytest
 
 import studio
 from studio.analysis.job.summary import summarise
-from studio.errors import TraceFormatError
+from studio.errors import StudioError, TraceFormatError
 from studio.et.link.options import DepKind
 from studio.trace import DEVICE_NAME, Trace, list_node_attributes
 from tests.et.damaged_databases import read_damaged
@@ -130,6 +130,36 @@ def test_reports_of_several_machines_follow_each_other(tmp_path: Path):
         (place, f"reports/node{place // 2}.sqlite") for place in range(4)
     ]
     assert studio.read(folder / "node0.sqlite", ranks={"node0.sqlite": 1}).ranks[0].number == 2
+
+
+def put_reports(folder: Path, replaced: str = "") -> Path:
+    """Reports that are named after machine and process (`nsys profile -o %h_%p`), of processes on a device each."""
+    folder.mkdir()
+    for device in range(2):
+        path = write_export(folder / f"node7_{4243 - device}.sqlite", (4243 - device,))
+        with closing(sqlite3.connect(path)) as database:
+            for table in ("KERNEL", "MEMCPY", "MEMSET"):
+                database.execute(f"UPDATE CUPTI_ACTIVITY_KIND_{table} SET deviceId = {device}")
+            if replaced:
+                database.execute(f"UPDATE StringIds SET value = replace(value, '{replaced}', 'x')")
+            database.commit()
+            database.execute("VACUUM")
+    return folder
+
+
+def test_reports_of_processes_of_a_machine_are_ranks_in_the_order_of_their_devices(tmp_path: Path):
+    trace = studio.read(put_reports(tmp_path / "reports"))
+    assert {rank.number: Path(rank.file).name for rank in trace.ranks} == {
+        0: "node7_4243.sqlite",
+        1: "node7_4242.sqlite",
+    }
+    [finding] = [one for one in trace.findings if one.code == "rank-assumed"]
+    assert "nsys profile" in finding.hint
+
+
+def test_reports_of_programs_that_do_not_communicate_are_jobs_of_their_own(tmp_path: Path):
+    with pytest.raises(StudioError, match="2 jobs found, not one"):
+        studio.read(put_reports(tmp_path / "reports", "nccl"))
 
 
 def test_marks_and_what_the_recorder_says_are_told(tmp_path: Path):
