@@ -13,6 +13,7 @@ import studio
 from studio.analysis.job.summary import summarise
 from studio.errors import StudioError, TraceFormatError
 from studio.et.link.options import DepKind
+from studio.et.rocprof import LibraryCalls
 from studio.trace import DEVICE_NAME, Trace, list_node_attributes
 from tests.et.damaged_databases import read_damaged
 from tests.nsight_exports import add_payloads, add_waits, write_export
@@ -257,3 +258,20 @@ def test_what_would_tell_sizes_is_of_the_recorder(tmp_path: Path):
     [finding] = [one for one in studio.examine(trace) if one.code == "size-zero"]
     assert "--include-blobs=true" in finding.advice
     assert "PyTorch" not in finding.advice
+
+
+@pytest.mark.parametrize(
+    ("kernels", "sizes"), [((7,), [12]), ((7, 8), [4, 8]), ((7, 8, 9), [None, None, None])]
+)
+def test_calls_of_a_group_are_of_the_kernels_that_it_launches(kernels: tuple[int, ...], sizes: list[int]):
+    """One kernel carries out all of them, as many as calls one each; else nothing tells which carries out what."""
+    group = [("ncclGroupStart", 1, 0, 1), ("ncclAllGather", 1, 2, 3), ("ncclAllGather", 1, 4, 5)]
+    calls = LibraryCalls(
+        [*group, ("ncclGroupEnd", 1, 6, 20)],
+        {number: (1, number) for number in kernels},
+        {(1, 2): {"group": "a", "in_elements": 4}, (1, 4): {"group": "a", "in_elements": 8}},
+        kernels,
+    )
+    found = [calls.facts(number) or {} for number in kernels]
+    assert [facts.get("in_elements") for facts in found] == sizes
+    assert {(facts["collective"], facts["group"]) for facts in found} == {("AllGather", "a")}
