@@ -6,7 +6,6 @@ nsys export --type sqlite report.nsys-rep
 from __future__ import annotations
 
 import re
-from bisect import bisect_left
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -17,7 +16,7 @@ from studio.et.database import MAGIC, Database, open_database
 from studio.et.findings import build_order_finding
 from studio.et.format import DevicePart, Part, Reading
 from studio.et.nvtx_payloads import Payload, PayloadReader, build_facts
-from studio.et.profile_events import Event, Events
+from studio.et.profile_events import Event, Events, RecordedEvents
 from studio.et.rank_names import parse_rank_and_prefix, says_rank
 from studio.et.recording import DEVICE_KINDS, EventKind, Group, Head
 from studio.et.records import clean
@@ -36,6 +35,7 @@ _RANGE_TYPES = (59, 60)
 _NAMING_TYPES = (33, 39, 75, 76)
 """NVTX events that only name categories, threads and domains."""
 _WAITS = {1: "Event Sync", 2: "Stream Wait Event", 3: "Stream Sync", 4: "Context Sync"}
+_EVENT_WAITS = (1, 2)
 _NO_STREAM = 2**32 - 1
 _DIAGNOSTICS, _SEVERITIES = "DIAGNOSTIC_EVENT", "ENUM_DIAGNOSTIC_SEVERITY_LEVEL"
 _SERIOUS = re.compile(r"warn|error|fatal", re.IGNORECASE)
@@ -429,15 +429,13 @@ class _Export:
         """Yield the calls that wait: for a stream, for all of a device, or, as a stream or as the host, for an event."""
         columns = ("correlationId", "streamId", "globalPid", "contextId", "eventId", "eventSyncId")
         by_number: dict[tuple[int, Any], tuple[int, int]] = {}
-        by_event: dict[tuple[int, Any, Any], list[tuple[int, int]]] = {}
+        by_event = RecordedEvents()
         for correlation, stream, pid, context, event, number in self.database.iterate_rows(_RECORD, *columns):
             if isinstance(correlation, int) and isinstance(stream, int):
                 record = correlation, _get_stream(stream)
-                by_event.setdefault((_get_process(pid), context, event), []).append(record)
+                by_event.add((_get_process(pid), context, event), *record)
                 if isinstance(number, int) and number > 0:
                     by_number[_get_process(pid), number] = record
-        for records in by_event.values():
-            records.sort()
         place = ("start", "end", "deviceId", "streamId", "correlationId", "globalPid")
         for *row, context, event, number, kind in self.database.iterate_rows(
             _WAIT, *place, *columns[3:], "syncType"
@@ -447,12 +445,10 @@ class _Export:
             if wait is not None:
                 stream = _get_stream(wait.stream)
                 wait = wait._replace(stream=stream, thread=(f"device {wait.device}", f"stream {stream}"))
-                # An event may be recorded many times: a wait is for the last one before it.
-                records = by_event.get((process, context, event), []) if kind in (1, 2) else []
-                before = bisect_left(records, (wait.correlation, NONE)) - 1
-                awaited = by_number.get((process, number)) if records else None
-                if awaited is None and before >= 0:
-                    awaited = records[before]
+                awaited = None
+                if kind in _EVENT_WAITS:
+                    last = by_event.find_last((process, context, event), wait.correlation)
+                    awaited = by_number.get((process, number), last)
                 if awaited is not None:
                     wait = wait._replace(wait_record=awaited[0], wait_stream=awaited[1])
             yield process, wait

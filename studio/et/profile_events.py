@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import re
+from bisect import bisect_left, insort
+from collections.abc import Hashable
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
@@ -115,6 +117,23 @@ class Events:
             pid=pid,
             damaged=damaged,
         )
+
+
+class RecordedEvents:
+    """The calls that recorded events on streams, to find the one that a later call waits for."""
+
+    def __init__(self) -> None:
+        self._records: dict[Hashable, list[tuple[int, int]]] = {}
+
+    def add(self, event: Hashable, correlation: int, stream: int) -> None:
+        """Add a call by its correlation; an event may be recorded many times."""
+        insort(self._records.setdefault(event, []), (correlation, stream))
+
+    def find_last(self, event: Hashable, correlation: int) -> tuple[int, int] | None:
+        """Return correlation and stream of the last call before another one that recorded an event, None where none did."""
+        records = self._records.get(event, [])
+        place = bisect_left(records, (correlation, NONE)) - 1
+        return records[place] if place >= 0 else None
 
 
 def _number_streams(device: Int64, *streams: Int64) -> tuple[Int64, ...]:

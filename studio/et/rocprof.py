@@ -20,7 +20,7 @@ from studio.et.collector import pause_collector
 from studio.et.findings import build_order_finding
 from studio.et.format import DevicePart, Part, Reading
 from studio.et.mend import decode_mended
-from studio.et.profile_events import Event, Events, infer_device_kind
+from studio.et.profile_events import Event, Events, RecordedEvents, infer_device_kind
 from studio.et.recording import DeviceTrace, EventKind, Head
 from studio.trace import NONE, ROCPROF, Finding
 from studio.units import format_counted
@@ -35,6 +35,7 @@ _APIS = {
 }
 _KERNELS = "kernel_dispatch"
 _DEVICE = (_KERNELS, "memory_copy")
+_HIP_EVENTS = "hip_event"
 _LISTS = (4, 5)
 """Brackets around agents and symbols, and around records and names of operations."""
 _UNUSED = ("memory_allocation", "scratch_memory", "rocdecode_api", "rocjpeg_api")
@@ -93,6 +94,8 @@ class _Record(msgspec.Struct, gc=False):
     dst_agent_id: _Handle | None = None
     src_agent_id: _Handle | None = None
     bytes: int = NONE
+    agent_id: _Handle | None = None
+    hip_event_handle: int = NONE
 
 
 class _Symbol(msgspec.Struct, gc=False):
@@ -208,7 +211,7 @@ def _build_part(process: _Process, name: str, *, damaged: bool) -> DevicePart:
     left = {
         key: len(records)
         for key, records in process.buffer_records.items()
-        if records and key not in _APIS and key not in _DEVICE
+        if records and key not in (*_APIS, *_DEVICE, _HIP_EVENTS)
     }
     counters = process.list_counters()
     if counters and not process.buffer_records.get(_KERNELS):
@@ -276,14 +279,48 @@ def _iterate_events(process: _Process) -> Iterator[Event]:
     for key in _DEVICE:
         for record in process.buffer_records.get(key, ()):
             yield _build_device_event(process, record, names.of(key, record), calls)
+    yield from _iterate_waits(process, names)
+
+
+def _iterate_waits(process: _Process, names: _OperationNames) -> Iterator[Event]:
+    """Yield what streams wait for: an event that another one recorded."""
+    records = process.buffer_records.get(_HIP_EVENTS, ())
+    recorded = RecordedEvents()
+    for record in records:
+        if "RECORD" in names.of(_HIP_EVENTS, record) and record.stream_id is not None:
+            recorded.add(record.hip_event_handle, record.correlation_id.internal, record.stream_id.handle)
+    for record in records:
+        name, correlation = names.of(_HIP_EVENTS, record), record.correlation_id.internal
+        awaited = recorded.find_last(record.hip_event_handle, correlation) if "WAIT" in name else None
+        if awaited is not None and record.stream_id is not None:
+            device, stream = _find_device(process, [record.agent_id]), record.stream_id.handle
+            yield Event(
+                EventKind.SYNC,
+                name,
+                record.start_timestamp,
+                record.end_timestamp - record.start_timestamp,
+                (f"device {device}", f"stream {stream}"),
+                correlation,
+                stream,
+                device,
+                wait_record=awaited[0],
+                wait_stream=awaited[1],
+            )
+
+
+def _find_device(process: _Process, agents: Sequence[_Handle | None]) -> int:
+    """Return the number among the GPUs of the first of some agents that is one, -1 where none is."""
+    gpus = [agent.id.handle for agent in process.agents if agent.type == _GPU]
+    return next(
+        (gpus.index(agent.handle) for agent in agents if agent is not None and agent.handle in gpus), NONE
+    )
 
 
 def _build_device_event(process: _Process, record: _Record, name: str, calls: LibraryCalls) -> Event:
-    gpus = [agent.id.handle for agent in process.agents if agent.type == _GPU]
     dispatch = record.dispatch_info
-    ends = (record.dst_agent_id, record.src_agent_id)
-    agents = [dispatch.agent_id] if dispatch else [end for end in ends if end is not None]
-    device = next((gpus.index(agent.handle) for agent in agents if agent.handle in gpus), NONE)
+    device = _find_device(
+        process, [dispatch.agent_id] if dispatch else [record.dst_agent_id, record.src_agent_id]
+    )
     queue = record.stream_id or (dispatch.queue_id if dispatch else None)
     stream = queue.handle if queue is not None else NONE
     correlation = record.correlation_id.internal

@@ -18,6 +18,7 @@ from studio.analysis.job.summary import summarise
 from studio.cli import main
 from studio.et import discover, perfetto, xla, xplane
 from studio.et.job_files import recognise
+from studio.et.link.options import DepKind
 from studio.et.source import open_sources
 from studio.timeline import collect_node_times, recorded
 from studio.trace import Rank, Trace, are_idle, list_node_attributes, read_int_column
@@ -140,6 +141,40 @@ def test_rocprof_counters_hold_the_kernels_that_nothing_else_does(tmp_path: Path
     assert attributes(trace)["gemm"]["stream"] == 3
     assert [share.name for share in summarise(trace).collectives] == ["ALL_REDUCE"]
     assert ("counter_collection (3)" in " ".join(finding.message for finding in trace.findings)) is not alone
+
+
+def test_rocprof_events_of_hip_say_what_streams_wait_for(tmp_path: Path) -> None:
+    """As releases with `--hip-event-trace` write them: the same event is recorded again after the wait."""
+    content = rocprof_file()
+    [process] = content["rocprofiler-sdk-tool"]
+    process["strings"] = {
+        "buffer_records": [
+            *NAMES,
+            {"kind": "HIP_EVENT", "operations": ["HIP_EVENT_RECORD", "HIP_EVENT_WAIT"]},
+        ]
+    }
+    records = process["buffer_records"]
+    records["kernel_dispatch"][1]["stream_id"] = {"handle": 5}
+    records["hip_event"] = []
+    for correlation, at, operation, stream in ((20, 16, 0, 3), (21, 28, 1, 5), (22, 62, 0, 5)):
+        records["hip_api"].append(record(at, 1, correlation, kind=0, operation=0))
+        where = {"agent_id": {"handle": 9}, "stream_id": {"handle": stream}, "hip_event_handle": 7}
+        records["hip_event"].append(record(at + 90, 1, correlation, kind=3, operation=operation, **where))
+    path = tmp_path / "4_results.json"
+    path.write_text(json.dumps(content))
+    trace = studio.read(path)
+    graph = trace.graph_of(0)
+    names = [graph.strings[code] for code in graph.name.tolist()]
+    at = names.index(KERNELS[1])
+    kinds = dict(
+        zip(
+            (names[row] for row in graph.data.of(at).tolist()),
+            attributes(trace)[KERNELS[1]]["dep_kinds"],
+            strict=True,
+        )
+    )  # type: ignore[call-overload]
+    assert kinds["gemm"] & DepKind.EVENT
+    assert "hip_event" not in " ".join(finding.message for finding in trace.findings)
 
 
 def put_two_processes(folder: Path, *, later: int = 0, alone: bool = False) -> Path:
