@@ -104,7 +104,10 @@ def discover(files: Iterable[SourceFile]) -> list[JobFiles]:
         fmt = None if file.problem else recognise(start)
         if fmt is None:
             left_out.append(
-                LeftOut(file.name, file.problem or f"{describe_unrecognised(start)}, no execution trace")
+                LeftOut(
+                    file.name,
+                    file.problem or f"{describe_unrecognised(start, file.name)}, no execution trace",
+                )
             )
             last_start = start
         elif fmt.describes_job:
@@ -242,12 +245,12 @@ def _build_unrecognised_error(name: str, start: bytes, count: int = 1) -> TraceF
     first = {name: place for place, name in enumerate(_USUAL_FORMATS)}
     usual = sorted(FORMATS, key=lambda fmt: first.get(fmt.name, len(first)))
     known = ", ".join(fmt.title for fmt in (*usual, *others.formats))
-    message = f"{name}: not an execution trace; it looks like {describe_unrecognised(start)}."
+    message = f"{name}: not an execution trace; it looks like {describe_unrecognised(start, name)}."
     if count > 1:
         message = f"{format_counted(count, 'file')}, none of a known format, the first being {name}."
     elif not start:
         return TraceFormatError(f"{name}: an empty file, no bytes at all.", hint="Record or copy it again.")
-    elif of_program := find_foreign(start):
+    elif of_program := find_foreign(start, name):
         what, instead = of_program
         return TraceFormatError(f"{name}: {what}, which cannot be read.", hint=instead)
     hint = " ".join((f"Formats that can be opened: {known}.", *others.problems))

@@ -379,16 +379,16 @@ def _refuse_bomb(name: str, compressed: int, inflated: int) -> None:
         )
 
 
-def describe_unrecognised(start: bytes) -> str:
-    """Describe what an unrecognised file seems to be."""
+def describe_unrecognised(start: bytes, name: str = "") -> str:
+    """Describe what an unrecognised file seems to be, by its start and, where that tells nothing, its name."""
     text = start.lstrip()
     if not start:
         return "an empty file"
+    if of_program := find_foreign(start, name):
+        return of_program[0]
     for magic, what in _MAGIC.items():
         if start.startswith(magic):
             return what
-    if of_program := find_foreign(start):
-        return of_program[0]
     if not start.strip(b"\0"):
         return "a file filled with zero bytes"
     if text.startswith((b"{", b"[")):
@@ -397,18 +397,45 @@ def describe_unrecognised(start: bytes) -> str:
     return "a text file" if printable > 0.95 * len(start) else "binary data of an unknown kind"
 
 
-def find_foreign(start: bytes) -> tuple[str, str] | None:
+def find_foreign(start: bytes, name: str = "") -> tuple[str, str] | None:
     """Return what a file of a known program is that cannot be read, and what to do about it; None where it is of none.
 
+    Args:
+        start: Its beginning.
+        name: Its name, which tells what programs write in forms of their own.
+
     Example:
-        >>> find_foreign(b'"Kind","Agent_Id","Queue_Id","Kernel_Name"')[0]
-        'a table of rocprof (CSV)'
+        >>> find_foreign(b'"Kind","Agent_Id","Queue_Id","Kernel_Name"')[0], find_foreign(b"", "report1.nsys-rep")[0]
+        ('a table of rocprof (CSV)', 'a report of Nsight Systems')
     """
-    return next((words for is_so, words in _FOREIGN if is_so(start)), None)
+    of_content = next((words for is_so, words in _FOREIGN if is_so(start)), None)
+    return of_content or next((words for is_so, words in _FOREIGN_NAMES if is_so.search(name)), None)
 
 
 _TABLE = re.compile(
     rb'"(Kind","[A-Z][a-z]+|Domain","Function|Correlation_Id","Dispatch_Id)|"?Index"?,"?KernelName'
+)
+_NSIGHT_EXPORT = "Export it as a database, which can be read: nsys export --type sqlite --include-blobs=true REPORT.nsys-rep."
+_FOREIGN_NAMES = (
+    (re.compile(r"\.(nsys-rep|qdrep|qdstrm)(\.gz)?$"), ("a report of Nsight Systems", _NSIGHT_EXPORT)),
+    (
+        re.compile(r"(^|/)(CUPTI_ACTIVITY_\w+|NVTX_EVENTS|StringIds|TARGET_INFO_\w+)\.(parquet|arrow)$"),
+        ("a table of an export of Nsight Systems (Parquet or Arrow)", _NSIGHT_EXPORT),
+    ),
+    (
+        re.compile(r"\.ncu-rep$"),
+        (
+            "a report of Nsight Compute, which looks into single kernels",
+            "Record the whole program: with PyTorch's profiler, or nsys profile.",
+        ),
+    ),
+    (
+        re.compile(r"\.otf2$"),
+        (
+            "an OTF2 archive",
+            "Record with rocprofv3 --output-format json, or keep the database that it writes.",
+        ),
+    ),
 )
 _FOREIGN: tuple[tuple[Callable[[bytes], object], tuple[str, str]], ...] = (
     (
@@ -443,6 +470,12 @@ _FOREIGN: tuple[tuple[Callable[[bytes], object], tuple[str, str]], ...] = (
             (b"BZh", "bzip2"),
             (b"\x04\x22\x4d\x18", "lz4"),
         )
+    ),
+    (
+        re.compile(
+            rb'\s*\[?\s*\{("Type":\s*\d+,\s*)?"(CudaEvent|NvtxEvent|TraceProcessEvent|GlobalPid)":'
+        ).match,
+        ("an export of Nsight Systems (JSON)", _NSIGHT_EXPORT),
     ),
     (
         lambda start: b'"traceEvents"' in start and b'"BeginNs"' in start,

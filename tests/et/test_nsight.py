@@ -14,6 +14,7 @@ from studio.analysis.job.summary import summarise
 from studio.errors import StudioError, TraceFormatError
 from studio.et.link.options import DepKind
 from studio.et.rocprof import LibraryCalls
+from studio.et.source import describe_unrecognised
 from studio.trace import DEVICE_NAME, Trace, list_node_attributes
 from tests.et.damaged_databases import read_damaged
 from tests.nsight_exports import add_payloads, add_waits, write_export
@@ -275,3 +276,30 @@ def test_calls_of_a_group_are_of_the_kernels_that_it_launches(kernels: tuple[int
     found = [calls.facts(number) or {} for number in kernels]
     assert [facts.get("in_elements") for facts in found] == sizes
     assert {(facts["collective"], facts["group"]) for facts in found} == {("AllGather", "a")}
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "what", "instead"),
+    [
+        ("report1.nsys-rep", b"\1\2\0\3", "a report of Nsight Systems", "nsys export --type sqlite"),
+        ("old.qdrep", b"\1\2\0\3", "a report of Nsight Systems", "nsys export --type sqlite"),
+        (
+            "report.json",
+            b'{"Type":79,"CudaEvent":{"startNs":"1"}}\n',
+            "an export of Nsight Systems",
+            "--type sqlite",
+        ),
+        ("CUPTI_ACTIVITY_KIND_KERNEL.parquet", b"PAR1", "a table of an export", "--type sqlite"),
+        ("gemm.ncu-rep", b"\1\2\0\3", "a report of Nsight Compute", "nsys profile"),
+    ],
+)
+def test_other_files_of_nsight_are_called_by_name(
+    tmp_path: Path, name: str, content: bytes, what: str, instead: str
+):
+    """They were binary data of an unknown kind, with a list of all formats as what to do."""
+    path = tmp_path / name
+    path.write_bytes(content)
+    with pytest.raises(TraceFormatError, match=what) as caught:
+        studio.read(path)
+    assert instead in str(caught.value.hint)
+    assert what.split(" .*", maxsplit=1)[0] in describe_unrecognised(content, name)
