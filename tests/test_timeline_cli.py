@@ -16,6 +16,7 @@ from studio.commands.base.timelines import FORMS
 from studio.et import write
 from studio.et.events import finish_lines
 from tests.handmade import collective, node, trace_of
+from tests.inspector_logs import record, write_logs
 
 PREFIX = "[2026-11-20T20:00:00+0000] [{level}] <workload>: "
 NAME = "f(a, b=2), node->type=9, x"
@@ -213,3 +214,11 @@ def test_lines_that_cannot_be_read_are_counted(tmp_path):
     invoke(tmp_path / "in", "-o", tmp_path / "x.csv", "--allow-damaged")
     codes = {finding.code for finding in studio.read(tmp_path / "in").findings}
     assert {"rank-unfinished", "unfinished", "no-issue", "damaged-line", "bad-value"} <= codes
+
+
+def test_times_of_a_clock_count_from_the_first(tmp_path):
+    """A log of 200 µs finished after 485,564 hours, since 1970."""
+    logs = write_logs(tmp_path / "logs", [[record(0, 1, ranks=1), record(0, 2, ranks=1)]])
+    out = tmp_path / "logs.json"
+    assert "finish 200 µs" in invoke(logs, "-o", out).output
+    assert json.loads(invoke(logs, "-o", tmp_path / "2.json", "--json").stdout)["finish_ns"] == 200_000

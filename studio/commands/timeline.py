@@ -80,6 +80,10 @@ class Request:
     workspace: Path | None = None
 
 
+_CLOCK_NS = 365 * 86_400 * 10**9
+"""A year: times beyond it do not count from the beginning of a run."""
+
+
 @dataclass(frozen=True, slots=True)
 class Written:
     """A timeline that was written.
@@ -94,7 +98,7 @@ class Written:
         untimed: Nodes without any time, which are not written.
         lines_skipped: Lines that begin like events and could not be read.
         rounded: Times that are no whole number of what is written.
-        finish_ns: The last end.
+        finish_ns: The last end, from the first start on where times are those of a clock.
         findings: What the reader noticed.
     """
 
@@ -234,6 +238,11 @@ def _build_written(
         without_issue += lone[rank.graph]
         untimed += rest - lone[rank.graph]
         finish = max(finish, last)
+    begin = min(
+        (int(graph.start_ns[graph.start_ns >= 0].min(initial=finish)) for graph in trace.graphs), default=0
+    )
+    if begin >= _CLOCK_NS:
+        finish -= begin
     return Written(
         str(request.source),
         str(request.target),
