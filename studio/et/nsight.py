@@ -337,7 +337,9 @@ class _Export:
         yield from self._iterate_ranges()
         yield from self._iterate_calls(launches)
         kernels: dict[int, list[int]] = {}
-        for name, row, _ in self._iterate_kernel_rows():
+        # Only sizes need to know which of them are of one group of calls.
+        is_told = any(library.payloads for library in self.libraries.values())
+        for name, row, _ in self._iterate_kernel_rows() if is_told else ():
             if isinstance(row[4], int) and _LIBRARY_KERNEL.search(name):
                 kernels.setdefault(_get_process(row[5]), []).append(row[4])
         known = {}
@@ -407,10 +409,7 @@ class _Export:
             process = _get_process(row[5])
             calls = known.get(process)
             facts = calls.facts(row[4]) if calls is not None and _LIBRARY_KERNEL.search(name) else None
-            event = _build_device_event(EventKind.KERNEL, name, row, comm=facts)
-            if event is not None and all(isinstance(each, int) and 0 < each < 2**31 for each in blocks):
-                event = event._replace(grid=(blocks[0], blocks[1], blocks[2]))
-            yield process, event
+            yield process, _build_device_event(EventKind.KERNEL, name, row, comm=facts, grid=blocks)
         columns = ("start", "end", "deviceId", "streamId", "correlationId", "globalPid")
         for *row, graph in self.database.iterate_rows(_GRAPH, *columns, "graphId"):
             yield _get_process(row[5]), _build_device_event(EventKind.KERNEL, f"CUDA graph {graph}", row)
@@ -478,7 +477,11 @@ def _build_event(kind: EventKind, name: str, start: Any, end: Any, tid: Any) -> 
 
 
 def _build_device_event(
-    kind: EventKind, name: str, row: list[Any], comm: dict[str, Any] | None = None
+    kind: EventKind,
+    name: str,
+    row: list[Any],
+    comm: dict[str, Any] | None = None,
+    grid: tuple[Any, ...] = (),
 ) -> Event | None:
     """Return an event of a device, None where it has no times.
 
@@ -487,6 +490,7 @@ def _build_device_event(
         name: Its name.
         row: Start, end, device, stream, correlation, process, and bytes where it has any.
         comm: What is known about the communication it is.
+        grid: How many blocks a kernel has along each dimension.
     """
     start, end, *numbers = row
     if not isinstance(start, int) or not isinstance(end, int) or end < start:
@@ -497,4 +501,18 @@ def _build_device_event(
     )
     place = (f"device {device}", f"stream {stream}")
     moved = size[0] if size else NONE
-    return Event(kind, name, start, end - start, place, correlation, stream, device, moved, comm)
+    known = grid if grid and all(isinstance(each, int) and 0 < each < 2**31 for each in grid) else None
+    blocks = (NONE, NONE, NONE) if known is None else (known[0], known[1], known[2])
+    return Event(
+        kind,
+        name,
+        start,
+        end - start,
+        place,
+        correlation,
+        stream,
+        device,
+        moved,
+        comm,
+        grid=blocks,
+    )

@@ -15,7 +15,8 @@ from studio.et.recording import DEVICE_KINDS, DeviceTrace, EventKind, Head
 from studio.trace import NONE, Int64
 
 LONGEST_NS = 2**62
-_NUMBERS = ("correlation", "stream", "device", "bytes", "wait_stream", "wait_record")
+_NUMBERS = ("correlation", "stream", "device", "bytes")
+_WAITS = ("wait_stream", "wait_record")
 _BLIT = re.compile(r"__amd_rocclr_(copy|fill)", re.IGNORECASE)
 _MEMSET = re.compile(r"memset|fill", re.IGNORECASE)
 
@@ -66,8 +67,10 @@ class Events:
     def add(self, event: Event) -> None:
         """Add an event, or count it where its times are none."""
         if abs(event.start_ns) < LONGEST_NS and 0 <= event.duration_ns < LONGEST_NS:
+            # Only what waits has more of them, and most events of long recordings do not.
+            numbers = (*_NUMBERS, *_WAITS) if event.kind == EventKind.SYNC else _NUMBERS
             beyond: dict[str, Any] = {
-                name: NONE for name in _NUMBERS if not NONE <= getattr(event, name) < 1 << 63
+                name: NONE for name in numbers if not NONE <= getattr(event, name) < 1 << 63
             }
             self.rows.append(event._replace(**beyond) if beyond else event)
         else:
@@ -88,13 +91,19 @@ class Events:
             return np.array([getattr(event, field_name) for event in rows], np.int64)
 
         missing = np.full(len(rows), NONE, np.int64)
-        stream, wait_stream = _number_streams(
-            build_column("device"), build_column("stream"), build_column("wait_stream")
-        )
+        kind = np.array([event.kind for event in rows], np.uint8)
+        waits = np.flatnonzero(kind == EventKind.SYNC).tolist()
+        waited_for = [missing.copy() for _ in _WAITS]
+        for column, name in zip(waited_for, _WAITS, strict=True):
+            column[waits] = [getattr(rows[row], name) for row in waits]
+        grid = np.full((len(rows), 3), NONE, np.int64)
+        launched = [row for row in np.flatnonzero(kind == EventKind.KERNEL).tolist() if rows[row].grid[0] > 0]
+        grid[launched] = np.array([rows[row].grid for row in launched], np.int64).reshape(-1, 3)
+        stream, wait_stream = _number_streams(build_column("device"), build_column("stream"), waited_for[0])
         return DeviceTrace(
             file=file,
             head=head,
-            kind=np.array([event.kind for event in rows], np.uint8),
+            kind=kind,
             name=np.array([names.setdefault(event.name, len(names)) for event in rows], np.int32),
             start_ns=build_column("start_ns"),
             duration_ns=build_column("duration_ns"),
@@ -107,10 +116,10 @@ class Events:
             device=build_column("device"),
             bytes=build_column("bytes"),
             wait_stream=wait_stream,
-            wait_record=build_column("wait_record"),
+            wait_record=waited_for[1],
             comm={row: dict(event.comm) for row, event in enumerate(rows) if event.comm is not None},
             flops=missing.copy(),
-            grid=np.array([event.grid for event in rows], np.int64).reshape(len(rows), 3),
+            grid=grid,
             inputs=np.full(len(rows), NONE, np.int32),
             input_texts=[],
             names=list(names),
