@@ -22,6 +22,7 @@ from studio.et.source import SourceFile
 from studio.trace import (
     GROUP_KEYS,
     NONE,
+    NSIGHT,
     CommGroup,
     Finding,
     Graph,
@@ -135,6 +136,7 @@ class JobBuilder:
     def _settle_devices(self) -> None:
         """Number the devices of the only process of a job, and tell each rank which groups of its programs it is in."""
         self._order_devices()
+        self.devices = _take_back_worlds(self.devices)
         first, number = self.devices[0] if self.devices else (None, None)
         alone = len({trace.file for trace, _ in self.devices}) == 1
         if alone and first is not None and first.head.place and number is None:
@@ -342,6 +344,30 @@ class JobBuilder:
             why = f"claims rank {rank.number} like {first.file}, which is used, and holds something else"
             self.left_out.append(LeftOut(rank.file, why, lost=True, claims=rank.number))
         return kept
+
+
+def _take_back_worlds(
+    devices: Sequence[tuple[DeviceTrace, int | None]],
+) -> list[tuple[DeviceTrace, int | None]]:
+    """Return traces without members of comm groups that a report of Nsight took for all ranks, where the job has more.
+
+    The largest group that was made while it was recorded may be one of several.
+    """
+    world = max(
+        (
+            max(trace.head.world_size or 0, (NONE if number is None else number) + 1)
+            for trace, number in devices
+        ),
+        default=0,
+    )
+    settled = []
+    for trace, number in devices:
+        head = trace.head
+        if head.recorder == NSIGHT and 0 < (head.world_size or 0) < world:
+            groups = tuple(replace(group, ranks=()) for group in head.groups)
+            head = replace(head, world_size=None, groups=groups)
+        settled.append((trace if head is trace.head else replace(trace, head=head), number))
+    return settled
 
 
 def _compute_device_rank(trace: DeviceTrace, process: int | None) -> int | None:

@@ -88,6 +88,16 @@ def test_a_communicator_of_some_ranks_does_not_tell_the_rank_where_the_name_does
     assert [rank.number for rank in studio.read(path).ranks] == [5]
 
 
+def test_a_communicator_of_some_ranks_is_none_of_the_first_ones(tmp_path: Path):
+    """As of data-parallel replicas: rank 0 has the first place in it too."""
+    folder = tmp_path / "reports"
+    folder.mkdir()
+    for place, rank in enumerate((0, 4)):
+        add_payloads(write_export(folder / f"report_rank{rank}.sqlite", (100 + rank,)), (place,), 2)
+    trace = studio.read(folder)
+    assert [group.ranks for group in trace.groups if group.name == "0xabc"] == [(0, 4)]
+
+
 def test_a_process_with_several_places_in_a_communicator_is_none_of_them(tmp_path: Path):
     """As one that drives all devices of a machine."""
     path = write_export(tmp_path / "report.sqlite", (900, 20))
