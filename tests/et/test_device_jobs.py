@@ -31,7 +31,7 @@ from studio.trace import (
     list_node_attributes,
     read_int_column,
 )
-from tests.et.pytorch_files import device_file, event, kernel, launch
+from tests.et.pytorch_files import device_file, event, host_file, kernel, launch, node, rank_files
 
 WORLD = {"backend": "nccl", "rank": 5, "world_size": 8}
 GROUPS = [
@@ -358,6 +358,36 @@ def test_a_range_that_launches_kernels_itself_holds_none_of_them_up(tmp_path, ca
     path.write_bytes(device_file(events, distributedInfo={"rank": 0, "world_size": 1}))
     replayed = CliRunner().invoke(main, ["simulate", str(path), "--replay", "--json"])
     assert abs(json.loads(replayed.stdout)["finish_ns"] - 900_000) < 2_000
+
+
+@pytest.mark.parametrize("with_host", [False, True])
+@pytest.mark.parametrize(
+    ("inner", "sync_us", "kernel_us"),
+    [(False, 330, 400), (True, 330, 400), (False, 130, 150), (True, 130, 150)],
+    ids=["launches", "calls", "launches, waits, works on", "calls, waits, works on"],
+)
+def test_an_operator_that_works_on_holds_up_no_kernel_that_is_waited_for(
+    tmp_path, with_host, inner, sync_us, kernel_us
+):
+    """Kernels waited for the end of their operator, and what it did after a wait was hidden by this: four fifths too long or a third too short."""
+    events, nodes = [], []
+    for turn in range(4):
+        at, number = 500 * turn, 10 * turn
+        events += [event("aten::x", at, 320, rf=number + 1), launch(at + 20, number + 501)]
+        events += [kernel("gemm", at + 25, kernel_us, number + 501)]
+        events += [launch(at + sync_us, number + 502, "cudaStreamSynchronize", 27 + kernel_us - sync_us)]
+        events += [event("aten::after", at + 450, 10, rf=number + 3)]
+        nodes += [node(number + 3, "aten::x", rf_id=number + 1)]
+        nodes += [node(number + 5, "aten::after", rf_id=number + 3)]
+        if inner:
+            events += [event("aten::y", at + 18, 6, rf=number + 2)]
+            nodes += [node(number + 4, "aten::y", number + 3, rf_id=number + 2)]
+    device = device_file(events, distributedInfo={"rank": 0, "world_size": 1})
+    files = rank_files(tmp_path, 0, host_file(nodes), device)
+    replayed = CliRunner().invoke(
+        main, ["simulate", *map(str, files if with_host else files[1:]), "--replay", "--json"]
+    )
+    assert abs(json.loads(replayed.stdout)["finish_ns"] - 1_960_000) < 5_000
 
 
 def several_processes(*, labelled: bool, repeat: int = 1) -> list[list[dict[str, object]]]:

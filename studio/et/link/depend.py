@@ -28,6 +28,7 @@ from studio.et.link.gaps import (
     find_gaps,
     replace_lost,
 )
+from studio.et.link.held import find_rests
 from studio.et.link.idle import (
     Idles,
     build_empty_idles,
@@ -135,8 +136,8 @@ def derive_dependencies(
     if host is not None:
         # Operators that compute are compared with those of other tools, which keep them whole.
         launching[operations.named(lambda name: name.startswith(COMPUTING))] = False
-    launched_ns = _find_first_returns(operations, device, launched)
-    inside = find_inside(operations, around, library, launching, launched_ns, options)
+    rests = find_rests(operations, around, waits, device, launched)
+    inside = find_inside(operations, around, library, launching, (rests.begin_ns, rests.held), options)
     telling = ~find_within_library(operations, around, library) & (inner < 0)
     telling &= ~find_early_ends(operations, around, options.thread_gap_ns)
     lost = find_lost_calls(operations, communication, in_place)
@@ -194,18 +195,6 @@ def derive_dependencies(
     if mistaken and DepKind.CALL in options.kinds:
         dropped["call"] = dropped.get("call", 0) + mistaken
     return Plan(own, waited, gaps, idles, source, target, kinds, order, dropped)
-
-
-def _find_first_returns(
-    operations: Operations, device: DeviceTrace | None, launched: DeviceOperations | None
-) -> Int64:
-    """Return when the first call in which each operation (N,) launched something itself had returned, late where there is none."""
-    returned = np.full(len(operations), np.iinfo(np.int64).max)
-    if device is not None and launched is not None:
-        rows = np.flatnonzero((launched.launch >= 0) & (launched.operator >= 0))
-        calls = launched.launch[rows]
-        np.minimum.at(returned, launched.operator[rows], device.start_ns[calls] + device.duration_ns[calls])
-    return returned
 
 
 def _find_waiting_callees(operations: Operations, library: dict[int, int], inner: Int64) -> tuple[Int64, int]:

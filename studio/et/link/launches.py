@@ -201,3 +201,13 @@ def group_by_stream(device: DeviceTrace, launched: DeviceOperations) -> list[Int
     codes = of_device.reshape(-1) * len(lanes) + of_lane.reshape(-1)
     order = np.argsort(codes, kind="stable")
     return [part for part in np.split(order, np.flatnonzero(np.diff(codes[order])) + 1) if len(part)]
+
+
+def compute_replayed_ends(ready: Int64, device: DeviceTrace, launched: DeviceOperations) -> Int64:
+    """Return when operations of the device (D,) end, stream by stream, if they are ready at some time."""
+    length = device.duration_ns[launched.event]
+    ended = np.zeros(len(ready), np.int64)
+    for rows in group_by_stream(device, launched):
+        before = np.cumsum(length[rows]) - length[rows]
+        ended[rows] = np.maximum.accumulate(ready[rows] - before) + before + length[rows]
+    return ended

@@ -142,7 +142,7 @@ def find_inside(
     around: Int64,
     library: dict[int, int],
     launching: Bool,
-    launched_ns: Int64,
+    rests: tuple[Int64, Bool],
     options: LinkOptions,
 ) -> Spans:
     """Return the intervals operations spent themselves after their first callee, or after starting a thread.
@@ -158,7 +158,8 @@ def find_inside(
         around: (N,) the operation around each.
         library: Operation of a communication library → the call it carries out.
         launching: (N,) which launch something on the device, themselves or by what they call.
-        launched_ns: (N,) when the first call in which each launched something itself had returned, late where there is none.
+        rests: (N,) when each went on after it had launched something itself or had begun to wait, late where it did not; and which
+            operators that compute must not be in one piece.
         options: What to derive.
     """
     count = len(operations)
@@ -174,8 +175,10 @@ def find_inside(
     begins[above] = start[inner[firsts]]
     np.minimum.at(begins, issuing, issued_ns)
     computes = mark_names(operations.names, operations.name, lambda name: name.startswith(COMPUTING))
-    alone = np.flatnonzero((launched_ns < end) & (begins == _NEVER) & ~computes & ~operations.frame)
-    begins[alone] = launched_ns[alone]
+    rests_ns, apart = rests
+    alone = (rests_ns < np.minimum(begins, end)) & (computes | (begins == _NEVER)) & ~operations.frame
+    alone = np.flatnonzero(alone)
+    begins[alone] = rests_ns[alone]
     silent = waiting[begins[waiting] == _NEVER]
     begins[silent] = start[silent]
     calls, _ = _order_by_first(np.concatenate((above, issuing, silent, alone)), count)
@@ -194,14 +197,15 @@ def find_inside(
     of_call = np.repeat(np.arange(len(calls)), sizes + 1)
     callers = around[np.fromiter(library.values(), np.int64, len(library))]
     issued = (add_callers(callers, around) | _mark_rows(issuing.tolist(), count))[calls]
-    launches = launching[calls]
+    launches = (launching | apart)[calls]
     waited = _find_first_waits(waiting, end, around)[calls]
     computing = computes[calls]
     held = computing & (waited != _NEVER)
     later = np.zeros(len(calls), np.int64)
     np.add.at(later, of_call, np.maximum(until - before, 0))
     counts = ((sizes > 0) & (held | launches)) | np.isin(calls, alone)
-    rest = np.where(counts, later, 0) >= np.where(computing, _COMPUTING_REST_NS, REST_NS)
+    least = np.where(computing, _COMPUTING_REST_NS, REST_NS)
+    rest = np.where(counts, later, 0) >= np.where(apart[calls], options.least_gap_ns, least)
     kept = ~_mark_rows(library, count)[calls] & (~computing | ((launches | held) & rest))
     took = until - before
     after = rest[of_call] | (before >= waited[of_call])

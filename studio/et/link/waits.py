@@ -8,7 +8,7 @@ from typing import NamedTuple
 import numpy as np
 
 from studio.et.link.attribute import DeviceOperations, find_covering
-from studio.et.link.launches import WAITING_COPY, LaunchedByStream, group_by_stream
+from studio.et.link.launches import WAITING_COPY, LaunchedByStream, compute_replayed_ends
 from studio.et.link.operations import Operations
 from studio.et.link.spans import COMPUTING, REST_NS
 from studio.et.recording import DeviceTrace, EventKind, mark_names
@@ -111,16 +111,13 @@ def leave_out_untimely(
     if all(wait.end > wait.begin for wait in waits):
         return waits
     own, _ = measure_own_time(operations, [wait for wait in waits if wait.end > wait.begin], around)
-    ready, length = device.start_ns[launched.event].copy(), device.duration_ns[launched.event]
+    ready = device.start_ns[launched.event].copy()
     is_attributed = launched.operator >= 0
     caller = launched.operator[is_attributed]
     ready[is_attributed] = np.maximum(
         ready[is_attributed], operations.begin[caller] + np.maximum(own[caller], 0)
     )
-    ended = np.zeros(len(ready), np.int64)
-    for rows in group_by_stream(device, launched):
-        before = np.cumsum(length[rows]) - length[rows]
-        ended[rows] = np.maximum.accumulate(ready[rows] - before) + before + length[rows]
+    ended = compute_replayed_ends(ready, device, launched)
     kept = []
     for wait in waits:
         until = wait.until if wait.call >= 0 else int(operations.end_ns[wait.operation])

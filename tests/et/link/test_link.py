@@ -79,7 +79,9 @@ def test_nodes_have_starts_own_durations_and_what_they_waited(job):
     # It waited from the synchronising call at 135 us to the end of the copy at 350 us.
     assert item["wait_ns"] == 215_000
     assert item["inclusive_ns"] == 300_000
-    assert graph.duration_ns[rows["aten::item"]] == 85_000
+    # Of its own 85 us it spent 70 after that; before the wait they would be hidden by it.
+    assert graph.duration_ns[rows["aten::item"]] == 15_000
+    assert (70_000, 350_000) in zip(graph.duration_ns.tolist(), graph.start_ns.tolist(), strict=True)
 
 
 def test_every_dependency_says_why(job):
@@ -155,7 +157,7 @@ def test_without_gaps_there_are_no_nodes_for_them(job):
     with_gaps, without = (
         studio.link(job, options=LinkOptions(host_gaps=on)).graphs[0] for on in (True, False)
     )
-    assert names(with_gaps).count("host gap") == 3
+    assert names(with_gaps).count("host gap") == 4
     assert "host gap" not in names(without)
 
 
@@ -391,9 +393,9 @@ def test_the_processor_waits_for_every_stream_of_the_device(tmp_path):
     )
     trace = studio.link(rank_files(tmp_path, 0, host, device))
     why = reasons(trace.graphs[0])
-    # The gaps are 10 us before the call and 10 us after it; of the call 70 us were waiting, and 5 us are its own.
+    # The gaps are what the operator did after its launch, 10 us before the call and 10 us after it; of the call 70 us were waiting, and 5 us are its own.
     gaps = [row for row, name in enumerate(names(trace.graphs[0])) if name == "host gap"]
-    assert trace.graphs[0].duration_ns[gaps].tolist() == [10_000, 10_000]
+    assert trace.graphs[0].duration_ns[gaps].tolist() == [13_000, 10_000, 10_000]
     row = names(trace.graphs[0]).index("cudaDeviceSynchronize")
     told = attributes(trace, trace.ranks[0], row)
     assert (told["waits_for"], told["wait_ns"], told["is_cpu_op"]) == ("device", 70_000, True)
@@ -533,7 +535,9 @@ def test_a_call_waits_for_its_copy_of_pageable_memory_behind_other_work(
     [graph] = trace.graphs
     row = names(graph).index("aten::copy_")
     assert attributes(trace, trace.ranks[0], row).get("wait_ns", 0) == (1_000 * kernel_us if waited else 0)
-    assert graph.duration_ns[row] == 1_000 * (call_us + 4 - (kernel_us if waited else 0))
+    # What it does after the wait is not hidden by it.
+    assert graph.duration_ns[row] == 1_000 * (2 if waited else call_us + 4)
+    assert (7_000 in graph.duration_ns.tolist()) == waited
     assert (DepKind.SYNC in reasons(graph).values()) == waited
 
 
