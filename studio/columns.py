@@ -1,4 +1,4 @@
-"""Columns of whole numbers: several one after another, and the places of equal values."""
+"""Columns of whole numbers: several one after another, the places of ranges, and those of equal values."""
 
 from __future__ import annotations
 
@@ -17,6 +17,18 @@ def join_columns(columns: Iterable[NDArray[np.int64]]) -> NDArray[np.int64]:
         ([3, 1, 2], [])
     """
     return np.concatenate([np.zeros(0, np.int64), *columns])
+
+
+def concatenate_ranges(starts: NDArray[np.int64] | int, lengths: NDArray[np.int64]) -> NDArray[np.int64]:
+    """Return the places of ranges (R,) one after another: of each, as many as its length from its start on.
+
+    Example:
+        >>> concatenate_ranges(np.array([7, 3]), np.array([2, 3])).tolist()
+        [7, 8, 3, 4, 5]
+    """
+    ends = np.cumsum(lengths)
+    places: NDArray[np.int64] = np.arange(int(ends[-1]) if len(ends) else 0)
+    return places + np.repeat(starts - (ends - lengths), lengths)
 
 
 def group_places(values: NDArray[Any]) -> Iterator[tuple[int, NDArray[np.int64]]]:

@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from studio.analysis.job.own_time import OwnPieces, find_own_pieces
-from studio.columns import join_columns
+from studio.columns import concatenate_ranges, join_columns
 from studio.timeline import Timeline
 from studio.trace import Bool, Graph, Int64, Trace, compute_recorded_ends
 
@@ -101,11 +101,7 @@ def cut_calls(
     graph_of = {rank.number: rank.graph for rank in trace.ranks}
     of_lane = base[np.array([graph_of[lane.rank] for lane in timeline.lanes], np.int64)]
     node = of_lane[timeline.lane] + timeline.row
-    times = np.maximum(count[node], 1)
-    span = np.repeat(np.arange(len(timeline)), times)
-    nth = np.arange(len(span)) - np.repeat(np.cumsum(times) - times, times)
-    is_cut = count[node][span] > 0
-    piece = (first[node][span] + nth)[is_cut]
+    span, nth, is_cut, piece = spread_pieces(first[node], count[node])
     start_ns, end_ns, waited = timeline.start_ns[span], timeline.end_ns[span], waits[span]
     start_ns[is_cut], end_ns[is_cut], waited[is_cut] = start[piece], end[piece], 0
     lane = timeline.lane[span]
@@ -118,3 +114,21 @@ def cut_calls(
         end_ns=end_ns[order],
     )
     return cut, waited[order], nth[order] > 0
+
+
+def spread_pieces(first: Int64, count: Int64) -> tuple[Int64, Int64, Bool, Int64]:
+    """Return which piece of which span each part is of spans that are cut.
+
+    P parts, by span, then time; C of them are pieces.
+
+    Args:
+        first: (S,) where the pieces of each span's node begin.
+        count: (S,) how many there are, 0 where the node ran in one from its start on.
+
+    Returns:
+        (P,) the span; (P,) which of its parts this is, from 0 on; (P,) whether it is a piece; and (C,) the place of each piece.
+    """
+    parts = np.maximum(count, 1)
+    span = np.repeat(np.arange(len(parts)), parts)
+    is_cut = count[span] > 0
+    return span, concatenate_ranges(0, parts), is_cut, concatenate_ranges(first[count > 0], count[count > 0])

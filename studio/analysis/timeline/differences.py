@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from studio.analysis.job.ledger import Ledger
-from studio.analysis.timeline.calls import GraphCalls
+from studio.analysis.timeline.calls import GraphCalls, spread_pieces
 from studio.analysis.timeline.coverage import GivenTracks
 from studio.analysis.timeline.gantt import Gantt
 from studio.timeline import NodeTimes
@@ -85,13 +85,8 @@ def _list_other_spans(
 
 def _cut_spans(spans: Int64, calls: GraphCalls) -> Int64:
     """Return spans as `_list_other_spans` does, with one for each piece of a call."""
-    node = spans[0]
-    low, high = calls.bounds(node)
-    count = np.maximum(high - low, 1)
-    span = np.repeat(np.arange(len(node)), count)
-    nth = np.arange(len(span)) - np.repeat(np.cumsum(count) - count, count)
-    is_cut = (high > low)[span]
-    piece = (low[span] + nth)[is_cut]
+    low, high = calls.bounds(spans[0])
+    span, nth, is_cut, piece = spread_pieces(low, high - low)
     cut: Int64 = spans[:, span]
     cut[1, is_cut], cut[2, is_cut], cut[4] = calls.pieces.start_ns[piece], calls.pieces.end_ns[piece], nth
     return cut
