@@ -93,7 +93,7 @@ class Session:
         unexamined: Why jobs could not be examined, or were not to the end.
         answers_made: How often advice was found so far.
         unadvised: Why there is no advice for runs, by job and run.
-        measurings_ended: How often jobs were measured, or counted again, in the background so far.
+        rounds_ended: How often several jobs were measured, or counted again, in one background task so far.
         unmeasured: Why runs could not be measured, by job and run.
         uncounted: Why jobs could not be counted again.
     """
@@ -116,7 +116,7 @@ class Session:
         self.unexamined: dict[str, Problem] = {}
         self.answers_made = 0
         self.unadvised: dict[tuple[str, str], Problem] = {}
-        self.measurings_ended = 0
+        self.rounds_ended = 0
         self.unmeasured: dict[tuple[str, str | None], Problem] = {}
         self.uncounted: dict[str, Problem] = {}
 

@@ -51,7 +51,7 @@ def show_activity(known: str | None) -> tuple[Any, Any, Any, Any, bool]:
         [
             get_session().examinations_made,
             get_session().answers_made,
-            get_session().measurings_ended,
+            get_session().rounds_ended,
             get_workspace().changed_ns(),
             *((task.id, task.status in ACTIVE) for task in shown),
         ]
