@@ -46,7 +46,7 @@ from studio.errors import ConfigError, TraceError
 from studio.et.format import JobSize
 from studio.sim import astra, remote_memory, simulate
 from studio.sim.check import check
-from studio.sim.choices import find_slower_ways
+from studio.sim.choices import SLOWER_WAY, find_slower_ways
 from studio.sim.config import SystemConfig
 from studio.sim.doubt import Cured
 from studio.sim.doubt_facts import Facts
@@ -96,7 +96,16 @@ def run(request: Request, *, progress: Progress | None = None, notice: Notice | 
     if outcome.job is not None and request.out is not None:
         from studio.store.runs import Run
 
-        kept = Run(request.out, outcome.result, parts, outcome.spent_s, outcome.doubts, outcome.cures)
+        slower_way = next((finding.message for finding in outcome.findings if finding.code == SLOWER_WAY), "")
+        kept = Run(
+            request.out,
+            outcome.result,
+            parts,
+            outcome.spent_s,
+            outcome.doubts,
+            outcome.cures,
+            slower_way=slower_way,
+        )
         outcome = replace(outcome, run=open_workspace(request.workspace).save_run(outcome.job, kept))
         if outcome.engine is not None and outcome.engine.result is not None:
             outcome = replace(outcome, engine=_keep_engine_run(request, outcome, parts))

@@ -17,7 +17,8 @@ from studio.sim.result import SimResult
 from studio.trace import CollectiveType, Finding, Float64, Int64
 from studio.units import format_bytes, format_count, format_counted
 
-CODE = "slower-way"
+SLOWER_WAY = "slower-way"
+"""Code of the finding."""
 
 
 def explain_choice(config: SystemConfig, kind: int, comm_size: int, ranks: Sequence[int]) -> str:
@@ -42,7 +43,7 @@ def explain_choice(config: SystemConfig, kind: int, comm_size: int, ranks: Seque
 def find_slower_ways(result: SimResult, facts: Facts | None = None) -> Iterator[Finding]:
     """Yield what `explain_choices` says as a finding, where that changes the answer."""
     if words := explain_choices(result, TRIFLE, facts):
-        yield Finding("info", CODE, words, "chakra-studio explain compares the ways of a collective.")
+        yield Finding("info", SLOWER_WAY, words, "chakra-studio explain compares the ways of a collective.")
 
 
 def explain_choices(result: SimResult, least: float = 0.0, facts: Facts | None = None) -> str:

@@ -64,6 +64,8 @@ class Run:
         spent_s: How long the simulation took.
         doubts: Why the answer is not to be believed as it stands; None looks for it when the run is stored.
         cures: The doubtful run that it is the cure of.
+        slower_way: Which collectives a library would not carry out in the quickest way, as `RunInfo` says it; None looks
+            for them when the run is stored.
     """
 
     name: str
@@ -72,6 +74,7 @@ class Run:
     spent_s: float = 0.0
     doubts: tuple[Doubt, ...] | None = None
     cures: Cured | None = None
+    slower_way: str | None = None
 
 
 def compute_config_digest(config: SystemConfig) -> str:
@@ -146,7 +149,7 @@ def write_run(run: Run, folder: Path, *, run_id: str, job_id: str, name: str) ->
         doubts=list_doubts(facts) if run.doubts is None else run.doubts,
         cures=run.cures,
         assumed=describe_assumed(result.trace),
-        slower_way=explain_choices(result, TRIFLE, facts),
+        slower_way=explain_choices(result, TRIFLE, facts) if run.slower_way is None else run.slower_way,
     )
     write_sealed(folder / "run.json", info)
     return info

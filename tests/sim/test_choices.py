@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
+
 import studio
 from studio.advice.advice import advise
 from studio.advice.words import as_data, build_bars, format_advice
@@ -12,6 +14,8 @@ from studio.et import write
 from studio.sim.choices import explain_choices, find_slower_ways
 from studio.sim.explaining import explain
 from studio.sim.parts import Parts, interpret, with_settings
+from studio.store import runs
+from studio.store.workspace import Workspace
 from tests.handmade import collective, trace_of
 from tests.test_cli import run
 
@@ -46,6 +50,22 @@ def test_simulate_says_it_where_it_changes_the_answer(tmp_path: Path) -> None:
     assert "is taken though" not in run("simulate", tmp_path, *setting, "bandwidth=[448]").stdout
     fast = studio.simulate(TRACE, interpret(parts_of(500)).config)
     assert [(found.level, found.code) for found in find_slower_ways(fast)] == [("info", "slower-way")]
+
+
+def test_a_run_that_is_kept_has_what_simulate_said_instead_of_looking_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def look_again(*_args: object) -> str:
+        raise AssertionError("it was looked for already")
+
+    write(TRACE, tmp_path / "job", "job")
+    monkeypatch.setattr(runs, "explain_choices", look_again)
+    given = ("--preset", "mi300x", "--set", "bandwidth=[500]")
+    shown = run("simulate", tmp_path / "job", *given, "--out", "kept", "--workspace", tmp_path / "store")
+    store = Workspace(tmp_path / "store")
+    [info] = store.runs(store.jobs()[0].id)
+    assert info.slower_way.endswith(explained(500))
+    assert info.slower_way in shown.stdout
 
 
 def test_advice_says_why_twice_the_bandwidth_takes_longer() -> None:
