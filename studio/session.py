@@ -15,6 +15,7 @@ from typing import Any, Final, ParamSpec, TypeVar, cast
 
 import msgspec
 
+from studio.analysis.job.device_parts import DeviceParts
 from studio.analysis.job.ledger import Ledger
 from studio.analysis.job.measures import EDITION, Measures, measure
 from studio.analysis.job.memory import MemoryUse, compute_memory_use
@@ -363,6 +364,18 @@ class Session:
             "use", job, lambda: compute_side_use(self.load_side(job, run or RECORDED).side), run
         )
 
+    def device_parts(self, job: str, run: str) -> DeviceParts | None:
+        """Return where the time of each device of a run or, for "", of the recording went; None where no rank has several.
+
+        Raises:
+            StudioError: There is no such job or run, its files are damaged, or the job holds no times.
+        """
+
+        def make() -> DeviceParts | None:
+            return self.load_side(job, run or RECORDED).side.device_parts(self.rank_use(job, run)[0])
+
+        return self.keep_of_job("device parts", job, make, run)
+
     def step_spans(self, job: str, run: str) -> StepSpans | None:
         """Return the step times of a run or, for "", of the recording; None where no node tells its step.
 
@@ -380,7 +393,11 @@ class Session:
         measures = self.measures_made(job, run)
         if measures is None:
             timed = bool(run) or self.workspace.info(job).summary.timed_nodes > 0
-            measures = measure(self.rank_use(job, run)[0], self.step_spans(job, run)) if timed else Measures()
+            measures = (
+                measure(self.rank_use(job, run)[0], self.step_spans(job, run), self.device_parts(job, run))
+                if timed
+                else Measures()
+            )
             with contextlib.suppress(
                 StudioError
             ):  # A full disk or a folder that cannot be written: made again when it is asked for.

@@ -19,6 +19,7 @@ from studio.notebook import build_html_table, format_parts, format_record
 from studio.trace import (
     NONE,
     WORLD,
+    Bool,
     CommGroup,
     Graph,
     Int64,
@@ -142,6 +143,10 @@ class NodeSpans:
     end_ns: Int64
 
     __repr__ = format_record
+
+    def select(self, chosen: Bool) -> NodeSpans:
+        """Return some of the spans, given (S,) which."""
+        return NodeSpans(self.rank[chosen], self.row[chosen], self.start_ns[chosen], self.end_ns[chosen])
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,7 +15,6 @@ import numpy as np
 
 from studio.analysis.collectives.apart import describe_apart, list_apart
 from studio.analysis.job.blame import Blame, compute_blame
-from studio.analysis.job.device_parts import compute_device_parts
 from studio.analysis.job.group_times import COLUMNS, GroupTimes, build_group_filter, sum_group_times
 from studio.analysis.job.kinds import lacks_host
 from studio.analysis.job.ledger import AFTER_FINISH, PARTS, Ledger
@@ -254,7 +253,7 @@ def text(shown: Breakdown) -> str:
         lines.append(apart)
     if words := describe_ready_waits(shown.account):
         lines += ["", words]
-    if devices := compute_device_parts(shown.of.side.trace, shown.of.side.times, shown.account):
+    if devices := shown.of.side.device_parts(shown.account):
         lines += ["", devices.words()]
     if any(map(lacks_host, shown.of.side.trace.graphs)):
         lines.append(NO_HOST)

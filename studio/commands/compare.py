@@ -31,6 +31,7 @@ from studio.analysis.compare.words import (
     describe_before,
     describe_comparison,
     describe_side_node,
+    explain_devices,
     explain_mean,
     format_difference_share,
     format_share,
@@ -327,8 +328,9 @@ def _doubt_lines(sides: Sequence[Compared]) -> Iterator[str]:
 
 def _pair_lines(comparison: Comparison, letter: str) -> Iterator[str]:
     yield describe_comparison(comparison, "A", letter)
-    if why := explain_mean(comparison, letter):
-        yield why
+    for words in (explain_mean(comparison, letter), explain_devices(comparison, letter)):
+        if words:
+            yield words
     yield from _format_parts(comparison, letter)
     if comparison.dimensions:
         yield ""
@@ -354,7 +356,7 @@ def _format_parts(comparison: Comparison, letter: str) -> Iterator[str]:
     if of_one and comparison.waterfalls:
         return
     yield ""
-    yield from _format_table_head("mean of a rank", letter, share="")
+    yield from _format_table_head(f"mean of a {comparison.whose}", letter, share="")
     for figure in comparison.figures[1:]:
         if figure.a or figure.b:
             # Means cover the same time several times over, so that shares of the difference tell nothing.

@@ -25,6 +25,7 @@ from studio.analysis.compare.words import (
     describe_basis,
     describe_comparison,
     describe_side_node,
+    explain_devices,
     explain_mean,
     format_difference_share,
     format_signed_bytes,
@@ -34,7 +35,7 @@ from studio.analysis.compare.words import (
 from studio.analysis.job.alike import count_alike, find_first_alike
 from studio.analysis.job.blame import describe_assumed_host, sum_assumed_ns
 from studio.analysis.job.completeness import describe_assumed
-from studio.analysis.job.device_parts import compute_device_parts
+from studio.analysis.job.device_parts import DeviceParts
 from studio.analysis.job.function_names import shorten_distinctly
 from studio.analysis.job.kernels import describe_receives, list_kernels
 from studio.analysis.job.launch_words import DELAY, describe_launches, describe_queue
@@ -135,7 +136,15 @@ def _write_difference(
         document.figure(
             "Where the difference comes from",
             draw_waterfall(fall, ("A", letter), NAMES, dark=False),
-            explain_mean(comparison, letter) or f"{describe_basis(fall).capitalize()}.",
+            " ".join(
+                filter(
+                    None,
+                    (
+                        explain_mean(comparison, letter) or f"{describe_basis(fall).capitalize()}.",
+                        explain_devices(comparison, letter),
+                    ),
+                )
+            ),
         )
     document.table(
         ["part of the finish", "A", letter, "difference", "share of it"],
@@ -238,21 +247,21 @@ def _write_settings(document: Document, sides: Sequence[Compared]) -> None:
 def _write_run(document: Document, run: Compared, progress: Progress, *, alone: bool) -> None:
     side = run.side
     account, busy = compute_side_use(side)
-    document.facts(_list_facts(side, account))
+    devices = side.device_parts(account)
+    document.facts(_list_facts(side, account, devices))
     document.figure(
         "What the ranks were doing over time",
         draw_occupancy_areas(busy, dark=False),
         "Share of all ranks; a moment counts for one part only. What stays empty is idle: bubbles and stalls.",
     )
     arriving = sum_assumed_ns(side.trace, side.times, account)
-    devices = compute_device_parts(side.trace, side.times, account)
     caption = (describe_assumed_host(account, arriving), "" if devices is None else devices.words())
     document.figure(
         "Where the time of each rank went",
         draw_rank_times(account, dark=False, assumed_ns=arriving),
         " ".join(filter(None, caption)),
     )
-    _write_parts(document, account)
+    _write_parts(document, account, devices)
     write_path(document, side, account)
     write_waits(document, side, account)
     if alone:
@@ -315,11 +324,12 @@ def _write_launches(document: Document, side: Side) -> None:
     )
 
 
-def _list_facts(side: Side, account: Ledger) -> list[tuple[str, Cell]]:
-    times, finish = account.totals(), account.finish_ns
+def _list_facts(side: Side, account: Ledger, devices: DeviceParts | None) -> list[tuple[str, Cell]]:
+    times, finish = account.totals() if devices is None else devices.times, account.finish_ns
+    whose = "rank" if devices is None else "device"
     facts: list[tuple[str, Cell]] = [("finish", _format_time(side.makespan_ns))]
     for key, values in times.figures().items():
-        words = f"{NAMES[key]}, mean of a rank" if key == "compute" else NAMES[key]
+        words = f"{NAMES[key]}, mean of a {whose}" if key == "compute" else NAMES[key]
         facts.append((words, _format_mean(values, side.makespan_ns)))
     facts.append(("first to last rank", _format_time(int(finish.max() - finish.min()))))
     facts.append(("ranks", format_count(len(side.trace.ranks))))
@@ -334,9 +344,10 @@ def _format_mean(values: Int64, whole: int) -> Cell:
     return f"{format_ns(mean)} · {format_percent(mean / max(whole, 1))}", f"{mean:,.0f} ns"
 
 
-def _write_parts(document: Document, account: Ledger) -> None:
-    """Write each part of a rank's time and its definition; the parts add up to the finish."""
-    times = account.totals()
+def _write_parts(document: Document, account: Ledger, devices: DeviceParts | None) -> None:
+    """Write each part of a rank's time, or a device's, and its definition; the parts add up to the finish."""
+    times = account.totals() if devices is None else devices.times
+    whose = "rank" if devices is None else "device"
     columns: dict[str, Int64] = {part: times.of(part) for part in PARTS}
     columns["after_finish"] = times.after_finish_ns
     rows: list[list[Cell]] = []
@@ -346,10 +357,10 @@ def _write_parts(document: Document, account: Ledger) -> None:
         ends = [_format_time(int(end)) for end in (values.min(), values.max())]
         rows.append([NAMES[part], _format_mean(values, account.makespan_ns), *ends, ABOUT[part]])
     document.table(
-        ["part", "mean of a rank", "least", "most", "what counts"],
+        ["part", f"mean of a {whose}", "least", "most", "what counts"],
         rows,
         numeric=(1, 2, 3),
-        caption="Every nanosecond of a rank stands in one part; they add up to the finish of the run.",
+        caption=f"Every nanosecond of a {whose} stands in one part; they add up to the finish of the run.",
     )
 
 

@@ -70,7 +70,7 @@ class Comparison:
 
     Attributes:
         a, b: The runs.
-        figures: Finish, and where the time of a rank goes in the mean.
+        figures: Finish, and where the time of a rank goes in the mean; of a device, where ranks have several.
         dimensions, links: Busy time, then bytes, then load, of each part of the networks; links that differ most first.
         busiest: The numbers of the ranks that wait and idle least in A and in B, -1 where none has times.
         waterfalls: From A's finish to B's, by basis; on one rank only where the same one waits least in both: the difference of
@@ -80,6 +80,7 @@ class Comparison:
         added, removed: Nodes that only B, and only A, has; the longest first, likewise.
         added_count, removed_count: How many there are, on all ranks that both sides have.
         operations: All operations; those that changed most first.
+        has_devices: Whether ranks of A, and of B, have several devices: their times are those of devices in the mean.
     """
 
     a: Side
@@ -97,6 +98,7 @@ class Comparison:
     added_count: int
     removed_count: int
     operations: tuple[Operation, ...]
+    has_devices: tuple[bool, bool] = (False, False)
 
     def __repr__(self) -> str:
         """Return it in a line."""
@@ -120,7 +122,12 @@ class Comparison:
             )
             for figure in self.figures
         ]
-        return build_html_table(repr(self), ("mean of a rank", "A", "B", "B − A"), figures)
+        return build_html_table(repr(self), (f"mean of a {self.whose}", "A", "B", "B − A"), figures)
+
+    @property
+    def whose(self) -> str:
+        """Whose time is told in the mean: a rank's, or a device's where ranks have several."""
+        return "device" if any(self.has_devices) else "rank"
 
     @property
     def unranked(self) -> str:
@@ -174,6 +181,7 @@ def compare(a: Side, b: Side) -> Comparison:
         added_count,
         removed_count,
         _compare_operations(a, b),
+        (parts[0].has_devices, parts[1].has_devices),
     )
 
 

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from studio.analysis.job.device_parts import DeviceParts, compute_device_parts
 from studio.analysis.job.ledger import (
     Delays,
     Ledger,
@@ -15,7 +16,7 @@ from studio.analysis.job.ledger import (
 from studio.errors import TraceError
 from studio.notebook import format_record
 from studio.timeline import NodeTimes
-from studio.trace import NONE, CommGroup, Float64, Int64, Trace
+from studio.trace import NONE, Bool, CommGroup, Float64, Int64, Trace
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,8 +95,8 @@ class Side:
         """From the start of the run to the end of its last node."""
         return int(self.finish_ns.max())
 
-    def ledger(self) -> Ledger:
-        """Return where each nanosecond of its ranks went."""
+    def ledger(self, own: Bool | None = None) -> Ledger:
+        """Return where each nanosecond of its ranks went; given (T,) which of the times are told, that of those alone."""
         return build_ledger(
             self.trace,
             self.times,
@@ -105,7 +106,12 @@ class Side:
             is_recording=self.is_recording,
             joins=self.joins,
             delays=self.delays and self.delays(),
+            own=own,
         )
+
+    def device_parts(self, account: Ledger) -> DeviceParts | None:
+        """Return where the time of each device went, given that of its ranks; None where no rank has several."""
+        return compute_device_parts(self.trace, self.times, account, self.ledger)
 
 
 def build_recorded_side(trace: Trace, times: NodeTimes) -> Side:

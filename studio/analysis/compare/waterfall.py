@@ -14,6 +14,7 @@ from studio.analysis.job.ledger import (
     PARTS,
     PartTimes,
 )
+from studio.columns import group_places
 from studio.notebook import format_record
 from studio.trace import NONE, Int64
 
@@ -51,8 +52,8 @@ class Waterfall:
     """The steps from A's makespan to B's; they add up exactly.
 
     Attributes:
-        basis: `busiest`: the rank that waits and idles least in both runs; `mean`: all
-            ranks in the mean, rounded so that the sum stays exact.
+        basis: `busiest`: the rank that waits and idles least in both runs, of several devices these in the mean; `mean`: all
+            ranks, or devices, in the mean, rounded so that the sum stays exact.
         rank: The number of the rank looked at, -1 for the mean.
         a_ns, b_ns: The finishes.
         steps: All of `STEPS`, in that order.
@@ -73,33 +74,48 @@ class Waterfall:
 class _Use:
     """Where the time of one side goes.
 
-    K ranks with times.
+    K ranks with times; D devices, where ranks have several, else these ranks.
 
     Attributes:
         places: (K,) their places in the trace.
-        ns: (K, 12) time in each of `STEPS`; every row adds up to the finish of the run.
-        times: The same by name.
+        ns: (K, 12) time in each of `STEPS`, of ranks with several devices that of these in the mean; every row adds up to the
+            finish of the run.
+        device_ns: (D, 12) the same of devices.
+        times: That of devices by name.
         before_ns: (K,) what of their stalls lies before their recordings began.
+        device_before_ns: (D,) the same of devices.
     """
 
     places: Int64
     ns: Int64
+    device_ns: Int64
     times: PartTimes
     before_ns: Int64
+    device_before_ns: Int64
+
+    @property
+    def has_devices(self) -> bool:
+        """Whether ranks have several devices."""
+        return len(self.device_ns) > len(self.ns)
 
     def busiest(self) -> Int64:
         """Return the indices of the ranks that wait and idle least, several where they lose the same."""
-        lost = self.times.of("waiting", *IDLE) + self.times.after_finish_ns
+        lost = self.ns[:, [STEPS.index(step) for step in ("waiting", *IDLE, AFTER_FINISH)]].sum(axis=1)
         return np.flatnonzero(lost == lost.min()) if len(lost) else np.zeros(0, np.int64)
 
     def mean(self) -> Int64:
-        """Return (12,) the mean over ranks in whole ns, rounded so that the sum is exact."""
-        total: Int64 = self.ns.sum(axis=0)
-        count = max(len(self.ns), 1)
-        whole, rest = total // count, total % count
-        lacking = (int(total.sum()) // count) - int(whole.sum())
-        whole[np.argsort(-rest, kind="stable")[:lacking]] += 1
-        return whole
+        """Return (12,) the mean over devices."""
+        return _average_rows(self.device_ns)
+
+
+def _average_rows(ns: Int64) -> Int64:
+    """Return (12,) the mean of rows (N, 12) in whole ns, rounded so that the sum is exact."""
+    total: Int64 = ns.sum(axis=0)
+    count = max(len(ns), 1)
+    whole, rest = total // count, total % count
+    lacking = (int(total.sum()) // count) - int(whole.sum())
+    whole[np.argsort(-rest, kind="stable")[:lacking]] += 1
+    return whole
 
 
 def _compute_uses(a: Side, b: Side) -> tuple[_Use, _Use]:
@@ -110,15 +126,20 @@ def _compute_uses(a: Side, b: Side) -> tuple[_Use, _Use]:
 
 def _compute_use(side: Side, *, plain: bool) -> _Use:
     account = side.ledger()
-    times = account.totals()
+    devices = side.device_parts(account)
+    times = account.totals() if devices is None else devices.times
     if plain:
         # A recording tells only waiting from the rest of communication: so does what is compared with it.
         ns, rest = times.ns.copy(), [PARTS.index(part) for part in _NOT_TOLD_APART]
         ns[:, PARTS.index("communication")] += ns[:, rest].sum(axis=1)
         ns[:, rest] = 0
         times = replace(times, ns=ns, is_recording=True)
-    ns = np.column_stack([times.ns, times.after_finish_ns])
-    return _Use(account.places, ns, times, account.before_ns)
+    ns = of_ranks = np.column_stack([times.ns, times.after_finish_ns])
+    before = account.before_ns
+    if devices is not None:
+        of_ranks = np.stack([_average_rows(ns[places]) for _, places in group_places(devices.owner)])
+        before = before[devices.owner]
+    return _Use(account.places, of_ranks, ns, times, account.before_ns, before)
 
 
 def _compute_share(difference: float, grew: int) -> float | None:
@@ -155,7 +176,7 @@ def _find_index(side: Side, use: _Use, number: int) -> int:
 def _build_waterfall(a: Side, b: Side, parts: tuple[_Use, _Use], basis: Basis, rank: int) -> Waterfall:
     if basis == "mean":
         rank, columns = NONE, [use.mean() for use in parts]
-        before = [int(use.before_ns.sum()) // max(len(use.before_ns), 1) for use in parts]
+        before = [int(use.device_before_ns.sum()) // max(len(use.device_before_ns), 1) for use in parts]
     else:
         columns = [_get_row(side, use, rank) for side, use in zip((a, b), parts, strict=True)]
         before = [

@@ -216,6 +216,19 @@ def describe_before(fall: Waterfall, letter: str = "B") -> str:
     )
 
 
+def explain_devices(comparison: Comparison, letter: str = "B") -> str:
+    """Say what the times of ranks with several devices are; "" where each rank of both runs has one."""
+    whose = " and ".join(
+        name for name, several in zip(("A", letter), comparison.has_devices, strict=True) if several
+    )
+    return (
+        f"Ranks of {whose} have several devices: the time of such a rank is that of its devices in the mean, and the mean is over all "
+        "devices."
+        if whose
+        else ""
+    )
+
+
 def explain_mean(comparison: Comparison, letter: str = "B") -> str:
     """Say why only the mean is compared; "" where one rank is, too."""
     first, second = comparison.busiest

@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
 
 from studio.analysis.job.completeness import format_ranges, group_ranges
-from studio.analysis.job.ledger import WORK, Ledger, PartTimes, build_ledger
+from studio.analysis.job.ledger import WORK, Ledger, PartTimes
 from studio.distinct import find_distinct
 from studio.notebook import format_record
 from studio.timeline import NodeTimes
-from studio.trace import NONE, Graph, Int64, Trace, read_dense_column
+from studio.trace import NONE, Bool, Graph, Int64, Trace, read_dense_column
 from studio.units import format_count, format_ns
 
 
@@ -21,11 +22,13 @@ class DeviceParts:
 
     Attributes:
         times: Of D devices.
+        owner: (D,) whose they are, an index into the ranks with times.
         ranks: Numbers of the ranks that have several.
         least, most: How many devices these have.
     """
 
     times: PartTimes
+    owner: Int64
     ranks: tuple[int, ...]
     least: int
     most: int
@@ -47,46 +50,38 @@ class DeviceParts:
         )
 
 
-def compute_device_parts(trace: Trace, times: NodeTimes, account: Ledger) -> DeviceParts | None:
+def compute_device_parts(
+    trace: Trace, times: NodeTimes, account: Ledger, build_own: Callable[[Bool], Ledger]
+) -> DeviceParts | None:
     """Return where the time of each device went, each with the host of its rank; None where no rank has several.
 
     Args:
         trace: The job.
         times: When its nodes ran.
         account: Where the time of its ranks went.
+        build_own: Returns where it went of some of the times alone, given (T,) which.
     """
     device_of = [_number_devices(graph) for graph in trace.graphs]
     counts = np.array([1 + int(devices.max(initial=0)) for devices in device_of], np.int64)
     count = counts[[trace.ranks[place].graph for place in account.places.tolist()]]
     if not (count > 1).any():
         return None
-    finish = np.full(len(trace.ranks), NONE, np.int64)
-    finish[account.places] = account.finish_ns
-    parts, after = [], []
+    parts, after, owner = [], [], []
     for device in range(int(count.max())):
-        start = times.start_ns.copy()
+        is_own = np.ones(len(times.start_ns), np.bool_)
         for place in account.places.tolist():
             graph = trace.ranks[place].graph
-            if counts[graph] > 1:
-                first = int(times.first[place])
-                others = np.flatnonzero((device_of[graph] != NONE) & (device_of[graph] != device))
-                start[first + others] = NONE
-        alone = NodeTimes(times.first, start, np.where(start < 0, NONE, times.end_ns))
-        own = build_ledger(
-            trace,
-            alone,
-            finish,
-            origin_ns=account.origin_ns,
-            is_recording=account.is_recording,
-            joins=False,
-        ).totals()
+            others = np.flatnonzero((device_of[graph] != NONE) & (device_of[graph] != device))
+            is_own[int(times.first[place]) + others] = counts[graph] == 1
+        own = build_own(is_own).totals()
         chosen = np.flatnonzero(count > device)
         parts.append(own.ns[chosen])
         after.append(own.after_finish_ns[chosen])
+        owner.append(chosen)
     several = np.flatnonzero(count > 1)
     ranks = tuple(sorted(account.numbers[at] for at in several.tolist()))
     together = PartTimes(np.concatenate(parts), np.concatenate(after), account.is_recording)
-    return DeviceParts(together, ranks, int(count[several].min()), int(count.max()))
+    return DeviceParts(together, np.concatenate(owner), ranks, int(count[several].min()), int(count.max()))
 
 
 def _number_devices(graph: Graph) -> Int64:

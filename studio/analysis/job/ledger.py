@@ -288,6 +288,7 @@ def build_ledger(  # noqa: PLR0913 - what a run is, and the two things that are 
     delays: Delays | None = None,
     matched: Matched | None = None,
     pieces: tuple[OwnPieces, ...] | None = None,
+    own: Bool | None = None,
 ) -> Ledger:
     """Return where each nanosecond of the ranks with times went.
 
@@ -302,6 +303,7 @@ def build_ledger(  # noqa: PLR0913 - what a run is, and the two things that are 
         delays: What a simulation tells of its communication.
         matched: Who takes part in what, where it is known.
         pieces: When calls of each graph of a recording ran themselves, where it is known.
+        own: (T,) of which of the nodes in `times` the time is told: the others are waited for, but count as nothing; None for all.
     """
     known = np.flatnonzero(times.first != NONE)
     # Ranks that share their times were simulated as one.
@@ -319,6 +321,8 @@ def build_ledger(  # noqa: PLR0913 - what a run is, and the two things that are 
     begun_ns = joined.begun_ns
     if delays is not None:
         begun_ns = np.where(delays.waiting_ns > 0, times.start_ns + delays.waiting_ns, NONE)
+    if own is not None:
+        spans = spans.select(own[times.first[spans.rank] + spans.row])
     kinds = tuple(kind.astype(np.uint8) for kind in infer_work_kinds(trace))
     how = spans, kinds, begun_ns, delays, origin_ns, is_recording
     stretches, owner, unseen = _compute_courses(trace, times, chosen, finish_ns[chosen], how, early)

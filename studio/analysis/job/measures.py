@@ -6,12 +6,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
+from studio.analysis.job.device_parts import DeviceParts
 from studio.analysis.job.ledger import AFTER_FINISH, MADE_OF, PARTS, Ledger, PartTimes
 from studio.analysis.job.step_spans import StepSpans
 from studio.notebook import format_record
 from studio.trace import Float64
 
-EDITION: Final = 2
+EDITION: Final = 3
 """Raised when a measure means something else than before; what is kept of an older edition is measured again."""
 
 
@@ -24,8 +25,8 @@ class Measures:
         finish_ns: When the last of them finished; None where no node has a time.
         step_ns: The median over steps and ranks; None where no node tells its step.
         steps: How many steps there are.
-        shares: The mean rank's share of the finish in each part of its time, in `exposed` and in `idle`; parts without time
-            are left out.
+        shares: The mean rank's share of the finish in each part of its time, in `exposed` and in `idle`, where ranks have
+            several devices the mean device's; parts without time are left out.
         imbalance: The longest compute of a rank over the mean of all: 1 is even. None where nothing computes.
         edition: `EDITION` of these numbers.
     """
@@ -70,11 +71,18 @@ def compute_imbalance(compute_ns: Float64) -> float | None:
     return float(compute_ns.max()) / mean if mean > 0 else None
 
 
-def measure(account: Ledger, steps: StepSpans | None) -> Measures:
-    """Return the measures of a run from where the time of its ranks went, and its steps where there are some."""
+def measure(account: Ledger, steps: StepSpans | None, devices: DeviceParts | None = None) -> Measures:
+    """Return the measures of a run.
+
+    Args:
+        account: Where the time of its ranks went.
+        steps: Its steps, where there are some.
+        devices: Where the time of its devices went, where ranks have several.
+    """
     times, finish = account.totals(), account.makespan_ns
     keys = (*PARTS, AFTER_FINISH, "exposed", "idle")
-    shares = {key: share_of_finish(times, key, finish) for key in keys}
+    share_of = times if devices is None else devices.times
+    shares = {key: share_of_finish(share_of, key, finish) for key in keys}
     return Measures(
         ranks=len(account),
         finish_ns=finish,

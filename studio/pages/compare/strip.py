@@ -12,6 +12,7 @@ from studio.analysis.compare.words import (
     describe_basis,
     describe_before,
     describe_comparison,
+    explain_devices,
     explain_doubt,
     explain_mean,
 )
@@ -32,7 +33,9 @@ _BASIS = (
     "for the last member or, between pipeline stages, bubble, and the rest of communication; then host, and stall where "
     "nothing runs; after finish, once the rank is done and the last one is not. Where a recording is compared, the rest of "
     "communication is one part on both sides. The rank that waits least, idles least and finishes late is most often one that the others wait for; where "
-    "it is another one in each run, only the mean is shown: the difference between two ranks is none between the runs."
+    "it is another one in each run, only the mean is shown: the difference between two ranks is none between the runs. "
+    "A rank with several devices counts as these in the mean, as on Overview: two devices that work half of the time each are "
+    "at work for half of it, also where they take turns."
 )
 
 
@@ -134,7 +137,11 @@ def show_strip(shown: Lineup, pair: int, basis: str, *, dark: bool) -> Any:
         ],
         className="cs-compare-controls",
     )
-    notes = (explain_mean(comparison, letter), describe_before(fall, letter))
+    notes = (
+        explain_mean(comparison, letter),
+        explain_devices(comparison, letter),
+        describe_before(fall, letter),
+    )
     why = [html.P(words, className="cs-dim") for words in notes if words]
     graph = build_figure("compare-waterfall", figure)
     return html.Section(

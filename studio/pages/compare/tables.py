@@ -60,7 +60,8 @@ def show_summary(shown: Lineup) -> Any:
         )
         for key in keys
     ]
-    parts = [html.H2("In numbers"), _show_figures(shown, "Mean per rank", rows, "the figures")]
+    whose = "device" if any(pair.whose == "device" for pair in shown.comparisons) else "rank"
+    parts = [html.H2("In numbers"), _show_figures(shown, f"Mean per {whose}", rows, "the figures")]
     parts += show_carried(shown, "dimensions") + show_carried(shown, "links")
     return html.Section(parts, className="cs-section")
 

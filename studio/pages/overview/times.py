@@ -17,7 +17,6 @@ from studio.pages.base.export import Table, build_export_buttons
 from studio.pages.base.figures import build_figure
 from studio.pages.base.state import get_session, get_workspace
 from studio.pages.base.widgets import build_address, build_hint, build_loading
-from studio.pages.overview.verdict import get_device_parts
 from studio.units import format_ns
 
 _STANDS_OUT = 0.005
@@ -60,7 +59,7 @@ def build_over_time_section(job: str, run: str, *, dark: bool) -> Any:
         _build_share_table(over_time),
         [
             f"{name} · share of the ranks; a moment counts for one part only; idle (bubble, stall) stays empty. ",
-            *_describe_use(use, get_device_parts(job, run)),
+            *_describe_use(use, get_session().device_parts(job, run)),
         ],
     )
 

@@ -11,7 +11,7 @@ from dash import ClientsideFunction, Input, Output, clientside_callback, dcc, ht
 from studio.analysis.collectives.groups import sum_group_use
 from studio.analysis.job.awaited import find_alike, find_most_awaited
 from studio.analysis.job.blame import Blame, compute_blame
-from studio.analysis.job.device_parts import DeviceParts, compute_device_parts
+from studio.analysis.job.device_parts import DeviceParts
 from studio.analysis.job.kinds import lacks_host, runs_on_processor
 from studio.analysis.job.layout_imbalance import Unevenness, find_unevenness
 from studio.analysis.job.ledger import AFTER_FINISH, Ledger
@@ -123,7 +123,7 @@ def build_headline(job: str, run: str) -> Any:
         facts.append((with_hint("spread", _SPREAD), spreads))
     facts += [
         (with_hint(NAMES[key], ABOUT[key]), f"{100 * share:.1f} %")
-        for key, share in _compute_shares(account, get_device_parts(job, run))
+        for key, share in _compute_shares(account, get_session().device_parts(job, run))
     ]
     facts.append(("health", _build_health_link(job)))
     return html.Dl(
@@ -170,19 +170,6 @@ def get_steps(job: str, run: str) -> StepSpans | None:
     return get_session().step_spans(job, run)
 
 
-def get_device_parts(job: str, run: str) -> DeviceParts | None:
-    """Return where the time of each device of a run went; None where each rank has one."""
-    session = get_session()
-    return session.keep_of_job(
-        "device parts",
-        job,
-        lambda: compute_device_parts(
-            session.trace(job), session.times(job, run), session.rank_use(job, run)[0]
-        ),
-        run,
-    )
-
-
 def build_rank_section(job: str, run: str, *, dark: bool) -> Any:
     """Return the figure of where the time of each rank goes, with the rank others wait for in words."""
     account, _ = get_session().rank_use(job, run)
@@ -192,7 +179,7 @@ def build_rank_section(job: str, run: str, *, dark: bool) -> Any:
         lambda: compute_blame(get_session().trace(job), get_session().times(job, run), account),
         run,
     )
-    devices = get_device_parts(job, run)
+    devices = get_session().device_parts(job, run)
     rows = build_rank_rows(account, _ROWS, rank_blame.of_culprits(len(account)))
     view = {"job": job, **({"run": run} if run else {})}
     links = [

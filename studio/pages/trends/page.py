@@ -49,7 +49,7 @@ _CHANGED = (
     "0.03 of imbalance."
 )
 _STEP = "The median over steps and ranks, as on Overview. With * the finish: no node tells a step."
-_EXPOSED = "Share of the finish in which the mean rank communicates and no work hides it, as on Overview."
+_EXPOSED = "Share of the finish in which the mean rank communicates and no work hides it, as on Overview; where ranks have several devices, the mean device."
 _IMBALANCE = "The longest compute of a rank over the mean of all ranks: 1 is even."
 
 
