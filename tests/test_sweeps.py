@@ -19,6 +19,8 @@ from studio.jobs.sweeps import (
     start_sweep,
 )
 from studio.session import Session
+from studio.sim.parts import interpret, with_settings
+from studio.store.runs import Run
 from studio.store.tasks import cancel, close_tasks, open_tasks
 from studio.store.tasks import get as get_task
 from studio.store.workspace import Workspace
@@ -59,6 +61,23 @@ def test_a_sweep_is_kept_priced_and_its_point_becomes_a_run(opened):
     assert info.name.startswith("sweep point 2: bandwidth[0]=200, preset=hgx-h100")
     delete_sweep(tasks, session, kept)
     assert list_sweeps(session, job) == []
+
+
+def test_a_sweep_over_presets_keeps_the_remote_memory_of_the_run_that_it_varies(opened):
+    job, tasks, session = opened
+    slow = ("memory-type=PER_NPU_MEMORY_EXPANSION", "remote-mem-latency=5000", "remote-mem-bw=2")
+    parts = with_settings(studio.preset("hgx-h100", npus=8).parts, slow)
+    result = studio.simulate(session.trace(job), interpret(parts).config)
+    run = session.workspace.save_run(job, Run("slow memory", result, parts))
+    presets = "preset=hgx-h100,hgx-a100"
+    asked = [Asked(job, (presets,), run=run), Asked(job, (presets, *slow)), Asked(job, (presets, *MEMORY))]
+    finishes = []
+    for each in asked:
+        kept = start_sweep(tasks, session, each)
+        wait_until(lambda one=kept: not is_under_way(tasks, one))
+        finishes.append([row.finish_ns for row in kept.rows()])
+    assert finishes[0] == finishes[1] != finishes[2]
+    assert finishes[0][0] == result.makespan_ns
 
 
 def test_a_sweep_that_was_stopped_continues(opened, monkeypatch):

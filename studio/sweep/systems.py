@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from studio.completion.mesh import Mesh
 from studio.completion.scale import refuse_missing
@@ -26,7 +26,7 @@ class Base:
 
     Attributes:
         preset: Name of the preset it starts from; None where `tables` are given.
-        tables: A system in place of a preset.
+        tables: A system in place of a preset; where presets are varied, these have its remote memory.
         npus: NPUs of the preset; None as many as the job has ranks, unless its name says it.
         model: The model; None is that of the preset or the tables.
         settings: KEY=VALUE each, set before the varied ones.
@@ -64,6 +64,9 @@ def build_parts_at(base: Base, point: Mapping[str, str], ranks: int) -> Parts:
         keys = [*point, *(setting.partition("=")[0].strip() for setting in base.settings)]
         plain = model is None and "congestion" in keys
         parts = preset(name, npus or named_npus or ranks).under("astra-sim" if plain else model or "full")
+        if base.tables is not None and base.tables.memory is not None:
+            # Presets are machines, and say nothing of what a job keeps elsewhere: there it stays where it was.
+            parts = replace(parts, memory=base.tables.memory)
     elif NPUS in point:
         raise ConfigError(
             f"{NPUS} is varied, and the system is given as files; allowed: with a preset",

@@ -17,12 +17,11 @@ from studio.pages.base.widgets import build_aria_label, build_hint
 from studio.sim.models import get_model
 from studio.sim.network import COSTS
 from studio.sim.presets import PRESETS
-from studio.sim.settings import BY_KEY
+from studio.sim.remote_memory import ASSUMED, needs_memory
 from studio.sim.systems.proposals import propose
 from studio.sweep.costs import EXAMPLE, Costs, build_costs
 from studio.sweep.space import parse_space
 from studio.sweep.sweep import refuse_impossible
-from studio.trace import NodeType
 from studio.units import format_count, format_counted, parse_ns
 
 RUN = "run:"
@@ -36,8 +35,6 @@ _COSTS = (
     "A system costs NPUs × (price of a GPU + Σ over dimensions of its port's GB/s × price per GB/s). The prices here are round "
     "numbers to start with, nobody's; change them, and the front follows without a new sweep."
 )
-_MEMORY = ("memory-type", "remote-mem-latency", "remote-mem-bw")
-
 
 _UNDER = (
     "Looks for the cheapest point that finishes in this time instead of simulating all: at each combination of the other "
@@ -225,15 +222,8 @@ def choose_first_settings(job: str, system: str) -> str:
         lines += ["bandwidth[1]=25,50,100,200"]
     else:
         lines += ["costs.algorithm=ring,tree"] if COSTS in network else ["latency[0]=250,500,1000,2000"]
-    needs = any(
-        bool(((graph.type == NodeType.MEM_LOAD) | (graph.type == NodeType.MEM_STORE)).any())
-        for graph in trace.graphs
-    )
-    if needs and not has_memory:
-        lines += [
-            "memory-type=PER_NPU_MEMORY_EXPANSION",
-            *(f"{key}={BY_KEY[key].start}" for key in _MEMORY[1:]),
-        ]
+    if needs_memory(trace) and not has_memory:
+        lines += [f"{key}={value}" for key, value in ASSUMED.items()]
     return "\n".join(lines)
 
 
