@@ -75,6 +75,7 @@ _QUANTITY: Final = re.compile(
 )
 _LONGEST: Final = 64
 _INT64_MAX: Final = 2**63 - 1
+_TICK_DIGITS: Final = 9
 _FAR: Final = 1e7
 """How many of the largest unit are written out."""
 
@@ -202,6 +203,44 @@ def format_si(value: float, unit: str = "") -> str:
         ('2.00 G', '2.00 GFLOP', '950', '0 FLOP')
     """
     return _scale_text(value, tuple((f"{prefix}{unit}", factor) for prefix, factor in _SI))
+
+
+def format_time_ticks(ticks_ns: Sequence[float]) -> list[str]:
+    """Format the ticks of an axis of times in one unit, that of the largest or `time_unit`, with as many decimals as tell them in full.
+
+    Example:
+        >>> format_time_ticks([0, 80_000_000, 100_000_000]), format_time_ticks([99_500_000, 100_000_000])
+        (['0 ms', '80 ms', '100 ms'], ['99.5 ms', '100.0 ms'])
+    """
+    asked = TIME_UNITS.get(time_unit.get())
+    # Round numbers of minutes are none of nanoseconds, of which ticks are made.
+    return _format_ticks(
+        ticks_ns, tuple(unit for unit in _TIMES if unit[0] in ((asked,) if asked else _FINEST))
+    )
+
+
+def format_si_ticks(ticks: Sequence[float]) -> list[str]:
+    """Format the ticks of an axis with the decimal prefix of the largest, and as many decimals as tell them in full.
+
+    Example:
+        >>> format_si_ticks([242_500, 245_000]), format_si_ticks([0, 500_000, 1_000_000]), format_si_ticks([])
+        (['242.5 k', '245.0 k'], ['0.0 M', '0.5 M', '1.0 M'], [])
+    """
+    return _format_ticks(ticks, _SI)
+
+
+def _format_ticks(ticks: Sequence[float], units: tuple[tuple[str, float], ...]) -> list[str]:
+    most = max(map(abs, ticks), default=0)
+    unit, scale = next((known for known in reversed(units) if known[1] <= most), units[0])
+    sizes = [abs(tick) / scale for tick in ticks]
+    # Ticks come of sums: what is beyond their ten digits is none of them.
+    exact = (
+        decimals
+        for decimals in range(_TICK_DIGITS)
+        if all(math.isclose(round(size, decimals), size, rel_tol=1e-9) for size in sizes)
+    )
+    decimals = next(exact, _TICK_DIGITS)
+    return [_sign_text(tick, f"{size:,.{decimals}f}", unit) for tick, size in zip(ticks, sizes, strict=True)]
 
 
 def parse_ns(text: str) -> int:

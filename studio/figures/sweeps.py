@@ -13,7 +13,7 @@ from studio.figures.theme import SEQUENTIAL, build_figure_layout, choose_palette
 from studio.sweep.analysis import LITTLE, Importance, differs, select_front, select_possible
 from studio.sweep.running import Row
 from studio.sweep.space import Axis, Space
-from studio.units import format_distinct, format_ns, format_si
+from studio.units import format_ns, format_si, format_si_ticks, format_time_ticks
 
 MOST_POINTS = 2_000
 """So many points are drawn beside the front; of more every n-th."""
@@ -82,7 +82,7 @@ def _build_front_layout(rows: Sequence[Row], dark: bool) -> dict[str, Any]:
         "margin": {"l": 10, "r": 16, "t": 28, "b": 10},
         "xaxis": {
             **base["xaxis"], "title": {"text": "cost of the system, in what the prices are in", "font": small}, "tickfont": small,
-            "tickvals": ticks, "ticktext": _format_numbers(ticks),
+            "tickvals": ticks, "ticktext": format_si_ticks(ticks),
         },
         "yaxis": {**base["yaxis"], **_build_time_axis(rows), "title": {"text": "finish", "font": small}, "tickfont": small},
     }  # fmt: skip
@@ -94,7 +94,7 @@ def _build_time_axis(rows: Sequence[Row]) -> dict[str, Any]:
     ticks = _compute_ticks(_widen_finishes(finishes))
     axis: dict[str, Any] = {
         "tickvals": [tick / 1e9 for tick in ticks],
-        "ticktext": _format_times(ticks),
+        "ticktext": format_time_ticks(ticks),
     }
     if finishes and not differs(min(finishes), max(finishes)):
         # Over the whole height differences would look large that are none.
@@ -123,21 +123,6 @@ def _compute_ticks(values: Sequence[float | None]) -> list[float]:
     return [float(f"{first + step * at:.10g}") for at in range(int((high - first) / step) + 2)]
 
 
-def _format_whole_si(value: float) -> str:
-    """Write a round number with its decimal prefix and all its digits: three would show different ticks as equal."""
-    short, _, prefix = format_si(value).partition(" ")
-    powers = {"k": 1e3, "M": 1e6, "G": 1e9, "T": 1e12, "P": 1e15}
-    return f"{value / powers[prefix]:g} {prefix}" if prefix in powers else short
-
-
-def _format_numbers(values: list[float]) -> list[str]:
-    return [_format_whole_si(value) for value in values]
-
-
-def _format_times(values: list[float]) -> list[str]:
-    return format_distinct([round(value) for value in values])
-
-
 def draw_parallel(space: Space, rows: Sequence[Row], *, dark: bool, units: Units = NO_UNITS) -> Any:
     """Return every setting, cost and finish as axes beside each other, a line a point, darker where it finishes sooner.
 
@@ -152,9 +137,9 @@ def draw_parallel(space: Space, rows: Sequence[Row], *, dark: bool, units: Units
     colours, shades = choose_palette(dark), SEQUENTIAL["dark" if dark else "light"]
     axes = [_build_setting_axis(axis, space, shown, units) for axis in space.axes if len(axis.values) > 1]
     if shown and all(row.cost is not None for row in shown):
-        axes.append(_build_number_axis("cost", [row.cost or 0.0 for row in shown], _format_numbers))
+        axes.append(_build_number_axis("cost", [row.cost or 0.0 for row in shown], format_si_ticks))
     finishes = [float(row.finish_ns or 0) for row in shown]
-    axes.append(_build_number_axis("finish", finishes, _format_times, _widen_finishes(finishes)))
+    axes.append(_build_number_axis("finish", finishes, format_time_ticks, _widen_finishes(finishes)))
     figure = go.Figure(layout=build_figure_layout(dark, height=340, hovermode="closest", showlegend=False))
     # The quickest are drawn last, above all others.
     for at, part in enumerate(np.array_split(np.arange(len(shown)), len(shades))):

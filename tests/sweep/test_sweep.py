@@ -434,10 +434,13 @@ def test_figures_of_many_points_draw_the_best_ones(monkeypatch):
         upright = sweeps_drawn.draw_parallel(space, near, dark=False)
         finishes = {trace.y[3] for trace in upright.data if trace.y}
         assert max(finishes) - min(finishes) < 0.34
+    priced = [replace(row, cost=240_000.0 + 2_500 * row.index) for row in rows[:6]]
+    costs = sweeps_drawn.draw_front(space, priced, dark=False).layout.xaxis.ticktext
+    assert costs[:3] == ("240.0 k", "242.5 k", "245.0 k"), "an axis has one number of decimals"
     # No two ticks read the same where finishes are close and yet apart.
     close = [replace(row, finish_ns=198_600_000 + 250_000 * row.index) for row in rows[:9]]
     axis = sweeps_drawn.draw_front(space, close, dark=False).layout.yaxis
-    assert axis.ticktext[:2] == ("198.500 ms", "199.000 ms")
+    assert axis.ticktext[:2] == ("198.5 ms", "199.0 ms")
     assert len(set(axis.ticktext)) == len(axis.ticktext)
 
 
