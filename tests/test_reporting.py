@@ -167,3 +167,17 @@ def test_words_of_short_cells_are_not_broken():
     document = Document("report")
     document.table(["part", "mean", "about"], [["communication", "7 ms", "What " * 20]], numeric=(1,))
     assert "<td class=short>communication</td><td class=num>7 ms</td><td class=long>" in document.html("")
+
+
+def test_all_figures_name_their_axes_in_one_size(monkeypatch):
+    figures = []
+    monkeypatch.setattr(Document, "figure", lambda _self, _title, figure, _about="": figures.append(figure))
+    build_report([build_compared_recording(job(), "monday"), build_compared_recording(job(30), "tuesday")])
+    titles = {
+        (title["text"], title["font"]["size"])
+        for figure in figures
+        for name, axis in figure.to_dict()["layout"].items()
+        if re.fullmatch(r"[xy]axis\d*", name) and (title := axis.get("title", {})).get("text")
+    }
+    assert {"rank", "% of ranks"} <= {text for text, _ in titles}
+    assert {size for _, size in titles} == {11}

@@ -9,7 +9,13 @@ import numpy as np
 
 from studio.figures.rank_axis import NUMBERED, is_numbered
 from studio.figures.shades import FAINT, compute_scale_ticks, compute_shades
-from studio.figures.theme import SEQUENTIAL, build_figure_layout, choose_axis_unit, choose_palette
+from studio.figures.theme import (
+    SEQUENTIAL,
+    build_figure_layout,
+    build_small_font,
+    choose_axis_unit,
+    choose_palette,
+)
 from studio.trace import Float64
 from studio.units import format_ns
 
@@ -89,15 +95,15 @@ def draw_beside(
         figure.update_layout(
             {
                 f"xaxis{axis}": {
-                    "domain": domain, "anchor": f"y{axis}", "zeroline": False, "title": {"text": "rank", "font": {"size": 11}},
-                    **(_NO_AXIS if empty else NUMBERED if numbered else {"type": "category", "showgrid": False}), "title_standoff": 2, "tickfont": {"color": colours.dim, "size": 11},
+                    "domain": domain, "anchor": f"y{axis}", "zeroline": False, "title": {"text": "rank", "font": build_small_font(colours)},
+                    **(_NO_AXIS if empty else NUMBERED if numbered else {"type": "category", "showgrid": False}), "title_standoff": 2, "tickfont": build_small_font(colours),
                 },
                 f"yaxis{axis}": {
                     "domain": [1 - (line + 1) * high + (0.06 if line + 1 < lines else 0), top],
                     "anchor": f"x{axis}", "zeroline": False, **(_NO_AXIS if empty else {"autorange": "reversed", "showgrid": False, "type": "category"}),
                     "tickvals": every, "ticktext": [label.split(" ")[0] for label in every],
-                    "tickfont": {"color": colours.dim, "size": 11},
-                    "title": {"text": "collectives" if place == 0 else "", "font": {"size": 11}}, "title_standoff": 4,
+                    "tickfont": build_small_font(colours),
+                    "title": {"text": "collectives" if place == 0 else "", "font": build_small_font(colours)}, "title_standoff": 4,
                 },
             }
         )  # fmt: skip
@@ -117,10 +123,10 @@ def draw_beside(
             "cmax": longest,
             "colorbar": {
                 **compute_scale_ticks(least, longest, format_ns, zero="0 ns" if zero else ""),
-                "title": {"text": "log", "font": {"size": 11}},
+                "title": {"text": "log", "font": build_small_font(colours)},
                 "thickness": 10,
                 "outlinewidth": 0,
-                "tickfont": {"color": colours.dim, "size": 11},
+                "tickfont": build_small_font(colours),
             },
         }
     )

@@ -11,7 +11,7 @@ import numpy as np
 from studio.analysis.collectives.cell import FORMATS
 from studio.analysis.collectives.imbalance import Metric
 from studio.figures.shades import FAINT, compute_scale_ticks, compute_shades
-from studio.figures.theme import SEQUENTIAL, build_figure_layout, choose_palette
+from studio.figures.theme import SEQUENTIAL, build_figure_layout, build_small_font, choose_palette
 from studio.trace import Float64
 
 _ROW_PX, _LEAST_PX, _MOST_PX = 16, 160, 900
@@ -59,7 +59,7 @@ def draw_collective_heatmap(
             **compute_scale_ticks(
                 low, high, format_value, zero=format_value(0) if (table == 0).any() else ""
             ),
-            "title": {"text": metric, "side": "right"},
+            "title": {"text": metric, "side": "right", "font": build_small_font(colours)},
             "thickness": 10,
             "outlinewidth": 0,
             "tickfont": {"color": colours.dim},
@@ -70,9 +70,9 @@ def draw_collective_heatmap(
     height = int(min(_MOST_PX, max(_LEAST_PX, 60 + _ROW_PX * len(labels))))
     figure = go.Figure(heat, build_figure_layout(dark, height=height))
     every = max(1, -(-len(labels) // ((height - 60) // 14)))
-    figure.update_xaxes(title="rank", type="category", showgrid=False, nticks=min(32, len(numbers)))
+    figure.update_xaxes(title_text="rank", type="category", showgrid=False, nticks=min(32, len(numbers)))
     figure.update_yaxes(
-        title="collective",
+        title_text="collective",
         tickvals=list(range(0, len(labels), every)),
         ticktext=labels[::every],
         autorange="reversed",

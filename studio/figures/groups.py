@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from studio.analysis.collectives.groups import GroupUse
-from studio.figures.theme import SEQUENTIAL, build_figure_layout, choose_palette
+from studio.figures.theme import SEQUENTIAL, build_figure_layout, build_small_font, choose_palette
 from studio.trace import Int64
 from studio.units import format_bytes, format_counted
 
@@ -175,7 +175,11 @@ def draw_group_matrix(use: GroupUse, *, dark: bool, notes: Sequence[str] = ()) -
         ygap=1 if shape[0] <= 60 else 0,
         hoverongaps=False,
         colorbar={
-            "title": {"text": "most bytes of a member" if several else "bytes", "side": "right"},
+            "title": {
+                "text": "most bytes of a member" if several else "bytes",
+                "side": "right",
+                "font": build_small_font(colours),
+            },
             **ticks,
             "thickness": 10,
             "outlinewidth": 0,
@@ -187,7 +191,7 @@ def draw_group_matrix(use: GroupUse, *, dark: bool, notes: Sequence[str] = ()) -
     every = max(1, -(-len(labels) // ((height - 60) // 14)))
     shown = list(range(0, len(labels), every))
     figure.update_xaxes(
-        title=_label_axis("rank", blocks.columns),
+        title_text=_label_axis("rank", blocks.columns),
         type="category",
         showgrid=False,
         # Of ranges the first rank: more would overprint.
@@ -197,7 +201,7 @@ def draw_group_matrix(use: GroupUse, *, dark: bool, notes: Sequence[str] = ()) -
         title_standoff=6,
     )
     figure.update_yaxes(
-        title=_label_axis("comm group", blocks.rows),
+        title_text=_label_axis("comm group", blocks.rows),
         tickvals=[str(index) for index in shown],
         ticktext=[labels[index] for index in shown],
         type="category",

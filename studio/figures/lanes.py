@@ -87,7 +87,7 @@ def draw_lane_bars(gantt: Gantt, *, dark: bool) -> Any:
         legend={"orientation": "h", "y": 1.01, "yanchor": "bottom", "x": 0, "xanchor": "left"},
         margin={"l": 10, "r": 10, "t": 26, "b": 10},
     )
-    figure.update_xaxes(title=f"since the beginning, {unit}", title_standoff=4)
+    figure.update_xaxes(title_text=f"since the beginning, {unit}", title_standoff=4)
     figure.update_yaxes(
         tickvals=list(range(len(names))),
         ticktext=names,

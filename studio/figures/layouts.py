@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from studio.figures.theme import build_figure_layout, choose_palette
+from studio.figures.theme import build_figure_layout, build_small_font, choose_palette
 from studio.layout_search.unfit import describe_layout
 from studio.units import format_ns, format_si
 
@@ -28,7 +28,7 @@ def front_figure(layout_plan: LayoutPlan, *, dark: bool) -> Any:
     rest = [item for item in layout_plan.simulated if id(item) not in best]
     left = [item for item in layout_plan.left_out if item.bound_ns]
     base = build_figure_layout(dark, height=HEIGHT_PX, hovermode="closest")
-    small = {"color": colours.dim, "size": 11}
+    small = build_small_font(colours)
     figure = go.Figure(
         layout={
             **base,

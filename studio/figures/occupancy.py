@@ -54,6 +54,6 @@ def draw_occupancy_areas(shares: Occupancy, *, dark: bool) -> Any:
     figure.update_layout(
         legend={**LEGEND_ABOVE, "traceorder": "normal"}, margin={"l": 10, "r": 10, "t": 26, "b": 10}
     )
-    figure.update_xaxes(title=f"since the beginning, {unit}", title_standoff=4, showgrid=False)
-    figure.update_yaxes(title="% of ranks", title_standoff=6, range=[0, 100], nticks=5)
+    figure.update_xaxes(title_text=f"since the beginning, {unit}", title_standoff=4, showgrid=False)
+    figure.update_yaxes(title_text="% of ranks", title_standoff=6, range=[0, 100], nticks=5)
     return figure

@@ -52,6 +52,6 @@ def queue_lines(queues: Sequence[Queue], *, dark: bool) -> Any:
     figure.update_layout(
         legend={**LEGEND_ABOVE}, showlegend=True, margin={"l": 10, "r": 10, "t": 26, "b": 10}
     )
-    figure.update_xaxes(title=f"since the first launch, {unit}", title_standoff=4, showgrid=False)
-    figure.update_yaxes(title="operations", title_standoff=6, rangemode="tozero", nticks=5)
+    figure.update_xaxes(title_text=f"since the first launch, {unit}", title_standoff=4, showgrid=False)
+    figure.update_yaxes(title_text="operations", title_standoff=6, rangemode="tozero", nticks=5)
     return figure

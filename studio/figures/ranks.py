@@ -75,12 +75,12 @@ def draw_rank_times(account: Ledger, *, dark: bool, assumed_ns: Int64 | None = N
         margin={"l": 10, "r": 10, "t": 26, "b": 10},
     )
     figure.update_xaxes(
-        title="rank", title_standoff=4, **(NUMBERED if numbered else _build_named_axis(names))
+        title_text="rank", title_standoff=4, **(NUMBERED if numbered else _build_named_axis(names))
     )
     if not numbered and len(chosen) < _ROOM:
         # One column as wide as the figure looks like an area, not like a rank.
         figure.update_xaxes(domain=[0, len(chosen) / _ROOM])
-    figure.update_yaxes(title=unit, title_standoff=6, nticks=5, rangemode="tozero")
+    figure.update_yaxes(title_text=unit, title_standoff=6, nticks=5, rangemode="tozero")
     return figure
 
 

@@ -67,7 +67,7 @@ def draw_roofline(report: OperatorReport, gpu: Gpu | None, *, dark: bool) -> Any
     lowest = min(row.flop_per_s for row in rows) / 2
     decades = range(int(np.floor(np.log10(lowest))), int(np.ceil(np.log10(highest))) + 1)
     figure.update_xaxes(
-        title="operations per byte of memory traffic",
+        title_text="operations per byte of memory traffic",
         title_standoff=4,
         type="log",
         dtick=1,

@@ -6,7 +6,7 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from studio.figures.theme import build_figure_layout, choose_axis_unit, choose_palette
+from studio.figures.theme import build_figure_layout, build_small_font, choose_axis_unit, choose_palette
 from studio.units import format_ns
 
 LATENCIES = {
@@ -86,9 +86,9 @@ def draw_memory(over_time: Sequence[Mapping[str, Any]], *, dark: bool) -> Any:
     figure = go.Figure(
         layout={
             **base,
-            "yaxis": {**base["yaxis"], "title": {"text": "KV cache"}, "tickformat": ".0%", "rangemode": "tozero"},
+            "yaxis": {**base["yaxis"], "title": {"text": "KV cache", "font": build_small_font(colours)}, "tickformat": ".0%", "rangemode": "tozero"},
             "yaxis2": {
-                **base["yaxis"], "title": {"text": "requests"}, "overlaying": "y", "side": "right", "rangemode": "tozero",
+                **base["yaxis"], "title": {"text": "requests", "font": build_small_font(colours)}, "overlaying": "y", "side": "right", "rangemode": "tozero",
                 "showgrid": False, "tickmode": "auto", "tickformat": ",.3~s", "nticks": 5,
             },
         }

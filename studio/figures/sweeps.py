@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from studio.figures.theme import SEQUENTIAL, build_figure_layout, choose_palette
+from studio.figures.theme import SEQUENTIAL, build_figure_layout, build_small_font, choose_palette
 from studio.sweep.analysis import LITTLE, Importance, differs, select_front, select_possible
 from studio.sweep.running import Row
 from studio.sweep.space import Axis, Space
@@ -73,7 +73,7 @@ def draw_front(space: Space, rows: Sequence[Row], *, dark: bool, units: Units = 
 
 def _build_front_layout(rows: Sequence[Row], dark: bool) -> dict[str, Any]:
     colours, base = choose_palette(dark), build_figure_layout(dark, height=FRONT_PX, hovermode="closest")
-    small = {"color": colours.dim, "size": 11}
+    small = build_small_font(colours)
     prices = [row.cost for row in select_possible(rows) if row.cost is not None]
     ticks = _compute_ticks(prices)
     return {
@@ -255,7 +255,7 @@ def draw_slice(space: Space, rows: Sequence[Row], key: str, *, dark: bool, units
     shown: dict[str, Any] = {
         "tickvals": None,
         "ticktext": None,
-        "title": {"text": _label_setting(key, units), "font": {"size": 11, "color": colours.dim}},
+        "title": {"text": _label_setting(key, units), "font": build_small_font(colours)},
     }
     if axis.numbers is None:
         shown["range"] = [-0.6, len(values) - 0.4]

@@ -82,10 +82,21 @@ LEGEND_ABOVE: Mapping[str, Any] = MappingProxyType(
 """A legend in a line above the plot, at its left: the tools of a figure lie over its right."""
 
 
+def build_small_font(colours: Palette) -> dict[str, Any]:
+    """Return the font of what names and numbers axes and colours: smaller than text and dim."""
+    return {"color": colours.dim, "size": 11}
+
+
 def build_figure_layout(dark: bool, **more: Any) -> dict[str, Any]:
     """Return the layout that all figures share."""
     colours = choose_palette(dark)
-    axis = {"gridcolor": colours.border, "linecolor": colours.border, "zeroline": False, "automargin": True}
+    axis = {
+        "gridcolor": colours.border,
+        "linecolor": colours.border,
+        "zeroline": False,
+        "automargin": True,
+        "title": {"font": build_small_font(colours)},
+    }
     return {
         "paper_bgcolor": "rgba(0,0,0,0)",
         "plot_bgcolor": "rgba(0,0,0,0)",
@@ -101,7 +112,7 @@ def build_figure_layout(dark: bool, **more: Any) -> dict[str, Any]:
             "font": {"color": colours.text},
         },
         "xaxis": axis,
-        "yaxis": dict(axis),
+        "yaxis": {**axis, "title": {"font": build_small_font(colours)}},
         **more,
     }
 

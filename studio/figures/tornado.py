@@ -7,7 +7,7 @@ from html import escape
 from typing import Any
 
 from studio.advice.words import Bar
-from studio.figures.theme import build_figure_layout, choose_palette
+from studio.figures.theme import build_figure_layout, build_small_font, choose_palette
 
 ROW_PX = 26
 HEAD_PX = 70
@@ -89,9 +89,9 @@ def draw_tornado(rows: Sequence[Bar], *, dark: bool) -> Any:
         range=[-(left + room), right + (room if right else 0.04 * left)],
         ticksuffix=" %",
         nticks=8,
-        title={"text": "change of the finish", "font": {"color": colours.dim, "size": 11}},
+        title={"text": "change of the finish", "font": build_small_font(colours)},
         title_standoff=2,
-        tickfont={"color": colours.dim, "size": 11},
+        tickfont=build_small_font(colours),
         tickangle=0,
         gridcolor=colours.border,
         zeroline=True,

@@ -8,7 +8,13 @@ from dataclasses import dataclass
 from html import escape
 from typing import Any, Final
 
-from studio.figures.theme import Palette, build_figure_layout, choose_axis_unit, choose_palette
+from studio.figures.theme import (
+    Palette,
+    build_figure_layout,
+    build_small_font,
+    choose_axis_unit,
+    choose_palette,
+)
 from studio.units import format_ns
 
 PANEL_PX: Final = 150
@@ -84,7 +90,7 @@ def draw_trend(marks: Sequence[Mark], shifts: Sequence[Shift], pace: str, *, dar
     words = [_describe_mark(mark, pace) for mark in marks]
     for number, panel in enumerate(panels):
         figure.update_layout(
-            {f"yaxis{number + 1 if number else ''}": {**base["yaxis"], **_build_axis(number, panel)}}
+            {f"yaxis{number + 1 if number else ''}": {**base["yaxis"], **_build_axis(number, panel, colours)}}
         )
         figure.add_trace(_draw_line(number, panel, marks, words, colours))
     for shift in shifts:
@@ -134,7 +140,7 @@ def _build_panels(marks: Sequence[Mark], pace: str, colours: Palette) -> tuple[_
     )
 
 
-def _build_axis(number: int, panel: _Panel) -> dict[str, Any]:
+def _build_axis(number: int, panel: _Panel, colours: Palette) -> dict[str, Any]:
     """Return the vertical axis of a panel."""
     gap = 0.07
     share = (1 - 2 * gap) / 3
@@ -145,7 +151,7 @@ def _build_axis(number: int, panel: _Panel) -> dict[str, Any]:
     high = max([*known, base + _LEAST_SPAN[number]])
     return {
         "domain": [max(top - share, 0), top],
-        "title": {"text": panel.title},
+        "title": {"text": panel.title, "font": build_small_font(colours)},
         "range": [base, base + 1.25 * (high - base)],
         "nticks": 5,
         "anchor": "x",

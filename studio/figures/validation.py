@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from studio.calibration.judging import Judgement
-from studio.figures.theme import Palette, build_figure_layout, choose_palette
+from studio.figures.theme import Palette, build_figure_layout, build_small_font, choose_palette
 from studio.units import format_bytes, format_ns
 
 _DASHES = ("solid", "dash", "dot", "dashdot")
@@ -91,7 +91,7 @@ def _build_validation_layout(judged: Sequence[Judgement], colours: Palette, dark
     ticks = _compute_size_ticks(float(sizes.min()), float(sizes.max()))
     base = build_figure_layout(dark, height=560, hovermode="closest")
     axis = base["xaxis"]
-    small = {"color": colours.dim, "size": 11}
+    small = build_small_font(colours)
     tallest = _choose_tallest(judged)
     residuals = [tallest * part for part in (-1, -0.5, 0, 0.5, 1)]
     return {

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from studio.analysis.compare.waterfall import Step, Waterfall
-from studio.figures.theme import build_figure_layout, choose_axis_unit, choose_palette
+from studio.figures.theme import build_figure_layout, build_small_font, choose_axis_unit, choose_palette
 from studio.units import format_ns
 
 _ROWS = 11
@@ -93,10 +93,10 @@ def draw_waterfall(shown: Waterfall, names: tuple[str, str], words: Mapping[str,
     cut = f", the axis begins at {format_ns(low)}" if low else ""
     figure.update_xaxes(
         range=[low / scale, (max(ends) + _BEYOND * span) / scale],
-        title={"text": f"{unit}{cut}", "font": {"color": colours.dim, "size": 11}},
+        title={"text": f"{unit}{cut}", "font": build_small_font(colours)},
         title_standoff=2,
         nticks=7,
-        tickfont={"color": colours.dim, "size": 11},
+        tickfont=build_small_font(colours),
         gridcolor=colours.border,
     )
     figure.update_yaxes(

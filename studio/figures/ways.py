@@ -88,7 +88,7 @@ def _set_axes(figure: Any, explanation: Explanation) -> None:
         type="log",
         tickvals=[2.0**power for power in powers],
         ticktext=[format_bytes(2**power) for power in powers],
-        title="size (comm_size)",
+        title_text="size (comm_size)",
         title_standoff=6,
     )
     low = int(np.floor(np.log10(explanation.curves.min() / 1e9)))
@@ -98,7 +98,7 @@ def _set_axes(figure: Any, explanation: Explanation) -> None:
         type="log",
         tickvals=times,
         ticktext=[format_ns(time * 1e9) for time in times],
-        title="time",
+        title_text="time",
         title_standoff=6,
     )
     figure.update_layout(
