@@ -359,6 +359,25 @@ def search_beside_the_inspector(studio: Studio, page) -> None:
     page.set_viewport_size(size)
 
 
+def select_in_a_narrow_window(studio: Studio, page) -> None:
+    """The lanes stay where they are, though there is less room beside the inspector."""
+    size = page.viewport_size
+    places = []
+    for selected in ({}, {"rank": 0, "node": 100}):
+        opened(studio, page, **selected)
+        if selected:
+            page.locator("#inspector h2").wait_for()
+        found = []
+        for width in (641, 760, 900, 1000):
+            page.set_viewport_size({"width": width, "height": 800})
+            quiet(page)
+            box = page.locator("#timeline-scroll").bounding_box()
+            found.append((box["y"], box["height"]))
+        places.append(found)
+        page.set_viewport_size(size)
+    assert places[0] == places[1]
+
+
 def names_of(trace, rank) -> list[str]:
     """Names of all nodes of a rank."""
     graph = trace.graph_of(rank)
@@ -446,6 +465,7 @@ def test_the_window_is_moved_marked_searched_folded_and_saved(studio: Studio, pa
     fold_ranks_and_hide_categories(studio, page)
     step_before_the_search_has_answered(studio, page)
     search_beside_the_inspector(studio, page)
+    select_in_a_narrow_window(studio, page)
     search_mark_pin_and_order(studio, page, recording)
     save_what_is_shown(studio, page)
     open_and_close_the_list_of_keys(studio, page)
