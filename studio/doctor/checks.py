@@ -177,10 +177,10 @@ CHECKS: tuple[Check, ...] = (
     ),
     Check(
         "border-collectives",
-        "Collectives that some ranks were not recorded long enough to have",
+        "Communication that not all its ranks were recorded long enough to have",
         across.check_border_collectives,
-        "The job ran. The model full and a replay give these collectives the time they were recorded with, waiting included; ASTRA-sim "
-        "hangs at them. Their times and bandwidths are of the members that recorded them.",
+        "The job ran. The model full and a replay give these collectives and messages the time they were recorded with, waiting "
+        "included; ASTRA-sim hangs at them. Their times and bandwidths are of the ranks that recorded them.",
         "Record whole steps on all ranks, with studio.collect for example.",
     ),
     # Before ranks that wait for each other, which may follow from it.

@@ -212,7 +212,7 @@ def test_collectives_before_and_after_what_a_rank_recorded_are_no_error():
     trace = _cut(range(3), range(1, 5))
     [one] = found(trace, "border-collectives")
     assert (one.level, one.ranks, one.count, one.repair) == ("warning", (0, 1), 3, None)
-    assert one.title == "Collectives that some ranks were not recorded long enough to have"
+    assert one.title == "Communication that not all its ranks were recorded long enough to have"
     assert not found(trace, "collectives-disagree")
     assert one.message.startswith(
         "The recordings of the ranks do not begin or end at the same collective: 1 of rank 0, 2 of rank 1 in the group of all ranks"
