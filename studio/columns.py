@@ -28,7 +28,8 @@ def concatenate_ranges(starts: NDArray[np.int64] | int, lengths: NDArray[np.int6
     """
     ends = np.cumsum(lengths)
     places: NDArray[np.int64] = np.arange(int(ends[-1]) if len(ends) else 0)
-    return places + np.repeat(starts - (ends - lengths), lengths)
+    places += np.repeat(starts - (ends - lengths), lengths)
+    return places
 
 
 def group_places(values: NDArray[Any]) -> Iterator[tuple[int, NDArray[np.int64]]]:

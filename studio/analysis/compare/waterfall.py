@@ -105,10 +105,10 @@ class _Use:
 
     def mean(self) -> Int64:
         """Return (12,) the mean over devices."""
-        return _average_rows(self.device_ns)
+        return _compute_mean_row(self.device_ns)
 
 
-def _average_rows(ns: Int64) -> Int64:
+def _compute_mean_row(ns: Int64) -> Int64:
     """Return (12,) the mean of rows (N, 12) in whole ns, rounded so that the sum is exact."""
     total: Int64 = ns.sum(axis=0)
     count = max(len(ns), 1)
@@ -137,7 +137,7 @@ def _compute_use(side: Side, *, plain: bool) -> _Use:
     ns = of_ranks = np.column_stack([times.ns, times.after_finish_ns])
     before = account.before_ns
     if devices is not None:
-        of_ranks = np.stack([_average_rows(ns[places]) for _, places in group_places(devices.owner)])
+        of_ranks = np.stack([_compute_mean_row(ns[places]) for _, places in group_places(devices.owner)])
         before = before[devices.owner]
     return _Use(account.places, of_ranks, ns, times, account.before_ns, before)
 
