@@ -19,11 +19,11 @@ def join_columns(columns: Iterable[NDArray[np.int64]]) -> NDArray[np.int64]:
     return np.concatenate([np.zeros(0, np.int64), *columns])
 
 
-def concatenate_ranges(starts: NDArray[np.int64] | int, lengths: NDArray[np.int64]) -> NDArray[np.int64]:
+def join_ranges(starts: NDArray[np.int64] | int, lengths: NDArray[np.int64]) -> NDArray[np.int64]:
     """Return the places of ranges (R,) one after another: of each, as many as its length from its start on.
 
     Example:
-        >>> concatenate_ranges(np.array([7, 3]), np.array([2, 3])).tolist()
+        >>> join_ranges(np.array([7, 3]), np.array([2, 3])).tolist()
         [7, 8, 3, 4, 5]
     """
     ends = np.cumsum(lengths)

@@ -9,6 +9,7 @@ from typing import Any, cast
 import numpy as np
 from numpy.typing import NDArray
 
+from studio.columns import join_ranges
 from studio.et.link.options import DEP_KINDS
 from studio.trace import (
     INT_KINDS,
@@ -25,13 +26,6 @@ from studio.trace import (
     ValueKind,
     build_kind_table,
 )
-
-
-def _concatenate_ranges(starts: Int64, lengths: Int64) -> Int64:
-    """Return the concatenated ranges of `lengths[i]` numbers from `starts[i]`."""
-    ends = np.cumsum(lengths)
-    total = int(ends[-1]) if len(ends) else 0
-    return np.asarray(np.arange(total) + np.repeat(starts - (ends - lengths), lengths), np.int64)
 
 
 def _compute_offsets(lengths: Int64) -> Int64:
@@ -70,8 +64,8 @@ def list_entries(graph: Graph, deps: Dependencies) -> Entries:
     if deps is graph.data:
         rows, where = _find_labelled(graph)
         starts, lengths = deps.offsets[rows], graph.attrs.length[where].astype(np.int64)
-        kinds[_concatenate_ranges(starts, lengths)] = graph.attrs.items[
-            _concatenate_ranges(graph.attrs.value[where], lengths)
+        kinds[join_ranges(starts, lengths)] = graph.attrs.items[
+            join_ranges(graph.attrs.value[where], lengths)
         ]
     return Entries(of, deps.rows, kinds)
 
@@ -137,7 +131,7 @@ def _with_lists(attrs: Attributes, where: Int64, lengths: Int64, items: Int64) -
     value, length = attrs.value.copy(), attrs.length.copy()
     value[listed] = _compute_offsets(sizes)[:-1]
     length[listed] = sizes
-    return replace(attrs, value=value, length=length, items=pool[_concatenate_ranges(starts, sizes)])
+    return replace(attrs, value=value, length=length, items=pool[join_ranges(starts, sizes)])
 
 
 def without_dependencies(graph: Graph, drop: Callable[[Entries], Bool]) -> tuple[Graph, int]:
@@ -174,11 +168,11 @@ def with_order(graph: Graph, order: Int64) -> Graph:
     place = np.full(len(graph), NONE, np.int32)
     place[order] = np.arange(len(order), dtype=np.int32)
     attrs = graph.attrs
-    picked = _concatenate_ranges(attrs.offsets[order], np.diff(attrs.offsets)[order])
+    picked = join_ranges(attrs.offsets[order], np.diff(attrs.offsets)[order])
     listed = (attrs.kind[picked] % 2 == 0) & (attrs.kind[picked] > 0)
     lengths = attrs.length[picked].astype(np.int64) * listed
     value = attrs.value[picked].copy()
-    items = attrs.items[_concatenate_ranges(value[listed], lengths[listed])]
+    items = attrs.items[join_ranges(value[listed], lengths[listed])]
     value[listed] = _compute_offsets(lengths[listed])[:-1]
     extra = place[graph.extra_row]
     extra_order = np.argsort(extra, kind="stable")
@@ -210,7 +204,7 @@ def with_order(graph: Graph, order: Int64) -> Graph:
 
 def _move_dependencies(deps: Dependencies, order: Int64, place: Int32) -> Dependencies:
     lengths = np.diff(deps.offsets)[order]
-    rows = deps.rows[_concatenate_ranges(deps.offsets[order], lengths)].copy()
+    rows = deps.rows[join_ranges(deps.offsets[order], lengths)].copy()
     of = np.repeat(np.arange(len(order), dtype=np.int64), lengths)
     rows[rows >= 0] = place[rows[rows >= 0]]
     moved = Entries(of, rows, np.zeros(len(of), np.int64))

@@ -7,6 +7,7 @@ from typing import Literal
 
 import numpy as np
 
+from studio.columns import join_ranges
 from studio.distinct import find_distinct
 from studio.trace import Bool, Dependencies, Graph, Int32, Int64
 
@@ -206,7 +207,4 @@ def _compute_offsets(rows: Int32, count: int) -> Int64:
 
 def concatenate_ranges(offsets: Int64, rows: Int64) -> Int64:
     """Return the concatenated index ranges offsets[r]:offsets[r+1] of every row r."""
-    starts, lengths = offsets[rows], offsets[rows + 1] - offsets[rows]
-    ends = np.cumsum(lengths)
-    places = np.arange(int(ends[-1]) if len(ends) else 0)
-    return np.asarray(places + np.repeat(starts - (ends - lengths), lengths), np.int64)
+    return join_ranges(offsets[rows], offsets[rows + 1] - offsets[rows])

@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from studio.analysis.job.own_time import OwnPieces, find_own_pieces
-from studio.columns import concatenate_ranges, join_columns
+from studio.columns import join_columns, join_ranges
 from studio.timeline import Timeline
 from studio.trace import Bool, Graph, Int64, Trace, compute_recorded_ends
 
@@ -131,4 +131,4 @@ def spread_pieces(first: Int64, count: Int64) -> tuple[Int64, Int64, Bool, Int64
     parts = np.maximum(count, 1)
     span = np.repeat(np.arange(len(parts)), parts)
     is_cut = count[span] > 0
-    return span, concatenate_ranges(0, parts), is_cut, concatenate_ranges(first[count > 0], count[count > 0])
+    return span, join_ranges(0, parts), is_cut, join_ranges(first[count > 0], count[count > 0])
