@@ -9,11 +9,13 @@ from __future__ import annotations
 
 import inspect
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import cache, wraps
+from numbers import Number
+from os import PathLike
 from typing import Any, ParamSpec, TypeVar
 
-from studio.errors import StudioError
+from studio.errors import ConfigError, StudioError
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -58,7 +60,10 @@ def word_errors(name: str, function: Callable[P, T]) -> Callable[P, T]:
     @wraps(function)
     def call(*args: P.args, **kwargs: P.kwargs) -> T:
         try:
-            return function(*args, **kwargs)
+            check_kinds(name, function, args, kwargs)
+            return function(
+                *map(_convert_scalar, args), **{key: _convert_scalar(value) for key, value in kwargs.items()}
+            )
         except StudioError as error:
             known = map_options(name, function)
             error.message, error.hint = (
@@ -71,6 +76,145 @@ def word_errors(name: str, function: Callable[P, T]) -> Callable[P, T]:
     # As which pickle finds it: of its own module it is not.
     call.__module__, call.__qualname__ = "studio", name
     return call
+
+
+def check_kinds(
+    name: str, function: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[str, Any]
+) -> None:
+    """Refuse what is of another kind than a function takes, such as a path in place of a trace, before it is looked into.
+
+    Only arguments whose annotation names nothing but classes of the studio, texts, paths and numbers are looked at: functions say
+    themselves which numbers and words they take.
+
+    Args:
+        name: What the function is called in `studio`.
+        function: The function.
+        args: Its arguments by place.
+        kwargs: Its arguments by name.
+
+    Raises:
+        ConfigError: An argument is of another kind.
+    """
+    try:
+        given = inspect.signature(function).bind(*args, **kwargs).arguments
+    except TypeError:
+        # An argument is missing, or is none of the function's: Python says so better.
+        return
+    for key, value in given.items():
+        kinds = _list_kinds(function, key)
+        if not kinds or any(_is_kind(value, kind, function) for kind in kinds):
+            continue
+        # Several of the others come last.
+        named = sorted((_strip_items(kind) for kind in kinds if kind != "None"), key="Sequence".__eq__)
+        allowed = " or ".join(_KINDS[kind] for kind in named)
+        raise ConfigError(
+            f"{name}() takes {allowed} as {key}, not {_describe_value(value)}.",
+            hint=_suggest_kind(value, kinds),
+            key=key,
+            allowed=allowed,
+        )
+
+
+_KINDS: Mapping[str, str] = {
+    "Comparison": "a comparison of studio.compare",
+    "Gpu": "a Gpu",
+    "Layout": "a Layout",
+    "LinkOptions": "LinkOptions",
+    "Mapping": "a dictionary",
+    "Model": "a Model",
+    "None": "None",
+    "Parts": "the parts of a system",
+    "Path": "a path",
+    "Preset": "a preset",
+    "Sequence": "several of these",
+    "SimResult": "a result of studio.simulate",
+    "SystemConfig": "a SystemConfig",
+    "Topology": "a Topology",
+    "Trace": "a Trace",
+    "float": "a number",
+    "int": "a whole number",
+    "str": "a text",
+}
+"""What the kinds in annotations are called."""
+
+
+@cache
+def _list_kinds(function: Callable[..., Any], key: str) -> tuple[str, ...]:
+    """Return the kinds that an argument may have, as they are annotated; none where one of them is not known here."""
+    annotation = inspect.signature(function).parameters[key].annotation
+    kinds = tuple(_UNION.split(annotation)) if isinstance(annotation, str) else ()
+    known = all(_strip_items(kind) in _KINDS for kind in kinds)
+    # A model is a class in one place, and a choice of words in another.
+    of_class = isinstance(getattr(function, "__globals__", {}).get("Model"), type)
+    return kinds if known and ("Model" not in kinds or of_class) else ()
+
+
+# Not within brackets.
+_UNION = re.compile(r" \| (?![^\[]*\])")
+
+
+def _strip_items(kind: str) -> str:
+    return kind.partition("[")[0]
+
+
+def _is_kind(value: object, kind: str, function: Callable[..., Any]) -> bool:
+    name, _, items = kind.partition("[")
+    if name == "None":
+        return value is None
+    if name == "Path":
+        return isinstance(value, PathLike)
+    if name == "int":
+        return hasattr(value, "__index__")
+    if name == "float":
+        return hasattr(value, "__float__")
+    if name == "Sequence":
+        # Whatever can be gone through; what is in it is looked at where that takes nothing away.
+        inside = _UNION.split(items.removesuffix("]"))
+        return isinstance(value, Iterable) and all(
+            any(_is_kind(item, allowed, function) for allowed in inside)
+            for item in (value if isinstance(value, list | tuple) else ())
+        )
+    if name == "Mapping":
+        return isinstance(value, Mapping)
+    # By name: most classes are not loaded by the module that takes them.
+    return any(base.__name__ == name for base in type(value).__mro__)
+
+
+def _describe_value(value: object) -> str:
+    if value is None:
+        return "None"
+    if isinstance(value, str | PathLike):
+        return f"{str(value)!r:.80}"
+    if isinstance(value, int | float):
+        return f"{value!r:.80}"
+    kind = type(value).__name__
+    return f"{'an' if kind[0] in 'aeiouAEIO' else 'a'} {kind}"
+
+
+def _suggest_kind(value: object, kinds: Sequence[str]) -> str:
+    """Say how to get what is taken from what is given."""
+    is_text, given = isinstance(value, str | PathLike), type(value).__name__
+    if is_text and "Trace" in kinds:
+        return f"Read it first: studio.read({str(value)!r:.80})."
+    if is_text and {"SystemConfig", "Preset"} & set(kinds):
+        return f"A preset has a name: studio.preset({str(value)!r:.80})."
+    if "Trace" in kinds and given == "SimResult":
+        return "The trace of a result is its .trace."
+    if "SystemConfig" in kinds and given == "Preset":
+        return "The SystemConfig of a preset is its .config."
+    if "SimResult" in kinds:
+        return "studio.simulate(trace, system) returns a result."
+    if "Trace" in kinds:
+        return "studio.read(paths) returns a Trace."
+    if "SystemConfig" in kinds:
+        return 'studio.preset("hgx-h100-8") is a system, studio.read_config reads one.'
+    return ""
+
+
+def _convert_scalar(value: Any) -> Any:
+    """Return a number of numpy as Python's own, which is what functions take; anything else as it is."""
+    is_scalar = type(value).__module__ == "numpy" and isinstance(value, Number)
+    return value.item() if is_scalar else value
 
 
 @cache

@@ -10,7 +10,7 @@ import sys
 from collections.abc import Iterable, Sequence
 from importlib import import_module
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 import click
 from click.shell_completion import CompletionItem
@@ -110,7 +110,13 @@ class _Commands(click.Group):
             if not ctx.resilient_parsing:
                 _refuse_mistyped(ctx, args, list_verbs())
             args = ["serve", *args]
-        return super().parse_args(ctx, args)
+        try:
+            return super().parse_args(ctx, args)
+        except BrokenPipeError:
+            raise
+        except OSError as error:
+            # The help of all commands, and the version, are printed here.
+            _fail_by_system(ctx, error)
 
     def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem[Any]]:
         """Return the commands that begin so; else files, which are served."""
@@ -136,12 +142,7 @@ class _Commands(click.Group):
         except BrokenPipeError:
             raise
         except OSError as error:
-            # Loaded here: no command is slower for it, and the list of commands needs none of it.
-            from studio.files import suggest_remedy
-
-            what = error.strerror or type(error).__name__
-            place = ": ".join(str(name) for name in (error.filename, error.filename2) if name is not None)
-            _fail(ctx, f"{place}: {what}." if place else f"{what}.", suggest_remedy(error))
+            _fail_by_system(ctx, error)
         except MemoryError:
             _fail(ctx, "Not enough memory.", "Close other programs, or open fewer ranks.")
 
@@ -175,7 +176,17 @@ def _adapt_hint(ctx: click.Context, hint: str) -> str:
     return "This command takes no --npus: open what chakra-studio convert FILE FOLDER --npus NUMBER writes."
 
 
-def _fail(ctx: click.Context, message: str, hint: str) -> None:
+def _fail_by_system(ctx: click.Context, error: OSError) -> NoReturn:
+    """Print what the system could not do, and leave with status 1."""
+    # Loaded here: no command is slower for it, and the list of commands needs none of it.
+    from studio.files import suggest_remedy
+
+    what = error.strerror or type(error).__name__
+    place = ": ".join(str(name) for name in (error.filename, error.filename2) if name is not None)
+    _fail(ctx, f"{place}: {what}." if place else f"{what}.", suggest_remedy(error))
+
+
+def _fail(ctx: click.Context, message: str, hint: str) -> NoReturn:
     """Print an error and leave with status 1."""
     if sys.stderr.isatty():
         # Where a progress line was cut off.

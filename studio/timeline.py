@@ -6,9 +6,9 @@ communication in one comm group, its memory, its CPU, or, in a recording, a thre
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Literal, get_args
+from typing import Any, Literal, get_args
 
 import numpy as np
 
@@ -28,6 +28,7 @@ from studio.trace import (
     Trace,
     communicates,
     compute_recorded_ends,
+    get_rank_number,
     group_slots,
     is_flagged,
     list_world_names,
@@ -335,8 +336,12 @@ def rank_indices(trace: Trace, ranks: Sequence[int | Rank] | int | Rank | None =
     """
     if ranks is None:
         return np.arange(len(trace.ranks))
-    given = [ranks] if isinstance(ranks, int | np.integer | Rank) else ranks
-    numbers = [rank.number if isinstance(rank, Rank) else int(rank) for rank in given]
+    # A text is a sequence too, of letters.
+    given: Any = ranks
+    several = (
+        isinstance(given, Iterable) and not isinstance(given, str | bytes) and getattr(given, "ndim", 1) > 0
+    )
+    numbers = [get_rank_number(rank) for rank in (given if several else [given])]
     place = {rank.number: index for index, rank in enumerate(trace.ranks)}
     absent = [number for number in numbers if number not in place]
     if absent:

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 import inspect
 import pickle
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 from click.testing import CliRunner
 
@@ -121,3 +124,57 @@ def test_the_key_of_an_error_stays() -> None:
     error = refused(lambda: studio.generate("llama3-8b", ranks=8, tp=3))
     assert isinstance(error, studio.ConfigError)
     assert error.key == "tp"
+
+
+@pytest.mark.parametrize(
+    ("call", "message", "hint"),
+    [
+        (lambda _: studio.examine("traces/"), "examine() takes a Trace as trace, not 'traces/'.", "Read it first: studio.read('traces/')."),
+        (lambda _: studio.to_pandas(None), "to_pandas() takes a Trace as trace, not None.", "studio.read(paths) returns a Trace."),
+        (lambda trace: studio.simulate(trace, "hgx-h100-8"), "takes a SystemConfig or a preset as config", "studio.preset('hgx-h100-8')."),
+        (studio.doubts_of, "takes a result of studio.simulate as result, not a Trace.", "studio.simulate(trace, system)"),
+        (lambda trace: studio.compare(trace, 5), "as b, not 5.", ""),
+        (lambda trace: studio.query(trace, "select 1"), "takes a text as question", ""),
+        (lambda _: studio.read(5), "takes a path or a text or several of these as paths, not 5.", ""),
+        (lambda _: studio.generate("llama3-8b", ranks="8"), "takes a whole number as ranks, not '8'.", ""),
+        (lambda trace: studio.simulate(trace, studio.preset("hgx-h100-8"), model="x"), "model is 'x'; allowed: full, astra-sim", ""),
+        (lambda _: studio.figures.timeline("traces/"), "figures.timeline() takes a Trace or a result", "studio.read('traces/')"),
+        (lambda trace: studio.figures.activity(trace, bins=0), "bins is 0; allowed: 1 to 100,000", ""),
+        (lambda _: studio.figures.topology("hgx-h100-8"), "a Topology as system, not 'hgx-h100-8'", "studio.preset('hgx-h100-8')"),
+        (lambda trace: studio.query("select 1", trace, time_s=float("nan")), "time_s is nan; allowed: a number above 0", ""),
+        (lambda _: studio.presets["hgx-h101"], "There is no preset 'hgx-h101'.", "The nearest is 'hgx-h100'."),
+    ],
+)  # fmt: skip
+def test_what_is_of_another_kind_is_said_before_it_is_looked_into(
+    call: Callable[[studio.Trace], Any], message: str, hint: str
+) -> None:
+    trace = studio.read(studio.sample_path("transformer_8r"))
+    error = refused(lambda: call(trace))
+    assert message in error.message
+    assert hint in error.hint
+
+
+def test_no_function_refuses_the_kinds_that_it_names() -> None:
+    """Every annotation is understood, or left alone; a missing argument is Python's own error."""
+    trace = studio.read(studio.sample_path("transformer_8r"))
+    result = studio.simulate(trace, studio.preset("hgx-h100-8"))
+    for model in ("full", "astra-sim"):
+        with contextlib.suppress(studio.TraceError):
+            studio.simulate(trace, studio.preset(Path("hgx-h100-8")), model=model)
+    assert len(studio.read((studio.sample_path("transformer_8r"),), ranks=None).ranks) == 8
+    assert studio.compare(result, trace).a.trace is trace
+    with pytest.raises(TypeError, match="required positional argument"):
+        studio.to_pandas()  # type: ignore[call-arg]
+    assert "nowhere" not in studio.presets
+    with pytest.raises(KeyError):
+        studio.presets["nowhere"]
+
+
+def test_numbers_of_numpy_are_numbers() -> None:
+    eight, two = np.arange(9)[8], np.int32(2)
+    assert (
+        studio.generate("llama3-8b", ranks=eight, tp=eight).essence()
+        == studio.generate("llama3-8b", ranks=8, tp=8).essence()
+    )
+    assert studio.preset("hgx-h100", npus=eight).npus == 8
+    assert studio.plan("llama3-8b", ranks=eight, gpu="h100", top=two).top == 2

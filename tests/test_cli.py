@@ -396,6 +396,32 @@ def test_a_full_disk_leaves_nothing_half_written(job, tmp_path):
     assert (tmp_path / "out" / "job.0.et").read_bytes() == b"old"
 
 
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="there is no device that is always full")
+@pytest.mark.parametrize("words", [["--help"], ["--version"], ["info", "--help"], ["presets"]])
+def test_output_into_a_full_disk_is_no_traceback(words):
+    with Path("/dev/full").open("wb") as full:
+        command = [sys.executable, "-m", "studio", *words]
+        done = subprocess.run(command, stdout=full, stderr=subprocess.PIPE, text=True, cwd=ROOT, check=False)
+    assert (done.returncode, done.stderr.splitlines()[0]) == (1, "Error: No space left on device.")
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["info", ""],
+        ["convert", "", "out"],
+        ["breakdown", ""],
+        ["simulate", "", "--preset", "hgx-h100"],
+        ["serve", ""],
+    ],
+)
+def test_an_empty_path_is_not_this_folder(words):
+    """A shell makes it of a variable that is not set, and the folder that one happens to be in was read."""
+    outcome = CliRunner().invoke(main, words)
+    assert outcome.exit_code == 2
+    assert "it is empty; allowed: a" in outcome.output
+
+
 def test_what_the_system_refuses_is_no_traceback(job, monkeypatch):
     def refuse(*arguments: object, **options: object) -> None:
         raise PermissionError(13, "Permission denied", "/secret/job.0.et")

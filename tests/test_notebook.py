@@ -5,7 +5,9 @@ from __future__ import annotations
 import doctest
 import inspect
 import json
+import pickle
 from dataclasses import fields, is_dataclass, replace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -133,8 +135,37 @@ def test_ranks_are_given_by_number_or_themselves(trace: Trace, result) -> None:
     ):
         assert this == other or this is other
     assert studio.to_pandas(trace, 3).equals(studio.to_pandas(trace, rank))
+    assert trace.rank(rank) is rank
+    assert trace.graph_of(np.int32(3)) is trace.graph_of(3)
+    assert len(studio.recorded(trace, np.arange(2))) == len(studio.recorded(trace, [0, 1]))
     with pytest.raises(studio.TraceError, match="no rank 99"):
         trace.graph_of(99)
+    with pytest.raises(studio.TraceError, match="no rank 7"):
+        studio.read(studio.sample_path("training_2r")).graph_of(trace.ranks[7])
+
+
+@pytest.mark.parametrize("wrong", [1.5, float("nan"), "12", b"1", None, [0, 1]])
+def test_what_is_no_rank_is_said(trace: Trace, wrong: Any) -> None:
+    """A number with a fraction was cut off, and a text taken for a rank by each of its letters."""
+    with pytest.raises(studio.TraceError, match="allowed: a whole number, or a Rank of the trace"):
+        trace.graph_of(wrong)
+    with pytest.raises(studio.TraceError, match="allowed: a whole number, or a Rank of the trace"):
+        studio.recorded(trace, [wrong])
+    if isinstance(wrong, str | bytes | float):
+        with pytest.raises(studio.TraceError, match="allowed: a whole number, or a Rank of the trace"):
+            studio.recorded(trace, wrong)
+
+
+def test_what_functions_return_can_be_kept(trace: Trace, result: SimResult) -> None:
+    """By pickle, as programs of several processes send it."""
+    for value in (
+        trace,
+        result,
+        studio.recorded(trace),
+        studio.compare(trace, result),
+        studio.critical_path(result),
+    ):
+        assert repr(pickle.loads(pickle.dumps(value))) == repr(value)
 
 
 def test_all_ranks_are_one_table(trace: Trace) -> None:

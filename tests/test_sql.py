@@ -387,6 +387,12 @@ def test_limits_are_kept_and_said(sample):
         assert rows(database, "SELECT count(*) FROM nodes") == [(2488,)]
 
 
+@pytest.mark.filterwarnings("error::pytest.PytestUnhandledThreadExceptionWarning")
+def test_a_limit_of_more_time_than_can_be_counted_is_none(sample):
+    with Database(of(sample)) as database:
+        assert not database.ask("SELECT 1", Limits(time_s=1e99)).more
+
+
 def test_one_call_that_makes_gigabytes_is_stopped(sample):
     """DuckDB's own limit does not count what a function makes for one value; the process is held to it."""
     with Database(of(sample), 64 << 20) as database:

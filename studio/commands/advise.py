@@ -22,6 +22,7 @@ from studio.commands.base.given_job import choose_workspace_folder, open_workspa
 from studio.commands.base.names import find_stored_run
 from studio.commands.base.options import (
     EXISTING_FILE,
+    NameOrPath,
     allow_damaged,
     json_option,
     rank_option,
@@ -183,7 +184,7 @@ def text(outcome: Outcome) -> str:
 
 
 @click.command(help=__doc__, epilog="Example: chakra-studio advise traces/ --json")
-@click.argument("names", metavar="JOB|RUN", nargs=-1, required=True)
+@click.argument("names", metavar="JOB|RUN", nargs=-1, required=True, type=NameOrPath())
 @click.option(
     "--preset",
     metavar="NAME",

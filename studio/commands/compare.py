@@ -42,6 +42,7 @@ from studio.analysis.job.part_words import NAMES
 from studio.commands.base.names import find_runs
 from studio.commands.base.options import (
     EXISTING_FILE,
+    NameOrPath,
     PathOption,
     allow_damaged,
     rank_option,
@@ -431,7 +432,7 @@ def _end_of(name: str) -> str:
 
 
 @click.command(help=__doc__, epilog="Example: chakra-studio compare traces/ fast --fail-if-slower 2")
-@click.argument("sides", metavar="A [B] [C]...", nargs=-1, required=True)
+@click.argument("sides", metavar="A [B] [C]...", nargs=-1, required=True, type=NameOrPath())
 @click.option("--json", "as_json", is_flag=True, help="Print JSON: everything, in nanoseconds.")
 @click.option(
     "--fail-if-slower",

@@ -171,7 +171,7 @@ def _write(trace: Trace, name: str, request: Request, progress: Progress | None)
 
 
 @click.command(help=__doc__, epilog="Example: chakra-studio convert traces.zip out/")
-@click.argument("source", metavar="IN", type=click.Path(path_type=Path))
+@click.argument("source", metavar="IN", type=PathOption())
 @click.argument("target", metavar="OUT", type=PathOption())
 @click.option("--gzip", "compress", is_flag=True, help="Compress the files of a folder.")
 @for_option

@@ -33,6 +33,7 @@ from studio.commands.base.given_system import combine_parts
 from studio.commands.base.names import find_stored_run
 from studio.commands.base.options import (
     EXISTING_FILE,
+    NameOrPath,
     PathOption,
     add_system_size_options,
     allow_damaged,
@@ -346,7 +347,7 @@ def _format_difference(finish_ns: int, run_ns: int) -> str:
     help=__doc__, epilog="Example: chakra-studio export astra-sim traces/ -o for-astra-sim/ --preset hgx-h100"
 )
 @click.argument("target", type=click.Choice(list(TARGETS)))
-@click.argument("name", metavar="JOB|RUN")
+@click.argument("name", metavar="JOB|RUN", type=NameOrPath())
 @click.option(
     "-o",
     "--output",

@@ -17,7 +17,7 @@ import click
 from studio.analysis.job.memory import HOST_MEMORY, Holder, MemoryUse, compute_memory_use, describe_holder
 from studio.analysis.job.rank_rows import label_ranks
 from studio.commands.base.names import find_runs
-from studio.commands.base.options import allow_damaged, json_option, rank_option, workspace_option
+from studio.commands.base.options import NameOrPath, allow_damaged, json_option, rank_option, workspace_option
 from studio.commands.base.output import build_progress_line, end_with_losses, list_findings, show
 from studio.commands.base.terminal import escape_controls, shorten
 from studio.comparing import Compared
@@ -154,7 +154,7 @@ def _format_holder(use: MemoryUse, holder: Holder) -> str:
 
 
 @click.command(help=__doc__, epilog="Example: chakra-studio memory rank0.json.gz --gpu a100 --json")
-@click.argument("side", metavar="JOB")
+@click.argument("side", metavar="JOB", type=NameOrPath())
 @click.option(
     "--gpu",
     type=click.Choice(list(SYSTEM_OF), case_sensitive=False),

@@ -14,7 +14,14 @@ import click
 
 from studio.commands.base.checked import warn_of_check, with_stored_check
 from studio.commands.base.names import find_runs
-from studio.commands.base.options import PathOption, allow_damaged, json_option, rank_option, workspace_option
+from studio.commands.base.options import (
+    NameOrPath,
+    PathOption,
+    allow_damaged,
+    json_option,
+    rank_option,
+    workspace_option,
+)
 from studio.commands.base.output import build_progress_line, end_with_losses, list_findings, show
 from studio.commands.base.terminal import describe_written, escape_controls
 from studio.comparing import Compared
@@ -79,7 +86,7 @@ def text(reported: Reported) -> str:
 
 
 @click.command(help=__doc__, epilog="Example: chakra-studio report fast slow -o report.html")
-@click.argument("sides", metavar="A [B]...", nargs=-1, required=True)
+@click.argument("sides", metavar="A [B]...", nargs=-1, required=True, type=NameOrPath())
 @click.option(
     "-o",
     "--out",

@@ -12,7 +12,7 @@ import click
 import msgspec
 
 from studio.commands.base.names import find_job
-from studio.commands.base.options import json_option, workspace_option
+from studio.commands.base.options import NameOrPath, json_option, workspace_option
 from studio.commands.base.output import show
 from studio.commands.base.replay import NO_NETWORK
 from studio.commands.base.terminal import escape_controls, shorten
@@ -113,7 +113,7 @@ def _format_topology(run: RunInfo) -> str:
 
 
 @click.command(help=__doc__, epilog="Example: chakra-studio runs")
-@click.argument("job", required=False)
+@click.argument("job", required=False, type=NameOrPath())
 @json_option
 @workspace_option
 def command(job: str | None, as_json: bool, workspace: Path | None) -> None:

@@ -164,7 +164,7 @@ def _show(address: str, request: Request, announce: Callable[[str], None]) -> No
 
 
 @click.command(help=__doc__, epilog="Example: chakra-studio traces/ --port 9000 --workspace ~/jobs")
-@click.argument("paths", nargs=-1, type=click.Path(path_type=Path))
+@click.argument("paths", nargs=-1, type=PathOption())
 @click.option(
     "--host",
     metavar="ADDRESS",

@@ -30,6 +30,7 @@ from studio.commands.base.given_system import (
 from studio.commands.base.losses import STATUS
 from studio.commands.base.options import (
     EXISTING_FILE,
+    NameOrPath,
     PathOption,
     Seconds,
     add_gpu_options,
@@ -337,7 +338,7 @@ def _needs_event_order(path: Path) -> bool:
     help=__doc__,
     epilog="Example: chakra-studio simulate traces/ --preset hgx-h100-8 --set 'bandwidth[0]=900'",
 )
-@click.argument("workload", nargs=-1, required=True)
+@click.argument("workload", nargs=-1, required=True, type=NameOrPath())
 @click.option(
     "--system",
     "--system-configuration",

@@ -22,6 +22,7 @@ from studio.commands.base.given_job import read_job
 from studio.commands.base.given_system import combine_parts
 from studio.commands.base.options import (
     EXISTING_FILE,
+    NameOrPath,
     PathOption,
     add_system_size_options,
     allow_damaged,
@@ -389,7 +390,7 @@ def _parse_under(_ctx: click.Context, _param: click.Parameter, given: str | None
     help=__doc__,
     epilog="Example: chakra-studio sweep traces/ --preset hgx-h100 --set 'bandwidth[0]=225..900:225' -o sweep.parquet",
 )
-@click.argument("job", nargs=-1, required=True)
+@click.argument("job", nargs=-1, required=True, type=NameOrPath())
 @click.option(
     "--set",
     "varied",

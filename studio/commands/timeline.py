@@ -316,7 +316,7 @@ def text(written: Written) -> str:
 @click.command(
     help=__doc__, epilog="Example: chakra-studio timeline log/log.log -o run.pftrace --npu-frequency 1.5GHz"
 )
-@click.argument("source", metavar="IN|RUN", type=click.Path(path_type=Path, allow_dash=True))
+@click.argument("source", metavar="IN|RUN", type=PathOption(allow_dash=True))
 @click.option(
     "-o",
     "--output",

@@ -32,6 +32,7 @@ from studio.commands.base.forms import FORMS, Form, find_form
 from studio.commands.base.names import find_stored_run
 from studio.commands.base.one_job import read_one_job
 from studio.commands.base.options import (
+    NameOrPath,
     PathOption,
     add_size_options,
     allow_damaged,
@@ -338,7 +339,7 @@ def text(done: Visualized) -> str:
 
 
 @click.command(help=__doc__, epilog="Example: chakra-studio visualize traces/ -o rank0.html --critical-path")
-@click.argument("name", metavar="JOB")
+@click.argument("name", metavar="JOB", type=NameOrPath())
 @click.option(
     "-o", "--out", "target", required=True, metavar="OUT", type=PathOption(), help="The file that is written; - prints it."
 )  # fmt: skip

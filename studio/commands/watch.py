@@ -24,6 +24,7 @@ from studio.analysis.job.function_names import cut_middle
 from studio.analysis.trends.changes import describe_difference
 from studio.commands.base.losses import STATUS
 from studio.commands.base.options import (
+    NameOrPath,
     PathOption,
     add_size_options,
     allow_damaged,
@@ -254,7 +255,7 @@ def _parse_seconds(_ctx: click.Context, param: click.Parameter, given: str) -> f
 
 
 @click.command(help=__doc__, epilog="Example: chakra-studio watch /mnt/traces --settle 30s")
-@click.argument("folder")
+@click.argument("folder", type=NameOrPath())
 @click.option("--workspace", type=PathOption(file_okay=False), help="Folder of imported jobs.")
 @click.option("--once", is_flag=True, help="Look once, and end.")
 @click.option(

@@ -17,11 +17,13 @@ Example:
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-if TYPE_CHECKING:
-    from collections.abc import Sequence
+from studio.arguments import check_kinds
+from studio.errors import ConfigError
 
+if TYPE_CHECKING:
     from studio.analysis.collectives.imbalance import Metric
     from studio.analysis.compare.runs import Comparison
     from studio.analysis.compare.waterfall import Basis
@@ -31,6 +33,8 @@ if TYPE_CHECKING:
     from studio.trace import Rank, Trace
 
 __all__ = ["activity", "changes", "collectives", "comm_groups", "rank_times", "timeline", "topology"]
+
+_BINS_AT_MOST = 100_000
 
 
 def __dir__() -> list[str]:
@@ -54,6 +58,7 @@ def rank_times(run: Trace | SimResult, *, dark: bool = False) -> Any:
         >>> [bar.name for bar in figure.data][:2]
         ['compute', 'overlapped']
     """
+    check_kinds("figures.rank_times", rank_times, (run,), {})
     from studio.analysis.job.blame import sum_assumed_ns
     from studio.figures.ranks import draw_rank_times
     from studio.sim.compared import build_side
@@ -73,6 +78,7 @@ def activity(run: Trace | SimResult, *, bins: int = 480, dark: bool = False) -> 
 
     Raises:
         TraceError: A trace holds no times.
+        ConfigError: There cannot be so many parts.
 
     Example:
         >>> import studio
@@ -81,11 +87,16 @@ def activity(run: Trace | SimResult, *, bins: int = 480, dark: bool = False) -> 
         >>> len(studio.figures.activity(result, bins=60).data[0].x)
         60
     """
+    check_kinds("figures.activity", activity, (run,), {"bins": bins})
+    if not 1 <= bins <= _BINS_AT_MOST:
+        raise ConfigError(
+            f"bins is {bins}; allowed: 1 to {_BINS_AT_MOST:,}", key="bins", allowed=f"1 to {_BINS_AT_MOST:,}"
+        )
     from studio.analysis.job.occupancy import compute_occupancy
     from studio.figures.occupancy import draw_occupancy_areas
     from studio.sim.compared import build_side
 
-    return draw_occupancy_areas(compute_occupancy(build_side(run).ledger(), max(bins, 1)), dark=dark)
+    return draw_occupancy_areas(compute_occupancy(build_side(run).ledger(), bins), dark=dark)
 
 
 def changes(
@@ -104,6 +115,9 @@ def changes(
             least in each.
         dark: Whether for a dark background.
 
+    Raises:
+        ConfigError: Names are not two, or there is no such basis.
+
     Example:
         >>> import studio
         >>> trace = studio.read(studio.sample_path("transformer_8r"))
@@ -111,6 +125,14 @@ def changes(
         >>> type(studio.figures.changes(studio.compare(trace, replayed), ("recorded", "replayed"))).__name__
         'Figure'
     """
+    check_kinds("figures.changes", changes, (comparison,), {})
+    given: Any = names
+    if not isinstance(given, tuple | list) or len(given) != 2:
+        raise ConfigError(
+            f"names is {names!r:.80}; allowed: two names, such as ('before', 'after')", key="names"
+        )
+    if basis not in (bases := ("busiest", "mean")):
+        raise ConfigError(f"basis is {basis!r:.80}; allowed: {' or '.join(bases)}", key="basis")
     from studio.analysis.job.part_words import NAMES
     from studio.figures.waterfall import draw_waterfall
 
@@ -130,6 +152,7 @@ def comm_groups(trace: Trace, *, dark: bool = False) -> Any:
         >>> figure.data[0].type
         'heatmap'
     """
+    check_kinds("figures.comm_groups", comm_groups, (trace,), {})
     from studio.analysis.collectives.groups import sum_group_use
     from studio.figures.groups import draw_group_matrix
 
@@ -160,6 +183,7 @@ def timeline(
         >>> [bars.name for bars in studio.figures.timeline(trace, ranks=[0, 1]).data][:2]
         ['compute', 'collective']
     """
+    check_kinds("figures.timeline", timeline, (run,), {})
     from dataclasses import replace
 
     from studio.analysis.timeline.calls import find_calls
@@ -202,6 +226,7 @@ def collectives(run: Trace | SimResult, metric: Metric = "duration", *, dark: bo
         >>> len(figure.data[0].x)
         8
     """
+    check_kinds("figures.collectives", collectives, (run,), {})
     from studio.analysis.collectives.heat import Look, build_heat, label_line
     from studio.analysis.collectives.imbalance import METRICS
     from studio.analysis.collectives.members import collect_members
@@ -230,6 +255,7 @@ def topology(system: SystemConfig | Preset | Topology, *, dark: bool = False) ->
         >>> studio.figures.topology(studio.presets["hgx-h100-8"].config).layout.title.text
         '8 NPUs behind a switch'
     """
+    check_kinds("figures.topology", topology, (system,), {})
     from studio.figures.network import draw_network
     from studio.sim.config import SystemConfig
     from studio.sim.presets import Preset

@@ -81,8 +81,10 @@ def simulate(  # noqa: PLR0913 (one call with many options)
             hint='studio.preset("hgx-h100", npus=8) is one.',
         )
     if model is not None:
-        from studio.sim.models import apply_model
+        from studio.sim.models import MODELS, apply_model
 
+        if model not in MODELS:
+            raise ConfigError(f"model is {model!r:.80}; allowed: {', '.join(MODELS)}", key="model")
         config = apply_model(config, model)
     if config.model == "full" and config.remote_memory is None:
         from studio.sim.remote_memory import FINDING, build_assumed_memory, needs_memory

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import partial
 
 import numpy as np
@@ -11,6 +11,7 @@ import numpy as np
 from studio.analysis.compare.runs import Comparison
 from studio.analysis.compare.runs import compare as compare_sides
 from studio.analysis.compare.sides import Carried, Side, build_recorded_side
+from studio.analysis.job.ledger import Delays
 from studio.analysis.path.whole import WholePath, build_whole_path
 from studio.sim.choices import explain_choice
 from studio.sim.config import SystemConfig, Topology
@@ -18,7 +19,7 @@ from studio.sim.matched import replays_communication
 from studio.sim.models import label_model
 from studio.sim.result import SimResult, compute_delays
 from studio.sim.traffic import explain_offered_load
-from studio.timeline import collect_recorded_times, recorded
+from studio.timeline import NodeTimes, collect_recorded_times, recorded
 from studio.trace import Trace
 
 
@@ -83,7 +84,7 @@ def build_side(run: Trace | SimResult) -> Side:
         joins=not run.config.replay_only,
         dimensions=_collect_dimensions(run),
         links=_collect_links(run),
-        delays=lambda: compute_delays(run, times),
+        delays=_DelayFinder(run, times),
         model=label_model(run.config.model, run.config.congestion),
         dimensions_between=_build_dimension_finder(run),
         system=_equalize_speeds(run.config),
@@ -111,15 +112,36 @@ def _build_dimension_finder(result: SimResult) -> Callable[[Sequence[int]], tupl
     if config.links is not None or replays_communication(config) or config.topology.npus == 1:
         return None
 
-    def find_dimensions(ranks: Sequence[int]) -> tuple[int, ...]:
-        addresses = [config.topology.address(rank) for rank in ranks]
+    return _DimensionFinder(config.topology)
+
+
+# Classes, where a function within a function would do, since programs send comparisons to each other.
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class _DelayFinder:
+    """Works out how late the collectives of a simulation were, once it is asked."""
+
+    run: SimResult
+    times: NodeTimes
+
+    def __call__(self) -> Delays | None:
+        return compute_delays(self.run, self.times)
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class _DimensionFinder:
+    """Tells the dimensions of a network in which ranks differ."""
+
+    topology: Topology
+
+    def __call__(self, ranks: Sequence[int]) -> tuple[int, ...]:
+        addresses = [self.topology.address(rank) for rank in ranks]
         return tuple(
             index
             for index, coordinates in enumerate(zip(*addresses, strict=True))
             if len(set(coordinates)) > 1
         )
-
-    return find_dimensions
 
 
 def _collect_dimensions(result: SimResult) -> Carried:

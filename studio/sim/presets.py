@@ -9,10 +9,12 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from pathlib import Path
 
 from studio.errors import ConfigError
 from studio.notebook import build_html_table, format_parts
 from studio.sim.config import SystemConfig
+from studio.sim.fields import find_nearest
 from studio.sim.models import Model, with_model
 from studio.sim.network import UNIT
 from studio.sim.parts import Parts, Table, interpret, is_extended, with_settings
@@ -73,6 +75,10 @@ class Preset:
         return interpret(self.parts).config
 
 
+class NoPresetError(ConfigError, KeyError):
+    """There is no preset of a name: what a mapping raises, with a message."""
+
+
 class Presets(Mapping[str, Preset]):
     """The presets by name.
 
@@ -86,7 +92,11 @@ class Presets(Mapping[str, Preset]):
 
     def __getitem__(self, name: str) -> Preset:
         if name not in self:
-            raise KeyError(name)
+            near = find_nearest(str(name), SYSTEMS)
+            raise NoPresetError(
+                f"There is no preset {name!r:.80}.",
+                hint=f"The nearest is {near!r}." if near else "list(studio.presets) names them.",
+            )
         return preset(name)
 
     def __iter__(self) -> Iterator[str]:
@@ -110,7 +120,7 @@ class Presets(Mapping[str, Preset]):
         return build_html_table(repr(self), ("name", "sizes", "what it is", "measured error"), rows)
 
 
-def preset(name: str, npus: int | None = None, settings: Sequence[str] | str = ()) -> Preset:
+def preset(name: str | Path, npus: int | None = None, settings: Sequence[str] | str = ()) -> Preset:
     """Return a preset.
 
     Args:
@@ -131,9 +141,9 @@ def preset(name: str, npus: int | None = None, settings: Sequence[str] | str = (
     """
     if npus is not None and (isinstance(npus, bool) or not isinstance(npus, int)):
         raise ConfigError(
-            f"npus is {npus!r:.80}; allowed: a whole number of NPUs", hint=f"preset({name!r}, npus=8)"
+            f"npus is {npus!r:.80}; allowed: a whole number of NPUs", hint=f"preset({str(name)!r}, npus=8)"
         )
-    system, named_npus = find_system(name)
+    system, named_npus = find_system(str(name))
     system.dimensions(npus or named_npus)
     chosen = (settings,) if isinstance(settings, str) else tuple(settings)
     result = Preset(system, npus or named_npus or system.npus, chosen)

@@ -370,7 +370,8 @@ class Database:
             late.set()
             asked.end()
 
-        timer = threading.Timer(time_s, stop)
+        # A timer of more than the system can count ends at once, with an error of its own.
+        timer = threading.Timer(min(time_s, threading.TIMEOUT_MAX), stop)
         timer.daemon = True
         timer.start()
         try:

@@ -52,6 +52,10 @@ def query(
         >>> studio.query(question, trace).to_pylist()
         [{'rank': 6, 'comm_group': 'world', 'type': 'ALL_REDUCE', 'exposed_ns': 7457000}]
     """
+    # A number that is none is above nothing.
+    for key, most in (("time_s", time_s), ("memory_bytes", memory_bytes)):
+        if most is not None and not most > 0:
+            raise ConfigError(f"{key} is {most}; allowed: a number above 0", key=key)
     named = runs if isinstance(runs, Mapping) else {ONE: runs}
     sources = merge_sources([_build_source(str(name), run) for name, run in named.items()])
     with Database(sources, memory_bytes) as database:

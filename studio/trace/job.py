@@ -7,6 +7,7 @@ from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass, field, fields, replace
 from operator import attrgetter
+from operator import index as to_index
 
 import numpy as np
 
@@ -159,6 +160,27 @@ class Rank:
 _BESIDE_PLACE = attrgetter(*(spec.name for spec in fields(Rank) if spec.name not in ("number", "graph")))
 
 
+def get_rank_number(rank: Rank | int) -> int:
+    """Return the number of a rank, given itself or by number, whatever type of whole number that is.
+
+    Raises:
+        TraceError: It is neither.
+
+    Example:
+        >>> get_rank_number(3)
+        3
+    """
+    if isinstance(rank, Rank):
+        return rank.number
+    try:
+        return to_index(rank)
+    except TypeError:
+        raise TraceError(
+            f"A rank is {rank!r:.80}; allowed: a whole number, or a Rank of the trace.",
+            hint="Name it by its number, such as 0, or take it from `trace.ranks`.",
+        ) from None
+
+
 def place_rank(rank: Rank, number: int, graph: int) -> Rank:
     """Return a rank with another number and another graph, which come first among its fields; there may be thousands."""
     return Rank(number, graph, *_BESIDE_PLACE(rank))
@@ -234,9 +256,10 @@ class Trace:
             >>> trace.graph_of(3) is trace.graph_of(trace.ranks[3])
             True
         """
-        return self.graphs[(rank if isinstance(rank, Rank) else self.known_rank(rank)).graph]
+        here = rank if isinstance(rank, Rank) and rank.graph < len(self.graphs) else self.known_rank(rank)
+        return self.graphs[here.graph]
 
-    def rank(self, number: int) -> Rank | None:
+    def rank(self, number: Rank | int) -> Rank | None:
         """Return rank `number`, None where the job has no such rank.
 
         Example:
@@ -245,7 +268,8 @@ class Trace:
             >>> trace.rank(3).number, trace.rank(99)
             (3, None)
         """
-        return next((r for r in self.ranks if r.number == number), None)
+        wanted = get_rank_number(number)
+        return next((rank for rank in self.ranks if rank.number == wanted), None)
 
     def known_rank(self, rank: Rank | int) -> Rank:
         """Return a rank, given itself or by number.
@@ -259,12 +283,11 @@ class Trace:
             >>> trace.known_rank(3) is trace.known_rank(trace.ranks[3])
             True
         """
-        match = self.rank(int(rank.number if isinstance(rank, Rank) else rank))
+        match = self.rank(rank)
         if match is None:
             listed = ", ".join(str(known.number) for known in self.ranks[:8])
-            number = rank.number if isinstance(rank, Rank) else rank
             raise TraceError(
-                f"The trace has no rank {number}.",
+                f"The trace has no rank {get_rank_number(rank)}.",
                 hint=f"Its ranks are {listed}{', …' if len(self.ranks) > 8 else ''}.",
             )
         return match

@@ -8,7 +8,7 @@ import gzip
 import numpy as np
 import pytest
 
-from studio.calibration.reading.csv_tables import write_csv
+from studio.calibration.reading.csv_tables import is_csv, write_csv
 from studio.calibration.reading.files import read_tables
 from studio.calibration.reading.given import Given
 from studio.calibration.tables import read_csv
@@ -273,3 +273,7 @@ def test_a_recorded_job_gives_the_shortest_member_and_the_kernels_choice(shared)
 def test_uneven_collectives_of_a_recorded_job_are_counted(shared):
     read = read_tables([shared / "traces" / "torch_synthetic_device" / "dlrm_4r"], Given(gpus_per_node=4))
     assert any("different sizes" in note for note in read.notes)
+
+
+def test_a_line_without_end_is_no_table():
+    assert not is_csv("a" * 200_000)

@@ -119,7 +119,11 @@ def read_csv_tables(name: str, text: str, given: Given) -> Tables:
 
 
 def _split_cells(line: str) -> list[str]:
-    return next(csv.reader([line.lstrip("\ufeff")], delimiter=_choose_delimiter(line)), [])
+    try:
+        return next(csv.reader([line.lstrip("\ufeff")], delimiter=_choose_delimiter(line)), [])
+    except csv.Error:
+        # A field longer than any name of a column.
+        return []
 
 
 def _choose_delimiter(line: str) -> str:

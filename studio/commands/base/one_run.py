@@ -10,7 +10,7 @@ from typing import Any
 import click
 
 from studio.commands.base.names import find_runs
-from studio.commands.base.options import allow_damaged, json_option, rank_option, workspace_option
+from studio.commands.base.options import NameOrPath, allow_damaged, json_option, rank_option, workspace_option
 from studio.comparing import Compared
 from studio.et import Progress
 
@@ -43,5 +43,5 @@ class RunRequest:
 
 def run_options(command: Callable[..., Any]) -> Callable[..., Any]:
     """Add the argument and the options of such a command: `name`, `as_json`, `workspace`, `allow_damaged` and `ranks`."""
-    named = click.argument("name", metavar="JOB|RUN")
+    named = click.argument("name", metavar="JOB|RUN", type=NameOrPath())
     return named(json_option(workspace_option(allow_damaged(rank_option(command)))))

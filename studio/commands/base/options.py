@@ -17,8 +17,24 @@ from studio.sim.settings import GPUS
 from studio.units import format_bytes, parse_bytes, parse_ns
 
 
+class NameOrPath(click.ParamType[str]):
+    """What names a job or a run, or is a path. An empty one, which a shell makes of an unset variable, is refused."""
+
+    name = "text"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str:
+        """Return the text.
+
+        Raises:
+            click.BadParameter: It is empty.
+        """
+        if not value:
+            self.fail("it is empty; allowed: a name or a path; . is this folder.", param, ctx)
+        return str(value)
+
+
 class PathOption(click.Path):
-    """A path that is given as an option. An empty one, which a shell makes of an unset variable, is refused."""
+    """A path that is given. An empty one, which a shell makes of an unset variable, is refused."""
 
     def __init__(self, **allowed: Any) -> None:
         super().__init__(path_type=Path, **allowed)
@@ -182,7 +198,7 @@ json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON."
 workspace_option = click.option(
     "--workspace", type=PathOption(file_okay=False), help="Folder of imported jobs."
 )
-paths_argument = click.argument("paths", nargs=-1, required=True, type=click.Path(path_type=Path))
+paths_argument = click.argument("paths", nargs=-1, required=True, type=PathOption())
 
 
 def add_gpu_options(command: Callable[..., Any]) -> Callable[..., Any]:

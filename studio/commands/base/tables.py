@@ -4,17 +4,15 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Iterable
-from pathlib import Path
 from typing import Any
 
 import click
 
 from studio.calibration.reading.given import COLLECTIVES, Given
+from studio.commands.base.options import PathOption
 from studio.commands.base.terminal import escape_controls
 
-tables_argument = click.argument(
-    "paths", metavar="TABLES...", nargs=-1, required=True, type=click.Path(path_type=Path)
-)
+tables_argument = click.argument("paths", metavar="TABLES...", nargs=-1, required=True, type=PathOption())
 
 
 def add_given_options(command: Callable[..., Any]) -> Callable[..., Any]:
