@@ -142,6 +142,7 @@ def test_the_key_of_an_error_stays() -> None:
         (lambda trace: studio.figures.activity(trace, bins=0), "bins is 0; allowed: 1 to 100,000", ""),
         (lambda _: studio.figures.topology("hgx-h100-8"), "a Topology as system, not 'hgx-h100-8'", "studio.preset('hgx-h100-8')"),
         (lambda trace: studio.query("select 1", trace, time_s=float("nan")), "time_s is nan; allowed: a number above 0", ""),
+        (lambda _: studio.plan("llama3-8b", ranks=8, gpu="h100", tp=10), "what is fixed does not divide the ranks", "fix fewer"),
         (lambda _: studio.presets["hgx-h101"], "There is no preset 'hgx-h101'.", "The nearest is 'hgx-h100'."),
     ],
 )  # fmt: skip

@@ -273,8 +273,10 @@ def plan(  # noqa: PLR0913 (what a user may say)
     frame = build_frame(model, ranks, {**options, "gpu": gpu or name}, config.topology.dims[0].size)
     layouts, refused = list_candidates(frame)
     if not layouts:
+        # Where what is fixed divides the ranks in no way, no layout was tried.
+        why = refused.most_common(1)[0][0] if refused else "what is fixed does not divide the ranks."
         raise ConfigError(
-            f"No layout of {frame.model.name} divides on {ranks:,} ranks: {refused.most_common(1)[0][0]}",
+            f"No layout of {frame.model.name} divides on {ranks:,} ranks: {why}",
             hint="Give another --batch or number of ranks, or fix fewer options.",
         )
     held = [Item(candidate, compute_peak_memory(frame.model, candidate.layout)) for candidate in layouts]
