@@ -18,6 +18,7 @@ from studio.errors import ConfigError, TraceFormatError
 from studio.files import SpecialFileError, make_scratch_folder, open_file, open_private, read_file
 from studio.sim import astra
 from studio.store.access import ensure_workspace_token
+from studio.store.arrays import write_atomically
 from studio.store.workspace import Workspace
 
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="Windows has neither these files nor modes")
@@ -144,3 +145,16 @@ def test_a_folder_that_is_still_written_to_is_removed_and_hides_no_error(tmp_pat
         fail()
     writers[0].join()
     assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="there are no pipes")
+def test_a_pipe_is_written_to_and_stays_one(tmp_path: Path) -> None:
+    """As root a device such as /dev/null was replaced by a file, for every program."""
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    reader = os.open(pipe, os.O_RDWR)
+    with write_atomically(pipe, "--out") as stream:
+        stream.write("words")
+    assert os.read(reader, 99) == b"words"
+    os.close(reader)
+    assert stat.S_ISFIFO(pipe.stat().st_mode)

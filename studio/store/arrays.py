@@ -489,6 +489,11 @@ def write_atomically(path: Path, option: str) -> Iterator[TextIO]:
     Raises:
         ConfigError: It cannot be written.
     """
+    if path.exists() and not (path.is_file() or path.is_dir()):
+        # A device or pipe takes what is written; a file in its place would break it for every program.
+        with path.open("w", encoding="utf-8") as stream:
+            yield stream
+        return
     aside = path.with_name(f".{path.name}.part")
     written = 0
     try:
