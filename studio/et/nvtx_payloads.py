@@ -17,6 +17,8 @@ from studio.et.link.names import RECEIVE, SEND, infer_operator_kind
 from studio.trace import NONE, CollectiveType
 
 _HEADER = struct.Struct("<QQQQ")
+_MOST_MEMBERS = 1 << 20
+"""Members of a communicator that are listed: more are damage."""
 _FIELDS = {
     "group": r"NCCL \w+ ID",
     "members": r"No\. of ranks",
@@ -102,6 +104,8 @@ class PayloadReader:
             begin = _HEADER.size + offset
             if name and begin + struct.calcsize(kind) <= end:
                 values[name] = struct.unpack_from(f"<{kind}", raw, begin)[0]
+        if values.get("members", 0) > _MOST_MEMBERS:
+            del values["members"]
         return Payload(**values) if values else None
 
 

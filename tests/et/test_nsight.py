@@ -83,6 +83,13 @@ def test_what_nccl_says_beside_its_ranges_gives_sizes_groups_and_ranks(tmp_path:
     assert "rank-assumed" not in {finding.code for finding in trace.findings}
 
 
+def test_a_communicator_of_more_ranks_than_any_job_has_is_damage(tmp_path: Path):
+    path = add_payloads(write_export(tmp_path / "report.sqlite"), (0,), 2**31)
+    trace = studio.read(path)
+    assert [(rank.number, rank.metadata_number("world_size")) for rank in trace.ranks] == [(0, 1)]
+    assert max(len(group.ranks) for group in trace.groups) == 1
+
+
 def test_a_communicator_of_some_ranks_does_not_tell_the_rank_where_the_name_does(tmp_path: Path):
     path = add_payloads(write_export(tmp_path / "report_rank5.sqlite"), (1,), 4)
     assert [rank.number for rank in studio.read(path).ranks] == [5]
