@@ -146,8 +146,10 @@ def test_a_program_asks_what_it_holds(sample):
     assert studio.query("FROM nodes", sample).num_rows == sample.node_count
     with pytest.warns(UserWarning, match="no links"):
         assert studio.query("FROM links", sample).num_rows == 0
-    with pytest.raises(ConfigError, match="str is no run"):
+    with pytest.raises(ConfigError, match=r"query\(\) takes a Trace or .* as runs, not 'traces/'"):
         studio.query("FROM nodes", "traces/")
+    with pytest.raises(ConfigError, match="str is no run"):
+        studio.query("FROM nodes", {"a": "traces/"})
     with pytest.raises(ConfigError, match="nope"):
         studio.query("FROM nope", sample)
 

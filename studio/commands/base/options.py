@@ -17,10 +17,8 @@ from studio.sim.settings import GPUS
 from studio.units import format_bytes, parse_bytes, parse_ns
 
 
-class NameOrPath(click.ParamType[str]):
+class NameOrPath(click.types.StringParamType):
     """What names a job or a run, or is a path. An empty one, which a shell makes of an unset variable, is refused."""
-
-    name = "text"
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str:
         """Return the text.

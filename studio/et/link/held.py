@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from studio.distinct import find_distinct
 from studio.et.link.attribute import DeviceOperations
 from studio.et.link.launches import compute_replayed_ends
 from studio.et.link.operations import Operations
@@ -112,7 +113,7 @@ def _find_first_within(operations: Operations, around: Int64, rows: Int64, times
     while len(rows):
         np.minimum.at(first, rows, times)
         inside = around[rows] >= 0
-        rows = np.unique(rows[inside])
+        rows = find_distinct(rows[inside])
         rows, times = around[rows], operations.start_ns[rows]
     return first
 
