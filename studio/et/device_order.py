@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from studio.distinct import find_distinct
 from studio.et.findings import build_order_finding
 from studio.et.recording import DeviceTrace
-from studio.et.rocprof import LIBRARY_KERNEL
-from studio.trace import NONE, NSIGHT, ROCPROF, Finding
+from studio.et.rocprof import LIBRARY_KERNEL, list_devices
+from studio.trace import NSIGHT, ROCPROF, Finding
 from studio.units import format_counted
 
 _NAMED = {
@@ -24,7 +23,7 @@ def find_ranks_by_device(traces: Sequence[DeviceTrace]) -> list[int] | None:
     They have to be of one machine, each on devices of its own, which all of its recordings number alike, and to communicate
     at one time: programs that ran by themselves are no job.
     """
-    devices = [_list_devices(trace) for trace in traces]
+    devices = [list_devices(trace) for trace in traces]
     used = [device for each in devices for device in each]
     are_apart = all(devices) and len(set(used)) == len(used)
     # In a container that sees some of the devices, numbers mean others.
@@ -43,11 +42,6 @@ def build_machine_finding(traces: Sequence[DeviceTrace]) -> Finding:
     named = _NAMED[traces[0].head.recorder]
     hint = f"Name the files after ranks ({named}), or give --rank FILE=NUMBER."
     return build_order_finding(what, hint)
-
-
-def _list_devices(trace: DeviceTrace) -> list[int]:
-    own = find_distinct(trace.device[trace.is_device])
-    return [device for device in own.tolist() if device != NONE]
 
 
 def _communicates(trace: DeviceTrace) -> bool:

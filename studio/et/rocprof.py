@@ -190,7 +190,7 @@ def read(reading: Reading) -> list[Part]:
                 build_order_finding(what, "Give the files of the ranks as they were written.", reading.name)
             )
         parts = [_build_part(process, reading.name, damaged=damaged) for process in content.processes]
-        order = sorted(range(count), key=lambda place: _list_devices(parts[place].trace))
+        order = sorted(range(count), key=lambda place: list_devices(parts[place].trace))
         places = [(order.index(place), count) if count > 1 else None for place in range(count)]
         return [
             replace(
@@ -202,9 +202,9 @@ def read(reading: Reading) -> list[Part]:
         ]
 
 
-def _list_devices(trace: DeviceTrace) -> list[int]:
-    devices: list[int] = find_distinct(trace.device[trace.is_device]).tolist()
-    return devices
+def list_devices(trace: DeviceTrace) -> list[int]:
+    """Return the numbers of the devices that a recording has work of."""
+    return [device for device in find_distinct(trace.device[trace.is_device]).tolist() if device != NONE]
 
 
 def _build_part(process: _Process, name: str, *, damaged: bool) -> DevicePart:

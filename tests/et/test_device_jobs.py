@@ -390,6 +390,16 @@ def test_an_operator_that_works_on_holds_up_no_kernel_that_is_waited_for(
     assert abs(json.loads(replayed.stdout)["finish_ns"] - 1_960_000) < 5_000
 
 
+def test_an_operator_that_works_on_holds_up_no_kernel_that_is_the_last(tmp_path):
+    """Steps, which begin and end with the program, are nobody that waits."""
+    events = [event("ProfilerStep#1", 0, 1_000, "user_annotation"), event("aten::mm", 0, 90)]
+    events += [launch(10, 501), kernel("gemm", 30, 150, 501)]
+    path = tmp_path / "run.json"
+    path.write_bytes(device_file(events, distributedInfo={"rank": 0, "world_size": 1}))
+    replayed = CliRunner().invoke(main, ["simulate", str(path), "--replay", "--json"])
+    assert abs(json.loads(replayed.stdout)["finish_ns"] - 180_000) < 1_000
+
+
 def several_processes(*, labelled: bool, repeat: int = 1) -> list[list[dict[str, object]]]:
     """The events of two processes with the same numbers of calls: of the second each kernel takes longer."""
     processes = []

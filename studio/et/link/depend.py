@@ -136,7 +136,7 @@ def derive_dependencies(
     if host is not None:
         # Operators that compute are compared with those of other tools, which keep them whole.
         launching[operations.named(lambda name: name.startswith(COMPUTING))] = False
-    rests = find_rests(operations, around, waits, device, launched)
+    rests = find_rests(operations, around, waits, device, launched, sync=options.sync)
     inside = find_inside(operations, around, library, launching, (rests.begin_ns, rests.held), options)
     telling = ~find_within_library(operations, around, library) & (inner < 0)
     telling &= ~find_early_ends(operations, around, options.thread_gap_ns)

@@ -39,11 +39,13 @@ def find_rests(
     waits: list[Wait],
     device: DeviceTrace | None,
     launched: DeviceOperations | None,
+    *,
+    sync: bool,
 ) -> Rests:
     """Return when the rests of operations began, and which operators that compute must not be in one piece.
 
     All own time of an operator that is one piece comes before what it launches and calls. That is of no consequence where the
-    device is behind or nobody waits for it; so most operators stay whole.
+    device is behind or nobody waits for it; so most operators stay whole, and all of them where waits are not derived (`sync`).
     """
     count = len(operations)
     begin = np.full(count, _NEVER, np.int64)
@@ -55,6 +57,9 @@ def find_rests(
     np.minimum.at(begin, operators, returned)
     computes = mark_names(operations.names, operations.name, lambda name: name.startswith(COMPUTING))
     computes &= ~operations.frame
+    if not sync:
+        begin[computes] = _NEVER
+        return Rests(begin, np.zeros(count, np.bool_))
     after_launch = _find_first_within(operations, around, operators, returned)
     rest = np.where(computes, _measure_rests(operations, around, waits, after_launch), 0)
     ready = device.start_ns[launched.event].copy()
@@ -87,7 +92,7 @@ def _find_late(
     causes = np.zeros(len(late), np.bool_)
     if not late.any():
         return causes
-    last = max(int(ended.max()), int(operations.end_ns.max(initial=0)))
+    last = max(int(ended.max()), int(operations.end_ns[~operations.frame].max(initial=0)))
     ends = [(wait.begin, wait.end, np.array(wait.device, np.int64)) for wait in waits]
     limits = [
         wait.until if wait.call >= 0 or wait.operation < 0 else int(operations.end_ns[wait.operation])
