@@ -156,6 +156,10 @@ def read_start_and_size(path: Path | str, count: int) -> tuple[bytes, int]:
     try:
         # Room for more than the file has would take longer than reading it; some of the system's files have no size.
         return os.read(handle, min(count, size or count)), size
+    except OSError as error:
+        # Of what goes wrong while it is read, as on a disk that breaks, the system does not say where.
+        error.filename = error.filename or str(path)
+        raise
     finally:
         os.close(handle)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import socket
 import stat
@@ -15,7 +16,7 @@ import pytest
 
 import studio
 from studio.errors import ConfigError, TraceFormatError
-from studio.files import SpecialFileError, make_scratch_folder, open_file, open_private, read_file
+from studio.files import SpecialFileError, make_scratch_folder, open_file, open_private, read_file, read_start
 from studio.sim import astra
 from studio.store.access import ensure_workspace_token
 from studio.store.arrays import write_atomically
@@ -75,6 +76,18 @@ def test_folders_and_missing_files_are_told_as_the_system_does(tmp_path: Path) -
         read_file(tmp_path)
     with pytest.raises(FileNotFoundError):
         read_file(tmp_path / "missing")
+
+
+def test_a_file_whose_disk_fails_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (path := tmp_path / "a.et").write_bytes(b"abc")
+
+    def fail(_handle: int, _count: int) -> bytes:
+        raise OSError(errno.EIO, os.strerror(errno.EIO))
+
+    monkeypatch.setattr("studio.files.os.read", fail)
+    with pytest.raises(OSError, match="Input/output error") as caught:
+        read_start(path, 8)
+    assert caught.value.filename == str(path)
 
 
 def test_written_files_are_private_whatever_the_umask(tmp_path: Path) -> None:

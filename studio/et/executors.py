@@ -94,7 +94,7 @@ def connect_scheduler(address: str) -> Iterator[tuple[Executor, int]]:
         ) from error
     try:
         client = Client(address, timeout=_CONNECT_S, set_as_default=False)
-    except (OSError, ValueError, TypeError) as error:
+    except (OSError, ValueError, TypeError, OverflowError) as error:
         raise ConfigError(
             f"scheduler {address!r}: no Dask scheduler answers there ({str(error)[:120]})",
             hint="Start one (dask-scheduler), and give the address that it prints, such as tcp://127.0.0.1:8786.",

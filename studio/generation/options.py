@@ -28,8 +28,10 @@ from studio.generation.layout import (
 
 Part = Literal["shape", "layout", "speed"]
 """What an option says something of: a model of one's own, the layout of ranks and batch (`layout.Wish`), or how fast nodes run."""
+LEAST_SHARE = 1e-6
+"""The least share of its peak that is taken of a GPU: with less the times of large models are beyond all numbers."""
 Kind = Literal["count", "share", "number", "flag", "switch", "choice", "counts", "name"]
-"""A whole number above 0, a share above 0 and at most 1, a number of at least 0, yes or no, yes or no or by rule, one of `choices`, a list of whole numbers,
+"""A whole number above 0, a share of `LEAST_SHARE` to 1, a number of at least 0, yes or no, yes or no or by rule, one of `choices`, a list of whole numbers,
 or a name."""
 
 
@@ -295,14 +297,14 @@ def _check(option: Option, value: Any) -> None:
     name = option.names[0].partition("/")[0]
     allowed = {
         "count": "a whole number of at least 1",
-        "share": "above 0, at most 1",
+        "share": f"at least {LEAST_SHARE:f}, at most 1",
         "number": "a number of at least 0",
         "counts": "whole numbers of at least 1",
         "choice": ", ".join(map(str, option.choices)),
     }.get(option.kind)
     fits = {
         "count": type(value) is int and value >= 1,
-        "share": isinstance(value, (int, float)) and 0 < value <= 1,
+        "share": isinstance(value, (int, float)) and LEAST_SHARE <= value <= 1,
         "number": isinstance(value, (int, float)) and 0 <= value < math.inf,
         "counts": isinstance(value, tuple) and all(type(each) is int and each >= 1 for each in value),
         "choice": value in option.choices,

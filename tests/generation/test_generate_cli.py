@@ -48,6 +48,10 @@ def test_counts_alone_need_no_folder():
         (("--model", "custom", "--ranks", "1"), "needs --layers"),
         (("--model", "llama3-8b", "--ranks", "1", "--compute-efficiency", "0.5"), "no --gpu"),
         (("--model", "llama3-8b", "--ranks", "1", "--gpu", "h100", "--compute-efficiency", "2"), "at most 1"),
+        (
+            ("--model", "llama3-8b", "--ranks", "1", "--gpu", "h100", "--memory-efficiency", "1e-320"),
+            "at least 0.000001",
+        ),
         (("--model", "llama3-8b", "--ranks", "1", "--gpu", "h101"), "h100"),
         (("--model", "llama3-8b", "--ranks", "1", "--jitter", "0.1"), "no --gpu"),
         (("--model", "llama3-8b", "--ranks", "1", "--gpu", "h100", "--jitter", "2"), "0 to 1"),

@@ -125,7 +125,7 @@ def test_what_does_not_fit_is_said_with_what_would_make_it_fit():
         ({"sequence": "99", "tp": "8"}, "sequence", "Tokens of a sequence is 99, which tensor parallel 8 does not divide."),
         ({"stage_layers": "16,x"}, "stage_layers", "Layers of stages is '16,x'; allowed: whole numbers"),
         ({"stage_layers": "1,2", "pp": "2"}, "stage_layers", "Layers of stages names 2 numbers, 3 layers"),
-        ({"compute_efficiency": "1.2"}, "compute_efficiency", "Compute efficiency is '1.2'; allowed: a number above 0"),
+        ({"compute_efficiency": "1.2"}, "compute_efficiency", "Compute efficiency is '1.2'; allowed: a number of at least 0.000001"),
         ({"jitter": "-1"}, "jitter", "Jitter is '-1'; allowed: a number of at least 0."),
         ({"model": "llama9"}, "model", "Model is 'llama9'; allowed: "),
         ({"model": "custom", "layers": "2"}, "model", "Model custom needs width, heads"),

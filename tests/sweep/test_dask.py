@@ -112,10 +112,9 @@ def test_ranks_are_read_and_linked_by_workers(dask, shared):
         assert studio.link(files, executor=executor) == here
 
 
-def test_a_scheduler_that_nobody_runs_is_told(tmp_path, monkeypatch):
+@pytest.mark.parametrize("address", ["tcp://127.0.0.1:9", f"tcp://127.0.0.1:{10**20}"])
+def test_a_scheduler_that_nobody_runs_is_told(tmp_path, monkeypatch, address):
     monkeypatch.setattr("studio.et.executors._CONNECT_S", 0.2)
     job = studio.read(studio.sample_path("transformer_8r"))
     with pytest.raises(ConfigError, match="no Dask scheduler answers there"):
-        run_sweep(
-            job, Sweep(parse_space(["latency[0]=1"]), BASE), tmp_path / "out", scheduler="tcp://127.0.0.1:9"
-        )
+        run_sweep(job, Sweep(parse_space(["latency[0]=1"]), BASE), tmp_path / "out", scheduler=address)

@@ -13,7 +13,7 @@ from studio.generation.families.job import OPTIONS as NETWORK_OPTIONS
 from studio.generation.families.presets import NAMES
 from studio.generation.inference.deployment import PHASES
 from studio.generation.inference.options import INFERENCE, STEP_OPTIONS
-from studio.generation.options import BY_KEY, OPTIONS, Option
+from studio.generation.options import BY_KEY, LEAST_SHARE, OPTIONS, Option
 from studio.generation.workload import CUSTOM
 from studio.jobs.generating import Kind
 
@@ -112,7 +112,7 @@ def parse_fields(fields: Fields) -> tuple[dict[str, Any], dict[str, ConfigError]
 
 _ALLOWED = {
     "count": "a whole number of at least 1",
-    "share": "a number above 0, at most 1",
+    "share": f"a number of at least {LEAST_SHARE:f}, at most 1",
     "number": "a number of at least 0",
     "counts": "whole numbers with commas between, such as 7,8,8,7",
 }
