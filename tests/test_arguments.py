@@ -172,10 +172,10 @@ def test_no_function_refuses_the_kinds_that_it_names() -> None:
 
 
 def test_numbers_of_numpy_are_numbers() -> None:
-    eight, two = np.arange(9)[8], np.int32(2)
+    eight, two, one = np.arange(9)[8], np.int32(2), np.uint8(1)
     assert (
-        studio.generate("llama3-8b", ranks=eight, tp=eight).essence()
-        == studio.generate("llama3-8b", ranks=8, tp=8).essence()
+        studio.generate("gpt3-125m", ranks=two, tp=two).essence()
+        == studio.generate("gpt3-125m", ranks=2, tp=2).essence()
     )
     assert studio.preset("hgx-h100", npus=eight).npus == 8
-    assert studio.plan("llama3-8b", ranks=eight, gpu="h100", top=two).top == 2
+    assert studio.plan("gpt3-125m", ranks=one, gpu="h100", batch=one, top=two).top == 2
