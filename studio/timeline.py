@@ -12,7 +12,7 @@ from typing import Any, Literal, get_args
 
 import numpy as np
 
-from studio.columns import join_columns
+from studio.columns import join_columns, join_ranges
 from studio.distinct import find_distinct
 from studio.errors import TraceError
 from studio.notebook import build_html_table, format_parts, format_record
@@ -193,7 +193,7 @@ class NodeTimes:
     def spans(self, trace: Trace, ranks: Int64) -> NodeSpans:
         """Return the spans of the ranks with the given indices, by rank and row."""
         count = _count_nodes(trace)[ranks]
-        row = np.arange(int(count.sum())) - np.repeat(np.cumsum(count) - count, count)
+        row = join_ranges(0, count)
         entries = np.repeat(self.first[ranks], count) + row
         is_timed = self.start_ns[entries] >= 0
         entries, row, rank = entries[is_timed], row[is_timed], np.repeat(ranks, count)[is_timed]

@@ -17,6 +17,7 @@ import numpy as np
 from studio.advice.edits import with_graphs
 from studio.advice.orders import are_order_only, list_waiting_rows
 from studio.advice.passes import Passes
+from studio.columns import join_ranges
 from studio.completion.layers import MICRO_BATCH
 from studio.distinct import find_distinct
 from studio.trace import (
@@ -106,7 +107,7 @@ class _Split:
         self.shared = plan.passes.number != NONE
         count = np.where(self.shared, parts, 1)
         old = np.repeat(np.arange(len(graph)), count)
-        part = np.arange(len(old)) - np.repeat(np.cumsum(count) - count, count)
+        part = join_ranges(0, count)
         # What a pass does once is done with the last part.
         which = np.where(self.shared[old], part, parts - 1)
         turn = np.full(len(old), NONE, np.int64)
@@ -288,8 +289,7 @@ class _Split:
         """Return the attributes: sizes shared out, tags told apart, without what was held in memory, which nobody knows now."""
         attrs, strings, old = self.before.attrs, self.before.strings, self.old
         count = np.diff(attrs.offsets)[old]
-        step = np.arange(int(count.sum())) - np.repeat(np.cumsum(count) - count, count)
-        where, of = np.repeat(attrs.offsets[old], count) + step, np.repeat(np.arange(len(old)), count)
+        where, of = join_ranges(attrs.offsets[old], count), np.repeat(np.arange(len(old)), count)
         held = [code for code in find_distinct(attrs.key).tolist() if strings[code].startswith(_MEMORY)]
         stays = ~np.isin(attrs.key[where], held)
         where, of = where[stays], of[stays]

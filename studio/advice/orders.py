@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from studio.columns import join_ranges
 from studio.et.link.options import DEP_KINDS, DepKind
 from studio.trace import Bool, Dependencies, Graph, Int64
 
@@ -29,7 +30,6 @@ def are_order_only(graph: Graph) -> tuple[Bool, Bool]:
     length = graph.attrs.length[where].astype(np.int64)
     fits = length == np.diff(graph.data.offsets)[rows]
     rows, where, length = rows[fits], where[fits], length[fits]
-    step = np.arange(int(length.sum())) - np.repeat(np.cumsum(length) - length, length)
-    kinds = graph.attrs.items[np.repeat(graph.attrs.value[where], length) + step]
-    data[np.repeat(graph.data.offsets[rows], length) + step] = (kinds & ~_ORDER) == 0
+    kinds = graph.attrs.items[join_ranges(graph.attrs.value[where], length)]
+    data[join_ranges(graph.data.offsets[rows], length)] = (kinds & ~_ORDER) == 0
     return ctrl, data

@@ -293,16 +293,11 @@ def _iterate_waits(process: _Process, names: _OperationNames) -> Iterator[Event]
         name, correlation = names.of(_HIP_EVENTS, record), record.correlation_id.internal
         awaited = recorded.find_last(record.hip_event_handle, correlation) if "WAIT" in name else None
         if awaited is not None and record.stream_id is not None:
-            device, stream = _find_device(process, [record.agent_id]), record.stream_id.handle
-            yield Event(
+            yield _place_event(
                 EventKind.SYNC,
                 name,
-                record.start_timestamp,
-                record.end_timestamp - record.start_timestamp,
-                (f"device {device}", f"stream {stream}"),
-                correlation,
-                stream,
-                device,
+                record,
+                (_find_device(process, [record.agent_id]), record.stream_id.handle),
                 wait_record=awaited[0],
                 wait_stream=awaited[1],
             )
@@ -322,19 +317,30 @@ def _build_device_event(process: _Process, record: _Record, name: str, calls: Li
         process, [dispatch.agent_id] if dispatch else [record.dst_agent_id, record.src_agent_id]
     )
     queue = record.stream_id or (dispatch.queue_id if dispatch else None)
-    stream = queue.handle if queue is not None else NONE
-    correlation = record.correlation_id.internal
-    return Event(
+    named = LIBRARY_KERNEL.search(name)
+    return _place_event(
         EventKind.COPY if dispatch is None else infer_device_kind(name),
+        name,
+        record,
+        (device, queue.handle if queue is not None else NONE),
+        bytes=record.bytes,
+        comm=calls.facts(record.correlation_id.internal) if named else None,
+    )
+
+
+def _place_event(kind: EventKind, name: str, record: _Record, place: tuple[int, int], **more: Any) -> Event:
+    """Return an event of a device and stream, with the times and the correlation of its record, and what `more` is known."""
+    device, stream = place
+    return Event(
+        kind,
         name,
         record.start_timestamp,
         record.end_timestamp - record.start_timestamp,
         (f"device {device}", f"stream {stream}"),
-        correlation,
+        record.correlation_id.internal,
         stream,
         device,
-        record.bytes,
-        calls.facts(correlation) if LIBRARY_KERNEL.search(name) else None,
+        **more,
     )
 
 

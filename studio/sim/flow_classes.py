@@ -44,6 +44,7 @@ import numpy as np
 import numpy.typing as npt
 
 from studio.analysis.numbering import number_by_first
+from studio.columns import join_ranges
 from studio.distinct import find_distinct
 from studio.sim.charges import Costs
 from studio.sim.flow_plans import NEVER, Bundles, Expansion
@@ -129,7 +130,7 @@ def fold_flows(
     chosen = find_distinct(np.concatenate([bundles.of_ranks(near), standing_links.bundle]))
     flows = bundles.expand(chosen)
     lengths = np.diff(bundles.offsets)[bundles.sort[chosen]]
-    position = np.arange(len(flows.case)) - np.repeat(np.cumsum(lengths) - lengths, lengths)
+    position = join_ranges(0, lengths)
     # Flows are equivalent that have the same position in equivalent bundles.
     code = np.repeat(bundle[chosen], lengths) * (int(lengths.max(initial=0)) + 1) + position
     used, flow = np.unique(code, return_index=True, return_inverse=True)[1:]

@@ -16,6 +16,7 @@ import numpy as np
 from studio.analysis.collectives.groups import find_empty_collectives
 from studio.analysis.collectives.matching import GroupMatching, match_collectives
 from studio.analysis.collectives.messages import match_messages
+from studio.columns import join_ranges
 from studio.distinct import find_distinct
 from studio.et.link.options import DEP_KINDS, DepKind
 from studio.sim.agreement import format_ranks
@@ -77,9 +78,8 @@ def are_sequence_only(graph: Graph) -> Bool:
     length = graph.attrs.length[where].astype(np.int64)
     fits = length == np.diff(graph.data.offsets)[rows]
     rows, where, length = rows[fits], where[fits], length[fits]
-    step = np.arange(int(length.sum())) - np.repeat(np.cumsum(length) - length, length)
-    kinds = graph.attrs.items[np.repeat(graph.attrs.value[where], length) + step]
-    alone[np.repeat(graph.data.offsets[rows], length) + step] = kinds == int(DepKind.SEQUENCE)
+    kinds = graph.attrs.items[join_ranges(graph.attrs.value[where], length)]
+    alone[join_ranges(graph.data.offsets[rows], length)] = kinds == int(DepKind.SEQUENCE)
     return alone
 
 

@@ -17,6 +17,7 @@ from studio.analysis.collectives.matching import compute_issue_order
 from studio.analysis.graph.neighbours import concatenate_ranges
 from studio.analysis.job.renumbered import share_graphs
 from studio.analysis.numbering import number_by_first
+from studio.columns import join_ranges
 from studio.trace import NONE, Bool, Graph, Int64, NodeType, Trace, read_int_column
 
 
@@ -357,7 +358,7 @@ def _list_halves(
     starts = np.append(0, np.cumsum(of_way))
     counts = np.diff(bounds)[shown]
     exchange = np.repeat(np.arange(len(shown)), counts)
-    party = np.arange(len(exchange)) - np.repeat(np.cumsum(counts) - counts, counts)
+    party = join_ranges(0, counts)
     chosen = kind[bounds[shown][exchange] + party]
     lengths = of_way[chosen]
     at = concatenate_ranges(starts, chosen)

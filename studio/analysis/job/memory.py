@@ -18,6 +18,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from studio.columns import join_ranges
 from studio.distinct import find_distinct
 from studio.notebook import format_record
 from studio.timeline import NodeTimes
@@ -286,7 +287,7 @@ def _parse_storages(graph: Graph, codes: Int32) -> tuple[Int64, Int64, Int64, In
     back = back.reshape(-1)
     many = counts[back]
     row = np.repeat(np.arange(len(codes)), many)
-    places = np.arange(len(row)) - np.repeat(np.cumsum(many) - many, many) + np.repeat(first[back], many)
+    places = join_ranges(first[back], many)
     return row, flat[places, 0], flat[places, 1], flat[places, 2]
 
 

@@ -20,7 +20,7 @@ from studio.analysis.job.kinds import COMMUNICATION, COMPUTE, COPY, CPU, MEMORY,
 from studio.analysis.job.ledger import PARTS, Ledger
 from studio.analysis.job.own_time import NO_PIECES, OwnPieces
 from studio.analysis.path.gates import Gates, Order, find_gates, order_of
-from studio.columns import group_places
+from studio.columns import group_places, join_ranges
 from studio.notebook import build_html_table, format_record
 from studio.timeline import NodeTimes
 from studio.trace import (
@@ -465,7 +465,7 @@ def _take_calls(courses: Courses, gaps: Int64, given: Bool) -> tuple[Int64, Int6
             count = np.maximum(np.searchsorted(since, end, side="left") - low, 0)
             # A gap has as many pieces taken out, and one part more than that left.
             of = np.repeat(np.arange(len(at)), count)
-            which = np.arange(len(of)) - np.repeat(np.cumsum(count) - count, count) + low[of]
+            which = join_ranges(low, count)
             begin, close = np.maximum(since[which], start[of]), np.minimum(until[which], end[of])
             rows = pieces.row[own[which]]
             taken.append(np.stack([gaps[0, at[of]], rows, begin, close, cause[own[which]]]))
@@ -502,7 +502,7 @@ def _cut_gaps(courses: Courses, gaps: Int64, given: Bool) -> Int64:
     high = np.maximum(account.stretches.place(course, end + shift - 1), low)
     count = high - low + 1
     of = np.repeat(np.arange(len(rank)), count)
-    at = np.arange(len(of)) - np.repeat(np.cumsum(count) - count, count) + low[of]
+    at = join_ranges(low, count)
     inside = at < account.stretches.bounds[course[of] + 1]
     part = np.where(inside, account.stretches.kind[np.minimum(at, len(account.stretches.kind) - 1)], 0)
     # The first and last piece reach to the ends of the gap, which may begin before the rank's own time does.

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from studio.columns import join_ranges
 from studio.distinct import find_distinct
 from studio.et.link.operations import Operations
 from studio.et.recording import HostTrace
@@ -83,8 +84,7 @@ class _Storages:
         codes = self.io[:, column]
         counts = self.counts[codes]
         rows = np.repeat(np.arange(len(codes)), counts)
-        places = np.arange(len(rows)) - np.repeat(np.cumsum(counts) - counts, counts)
-        return _select_distinct(rows, self.numbers[np.repeat(self.first[codes], counts) + places])
+        return _select_distinct(rows, self.numbers[join_ranges(self.first[codes], counts)])
 
 
 def _select_distinct(rows: Int64, storages: Int64) -> _Pairs:
@@ -110,9 +110,7 @@ def _add_library(
         sort = np.argsort(calls, kind="stable")
         low, high = (np.searchsorted(calls[sort], pairs[:, 0], side) for side in ("left", "right"))
         counts = high - low
-        firsts: Int64 = np.cumsum(counts) - counts
-        places: Int64 = np.arange(int(counts.sum())) - np.repeat(firsts, counts)
-        carrying: Int64 = rows[sort][np.repeat(low, counts) + places]
+        carrying: Int64 = rows[sort][join_ranges(low, counts)]
         return np.stack((carrying, np.repeat(pairs[:, 1], counts)), axis=1)
 
     own = reads[np.isin(reads[:, 0], rows)]
