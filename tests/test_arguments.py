@@ -165,7 +165,7 @@ def test_no_function_refuses_the_kinds_that_it_names() -> None:
     assert len(studio.read((studio.sample_path("transformer_8r"),), ranks=None).ranks) == 8
     assert studio.compare(result, trace).a.trace is trace
     with pytest.raises(TypeError, match="required positional argument"):
-        studio.to_pandas()  # type: ignore[call-arg]
+        studio.to_pandas()
     assert "nowhere" not in studio.presets
     with pytest.raises(KeyError):
         studio.presets["nowhere"]

@@ -172,7 +172,7 @@ def test_rocprof_events_of_hip_say_what_streams_wait_for(tmp_path: Path) -> None
             attributes(trace)[KERNELS[1]]["dep_kinds"],
             strict=True,
         )
-    )  # type: ignore[call-overload]
+    )
     assert kinds["gemm"] & DepKind.EVENT
     assert "hip_event" not in " ".join(finding.message for finding in trace.findings)
 
