@@ -114,7 +114,7 @@ class Scene:
         trace = change.of_trace(self.trace)
         # Plans and matches of the job hold for every system, and matches of one whose times change.
         known = self.known.of_changed(trace)
-        return play(trace, config, known=known, cancel=cancel)[0], known
+        return play(trace, config, known=known, cancel=cancel, recorded=self.trace)[0], known
 
 
 def replay_recording(trace: Trace, cancel: Cancel | None = None) -> Scene:

@@ -19,6 +19,7 @@ from studio.analysis.collectives.matching import (
 from studio.analysis.collectives.messages import Messages
 from studio.analysis.collectives.unmatched import find_unmatched
 from studio.analysis.graph.digraph import build_network, find_reachable
+from studio.analysis.job.completeness import is_recording
 from studio.columns import join_columns
 from studio.sim.config import SystemConfig
 from studio.sim.extensions import EXTENDED_MODE
@@ -60,6 +61,9 @@ def check_groups(trace: Trace, config: SystemConfig, groups: Sequence[GroupMatch
         # Of recordings that lack calls nothing is matched in a replay.
         lacking = find_unrecorded_ranks(trace)
         compared = [group for group in compared if lacking.isdisjoint(group.members)]
+        if is_recording(trace):
+            yield from _limit_findings(_find_unmet(trace, compared))
+            compared = []
     yield from _limit_findings(_find_disagreements(trace, compared))
     if config.extensions is None:
         yield from _check_stream_numbers(trace, config, groups)
@@ -257,21 +261,45 @@ def _count_chunks(collectives: Collectives, config: SystemConfig) -> Int64:
     return np.where(moving, -(-size // chunk), 0)
 
 
+def find_dispute(group: GroupMatching) -> Disagreement | None:
+    """Return where members of a group first differ in type or number of collectives, whatever these move; None where they agree."""
+    return find_disagreement(_without_sizes(group, tuple(CollectiveType)))
+
+
+def _find_unmet(trace: Trace, groups: Sequence[GroupMatching]) -> Iterator[Finding]:
+    """Find groups of a recording of whose collectives it is not known which ones met, as members differ in them: the job ran all the same."""
+    for group in groups:
+        disputed = find_dispute(group)
+        if disputed is not None:
+            own, other = describe_disputed(trace, disputed)
+            yield Finding(
+                "warning",
+                "replay-unmatched",
+                f"Collective {disputed.position} of {label_group(group)}: rank {disputed.rank} has {own} where rank {disputed.other_rank} has "
+                f"{other}. Which ones met is not known, so those of the group take the time they recorded, waiting for others included.",
+                "Record whole steps on all ranks, with studio.collect for example.",
+                disputed.rank,
+            )
+
+
 def _ignore_sizes(config: SystemConfig, groups: Sequence[GroupMatching]) -> Sequence[GroupMatching]:
-    """Ignore sizes that may differ between members: in the extended mode those of all-to-alls, with a cost model more."""
+    """Ignore sizes that may differ between members: in the extended mode those of all-to-alls, with a cost model more, in a replay all."""
     if config.extensions is None:
         return groups
-    uneven = UNEVEN_TYPES if config.flows else (CollectiveType.ALL_TO_ALL,)
-    return [
-        replace(
-            group,
-            sequences=tuple(
-                replace(sequence, bytes=np.where(np.isin(sequence.type, uneven), 0, sequence.bytes))
-                for sequence in group.sequences
-            ),
-        )
-        for group in groups
-    ]
+    uneven: tuple[CollectiveType, ...] = UNEVEN_TYPES if config.flows else (CollectiveType.ALL_TO_ALL,)
+    if config.extensions.communication_times == "recorded":
+        # Times are those of the recording, whatever was moved. Not all recorders tell what a member of a scatter receives.
+        uneven = tuple(CollectiveType)
+    return [_without_sizes(group, uneven) for group in groups]
+
+
+def _without_sizes(group: GroupMatching, kinds: tuple[CollectiveType, ...]) -> GroupMatching:
+    """Return a group whose collectives of some kinds are of 0 bytes each."""
+    sequences = (
+        replace(sequence, bytes=np.where(np.isin(sequence.type, kinds), 0, sequence.bytes))
+        for sequence in group.sequences
+    )
+    return replace(group, sequences=tuple(sequences))
 
 
 def _find_disagreements(trace: Trace, groups: Sequence[GroupMatching]) -> Iterator[Finding]:

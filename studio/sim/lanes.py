@@ -7,6 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from studio.sim.extensions import Extensions
+from studio.sim.recorded_order import is_ordered
 from studio.trace import NONE, Graph, Int64, read_dense_column
 
 HOST, COMPUTE = 0, 1
@@ -48,7 +49,8 @@ def assign_lanes(graph: Graph, order: Int64, slot: Int64, extensions: Extensions
         among = np.flatnonzero(slot == kind)
         if not wanted or not len(among):
             continue
-        names = named(graph)[order[among]]
+        # Nodes in the order of their recording wait for what they ran after: those of a stream that overlapped do so again.
+        names = np.arange(len(among)) if is_ordered(graph) else named(graph)[order[among]]
         if (names == NONE).all():
             continue
         _, number = np.unique(names, return_inverse=True)

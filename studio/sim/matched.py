@@ -16,11 +16,13 @@ import numpy as np
 from studio.analysis.collectives.groups import find_empty_collectives
 from studio.analysis.collectives.matching import GroupMatching, match_collectives
 from studio.analysis.collectives.messages import match_messages
+from studio.analysis.job.completeness import is_recording
 from studio.columns import join_ranges
 from studio.distinct import find_distinct
 from studio.et.link.options import DEP_KINDS, DepKind
-from studio.sim.agreement import format_ranks
+from studio.sim.agreement import find_dispute, format_ranks
 from studio.sim.config import SystemConfig
+from studio.sim.recorded_order import is_ordered, read_meeting_rows
 from studio.sim.unrecorded import find_unrecorded_ranks
 from studio.trace import (
     NONE,
@@ -113,17 +115,17 @@ def find_meetings(trace: Trace, groups: Sequence[CommGroup] | None) -> Meetings:
     else after the shortest time that one of them recorded, for the others' hold their waiting for that one. A send
     waits for nobody, nor does a member of a collective with a root, or of no bytes, that had ended before the last one
     came, nor a receive that had ended before its send began, which recorders of gloo note down late. In groups of which a
-    member's recording lacks calls, which meet is not known: all take the time they recorded, their waiting included.
+    member's recording lacks calls, or whose members were recorded with different ones, which meet is not known: all take the time they recorded, their waiting included.
     """
     place = {rank.number: place for place, rank in enumerate(trace.ranks)}
     columns, counts, known = [np.zeros((4, 0), np.int64)], [np.zeros(0, np.int64)], 0
-    lacking = find_unrecorded_ranks(trace)
+    lacking, recorded = find_unrecorded_ranks(trace), is_recording(trace)
     for matching in match_collectives(trace, groups):
         inside = np.array([place.get(member, NONE) for member in matching.members], np.int64)
         rows = matching.rows()
         member, position = np.nonzero(rows != NONE)
         ends = _end_kinds(matching)[position]
-        if not lacking.isdisjoint(matching.members):
+        if not lacking.isdisjoint(matching.members) or (recorded and find_dispute(matching) is not None):
             ends[:] = _ALONE
         columns.append(np.stack([inside[member], rows[member, position], known + position, ends]))
         # Members that never issue it count too, and it never completes; ranks of which nothing is known cannot come.
@@ -151,6 +153,9 @@ def find_meetings(trace: Trace, groups: Sequence[CommGroup] | None) -> Meetings:
     rank, row, meeting, how = np.concatenate(columns, axis=1)
     count = np.concatenate(counts)
     how[(how == _TOGETHER) & _are_empty(trace, rank, row)] = _ONE_WAY
+    row, ordered = _find_carrying(trace, rank, row)
+    # Of recordings that were not linked it is not known that a call waited: it did not where it had returned before.
+    how[(how == _TOGETHER) & ordered] = _ONE_WAY
     start, own = _read_times(trace, rank, row)
     waits, time_ns = _compute_waits(len(count), meeting, how, start, own)
     return Meetings(count, rank, row, meeting, waits, time_ns)
@@ -173,6 +178,18 @@ def _end_kinds(matching: GroupMatching) -> Int64:
     for sequence in matching.sequences:
         ends[: len(sequence)][np.isin(sequence.type, _ROOTED_TYPES)] = _ONE_WAY
     return ends
+
+
+def _find_carrying(trace: Trace, rank: Int64, row: Int64) -> tuple[Int64, Bool]:
+    """Return which nodes (P,) of their ranks meet for some, and which are of a rank in the order of its recording."""
+    carrying, ordered = row.copy(), np.zeros(len(rank), np.bool_)
+    graph_of = np.array([item.graph for item in trace.ranks], np.int64)[rank]
+    for index in find_distinct(graph_of).tolist():
+        graph = trace.graphs[index]
+        if is_ordered(graph):
+            is_own = graph_of == index
+            carrying[is_own], ordered[is_own] = read_meeting_rows(graph)[row[is_own]], True
+    return carrying, ordered
 
 
 def _are_empty(trace: Trace, rank: Int64, row: Int64) -> Bool:
@@ -242,6 +259,15 @@ def check_unrecorded(trace: Trace) -> Iterator[Finding]:
     every = sum(int(talks[rank.graph].sum()) for rank in trace.ranks)
     lacking = sum(without[rank.graph] for rank in trace.ranks)
     if not lacking:
+        return
+    if lacking == every and is_recording(trace):
+        yield Finding(
+            "warning",
+            "replay-partly-unrecorded",
+            f"None of the {every:,} communication nodes has a recorded duration: they are replayed as taking no time, and what threads waited "
+            "for them as the time between operators that it was.",
+            hint="Record with studio.collect, which records all threads, for a replay in which ranks wait for each other.",
+        )
         return
     if lacking == every:
         yield Finding(

@@ -27,6 +27,7 @@ from studio.sim.kernel import records as k
 from studio.sim.kinds import CollectiveKind
 from studio.sim.phase_lists import put_phase_list, put_stream_lists
 from studio.sim.planning import Planning, Variety
+from studio.sim.recorded_order import is_ordered, read_meeting_rows
 from studio.trace import (
     INT_KINDS,
     CollectiveType,
@@ -123,7 +124,8 @@ class Draft:
         slot = np.full(len(types), 2, np.int64)
         slot[types == NodeType.COMP] = 1
         slot[types == NodeType.COMM_RECV] = 3
-        slot[cpu] = 0
+        # Nodes of a job in the order of its recording wait for what they ran after, whatever threads ran beside each other.
+        slot[cpu] = 3 if self.planning.replays and is_ordered(self.graph) else 0
         nodes[:, k.Node.SLOT] = slot
         nodes[:, k.Node.DURATION] = np.maximum(self.graph.duration_ns[self.order], 1)
         nodes[:, k.Node.KIND] = k.Kind.DELAY
@@ -190,6 +192,8 @@ class Draft:
     def _fill_meetings(self, types: Any, kind: int) -> None:
         """Let communication meet that of other ranks: number the nodes and give them no slot."""
         among = np.flatnonzero(np.isin(types, _COMM))
+        self.nodes[among, k.Node.SLOT] = 3
+        among = self.columns.place[read_meeting_rows(self.graph)[self.order[among]]]
         self.nodes[among, k.Node.KIND] = kind
         self.nodes[among, k.Node.SLOT] = 3
         self.nodes[among, k.Node.PEER] = np.arange(len(among))

@@ -8,7 +8,9 @@ from studio.sim.borders import find_recording_borders
 from studio.sim.config import SystemConfig
 from studio.sim.engine import Cancel, Notice, Progress, execute, explain_stop
 from studio.sim.known import Known
+from studio.sim.matched import replays_communication
 from studio.sim.plan import Plan, make_plan
+from studio.sim.recorded_order import order_by_times
 from studio.sim.result import SimResult, read_result
 from studio.sim.retargeting import recompute_job
 from studio.trace import Trace
@@ -24,6 +26,7 @@ def play(  # noqa: PLR0913 (what `studio.sim.simulate` takes)
     native: bool | None = None,
     notice: Notice | None = None,
     fold: bool = True,
+    recorded: Trace | None = None,
 ) -> tuple[SimResult, Plan]:
     """Return what `studio.sim.simulate` does, with the plan that was run.
 
@@ -36,13 +39,17 @@ def play(  # noqa: PLR0913 (what `studio.sim.simulate` takes)
         native: Whether to run compiled; None where that is sooner done.
         notice: Told what is waited for, where the compiler has to run first.
         fold: Whether one rank may stand for all that are equivalent to it.
+        recorded: The job as it was recorded, where durations of `trace` were changed; a replay may have to take its order from that.
 
     Raises:
         TraceError: The trace cannot be simulated, or some ranks wait for ever.
         ConfigError: The configuration does not fit the trace.
         Cancelled: `cancel` said so.
     """
-    played, _ = recompute_job(_settle_borders(trace, config, known), config)
+    settled = _settle_borders(trace, config, known)
+    if replays_communication(config) and not config.replay_only:
+        settled = order_by_times(settled, settled if recorded is None else recorded)
+    played, _ = recompute_job(settled, config)
     # What is known of the recorded job does not hold of one that was changed, as one recomputed for another GPU.
     known = known if played is trace else None
     # An algorithm of a single node is given by the node's id.

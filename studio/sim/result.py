@@ -224,10 +224,13 @@ def read_result(trace: Trace, config: SystemConfig, plan: Plan, unfolded: str = 
     records = m[m[k.Head.RANKS] : m[k.Head.RANKS] + k.Rank.WORDS * m[k.Head.COUNT]].reshape(-1, k.Rank.WORDS)
     finish = records[:, k.Rank.FINISH].copy()
     row = _find_rows(plan, rank, pos)
+    own = _are_own(trace, rank, row)
     if len(tick) < 2 * plan.instances or (finish < 0).any():
         from studio.sim.deadlock import explain_deadlock
 
-        raise explain_deadlock(trace, config, _find_stuck(plan, finish, rank, done), (rank, row, done))
+        raise explain_deadlock(
+            trace, config, _find_stuck(plan, finish, rank, done), (rank[own], row[own], done[own])
+        )
     representative = np.arange(len(finish))
     if plan.folding is not None:
         of = plan.folding.class_of
@@ -240,10 +243,10 @@ def read_result(trace: Trace, config: SystemConfig, plan: Plan, unfolded: str = 
         trace,
         config,
         finish,
-        tick,
-        rank,
-        row,
-        done,
+        tick[own],
+        rank[own],
+        row[own],
+        done[own],
         read_link_traffic(config, m),
         read_dimension_traffic(config, m, representative)
         if plan.flows is None
@@ -276,6 +279,13 @@ def _find_rows(plan: Plan, rank: Int64, pos: Int64) -> Int64:
         start += len(plan.graphs[index].order)
     rows: Int64 = table[first[plan.graph_of[rank]] + pos]
     return rows
+
+
+def _are_own(trace: Trace, rank: Int64, row: Int64) -> Bool:
+    """Return which events (E,) are of the job's own nodes; a replay adds others behind them, which tell nothing but time."""
+    counts = np.array([len(trace.graph_of(item)) for item in trace.ranks], np.int64)
+    own: Bool = row < counts[rank]
+    return own
 
 
 def _find_stuck(plan: Plan, finish: Int64, rank: Int64, done: Bool) -> Int64:

@@ -37,7 +37,7 @@ class StepTime:
         return self.replayed_ns / self.recorded_ns - 1 if self.recorded_ns else float("nan")
 
 
-def step_times(trace: Trace, times: NodeTimes) -> list[StepTime]:
+def step_times(trace: Trace, times: NodeTimes, finish_ns: Int64 | None = None) -> list[StepTime]:
     """Return the steps of every rank that has recorded times.
 
     To a step belongs what began, in the recording, after its beginning and before that of the next.
@@ -45,8 +45,11 @@ def step_times(trace: Trace, times: NodeTimes) -> list[StepTime]:
     Args:
         trace: The recording.
         times: Other times of the same nodes, as a simulation gives them.
+        finish_ns: (R,) when ranks had finished in those times: a call may go on after the last node of a recording that was not linked.
+            None where that was when their last node had ended.
     """
     steps: list[StepTime] = []
+    rests = np.zeros(len(trace.ranks), np.int64) if finish_ns is None else finish_ns - times.finishes(trace)
     for index, rank in enumerate(trace.ranks):
         graph = trace.graph_of(rank)
         rows = np.flatnonzero(graph.start_ns >= 0)
@@ -62,6 +65,8 @@ def step_times(trace: Trace, times: NodeTimes) -> list[StepTime]:
         began, ended = times.start_ns[place], times.end_ns[place]
         # What was still under way when the recording ended went on at once; how long it took is not known.
         late = _find_unfinished(graph, rows, ended - began > length)
+        # What a call went on for after the last node is part of the time until the rank had finished.
+        ended = ended + np.where(ended == ended.max(), rests[index], 0)
         both = (
             (graph.start_ns[rows], graph.start_ns[rows] + length),
             (began, np.where(late, began + length, ended)),

@@ -8,9 +8,10 @@ from typing import Any
 from studio.analysis.job.step_times import StepTime, step_times
 from studio.commands.base.terminal import escape_controls
 from studio.sim.matched import replays_communication
+from studio.sim.recorded_order import count_untimed, is_linked, is_orderable
 from studio.sim.result import SimResult
 from studio.trace import Trace
-from studio.units import format_ns
+from studio.units import format_counted, format_ns
 
 _FAITHFUL = 0.02
 """How far off a replay of recordings that the studio linked stays, see docs/simulator.md."""
@@ -24,7 +25,7 @@ def is_replay(result: SimResult) -> bool:
 
 def compare_steps(result: SimResult) -> list[StepTime]:
     """Return the steps of every rank, recorded and replayed."""
-    return step_times(result.trace, result.node_times())
+    return step_times(result.trace, result.node_times(), result.finish_ns)
 
 
 def report(result: SimResult) -> list[dict[str, Any]]:
@@ -63,11 +64,8 @@ def format_lines(result: SimResult, most: int = 32) -> Iterator[str]:
             f"  steps are those of the host; after the last one rank {longest.rank:,} went on for "
             f"{format_ns(recorded_ns)}, {format_ns(replayed_ns)} in the replay"
         )
-    if any(abs(step.difference) > _FAITHFUL for step in compared) and not _is_linked(result.trace):
-        yield (
-            "  more than 2 % off: the files do not say all that takes time, such as what the host does between operators and "
-            "which of them run beside each other; link the recordings that they were made of (chakra-studio link)"
-        )
+    if any(abs(step.difference) > _FAITHFUL for step in compared):
+        yield from _explain_difference(result.trace)
     if not all(step.recorded_ns for step in compared):
         yield "  –: nothing was recorded in that step, so the difference cannot be told"
     if len(compared) > most:
@@ -81,8 +79,19 @@ def format_lines(result: SimResult, most: int = 32) -> Iterator[str]:
         yield f"  and {len(compared) - most:,} more{note}"
 
 
-def _is_linked(trace: Trace) -> bool:
-    return any(attribute.name == "link_method" for rank in trace.ranks for attribute in rank.metadata)
+def _explain_difference(trace: Trace) -> Iterator[str]:
+    """Say what the files of a job do not tell that its replay would need."""
+    untimed = count_untimed(trace)
+    if untimed:
+        lacking = (
+            f"{format_counted(untimed, 'node')} took time and {'does' if untimed == 1 else 'do'} not say when, so the order and the gaps of the "
+            "recording are not known"
+        )
+    elif not is_orderable(trace) and not any(map(is_linked, trace.ranks)):
+        lacking = "the files do not say all that takes time, such as what the host does between operators and which of them run beside each other"
+    else:
+        return
+    yield f"  more than 2 % off: {lacking}; link the recordings that they were made of (chakra-studio link)"
 
 
 def _format_difference(step: StepTime) -> str:
