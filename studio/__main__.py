@@ -11,24 +11,29 @@ if _RAISES and __name__ == "__main__":
     _signal.signal(_signal.SIGINT, _signal.SIG_DFL)
 
 
+# What asks a process to end: the system, and a terminal that is closed. Windows has no SIGHUP.
+_ENDING = [
+    number
+    for name in ("SIGTERM", "SIGHUP")
+    if (number := getattr(_signal, name, None)) is not None and _signal.getsignal(number) == _signal.SIG_DFL
+]
+_HANDLED = [*([_signal.SIGINT] if _RAISES else ()), *_ENDING]
+"""Signals that end the command. In the background Ctrl+C is meant for others, and `nohup` keeps SIGHUP away."""
+
+
 def main() -> None:
-    """Run the command line. Ctrl+C ends it without a traceback at every moment, whatever it was doing.
+    """Run the command line. Ctrl+C, SIGTERM and SIGHUP end it without a traceback at every moment, whatever it was doing.
 
     While modules are loaded, and once the command has ended, there is nothing to tidy up, so the system ends the
     process. In between an exception lets the command remove what it has half made.
     """
-    if not _RAISES:
-        # Started in the background, where Ctrl+C is meant for others.
-        _run()
-        return
-    _signal.signal(_signal.SIGINT, _signal.SIG_DFL)
+    _end_by_system()
     import studio.cli  # noqa: F401 (loaded while there is nothing to tidy up)
 
-    interrupted = False
+    came: list[int] = []
 
-    def interrupt(_number: int, _frame: object) -> None:
-        nonlocal interrupted
-        interrupted = True
+    def interrupt(number: int, _frame: object) -> None:
+        came.append(number)
         raise KeyboardInterrupt
 
     def ignore_ours(unraisable: "sys.UnraisableHookArgs") -> None:
@@ -37,20 +42,33 @@ def main() -> None:
             sys.__unraisablehook__(unraisable)
 
     sys.unraisablehook = ignore_ours
-    _signal.signal(_signal.SIGINT, interrupt)
+    for number in _HANDLED:
+        _signal.signal(number, interrupt)
     try:
-        _run()
+        _run(came)
     except Exception:
         # A module that was half loaded, or a library that makes an error of its own of it.
-        if not interrupted:
+        if not came:
             raise
         sys.stderr.write("Aborted!\n")
-        sys.exit(1)
+        sys.exit(_choose_status(1, came))
     finally:
-        _signal.signal(_signal.SIGINT, _signal.SIG_DFL)
+        _end_by_system()
 
 
-def _run() -> None:
+def _end_by_system() -> None:
+    """Let the system end the process where one of the signals comes."""
+    for number in _HANDLED:
+        _signal.signal(number, _signal.SIG_DFL)
+
+
+def _choose_status(status: int, came: list[int]) -> int:
+    """Return the status of a command that was ended: what shells have for SIGTERM and SIGHUP, its own after Ctrl+C."""
+    return 128 + came[0] if status and came and came[0] in _ENDING else status
+
+
+def _run(came: list[int]) -> None:
+    """Run the command; `came` lists the signals that came meanwhile."""
     from studio.cli import main as command
 
     status = 1
@@ -79,7 +97,10 @@ def _run() -> None:
         status = 0
     except SystemExit as ended:
         status = ended.code if isinstance(ended.code, int) else int(ended.code is not None)
-        raise
+        if _choose_status(status, came) == status:
+            raise
+        status = _choose_status(status, came)
+        sys.exit(status)
 
 
 if __name__ == "__main__":

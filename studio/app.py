@@ -13,7 +13,8 @@ from typing import Any
 import dash
 import flask
 from dash import Dash
-from werkzeug.exceptions import HTTPException
+from dash.exceptions import DependencyException
+from werkzeug.exceptions import HTTPException, NotFound
 
 from studio.jobs.simulations import Simulations
 from studio.pages.frame.connect import connect_frame
@@ -232,6 +233,9 @@ def _refuse(error: Exception) -> Any:
     """Answer a request that no route and no callback understood; what callbacks raise comes to `_handle_error`."""
     if isinstance(error, HTTPException):
         return error
+    if isinstance(error, DependencyException):
+        # No such script: what Dash makes an error of its own is an address like any other that leads nowhere.
+        return NotFound()
     import logging
 
     is_callback = flask.request.path == "/_dash-update-component"

@@ -170,9 +170,14 @@ def _is_kind(value: object, kind: str, function: Callable[..., Any]) -> bool:
     if name == "Sequence":
         # Whatever can be gone through; what is in it is looked at where that takes nothing away.
         inside = _UNION.split(items.removesuffix("]"))
-        return isinstance(value, Iterable) and all(
-            any(_is_kind(item, allowed, function) for allowed in inside)
-            for item in (value if isinstance(value, list | tuple) else ())
+        # Bytes are a sequence of numbers, and never meant as one.
+        return (
+            isinstance(value, Iterable)
+            and not isinstance(value, bytes | bytearray)
+            and all(
+                any(_is_kind(item, allowed, function) for allowed in inside)
+                for item in (value if isinstance(value, list | tuple) else ())
+            )
         )
     if name == "Mapping":
         return isinstance(value, Mapping)

@@ -94,6 +94,30 @@ def suggest_remedy(error: OSError) -> str:
     return _WHAT_TO_DO.get(type(error)) or _WHAT_TO_DO_BY_NUMBER.get(error.errno or 0, "")
 
 
+def describe_bad_path(text: str) -> tuple[str, str] | None:
+    r"""Return why no file or folder can be called so, and what helps; None where one can.
+
+    Example:
+        >>> describe_bad_path(""), describe_bad_path("a\0b")[0], describe_bad_path("job.0.et")
+        (('An empty path: no file or folder is named.', 'Name a file or folder; . is the current one.'), "'a\\x00b': no file or folder can be called so: embedded null byte.", None)
+    """
+    if not text:
+        # A variable that is not set, which Python takes for the current folder.
+        return "An empty path: no file or folder is named.", "Name a file or folder; . is the current one."
+    try:
+        os.lstat(text)
+    except ValueError as error:
+        what = str(error).removeprefix("lstat: ")
+        return (
+            f"{text[:200]!r}: no file or folder can be called so: {what}.",
+            "Check where the name comes from.",
+        )
+    except OSError:
+        # Said where it is opened.
+        return None
+    return None
+
+
 def open_file(path: Path) -> BufferedReader:
     """Open a plain file for reading, whatever it may have been when its folder was listed.
 

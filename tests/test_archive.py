@@ -302,6 +302,45 @@ def test_one_level_of_nesting_is_unpacked_two_are_refused(tmp_path: Path) -> Non
     assert "in an archive in an archive" in refused(outer)
 
 
+@pytest.mark.parametrize(
+    ("name", "says"),
+    [("cut.zip", "damaged"), ("out.zip", "leads out"), ("middle.tgz", "in an archive in an archive")],
+)
+def test_an_inner_archive_that_is_refused_loses_no_other_file(tmp_path: Path, name: str, says: str) -> None:
+    inner = make_zip(tmp_path / "inner.zip", FILES).read_bytes()
+    bad = {
+        "cut.zip": inner[:-30],
+        "out.zip": make_zip(tmp_path / "out.zip", FILES | {"../x": b""}).read_bytes(),
+        "middle.tgz": make_tar(tmp_path / "middle.tgz", FILES | {"inner.zip": inner}, "w:gz").read_bytes(),
+    }
+    outer = make_zip(tmp_path / "outer.zip", {"a.zip": inner, name: bad[name], **FILES})
+    *good, last = sorted(archive.unpack(outer, tmp_path / "all"), key=lambda file: bool(file.problem))
+    assert contents(good) == FILES | {f"a.zip/{path}": data for path, data in FILES.items()}
+    assert (last.name, last.path.read_bytes()) == (name, bad[name])
+    assert says in last.problem
+    assert not any(file.problem for file in good)
+    # Nothing of it is left but the archive itself.
+    assert len(list((tmp_path / "all").iterdir())) == len(good) + 1
+    if name == "cut.zip":
+        assert "outer.zip/cut.zip" in refused(make_zip(tmp_path / "outer.zip", {name: bad[name]}))
+
+
+@pytest.mark.parametrize("mode", ["w:gz", "w:bz2"])
+def test_an_archive_that_is_cut_soon_is_still_called_one(tmp_path: Path, mode: str) -> None:
+    """Of a stream that ends before a whole piece of it is there nothing was had, so it was binary data."""
+    whole = make_tar(tmp_path / "job", {"rank.0.et": random.Random(0).randbytes(40_000)}, mode)
+    whole.write_bytes(whole.read_bytes()[:20_000])
+    if mode == "w:gz":
+        assert "damaged" in refused(whole)
+
+
+@pytest.mark.parametrize("kind", ["zip", "tar"])
+def test_names_longer_than_any_path_are_refused_and_not_repeated(tmp_path: Path, kind: str) -> None:
+    message = refused(MAKERS[kind](tmp_path / "job", {"x" * 60_000: b""}))
+    assert "named by 60,000 characters" in message
+    assert len(message) < 500
+
+
 def test_nested_archives_share_the_limits(tmp_path: Path) -> None:
     inner = make_zip(tmp_path / "inner.zip", {"zeros": bytes(100_000)}).read_bytes()
     outer = make_zip(tmp_path / "outer.zip", {f"{index}.zip": inner for index in range(10)})

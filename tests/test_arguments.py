@@ -136,6 +136,7 @@ def test_the_key_of_an_error_stays() -> None:
         (lambda trace: studio.compare(trace, 5), "as b, not 5.", ""),
         (lambda trace: studio.query(trace, "select 1"), "takes a text as question", ""),
         (lambda _: studio.read(5), "takes a path or a text or several of these as paths, not 5.", ""),
+        (lambda _: studio.read(b"job"), "takes a path or a text or several of these as paths, not a bytes.", ""),
         (lambda _: studio.generate("llama3-8b", ranks="8"), "takes a whole number as ranks, not '8'.", ""),
         (lambda trace: studio.simulate(trace, studio.preset("hgx-h100-8"), model="x"), "model is 'x'; allowed: full, astra-sim", ""),
         (lambda _: studio.figures.timeline("traces/"), "figures.timeline() takes a Trace or a result", "studio.read('traces/')"),

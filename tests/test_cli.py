@@ -6,6 +6,7 @@ import contextlib
 import gzip
 import http.client
 import http.cookiejar
+import importlib
 import json
 import os
 import re
@@ -28,6 +29,7 @@ import studio
 from studio import __version__
 from studio.cli import list_verbs, load_command, main
 from studio.et import write
+from studio.files import make_scratch_folder
 from studio.samples import SAMPLES, sample_path
 from studio.store.workspace import Workspace
 from tests.conftest import ROOT
@@ -618,6 +620,9 @@ def test_a_sample_is_served_on_a_port_of_its_own_and_odd_requests_leave_no_trace
             callback |= {"inputs": [{"id": "job", "property": "data", "value": odd}, listed]}
             assert post(address, json.dumps(callback).encode()) == 200
         assert {post(address, body) for body in bodies} == {400}
+        # Dash makes an error of its own of it.
+        for script in ("dash/..%2f..%2ftoken", "dash/none.js", "none/none.js"):
+            assert get(address, f"/_dash-component-suites/{script}")[0] == 404
         code, out, err = stopped(process)
     assert (code, out) == (0, "")
     assert "Traceback" not in err
@@ -672,6 +677,37 @@ def test_ctrl_c_while_modules_are_loaded_is_no_traceback(tmp_path, module):
     )  # fmt: skip
     assert done.returncode in (1, -signal.SIGINT)
     assert done.stderr.strip() in ("", "Aborted!")
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="Windows has no such signals to send")
+@pytest.mark.parametrize("sign", [signal.SIGTERM, signal.SIGHUP])
+def test_a_command_that_is_asked_to_end_removes_what_it_has_half_made(tmp_path, monkeypatch, sign):
+    """Closing the terminal, or a batch system at its limit, left what was unpacked in the folder for temporary files."""
+    entry = importlib.import_module("studio.__main__")
+
+    @click.command()
+    def command():
+        with make_scratch_folder("half-made-", tmp_path):
+            assert list(tmp_path.iterdir())
+            os.kill(os.getpid(), sign)
+            pytest.fail("it goes on")
+
+    before = {number: signal.getsignal(number) for number in (signal.SIGINT, sign)}
+    monkeypatch.setattr(entry, "_HANDLED", [sign])
+    monkeypatch.setattr(entry, "_ENDING", [sign])
+    monkeypatch.setattr(entry.atexit, "register", lambda function: function)
+    monkeypatch.setattr(sys, "unraisablehook", sys.unraisablehook)
+    monkeypatch.setattr(sys, "argv", ["chakra-studio"])
+    monkeypatch.setattr("studio.cli.main", command)
+    try:
+        with pytest.raises(SystemExit) as ended:
+            entry.main()
+        assert signal.getsignal(sign) == signal.SIG_DFL
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+    assert ended.value.code == 128 + sign
+    assert list(tmp_path.iterdir()) == []
 
 
 BUSY_AT_ITS_END = """

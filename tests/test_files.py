@@ -16,11 +16,13 @@ import pytest
 
 import studio
 from studio.errors import ConfigError, TraceFormatError
+from studio.et import source
 from studio.files import SpecialFileError, make_scratch_folder, open_file, open_private, read_file, read_start
 from studio.sim import astra
 from studio.store.access import ensure_workspace_token
 from studio.store.arrays import write_atomically
 from studio.store.workspace import Workspace
+from tests.small_jobs import rank_file
 
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="Windows has neither these files nor modes")
 
@@ -76,6 +78,30 @@ def test_folders_and_missing_files_are_told_as_the_system_does(tmp_path: Path) -
         read_file(tmp_path)
     with pytest.raises(FileNotFoundError):
         read_file(tmp_path / "missing")
+
+
+@pytest.mark.parametrize("number", [errno.EACCES, errno.EIO, errno.ENOENT])
+@pytest.mark.parametrize("named", [True, False])
+def test_a_file_that_cannot_be_read_loses_no_other(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, number: int, named: bool
+) -> None:
+    """A folder with one file of another account could not be opened."""
+    ranks = [tmp_path / f"job.{rank}.et" for rank in range(3)]
+    for path in ranks:
+        path.write_bytes(rank_file())
+    opened = source.read_start_and_size
+
+    def fail(path: Path | str, count: int) -> tuple[bytes, int]:
+        if str(path).endswith("job.1.et"):
+            raise OSError(number, os.strerror(number), str(path))
+        return opened(path, count)
+
+    monkeypatch.setattr(source, "read_start_and_size", fail)
+    trace = studio.read(ranks if named else tmp_path)
+    assert [rank.number for rank in trace.ranks] == [0, 2]
+    assert any(f"job.1.et: cannot be read: {os.strerror(number)}" in each.message for each in trace.findings)
+    with pytest.raises(OSError, match="job.1.et"):
+        studio.read(ranks[1])
 
 
 def test_a_file_whose_disk_fails_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -88,8 +88,8 @@ def run(request: Request, *, progress: Progress | None = None) -> list[Checked]:
     target = request.target
     if target is not None:
         refuse_own_input(request.paths, target)
-    with open_sources(request.paths) as files:
-        jobs = discover(files)
+    with open_sources(request.paths, progress) as files:
+        jobs = discover(files, progress)
         if target is not None and len(jobs) > 1:
             names = ", ".join(job.name for job in jobs[:6])
             raise TraceError(f"{len(jobs)} jobs found, not one: {names}.", hint="Repair them one by one.")

@@ -131,8 +131,8 @@ def _is_timeline(path: Path) -> bool:
 
 def _read(request: Request, progress: Progress | None) -> tuple[str, Trace]:
     """Return the job's name and trace."""
-    with open_sources([request.source]) as files:
-        jobs = discover(files)
+    with open_sources([request.source], progress) as files:
+        jobs = discover(files, progress)
         if len(jobs) > 1:
             names = ", ".join(job.name for job in jobs[:6])
             raise TraceError(

@@ -71,11 +71,11 @@ def run(request: Request, *, progress: Progress | None = None) -> list[Job]:
     Raises:
         StudioError: A file cannot be read.
     """
-    with open_sources(request.paths) as files:
+    with open_sources(request.paths, progress) as files:
         numbers = index_ranks_by_file(files, request.ranks)
         return [
             Job(job.name, read_job(job, ranks=numbers, progress=progress, size=request.size))
-            for job in discover(files)
+            for job in discover(files, progress)
         ]
 
 

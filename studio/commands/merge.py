@@ -67,10 +67,10 @@ def run(request: Request, *, progress: Progress | None = None) -> Merged:
         raise TraceError(
             f"{path}: not the name of a master trace.", hint="Name a file ending in .et or .et.gz, or -."
         )
-    with open_sources(request.paths) as files:
+    with open_sources(request.paths, progress) as files:
         if path != _STANDARD and any(path.exists() and path.samefile(file.path) for file in files):
             raise TraceError(f"{path}: a file of the job itself.", hint="Name another file.")
-        jobs = discover(files)
+        jobs = discover(files, progress)
         if len(jobs) > 1:
             names = ", ".join(job.name for job in jobs[:6])
             raise TraceError(f"{len(jobs)} jobs found, not one: {names}.", hint="Merge them one by one.")

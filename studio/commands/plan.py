@@ -297,7 +297,11 @@ _existing = click.Path(exists=True, dir_okay=False, path_type=Path)
 )
 @click.option("--ranks", type=COUNT, required=True, metavar="N", help="Ranks of the job.")
 @click.option(
-    "--top", type=COUNT, default=10, metavar="N", help="Rank so many of the fastest.  [default: 10]"
+    "--top",
+    type=COUNT,
+    default=10,
+    metavar="N",
+    help="Rank so many of the fastest; very many are all that fit, each of them simulated.  [default: 10]",
 )
 @click.option(
     "--preset", metavar="NAME", help="The system, by name, or a system file (.yml).  [default: that of --gpu]"

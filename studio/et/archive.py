@@ -23,7 +23,7 @@ import zipfile
 import zlib
 from collections.abc import Callable, Iterator
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from io import BufferedReader
 from pathlib import Path
 from typing import IO, Literal
@@ -37,6 +37,10 @@ Kind = Literal["zip", "tar", "tar.gz", "tar.bz2", "tar.xz"]
 _PIECE_BYTES = 1 << 18
 _BLOCK_BYTES = 512
 _LONG_NAME_BYTES = 1 << 16
+_NAME_AT_MOST = 4096
+"""Characters of a path in an archive, as many as Linux takes for one."""
+_SHOWN = 200
+"""Characters of it that a message shows."""
 _SUM = slice(148, 156)
 """Where a tar has the checksum of a member's header ..."""
 _BASE_256 = (0o200, 0o377)
@@ -110,11 +114,13 @@ class Unpacked:
         name: Its path in the archive, `/` between the parts; text to show, never a path to open.
         path: Where its bytes are.
         size_bytes: How many they are.
+        problem: Why it is an archive that was not unpacked, empty for every other file.
     """
 
     name: str
     path: Path
     size_bytes: int
+    problem: str = ""
 
 
 @dataclass(slots=True)
@@ -140,6 +146,10 @@ class _Source:
     ratio: int
     out_bytes: int = 0
     seen: dict[str, str] = field(default_factory=dict)
+
+
+class _SharedLimitError(TraceFormatError):
+    """What an archive and those in it may hold together is reached: one of them cannot be left out for that."""
 
 
 class UnpackCancelled(Exception):  # noqa: N818 (a wish fulfilled is no error)
@@ -190,7 +200,8 @@ def unpack(
 ) -> list[Unpacked]:
     """Unpack an archive, and the archives directly inside it, into a folder.
 
-    Memory stays flat. When anything fails, the files written so far are removed again.
+    Memory stays flat. When anything fails, the files written so far are removed again. An inner archive that is refused is
+    left as it is where the outer one holds other files.
 
     Args:
         path: The archive.
@@ -251,7 +262,20 @@ def _unpack_one(work: _Work, path: Path, name: str, *, depth: int) -> list[Unpac
         ) from error
     files: list[Unpacked] = []
     for file in members:
-        files += _unpack_nested(work, file, f"{name}/{file.name}", depth) if infer_kind(file.path) else [file]
+        if not infer_kind(file.path):
+            files.append(file)
+            continue
+        inner = f"{name}/{file.name}"
+        written = len(work.written)
+        try:
+            files += _unpack_nested(work, file, inner, depth)
+        except TraceFormatError as error:
+            if depth or len(members) == 1 or isinstance(error, _SharedLimitError):
+                raise
+            # The other members may be a whole job.
+            for half in work.written[written:]:
+                half.unlink(missing_ok=True)
+            files.append(replace(file, problem=error.message.removeprefix(f"{inner}:").strip().rstrip(".")))
     return files
 
 
@@ -488,6 +512,11 @@ def _inflate(
 def _read_first_block(path: Path | str, kind: Kind) -> bytes:
     try:
         with open_file(Path(path)) as raw:
+            # Of a stream that is cut soon no whole piece can be had.
+            if kind == "tar.gz":
+                return gzip.GzipFile(fileobj=raw).read(_BLOCK_BYTES)
+            if kind == "tar.bz2":
+                return bz2.BZ2File(raw).read(_BLOCK_BYTES)
             return next(_decompress(raw, kind), b"")[:_BLOCK_BYTES]
     except (*_DAMAGE, OSError):
         return b""
@@ -517,9 +546,13 @@ def _admit(work: _Work, source: _Source, member: str) -> str | None:
     """
     work.members += 1
     if work.members > work.limits.members:
-        raise TraceFormatError(
+        raise _SharedLimitError(
             f"{source.name} holds more than {work.limits.members:,} members.",
             hint="Pack fewer files into one archive, or open the unpacked folder.",
+        )
+    if len(member) > _NAME_AT_MOST:
+        raise _refuse_member(
+            source, member, f"named by {len(member):,} characters, at most {_NAME_AT_MOST:,} are read"
         )
     shown = _check_path(source, member)
     if not shown or member.endswith(("/", "\\")):
@@ -549,7 +582,7 @@ def _check_path(source: _Source, member: str) -> str:
 
 def _refuse_member(source: _Source, member: str, what: str) -> TraceFormatError:
     return TraceFormatError(
-        f"{source.name}: member {member!r} is {what}; nothing of the archive was unpacked.",
+        f"{source.name}: member {member[:_SHOWN]!r} is {what}; nothing of the archive was unpacked.",
         hint="Only plain files in folders of the archive are unpacked. Open the trace files themselves.",
     )
 
@@ -576,7 +609,7 @@ def _charge(work: _Work, source: _Source, count: int) -> None:
     source.out_bytes += count
     limits = work.limits
     if work.total_bytes > limits.total_bytes:
-        raise TraceFormatError(
+        raise _SharedLimitError(
             f"{source.name} unpacks to more than {limits.total_bytes:,} bytes.",
             hint="Open fewer ranks at once, or unpack it yourself and open the folder.",
         )

@@ -241,8 +241,8 @@ def read(  # noqa: PLR0913 - all but the first by name
         8
     """
     given = [paths] if isinstance(paths, Path | str) else list(paths)
-    with open_sources(given) as files:
-        jobs = discover(files)
+    with open_sources(given, progress) as files:
+        jobs = discover(files, progress)
         if len(jobs) > 1:
             names = ", ".join(job.name for job in jobs[:6]) + (", …" if len(jobs) > 6 else "")
             raise TraceError(
@@ -286,8 +286,8 @@ def link(
         [7000]
     """
     given = [paths] if isinstance(paths, Path | str) else list(paths)
-    with open_sources(given) as files:
-        all_jobs = discover(files)
+    with open_sources(given, progress) as files:
+        all_jobs = discover(files, progress)
         jobs = [job for job in all_jobs if any(fmt.half for _, fmt, _ in job.ranks)]
         if len(jobs) != 1:
             shown = jobs or all_jobs

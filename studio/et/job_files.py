@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import re
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import PurePosixPath
 
@@ -17,8 +17,15 @@ from studio.et.known import FORMATS, find_format
 from studio.et.naming import name_by_file, name_of
 from studio.et.plugins import Plugins, load_installed
 from studio.et.rank_names import can_be_rank, find_counted_numbers, parse_rank_and_prefix, says_rank
+from studio.et.reading_meter import Progress
 from studio.et.recordings import separate_recordings
-from studio.et.source import SourceFile, describe_unrecognised, find_foreign, read_head
+from studio.et.source import (
+    SourceFile,
+    describe_unrecognised,
+    find_foreign,
+    read_head,
+    report_looking,
+)
 from studio.trace import Finding, Level
 from studio.units import format_counted
 
@@ -85,10 +92,14 @@ def load_plugins() -> Plugins:
 
 
 @pause_collector()
-def discover(files: Iterable[SourceFile]) -> list[JobFiles]:
+def discover(files: Sequence[SourceFile], progress: Progress | None = None) -> list[JobFiles]:
     """Sort files into jobs: by what they say of themselves, else one per folder and name before the rank.
 
     Files of no known format are left out, and listed with the reason.
+
+    Args:
+        files: The files.
+        progress: Told how many of very many files were looked at; may raise to stop.
 
     Raises:
         TraceFormatError: There is no trace at all.
@@ -98,18 +109,18 @@ def discover(files: Iterable[SourceFile]) -> list[JobFiles]:
     others: list[tuple[SourceFile, Format]] = []
     alone: list[tuple[SourceFile, Format]] = []
     left_out: list[LeftOut] = []
-    last_start = b""
-    for file in files:
+    first_start = b""
+    for file in report_looking(files, "sorting", progress):
         start = b"" if file.problem else read_head(file)
         fmt = None if file.problem else recognise(start)
         if fmt is None:
+            first_start = first_start if left_out else start
             left_out.append(
                 LeftOut(
                     file.name,
                     file.problem or f"{describe_unrecognised(start, file.name)}, no execution trace",
                 )
             )
-            last_start = start
         elif fmt.describes_job:
             others.append((file, fmt))
         elif fmt.half:
@@ -139,7 +150,7 @@ def discover(files: Iterable[SourceFile]) -> list[JobFiles]:
             (half.file, half.fmt, half.number) for half in group
         ]
     if not ranks:
-        raise _build_nothing_error(others, left_out, last_start)
+        raise _build_nothing_error(others, left_out, first_start)
     jobs = _name_apart([_build_job(prefix, members, others, len(ranks)) for prefix, members in ranks.items()])
     shared = _share_left_out(jobs, left_out)
     return [replace(job, left_out=tuple(files)) for job, files in zip(jobs, shared, strict=True)]
@@ -176,13 +187,11 @@ def _count_steps(first: tuple[str, ...], second: tuple[str, ...]) -> int:
 
 
 def _build_nothing_error(
-    others: Sequence[tuple[SourceFile, Format]], left_out: Sequence[LeftOut], last_start: bytes
+    others: Sequence[tuple[SourceFile, Format]], left_out: Sequence[LeftOut], first_start: bytes
 ) -> TraceFormatError:
     """Return the error for files among which there is no trace."""
     if left_out and left_out[0].why.endswith("no execution trace"):
-        return _build_unrecognised_error(
-            left_out[0].name, last_start if len(left_out) == 1 else b"?", len(left_out)
-        )
+        return _build_unrecognised_error(left_out[0].name, first_start, len(left_out))
     if left_out:
         return TraceFormatError(
             f"{left_out[0].name}: {left_out[0].why}.", hint="Make or copy the file again."
@@ -247,7 +256,11 @@ def _build_unrecognised_error(name: str, start: bytes, count: int = 1) -> TraceF
     known = ", ".join(fmt.title for fmt in (*usual, *others.formats))
     message = f"{name}: not an execution trace; it looks like {describe_unrecognised(start, name)}."
     if count > 1:
-        message = f"{format_counted(count, 'file')}, none of a known format, the first being {name}."
+        # Of many one alone would not be all there is to do, but it is where to begin.
+        counted = f"{format_counted(count, 'file')}, none of a known format, the first being {name}"
+        if of_program := find_foreign(start, name):
+            return TraceFormatError(f"{counted}: {of_program[0]}.", hint=of_program[1])
+        message = f"{counted}."
     elif not start:
         return TraceFormatError(f"{name}: an empty file, no bytes at all.", hint="Record or copy it again.")
     elif of_program := find_foreign(start, name):

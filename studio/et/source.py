@@ -8,7 +8,7 @@ import mmap
 import os
 import re
 import tempfile
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -20,7 +20,16 @@ from studio.errors import TraceError, TraceFormatError
 from studio.et import archive
 from studio.et.collector import pause_collector
 from studio.et.format import HEAD_BYTES
-from studio.files import SpecialFileError, open_file, open_handle, read_start, read_start_and_size
+from studio.et.reading_meter import Progress
+from studio.files import (
+    SpecialFileError,
+    describe_bad_path,
+    open_file,
+    open_handle,
+    read_start,
+    read_start_and_size,
+    suggest_remedy,
+)
 from studio.trace import Finding
 
 _GZIP = b"\x1f\x8b"
@@ -86,23 +95,63 @@ class SourceFile:
 
 
 @contextmanager
-def open_sources(paths: Sequence[Path | str]) -> Iterator[list[SourceFile]]:
+def open_sources(paths: Sequence[Path | str], progress: Progress | None = None) -> Iterator[list[SourceFile]]:
     """Yield the files behind `paths`; members of archives exist only inside the `with`.
 
+    Args:
+        paths: Files, folders or archives.
+        progress: Told how many of very many files were looked at; may raise to stop.
+
     Raises:
-        TraceError: A path does not exist.
+        TraceError: A path does not exist, or no path can be called so.
         TraceFormatError: An archive is refused.
     """
     with tempfile.TemporaryDirectory(prefix="chakra-studio-") as scratch:
         files: list[SourceFile] = []
-        for name, path in label_paths([Path(given) for given in paths]):
-            sources = walk(path, name) if path.is_dir() else [_check_named(path, name)]
+        for name, path in label_paths([_check_path(given) for given in paths]):
+            # Not is_dir() of the path, which raises where a name is too long.
+            sources = walk(path, name) if os.path.isdir(path) else [_check_named(path, name)]  # noqa: PTH112
             if not sources:
                 raise TraceFormatError(
                     f"{path}: the folder is empty.", hint="Expected files such as job.0.et, job.1.et, …"
                 )
             files += sources
-        yield unpack_archives(files, Path(scratch))
+        yield unpack_archives(report_looking(files, "opening", progress), Path(scratch))
+
+
+_REPORTED_FROM, _REPORTED_EVERY = 5_000, 256
+"""From so many files on how many were looked at is reported, and after how many each time."""
+
+
+def report_looking(
+    files: Sequence[SourceFile], phase: str, progress: Progress | None
+) -> Iterable[SourceFile]:
+    """Yield files, and report how many were taken where they are very many, as below the root of a disk.
+
+    Args:
+        files: The files.
+        phase: What is done with them.
+        progress: Told how many were taken; may raise to stop.
+    """
+    if progress is None or len(files) < _REPORTED_FROM:
+        yield from files
+        return
+    for index, file in enumerate(files):
+        if index % _REPORTED_EVERY == 0:
+            progress(phase, index, len(files))
+        yield file
+    progress(phase, len(files), len(files))
+
+
+def _check_path(given: Path | str) -> Path:
+    """Return what was given as a path.
+
+    Raises:
+        TraceError: None can be called so.
+    """
+    if bad := describe_bad_path(os.fspath(given)):
+        raise TraceError(bad[0], hint=bad[1])
+    return Path(given)
 
 
 def label_paths(paths: Sequence[Path]) -> list[tuple[str, Path]]:
@@ -117,12 +166,19 @@ def label_paths(paths: Sequence[Path]) -> list[tuple[str, Path]]:
 
 
 @pause_collector()
-def unpack_archives(files: Sequence[SourceFile], scratch: Path) -> list[SourceFile]:
+def unpack_archives(files: Iterable[SourceFile], scratch: Path) -> list[SourceFile]:
     """Return `files` with every archive replaced by its members, unpacked below `scratch`."""
     result: list[SourceFile] = []
     room = _KEPT_BYTES
+    refusal: TraceFormatError | OSError | None = None
     for index, file in enumerate(files):
-        _look_at(file)
+        try:
+            _look_at(file)
+        except OSError as error:
+            # The other files may be a whole job.
+            refusal = error
+            result.append(replace(file, problem=f"cannot be read: {error.strerror or error}"))
+            continue
         kept = len(file.start.content)
         if not archive.is_archive(file.place, file.start.content):
             if kept > room:
@@ -137,15 +193,19 @@ def unpack_archives(files: Sequence[SourceFile], scratch: Path) -> list[SourceFi
         try:
             members = archive.unpack(file.path, target)
         except TraceFormatError as error:
-            if len(files) == 1:
-                raise
             # The other files may be a whole job.
+            refusal = error
             why = (
                 error.message.removeprefix(f"{file.path}:").removeprefix(f"{file.name}:").strip().rstrip(".")
             )
             result.append(replace(file, problem=why))
             continue
-        result += [SourceFile(f"{file.name}/{member.name}", member.path) for member in members]
+        result += [
+            SourceFile(f"{file.name}/{member.name}", member.path, problem=member.problem)
+            for member in members
+        ]
+    if refusal and len(result) == 1:
+        raise refusal
     return result
 
 
@@ -159,6 +219,13 @@ def _check_named(path: Path, name: str) -> SourceFile:
         ) from error
     except (FileNotFoundError, NotADirectoryError) as error:
         raise TraceError(f"{path}: no such file or folder.", hint="Check the spelling.") from error
+    except PermissionError:
+        # Said where it is read, and the others are read without it.
+        pass
+    except OSError as error:
+        raise TraceError(
+            f"{str(path)[:200]}: {error.strerror or error}.", hint=suggest_remedy(error)
+        ) from error
     return SourceFile(name, path, named=True)
 
 
@@ -461,14 +528,23 @@ _FOREIGN: tuple[tuple[Callable[[bytes], object], tuple[str, str]], ...] = (
             re.compile(re.escape(magic)).match,
             (
                 f"a file packed by {tool}",
-                f"Unpack it first: {tool} -d FILE. gzip, zip and tar are unpacked here.",
+                f"Unpack it first: {command} FILE. gzip, zip and tar are unpacked here.",
             ),
         )
-        for magic, tool in (
-            (b"\x28\xb5\x2f\xfd", "zstd"),
-            (b"\xfd7zXZ", "xz"),
-            (b"BZh", "bzip2"),
-            (b"\x04\x22\x4d\x18", "lz4"),
+        for magic, tool, command in (
+            (b"\x28\xb5\x2f\xfd", "zstd", "zstd -d"),
+            # As pzstd begins its files.
+            (b"\x50\x2a\x4d\x18", "zstd", "zstd -d"),
+            (b"\xfd7zXZ", "xz", "xz -d"),
+            (b"\x5d\x00\x00", "lzma", "xz -d --format=lzma"),
+            (b"BZh", "bzip2", "bzip2 -d"),
+            (b"\x04\x22\x4d\x18", "lz4", "lz4 -d"),
+            (b"\x02\x21\x4c\x18", "lz4", "lz4 -d"),
+            (b"LZIP\x01", "lzip", "lzip -d"),
+            (b"\x89LZO\x00\r\n", "lzop", "lzop -d"),
+            (b"\x1f\x9d", "compress", "uncompress"),
+            (b"7z\xbc\xaf\x27\x1c", "7-Zip", "7z x"),
+            (b"Rar!\x1a\x07", "RAR", "unrar x"),
         )
     ),
     (
@@ -489,7 +565,7 @@ _FOREIGN: tuple[tuple[Callable[[bytes], object], tuple[str, str]], ...] = (
 
 _MAGIC = {
     b"PK\x03\x04": "a zip archive",
-    b"\x1f\x8b": "a gzip file that is empty or damaged at its start",
+    b"\x1f\x8b": "a gzip file that is empty, damaged at its start, or packed twice",
     b"\x89PNG": "a PNG image",
     b"\xff\xd8\xff": "a JPEG image",
     b"%PDF": "a PDF document",

@@ -304,8 +304,8 @@ def _build_layout(workload: _Workload, reading: Reading) -> tuple[_Layout, list[
 
 def _check_size(name: str, npus: int, part: int) -> None:
     """Raise if so many NPUs cannot be opened or divided into parts of this size."""
-    if npus > LARGEST_NPUS:
-        message = f"{name}: {npus:,} NPUs; at most {LARGEST_NPUS:,} can be opened."
+    if not 1 <= npus <= LARGEST_NPUS:
+        message = f"{name}: {npus:,} NPUs; 1 to {LARGEST_NPUS:,} can be opened."
         raise TraceError(message, hint="Say --npus NUMBER.")
     if part and npus % part:
         raise TraceError(

@@ -90,5 +90,9 @@ def serve() -> None:
             answer = True, function(*args, **kwargs)
         except Exception as error:  # noqa: BLE001 (raised where it was asked)
             answer = False, error
-        pickle.dump(answer, target, protocol=5)
-        target.flush()
+        try:
+            pickle.dump(answer, target, protocol=5)
+            target.flush()
+        except BrokenPipeError:
+            # Who asked was ended meanwhile. Python would write what is left once more at its end, and complain.
+            os._exit(1)

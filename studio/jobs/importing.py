@@ -47,12 +47,12 @@ def open_paths(
     Returns:
         Ids of the jobs, in the order they were found.
     """
-    with open_sources(paths) as files:
+    with open_sources(paths, progress) as files:
         user_input = _Said(index_ranks_by_file(files, ranks or {}), size)
         given = label_paths([Path(path) for path in paths])
         return [
             _import(workspace, job, "\n".join(_select_paths(job, given)), user_input, progress)
-            for job in discover(files)
+            for job in discover(files, progress)
         ]
 
 

@@ -30,7 +30,7 @@ from dataclasses import dataclass
 from html import escape
 from http import HTTPStatus
 from typing import TYPE_CHECKING, Final
-from urllib.parse import quote
+from urllib.parse import quote, unquote_plus
 
 import flask
 from werkzeug.datastructures import Headers
@@ -381,7 +381,8 @@ def _sign_in(request: flask.Request, token: str) -> flask.Response:
     rest = [
         part
         for part in request.query_string.split(b"&")
-        if part.partition(b"=")[0].decode("latin-1") not in _SECRETS
+        # As the arguments are read, or an encoded name would stay in the address, which is followed without end.
+        if unquote_plus(part.partition(b"=")[0].decode("latin-1")) not in _SECRETS
     ]
     query = b"&".join(part for part in rest if part).decode("ascii", "ignore")
     # One slash: //elsewhere would be another host.

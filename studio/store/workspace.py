@@ -35,7 +35,14 @@ from studio.analysis.job.completeness import infer_completeness
 from studio.analysis.job.summary import EDITION, Summary, summarise
 from studio.decoding import build_decoder
 from studio.errors import StudioError, TraceError
-from studio.files import PRIVATE_FOLDER, describe_full_disk, is_full, make_private, sum_sizes_below
+from studio.files import (
+    PRIVATE_FOLDER,
+    describe_bad_path,
+    describe_full_disk,
+    is_full,
+    make_private,
+    sum_sizes_below,
+)
 from studio.notebook import format_parts, format_record
 from studio.store.arrays import (
     Damaged,
@@ -149,6 +156,8 @@ class Workspace:
         return format_parts("Workspace", [repr(str(self.root))])
 
     def __init__(self, root: Path | str) -> None:
+        if bad := describe_bad_path(os.fspath(root)):
+            raise StudioError(bad[0], hint=bad[1])
         self.root = Path(root).expanduser().absolute()
         with self._convert_write_errors("the workspace cannot be used"):
             _open_root(self.root)

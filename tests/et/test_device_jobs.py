@@ -266,7 +266,12 @@ def test_lines_that_some_editors_and_shells_write_with_a_mark_are_read(tmp_path,
         ),
         (b"<!DOCTYPE html>\n<html lang='en'>", "a web page", "raw file"),
         (b"\x28\xb5\x2f\xfd\x04\x00", "packed by zstd", "zstd -d"),
+        (b"\x50\x2a\x4d\x18\x04\x00\x00\x00", "packed by zstd", "zstd -d"),
         (b"\xfd7zXZ\x00\x00\x04", "packed by xz", "xz -d"),
+        (b"\x5d\x00\x00\x80\x00\xff", "packed by lzma", "--format=lzma"),
+        (b"\x02\x21\x4c\x18\x00", "packed by lz4", "lz4 -d"),
+        (b"7z\xbc\xaf\x27\x1c\x00", "packed by 7-Zip", "7z x"),
+        (b"Rar!\x1a\x07\x01\x00", "packed by RAR", "unrar x"),
     ],
 )
 def test_what_lies_in_place_of_a_file_is_named(tmp_path, content, what, instead):
@@ -275,6 +280,11 @@ def test_what_lies_in_place_of_a_file_is_named(tmp_path, content, what, instead)
     with pytest.raises(studio.TraceFormatError, match=what) as caught:
         studio.read(tmp_path / "rank1.json")
     assert instead in str(caught.value.hint)
+    (tmp_path / "rank2.json").write_bytes(content)
+    with pytest.raises(studio.TraceFormatError, match=f"2 files, none .*rank1.json: .*{what}") as caught:
+        studio.read(tmp_path)
+    assert instead in str(caught.value.hint)
+    (tmp_path / "rank2.json").unlink()
     (tmp_path / "rank0.json").write_bytes(training(distributedInfo=WORLD | {"rank": 0}))
     messages = [finding.message for finding in studio.read(tmp_path).findings]
     assert any(what in message and "rank1.json" in message for message in messages)

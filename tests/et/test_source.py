@@ -65,6 +65,37 @@ def traces_of(opened: Counter[str]) -> dict[str, int]:
 # How often
 
 
+@pytest.mark.parametrize("text", ["", "a\0b", "\ud800"])
+def test_what_no_file_can_be_called_is_said(tmp_path, monkeypatch, text):
+    """They were the current folder without a word, and an error of Python."""
+    monkeypatch.chdir(put_ranks(tmp_path / "job"))
+    for call in (studio.read, studio.link, studio.Workspace):
+        with pytest.raises(studio.StudioError, match="can be called so" if text else "An empty path"):
+            call(text)
+    with pytest.raises(studio.StudioError, match="name too long"):
+        studio.read("x" * 5000)
+
+
+def test_looking_through_very_many_files_is_reported_and_may_be_stopped(tmp_path, monkeypatch):
+    monkeypatch.setattr(source, "_REPORTED_FROM", RANKS + 1)
+    monkeypatch.setattr(source, "_REPORTED_EVERY", 2)
+    told: list[tuple[str, int, int]] = []
+    studio.read(put_ranks(tmp_path / "few"), progress=lambda *words: told.append(words))
+    assert {phase for phase, _, _ in told}.isdisjoint(("opening", "sorting"))
+    told.clear()
+    many = put_ranks(tmp_path / "many", RANKS + 2)
+    studio.read(many, progress=lambda *words: told.append(words))
+    for phase in ("opening", "sorting"):
+        assert [done for each, done, total in told if each == phase and total == RANKS + 2] == [0, 2, 4, 6, 7]
+
+    def stop(phase: str, done: int, _total: int) -> None:
+        if (phase, done) == ("opening", 4):
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        studio.read(many, progress=stop)
+
+
 def test_each_file_of_a_folder_is_opened_once(tmp_path, monkeypatch):
     folder = put_ranks(tmp_path / "in")
     with counted_opens(monkeypatch) as opened:

@@ -146,8 +146,10 @@ def test_numbers_that_do_not_fit_are_refused(tmp_path):
     path = written(tmp_path, TRANSFORMER.format(checkpoints=""))
     with pytest.raises(TraceError, match="7 NPUs are not a multiple of the 2"):
         studio.read(path, npus=7)
-    with pytest.raises(TraceError, match="at most 65,536"):
+    with pytest.raises(TraceError, match="1 to 65,536"):
         studio.read(path, npus=1 << 30)
+    with pytest.raises(TraceError, match="-8 NPUs; 1 to 65,536"):
+        studio.read(path, npus=-8)
     with pytest.raises(TraceError, match="more than 1,000,000 nodes a rank"):
         studio.read(path, passes=100_000)
 

@@ -336,6 +336,9 @@ def test_anything_else_does_not(shared: int, header: str) -> None:
         (f"/?token={TOKEN}", "/"),
         (f"/nodes?run=1&token={TOKEN}&q=a%20b&q=", "/nodes?run=1&q=a%20b&q="),
         (f"/a%20b%3Fc?token={TOKEN}", "/a%20b%3Fc"),
+        # However its name is written, or the answer would lead to the address again, without end.
+        (f"/?%74oken={TOKEN}&x=1", "/?x=1"),
+        (f"/?x=1&tok%65%6E={TOKEN}", "/?x=1"),
         # No way to elsewhere.
         (f"//evil.example/?token={TOKEN}", "/evil.example/"),
         (f"///evil.example?token={TOKEN}", "/evil.example"),

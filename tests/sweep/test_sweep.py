@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import io
 import json
+import pickle
 import subprocess
 import sys
 from dataclasses import replace
+from types import SimpleNamespace
 
 import pandas as pd
 import psutil
@@ -17,6 +20,7 @@ from hypothesis import strategies as st
 import studio
 from studio.cli import main
 from studio.errors import ConfigError, StudioError
+from studio.et import workers
 from studio.figures import sweeps as sweeps_drawn
 from studio.sim import simulate
 from studio.sim.parts import interpret
@@ -381,11 +385,11 @@ def test_a_killed_process_leaves_what_the_next_one_continues(job, tmp_path):
     killed = subprocess.Popen(command, cwd=ROOT, stdout=subprocess.DEVNULL)
     journal = name_journal(output)
     wait_until(lambda: journal.exists() and journal.read_bytes().count(b"\n") > 40)
-    workers = psutil.Process(killed.pid).children()
+    children = psutil.Process(killed.pid).children()
     killed.kill()
     killed.wait()
     # They end with their piece, as nobody asks for another.
-    psutil.wait_procs(workers, timeout=PATIENCE_S)
+    psutil.wait_procs(children, timeout=PATIENCE_S)
     assert not output.exists()
     done = {row.index for row in read_journal(journal)}
     assert 40 <= len(done) < 3000
@@ -487,3 +491,23 @@ def test_a_bandwidth_of_which_more_takes_longer_is_found() -> None:
     assert choose_cheap_enough(rows).index == 4
     assert choose_cheap_enough([*rows, Row(6, 915_000, cost=0.5)]).index == 6
     assert choose_cheap_enough([replace(row, cost=None) for row in rows]) is None
+
+
+def test_a_worker_whose_asker_is_gone_ends_without_a_traceback(monkeypatch):
+    """Where a command was killed, each of its workers wrote one onto the terminal."""
+
+    def fail(_answer):
+        raise BrokenPipeError
+
+    class Ended(BaseException):
+        pass
+
+    def leave(status):
+        raise Ended(status)
+
+    question = io.BytesIO(pickle.dumps((len, ("abc",), {})))
+    monkeypatch.setattr(sys, "stdin", SimpleNamespace(buffer=question))
+    monkeypatch.setattr(sys, "stdout", SimpleNamespace(buffer=SimpleNamespace(write=fail)))
+    monkeypatch.setattr(workers.os, "_exit", leave)
+    with pytest.raises(Ended, match="1"):
+        workers.serve()

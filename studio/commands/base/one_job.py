@@ -46,8 +46,8 @@ def read_one_job(
         if not files_of_prefix and root.is_dir():
             return _load_job(Workspace(root), str(paths[0]))
         paths = files_of_prefix or paths
-    with open_sources(paths) as files:
-        jobs = discover(files)
+    with open_sources(paths, progress) as files:
+        jobs = discover(files, progress)
         if len(jobs) > 1:
             names = ", ".join(job.name for job in jobs[:6])
             raise TraceError(f"{len(jobs)} jobs found, not one: {names}.", hint=f"{verb} them one by one.")

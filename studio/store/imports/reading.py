@@ -227,4 +227,6 @@ def _unpack_members(
     except StudioError as error:
         progress.file_errors[file.id] = Problem(error.message, error.hint)
         raise
-    return [SourceFile(f"{file.path}/{member.name}", member.path) for member in members]
+    return [
+        SourceFile(f"{file.path}/{member.name}", member.path, problem=member.problem) for member in members
+    ]
