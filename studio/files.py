@@ -223,20 +223,23 @@ def sum_sizes_below(folder: Path) -> int:
     return sum(path.stat().st_size for path in folder.rglob("*") if path.is_file())
 
 
-def describe_full_disk(folder: Path, *, needed: str, removed_bytes: int, error: OSError | None = None) -> str:
+def describe_full_disk(
+    folder: Path, *, needed: str, removed_bytes: int = 0, kept: str = "", error: OSError | None = None
+) -> str:
     """Return the sentence that a disk is full: the folder, the bytes needed, and what became of partial files.
 
     Args:
         folder: Where the files were to be; it need not be there any more.
         needed: How much they take, as far as is known.
         removed_bytes: How much of it had been written, and was removed again.
+        kept: What of it is not removed, in words; empty where nothing is.
         error: What the system said; None where the room was measured.
     """
     number = error.errno if error is not None else None
     what = _FULL.get(number or errno.ENOSPC, _FULL[errno.ENOSPC]).format(folder)
     existing = next(place for place in (folder, *folder.absolute().parents) if place.exists())
     free = format_bytes(shutil.disk_usage(existing).free)
-    removed = (
+    removed = kept or (
         f"the {format_bytes(removed_bytes)} written were removed again"
         if removed_bytes
         else "nothing is left of it"

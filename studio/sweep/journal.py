@@ -8,7 +8,8 @@ from __future__ import annotations
 import hashlib
 import os
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import BinaryIO
 
@@ -16,7 +17,7 @@ import msgspec
 
 from studio.decoding import build_decoder
 from studio.errors import StudioError
-from studio.files import open_private, read_file
+from studio.files import describe_full_disk, is_full, open_private, read_file
 from studio.sweep.costs import Costs
 from studio.sweep.running import Row
 from studio.sweep.space import Space
@@ -67,13 +68,14 @@ class Journal:
                     hint="Run that sweep again to end it, name another output, or delete the file.",
                 )
         self._file: BinaryIO = open_private(path, "ab")
-        if whole:
-            self._file.truncate(whole)
-        else:
-            self._file.truncate(0)
-            self._file.write(header)
         self._synced_s = 0.0
-        self._sync()
+        with self._word_errors():
+            if whole:
+                self._file.truncate(whole)
+            else:
+                self._file.truncate(0)
+                self._file.write(header)
+            self._sync()
 
     def _take(self, data: bytes, begin: int) -> int:
         """Read rows; returns where the last whole one ends."""
@@ -90,12 +92,33 @@ class Journal:
 
     def add(self, rows: Sequence[Row]) -> None:
         """Keep results: a kill of the process loses none that this returned for, one of the machine the last of them."""
-        for row in rows:
-            self.rows[row.index] = row
-            self._file.write(msgspec.json.encode(row) + b"\n")
-        self._file.flush()
-        if time.monotonic() - self._synced_s > _SYNCED_EVERY_S:
-            self._sync()
+        with self._word_errors():
+            for row in rows:
+                self.rows[row.index] = row
+                self._file.write(msgspec.json.encode(row) + b"\n")
+            self._file.flush()
+            if time.monotonic() - self._synced_s > _SYNCED_EVERY_S:
+                self._sync()
+
+    @contextmanager
+    def _word_errors(self) -> Iterator[None]:
+        """Say which file could not be written, as the system does not, and what becomes of it where the disk is full."""
+        try:
+            yield
+        except OSError as error:
+            error.filename = error.filename or str(self.path)
+            if not is_full(error):
+                raise
+            full = describe_full_disk(
+                self.path.parent,
+                needed="further results",
+                kept=f"those so far are kept in {self.path.name}",
+                error=error,
+            )
+            raise StudioError(
+                f"{self.path}: {full}.",
+                hint="Free some space, and run the same again: it goes on from there.",
+            ) from error
 
     def _sync(self) -> None:
         self._file.flush()
@@ -104,8 +127,13 @@ class Journal:
 
     def close(self) -> None:
         """Close the file; it stays."""
-        self._sync()
-        self._file.close()
+        try:
+            with self._word_errors():
+                self._sync()
+        finally:
+            # What could not be written a moment ago cannot be now.
+            with suppress(OSError):
+                self._file.close()
 
     def remove(self) -> None:
         """Close the file and delete it: the output holds all of it."""

@@ -19,7 +19,7 @@ from studio.analysis.job.ledger import PARTS
 from studio.errors import StudioError
 from studio.et.executors import call_in_order
 from studio.et.workers import count_processors
-from studio.files import open_private
+from studio.files import describe_full_disk, is_full, open_private
 from studio.sim.doubts import judge
 from studio.sim.parts import interpret
 from studio.sim.play import play
@@ -28,6 +28,7 @@ from studio.sweep.costs import Costs, compute_port_rates
 from studio.sweep.space import PRESET
 from studio.sweep.systems import Base, Jobs, build_parts_at
 from studio.trace import Int64, Trace
+from studio.units import format_bytes
 
 MEANS = (*(part for part in PARTS if part != "communication"), "exposed", "idle", "after_finish")
 """Parts of the ledger whose mean over the ranks a result has."""
@@ -119,10 +120,24 @@ class Stored:
 
 
 def store_job(trace: Trace, path: Path, read: Mapping[int, Trace | str] | None = None) -> Stored:
-    """Write a job for the processes of an executor, and as it was read for each number of NPUs where that matters."""
+    """Write a job for the processes of an executor, and as it was read for each number of NPUs where that matters.
+
+    Raises:
+        StudioError: The disk is full.
+    """
     data = pickle.dumps((trace, read), protocol=5)
-    with open_private(path) as file:
-        file.write(data)
+    try:
+        with open_private(path) as file:
+            file.write(data)
+    except OSError as error:
+        if not is_full(error):
+            raise
+        written = path.stat().st_size if path.exists() else 0
+        path.unlink(missing_ok=True)
+        full = describe_full_disk(
+            path.parent, needed=f"about {format_bytes(len(data))}", removed_bytes=written, error=error
+        )
+        raise StudioError(f"{full}.", hint="Free some space, or name an output on another disk.") from error
     return Stored(path.resolve(), hashlib.blake2b(data, digest_size=16).hexdigest())
 
 

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import errno
 import io
 import json
+import os
 import pickle
 import subprocess
 import sys
@@ -511,3 +513,44 @@ def test_a_worker_whose_asker_is_gone_ends_without_a_traceback(monkeypatch):
     monkeypatch.setattr(workers.os, "_exit", leave)
     with pytest.raises(Ended, match="1"):
         workers.serve()
+
+
+@pytest.mark.parametrize("number", [errno.ENOSPC, errno.EFBIG, errno.EIO])
+def test_a_journal_on_a_full_disk_is_named_and_kept(tmp_path, monkeypatch, number):
+    """The system says of no file that was open already which one it is."""
+    path = tmp_path / "out.parquet.part"
+    journal = Journal(path, "of this")
+    row = Row(0)
+    journal.add([row])
+
+    def fail(_handle):
+        raise OSError(number, os.strerror(number))
+
+    monkeypatch.setattr("studio.sweep.journal._SYNCED_EVERY_S", -1.0)
+    monkeypatch.setattr("studio.sweep.journal.os.fsync", fail)
+    expected = OSError if number == errno.EIO else StudioError
+    for write in (lambda: journal.add([replace(row, index=1)]), journal.close):
+        with pytest.raises(expected, match=r"out\.parquet\.part") as caught:
+            write()
+        if expected is StudioError:
+            assert "those so far are kept" in caught.value.message
+            assert "goes on" in caught.value.hint
+    monkeypatch.undo()
+    again = Journal(path, "of this")
+    again.close()
+    assert sorted(again.rows) == [0, 1]
+
+
+def test_a_job_that_does_not_fit_on_the_disk_is_said_and_removed(job, tmp_path, monkeypatch):
+    class Full(io.BytesIO):
+        def write(self, _data):
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    def open_full(path):
+        path.write_bytes(b"some of it")
+        return Full()
+
+    monkeypatch.setattr(running, "open_private", open_full)
+    with pytest.raises(StudioError, match=r"is full: about .* are needed, .* the 10 B written were removed"):
+        store_job(job, tmp_path / "out.job")
+    assert list(tmp_path.iterdir()) == []
