@@ -22,7 +22,7 @@ from studio.pages.frame.layout import draw_frame
 from studio.server.collectives import build_collectives_blueprint
 from studio.server.compare import build_compare_blueprint
 from studio.server.graph import build_graph_blueprint
-from studio.server.guard import compute_script_hash
+from studio.server.guard import DATA_PREFIX, compute_script_hash
 from studio.server.nodes import build_nodes_blueprint
 from studio.server.palette import build_palette_blueprint
 from studio.server.report import build_report_blueprint
@@ -182,6 +182,7 @@ def create_app(session: Session, registry: Registry, simulations: Simulations) -
     app.server.register_blueprint(build_uploads_blueprint(registry))
     for blueprint in _BLUEPRINTS:
         app.server.register_blueprint(blueprint())
+    app.server.add_url_rule(f"{DATA_PREFIX}<path:address>", "unknown_data", _refuse_unknown_data)
     app.layout = draw_frame(_list_pages())
     connect_frame(app)
     # Only now are all pages and callbacks known.
@@ -227,6 +228,12 @@ def _list_pages() -> list[tuple[str, str]]:
 def _use_chosen_unit() -> None:
     """Use the unit of times that the user chose, for this request."""
     time_unit.set(flask.request.cookies.get("studio-time", ""))
+
+
+def _refuse_unknown_data(address: str) -> Any:
+    """Answer a data address that no route has; Dash has a page for all addresses, which a program would take for the data."""
+    message = f"There is no data at {DATA_PREFIX}{address[:80]}."
+    return flask.jsonify({"error": {"message": message, "hint": "Look at the address."}}), 404
 
 
 def _refuse(error: Exception) -> Any:

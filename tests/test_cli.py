@@ -623,6 +623,10 @@ def test_a_sample_is_served_on_a_port_of_its_own_and_odd_requests_leave_no_trace
         # Dash makes an error of its own of it.
         for script in ("dash/..%2f..%2ftoken", "dash/none.js", "none/none.js"):
             assert get(address, f"/_dash-component-suites/{script}")[0] == 404
+        # A page in place of data would be taken for it.
+        for address_of_none in ("/api/none", "/api/jobs/none/nodes.xlsx", "/api/imports/0/files"):
+            status, text = get(address, address_of_none)
+            assert (status, "There is no data at" in json.loads(text)["error"]["message"]) == (404, True)
         code, out, err = stopped(process)
     assert (code, out) == (0, "")
     assert "Traceback" not in err
