@@ -73,16 +73,17 @@ def _add_noted(
     operations: Operations, calls: dict[int, Facts], device: DeviceTrace, groups: Mapping[str, Group]
 ) -> None:
     """Complete calls by the group and number that `studio.collect` wrote; of those it left out, only a job's one group is known."""
-    if len(groups) == 1:
-        calls |= {
-            row: replace(facts, group=facts.group or next(iter(groups))) for row, facts in calls.items()
-        }
     kinds = {row: facts.kind for row, facts in calls.items()}
     given = {row: facts.bytes_in for row, facts in calls.items()}
     for row, note in match_noted(operations, kinds, given, device.head.calls).items():
         facts = calls[row]
         seq = facts.seq if facts.seq >= 0 else note.number
         calls[row] = replace(facts, group=facts.group or note.group, seq=seq)
+    # Groups that were made while it recorded are in no list.
+    known = groups.keys() | {note.group for note in device.head.calls if note.group}
+    if len(known) == 1:
+        [only] = known
+        calls |= {row: replace(facts, group=facts.group or only) for row, facts in calls.items()}
 
 
 def _move_to_library(

@@ -13,8 +13,7 @@ Nothing of this is proof, so what comes from here is marked as inferred.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
 from itertools import pairwise
 
 import numpy as np
@@ -24,11 +23,10 @@ from studio.et.link.draft import RankDraft
 from studio.et.link.facts import Facts
 from studio.et.link.names import RECEIVE, SEND
 from studio.et.link.sequence import Place, get_facts
+from studio.et.link.strands import Item, Strand, collect_items, group_by_strand
 from studio.trace import NONE, CollectiveType, Float64, Int64
 
 Members = Mapping[str, tuple[int, ...]]
-_UNEVEN = (CollectiveType.ALL_TO_ALL, CollectiveType.GATHER, CollectiveType.SCATTER)
-"""Kinds of which every rank may bring another size."""
 _ROOTED = (
     CollectiveType.BROADCAST,
     CollectiveType.REDUCE,
@@ -50,33 +48,10 @@ _ALIKE = 0.01
 _MOST_ROUNDS = 4
 _MOST_PAIRED = 2_000
 """Messages of a tag and size that are paired one by one."""
-_NEVER = np.iinfo(np.int64).max
 
 
-@dataclass(frozen=True, slots=True)
-class _Item:
-    """A collective.
-
-    Attributes:
-        place: Where it is.
-        key: Kind and size, by which it finds those of other ranks.
-        begin_ns, end_ns: When the rank took part.
-        thread: Number of the library's thread that carried it out, -1 where that is not known.
-        group: The group that is written.
-    """
-
-    place: Place
-    key: tuple[int, int]
-    begin_ns: int
-    end_ns: int
-    thread: int
-    group: str | None
-
-
-_Strand = tuple[int, tuple[int, int]]
-"""Collectives of a rank that are in one group: those of a thread, or of a kind and size where there is no thread."""
-_Chosen = dict[tuple[int, _Strand], str]
-_Possible = dict[tuple[int, _Strand], Sequence[str]]
+_Chosen = dict[tuple[int, Strand], str]
+_Possible = dict[tuple[int, Strand], Sequence[str]]
 """Groups that a strand of a rank may be in."""
 _Half = tuple[int, int, int, Place, Facts]
 """When a message began and ended on a rank, the number of its draft, its place and facts."""
@@ -127,10 +102,10 @@ class _Collectives:
 
     def __init__(self, drafts: Sequence[RankDraft], members: Members) -> None:
         self.drafts, self.members = drafts, members
-        self.items = [_collect_items(rank_draft) for rank_draft in drafts]
+        self.items = [collect_items(rank_draft) for rank_draft in drafts]
         self.at = {rank_draft.number or 0: index for index, rank_draft in enumerate(drafts)}
         self.groups = [list_candidates(rank_draft, members) for rank_draft in drafts]
-        self.strands = [_group_by_strand(items) for items in self.items]
+        self.strands = [group_by_strand(items) for items in self.items]
         self.timed = all(have_same_clock(drafts[0], other) for other in drafts[1:])
         self.undecided: dict[int, set[Place]] = {}
 
@@ -225,7 +200,7 @@ class _Collectives:
                     for index in those:
                         chosen.update({(index, strand): other for strand in holders[index]})
 
-    def _choose(self, index: int, peers: _Peers) -> dict[_Strand, str]:
+    def _choose(self, index: int, peers: _Peers) -> dict[Strand, str]:
         """Return the group of each strand of a rank that costs least."""
         groups = self.groups[index]
         strands = sorted(self.strands[index])
@@ -237,7 +212,7 @@ class _Collectives:
         best = _assign_in_order(costs, threads)
         return {strand: groups[place] for strand, place in zip(strands, best, strict=True)}
 
-    def _compute_cost(self, index: int, strand: _Strand, group: str, peers: _Peers) -> float:
+    def _compute_cost(self, index: int, strand: Strand, group: str, peers: _Peers) -> float:
         """Return how much speaks against a group: a collective that another member lacks, or one that names another."""
         items = self.strands[index][strand]
         others = [self.at[rank] for rank in self.members[group] if rank in self.at and self.at[rank] != index]
@@ -250,65 +225,19 @@ class _Collectives:
         return named + lacking / max(len(others), 1) - 1e-3 * len(others) / len(self.drafts)
 
 
-def _collect_items(rank_draft: RankDraft) -> list[_Item]:
-    """Return the collectives of a rank."""
-    operations, communication = rank_draft.operations, rank_draft.communication
-    device, launched = rank_draft.device, rank_draft.launched
-    items = []
-    for row, facts in communication.operators.items():
-        if facts.kind in (SEND, RECEIVE):
-            continue
-        call = communication.issued_by.get(row)
-        lost = call is None and bool(communication.issued_by)
-        thread = NONE
-        if call is not None and device is not None and operations.thread[call] != operations.thread[row]:
-            thread = _parse_thread_number(device.threads[int(operations.thread[row])][1])
-        end = _NEVER if lost else int(operations.finish[row])
-        items.append(
-            _Item(
-                (False, row), _build_key(facts), int(operations.begin[row]), end, thread, facts.group or None
-            )
-        )
-    for place, facts in communication.devices.items():
-        if facts.kind not in (SEND, RECEIVE) and device is not None and launched is not None:
-            event = int(launched.event[place])
-            start = int(device.start_ns[event])
-            end = start + int(device.duration_ns[event])
-            items.append(_Item((True, place), _build_key(facts), start, end, NONE, facts.group or None))
-    return items
-
-
-def _parse_thread_number(name: str) -> int:
-    return int(name) if name.isdecimal() and len(name) < 18 else NONE
-
-
-def _build_key(facts: Facts) -> tuple[int, int]:
-    return facts.kind, NONE if facts.kind in _UNEVEN else facts.bytes
-
-
-def _group_by_strand(items: Iterable[_Item]) -> dict[_Strand, list[_Item]]:
-    strands: dict[_Strand, list[_Item]] = {}
-    for item in items:
-        if item.thread != NONE:
-            strands.setdefault((item.thread, (NONE, NONE)), []).append(item)
-        elif item.group is None:
-            strands.setdefault((NONE, item.key), []).append(item)
-    return strands
-
-
 class _Peers:
     """Finds the collectives of other ranks that may be the other part of one."""
 
-    def __init__(self, items: Sequence[Sequence[_Item]], possible: _Possible, *, timed: bool) -> None:
+    def __init__(self, items: Sequence[Sequence[Item]], possible: _Possible, *, timed: bool) -> None:
         self.items, self.timed = items, timed
-        self.lists: list[dict[_Named, list[_Item]]] = [{} for _ in items]
+        self.lists: list[dict[_Named, list[Item]]] = [{} for _ in items]
         self.known: list[dict[_Named, tuple[Int64, Int64]]] = [{} for _ in items]
         for index in range(len(items)):
             self.update(index, possible)
 
     def update(self, index: int, possible: _Possible) -> None:
         """Take over which groups what a rank did may be in."""
-        lists: dict[_Named, list[_Item]] = {}
+        lists: dict[_Named, list[Item]] = {}
         for item in self.items[index]:
             strand = (item.thread, (NONE, NONE)) if item.thread != NONE else (NONE, item.key)
             groups = (item.group,) if item.group else possible.get((index, strand), (None,))
@@ -316,7 +245,7 @@ class _Peers:
                 lists.setdefault((item.key, group), []).append(item)
         self.lists[index], self.known[index] = lists, {}
 
-    def lacks(self, index: int, item: _Item, group: str) -> bool:
+    def lacks(self, index: int, item: Item, group: str) -> bool:
         """Whether a rank has no collective that may be of the group, and the same as one of another rank."""
         for name in (group, None):
             begin, latest = self._collect_times(index, item.key, name)

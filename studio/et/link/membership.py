@@ -14,6 +14,7 @@ from studio.et.link.names import RECEIVE, SEND
 from studio.et.link.same_ranks import tell_apart
 from studio.et.link.sequence import Place
 from studio.et.link.stated_sizes import infer_stated_groups
+from studio.et.link.unlisted import infer_unlisted_groups, list_noted_groups
 from studio.et.xla import name_group
 from studio.trace import CommGroup, Finding
 from studio.units import format_counted
@@ -148,6 +149,8 @@ def _collect_members(drafts: Sequence[RankDraft]) -> tuple[dict[str, tuple[int, 
                 members[_lengthen_name(name, ranks)] = ranks
                 message = f"{rank_draft.files}: group {name!r} has ranks {list(ranks)} here and {list(known)} on other ranks."
                 findings.append(Finding("warning", "comm-group-differs", message, rank=rank_draft.number))
+    for name, ranks in list_noted_groups(drafts, max([len(drafts), *list_world_sizes(drafts)])):
+        members.setdefault(name, ranks)
     return members, findings
 
 
@@ -192,7 +195,7 @@ def _name_by_ranks(drafts: Sequence[RankDraft], members: dict[str, tuple[int, ..
 def _name_stated_groups(
     drafts: Sequence[RankDraft], members: dict[str, tuple[int, ...]]
 ) -> tuple[set[str], dict[int, set[Place]]]:
-    """Put collectives that state how many ranks their group has into one that their match across ranks tells.
+    """Put collectives whose group nothing lists into one that their match across ranks tells.
 
     Returns:
         The names of these groups, and what fits others as well, by place of the draft.
@@ -200,7 +203,10 @@ def _name_stated_groups(
     world = max([len(drafts), *list_world_sizes(drafts)])
     named: set[str] = set()
     undecided: dict[int, set[Place]] = {}
-    for group in infer_stated_groups(drafts, members, world):
+    for group in [
+        *infer_stated_groups(drafts, members, world),
+        *infer_unlisted_groups(drafts, members, world),
+    ]:
         name = name_group(group.ranks)
         members.setdefault(name, group.ranks)
         named.add(name)

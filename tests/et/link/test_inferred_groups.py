@@ -11,7 +11,7 @@ import pytest
 import studio
 from studio.commands.link import count_communication
 from studio.doctor.checks import examine
-from studio.et.link import infer, stated_sizes
+from studio.et.link import infer, stated_sizes, strands, unlisted
 from studio.trace import Trace, list_node_attributes
 from tests.et.pytorch_files import (
     device_file,
@@ -309,12 +309,13 @@ def test_of_several_groups_of_the_stated_ranks_the_first_is_inferred(tmp_path):
 
 def test_where_ranks_have_one_group_each_nothing_is_compared_to_find_it(tmp_path, monkeypatch):
     """Of every rank all collectives would be looked at, which are tens of thousands."""
-    for number in range(2):
+    for number in range(3):
         rank_files(tmp_path, number, *small_rank(number))
         (tmp_path / f"pytorch_et_{number}.json").unlink()
     looked: list[int] = []
-    items = infer._collect_items
-    monkeypatch.setattr(infer, "_collect_items", lambda rank_draft: looked.append(1) or items(rank_draft))
+    items = strands.collect_items
+    for module in (infer, unlisted):
+        monkeypatch.setattr(module, "collect_items", lambda rank_draft: looked.append(1) or items(rank_draft))
     told_once = {group.name: group.ranks for group in studio.link(tmp_path).groups}
     assert (looked, len(told_once)) == ([], 1)
     job(tmp_path / "two")
@@ -384,6 +385,39 @@ def test_what_studio_collect_notes_down_leaves_nothing_to_infer(tmp_path):
         own = str(1 + number // 2)
         assert told(trace, number)["gloo:all_reduce 32"] == [("0", False), (own, False), ("0", False)]
     assert not [finding for finding in trace.findings if finding.code == "comm-group-inferred"]
+
+
+def job_with_unlisted_groups(folder: Path, noted: bool, lacking: int = -1) -> Trace:
+    """Pairs of ranks that reduce on a thread of their own at one time, beside collectives of all four; the group of all is listed alone."""
+    for number in range(4):
+        calls: list[tuple[float, float | None, int, int]] = [
+            (0, 10 + number, 8, 100), (100, 110, 8 + number // 2, 200), (600, 610 + number, 8, 101),
+        ]  # fmt: skip
+        names = {1.0: "0", 101.0: str(7 + number // 2), 601.0: "0"}
+        if number == lacking:
+            del calls[1], names[101.0]
+        write_rank(folder, number, calls, names if noted else None, {"0": [0, 1, 2, 3]})
+    return studio.link(folder)
+
+
+@pytest.mark.parametrize(("noted", "names"), [(True, ["7", "8"]), (False, ["ranks 0-1", "ranks 2-3"])])
+def test_groups_that_were_made_while_it_recorded_have_the_ranks_that_met_in_them(tmp_path, noted, names):
+    """Neither is in any list: notes name the one, threads of their own tell the other."""
+    trace = job_with_unlisted_groups(tmp_path, noted)
+    assert [(group.name, group.ranks) for group in trace.groups] == [
+        ("0", (0, 1, 2, 3)), (names[0], (0, 1)), (names[1], (2, 3)),
+    ]  # fmt: skip
+    for number in range(4):
+        found = [group for each in told(trace, number).values() for group in each]
+        assert sorted(found) == [("0", not noted)] * 2 + [(names[number // 2], not noted)]
+    assert not [one for one in examine(trace) if one.level != "info"]
+
+
+@pytest.mark.parametrize("noted", [False, True])
+def test_a_group_that_does_not_explain_all_is_made_of_no_threads(tmp_path, noted):
+    """One of a pair lacks its collective: what the other had alone is in no group of two."""
+    trace = job_with_unlisted_groups(tmp_path, noted, lacking=1)
+    assert (0, 1) not in [group.ranks for group in trace.groups]
 
 
 def test_a_disagreement_in_an_inferred_group_is_no_error_and_in_a_written_one_it_is(tmp_path):
