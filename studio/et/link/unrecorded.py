@@ -5,7 +5,7 @@ down as part of it. Unless all threads are recorded, a Kineto trace holds nothin
 calls without times. Which call a rank lacks varies, since a collective that is done at once is followed up on the thread that called.
 
 What tells it in a Kineto trace: another member took part in a collective for which this rank has none at that time, while an operation
-of gloo went on here that had ended there before.
+of gloo went on here that had ended there before. One of another size that was under way here at that time is no such call, but a disagreement.
 """
 
 from __future__ import annotations
@@ -36,6 +36,7 @@ class _Times:
     Attributes:
         begin, end: (C,) recorded times, begin rising.
         key: (C,) a number for type and size.
+        kind: (C,) the type.
         empty: (C,) whether it moves nothing.
         apart: (C,) whether a thread of the library carried it out.
     """
@@ -43,6 +44,7 @@ class _Times:
     begin: Int64
     end: Int64
     key: Int64
+    kind: Int64
     empty: Int64
     apart: Int64
 
@@ -100,16 +102,26 @@ def _collect_times(rank_draft: RankDraft, group: str, keys: dict[tuple[int, int]
         key = keys.setdefault((facts.kind, size), len(keys))
         apart = row in known and operations.thread[row] != operations.thread[known[row]]
         collectives.append(
-            (int(operations.start_ns[row]), int(operations.end_ns[row]), key, facts.is_empty, apart)
+            (
+                int(operations.start_ns[row]),
+                int(operations.end_ns[row]),
+                key,
+                facts.kind,
+                facts.is_empty,
+                apart,
+            )
         )
-    return _Times(*np.array(sorted(collectives), np.int64).reshape(-1, 5).T)
+    return _Times(*np.array(sorted(collectives), np.int64).reshape(-1, 6).T)
 
 
 def _count_lacking(own: _Times, other: _Times) -> int:
     """Return how many collectives of another member a rank lacks that gloo's threads called for while an operation went on."""
-    if not own.apart.any():
+    if not own.apart.any() or np.array_equal(own.key, other.key):
+        # Of the same collectives in one order none is missing: where they did not meet the clocks differ.
         return 0
-    lacking = np.flatnonzero((other.empty == 0) & ~_find_met(other, own))
+    unmet = ~_find_met(other, own)
+    lacking = np.flatnonzero((other.empty == 0) & unmet)
+    lacking = lacking[~_meet_in_part(other, own, lacking, np.flatnonzero(~_find_met(own, other)))]
     if not len(lacking):
         return 0
     # Operations here that went on although what they are part of had ended there.
@@ -137,6 +149,14 @@ def _find_met(these: _Times, others: _Times) -> Bool:
             latest[place[has_earlier]] >= these.begin[own_places[has_earlier]] - _NEAR_NS
         )
     return met
+
+
+def _meet_in_part(these: _Times, others: _Times, rows: Int64, other_rows: Int64) -> Bool:
+    """Return which of some of these another rank has one of the same type for at that time, which differs in size: they disagree."""
+    same = these.kind[rows, np.newaxis] == others.kind[other_rows]
+    same &= these.begin[rows, np.newaxis] < others.end[other_rows]
+    same &= others.begin[other_rows] < these.end[rows, np.newaxis]
+    return np.asarray(same.any(axis=1), np.bool_)
 
 
 def _find_partner_ends(own: _Times, other: _Times) -> Int64:

@@ -97,6 +97,29 @@ def test_a_rank_that_lacks_a_call_for_no_known_reason_is_an_error(tmp_path):
     assert levels(trace)["collectives-disagree"] == "error"
 
 
+@pytest.mark.parametrize(
+    ("elements", "late_us", "found"), [(64, 0, {}), (72, 0, {"collectives-disagree": "warning"}), (64, 3_000, {})]
+)  # fmt: skip
+def test_what_was_called_for_on_all_ranks_is_not_missing_where_sizes_or_clocks_differ(
+    tmp_path, elements, late_us, found
+):
+    """One operation of gloo goes on for long beside others on rank 0, as if a hook went on in it."""
+    for number, size, shift in ((0, 64, 0), (1, elements, late_us)):
+        events = [
+            *reduction(10 + shift, 3, 16, (50 + shift, 4_000 + shift)),
+            *reduction(5_000 + shift, 5, 8, (5_050 + shift, (5_900 if number else 110_000) + shift)),
+            *reduction(6_000 + shift, 7, size, (6_050 + shift, 7_200 + shift), tid=9),
+            *reduction(20_000 + shift, 9, 16, (20_050 + shift, 20_100 + shift), tid=9),
+            event("aten::after", 121_000 + shift, 5, rf=11),
+        ]
+        told = {"rank": number, "world_size": 2, "backend": "gloo", "pg_config": [GROUP]}
+        content = device_file(events, distributedInfo=told, baseTimeNanoseconds=1, host_name="m")
+        (tmp_path / f"kineto_{number}.json").write_bytes(content)
+    trace = studio.link(tmp_path)
+    assert "calls-unrecorded" not in {one.code for one in trace.findings}
+    assert {code: level for code, level in levels(trace).items() if level != "info"}.items() >= found.items()
+
+
 def test_calls_without_times_keep_nobody_waiting_in_a_replay(tmp_path):
     """An execution trace holds the calls of a thread that was not recorded: their order, and so who met whom, is not known."""
     for number in (0, 1):
