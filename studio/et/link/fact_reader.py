@@ -14,7 +14,7 @@ from msgspec.structs import replace
 from studio.et.direct import find_tensor_place
 from studio.et.kineto_head import parse_ranks
 from studio.et.link.facts import Communication, Facts
-from studio.et.link.literals import parse_literal, read_count, sum_tensor_bytes
+from studio.et.link.literals import iterate_tensors, parse_literal, read_count, sum_tensor_bytes
 from studio.et.link.names import (
     NO_COLLECTIVES,
     RECEIVE,
@@ -103,6 +103,10 @@ class FactReader:
         given = sum_tensor_bytes(values[0 if single else 1]) if len(values) > (0 if single else 1) else NONE
         taken = given if single else sum_tensor_bytes(values[0])
         facts = Facts(kind, given, taken)
+        if given < 0 and any(iterate_tensors(values)):
+            # Tensors without a storage, such as sparse ones, of which the shape alone is told.
+            dims = self._read_dims(row, kind)
+            facts = Facts(kind, dims.bytes_in, dims.bytes_out, inferred=dims.inferred)
         return facts if functional else _add_arguments(facts, values)
 
     def _read_dims(self, row: int, kind: int) -> Facts:

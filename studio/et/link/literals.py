@@ -42,9 +42,17 @@ def iterate_tensors(value: Any, depth: int = 0) -> Iterator[Sequence[Any]]:
 
 
 def sum_tensor_bytes(value: Any) -> int:
-    """Return the bytes of all tensors in a value, -1 where there is none."""
-    sizes = [max(tensor[3], 0) * max(tensor[4], 0) for tensor in iterate_tensors(value)]
-    return min(sum(sizes), 2**62) if sizes else NONE
+    """Return the bytes of all tensors in a value, -1 where there is none, or one without a storage, such as a sparse one.
+
+    Example:
+        >>> sum_tensor_bytes([[82, 83, 0, 4, 4, "cpu"], [84, 85, 0, 0, 4, "cpu"]]), sum_tensor_bytes([[82, 0, 0, 0, 0, ""]])
+        (16, -1)
+    """
+    tensors = list(iterate_tensors(value))
+    sizes = [max(tensor[3], 0) * max(tensor[4], 0) for tensor in tensors]
+    # An empty tensor has a type, whose elements have a size.
+    known = bool(tensors) and all(tensor[4] > 0 or tensor[5] for tensor in tensors)
+    return min(sum(sizes), 2**62) if known else NONE
 
 
 def read_count(value: Any) -> int:

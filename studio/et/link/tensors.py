@@ -16,7 +16,8 @@ from studio.et.recording import HostTrace
 from studio.trace import Int64
 
 _MOST_UNDER_WAY = 64
-_STORAGE = re.compile(r"[\[(]\d+,\s*(\d+),\s*\d+,\s*\d+,\s*\d+,\s*'")
+_STORAGE = re.compile(r"[\[(]\d+,\s*([1-9]\d*),\s*\d+,\s*\d+,\s*\d+,\s*'")
+"""Tensors that have none, such as sparse ones, are written with storage 0."""
 
 
 def find_tensor_dependencies(

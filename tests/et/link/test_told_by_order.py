@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 import studio
@@ -344,3 +345,42 @@ def test_calls_on_a_thread_that_was_not_recorded_are_in_the_order_of_their_ids(t
         assert numbered == {0: 32, 1: 16, 2: 64, 3: 8}
     assert not {one.code for one in examine(trace)} & {"collectives-disagree", "deadlock"}
     assert max(abs(one.difference) for one in replayed(trace)) < 0.02
+
+
+@pytest.mark.parametrize("device_alone", [False, True])
+def test_a_sparse_tensor_is_neither_empty_nor_the_same_as_another(tmp_path, device_alone):
+    """Recorders write it without storage, elements and type; its shape tells what it would be if it were dense."""
+    sparse = [82, 0, 0, 0, 0, ""]
+    for number in range(2):
+        nodes = [
+            node(3, "aten::embedding_sparse_backward", rf_id=3, outputs=[sparse]),
+            node(4, "aten::coalesce", rf_id=4, inputs=[[83, *sparse[1:]]]),
+            node(5, "c10d::allreduce_", rf_id=5, inputs=[[sparse], "<Object>"]),
+            node(6, "gloo:sparse_all_reduce", 5, rf_id=6, inputs=[sparse]),
+        ]
+        events = [
+            event("aten::embedding_sparse_backward", 0, 5, rf=3, tid=9),
+            event("aten::coalesce", 10, 5, rf=4),
+            event("c10d::allreduce_", 20, 5, rf=5),
+            event("gloo:sparse_all_reduce", 30, 50, "user_annotation", tid=8, rf=6),
+        ]
+        shapes = {5: ([[[50, 8]], []], ["TensorList", ""]), 6: ([[50, 8]], ["float"])}
+        for one in events:
+            dims, types = shapes.get(one["args"]["Record function id"], ([], []))
+            one["args"] |= {"Input Dims": dims, "Input type": types}
+        told = {"rank": number, "world_size": 2, "pg_config": [{"pg_name": "0", "ranks": [0, 1]}]}
+        paths = rank_files(tmp_path, number, host_file(nodes), device_file(events, distributedInfo=told))
+        if device_alone:
+            paths[0].unlink()
+    trace = studio.read(tmp_path)
+    for rank in trace.ranks:
+        graph = trace.graph_of(rank)
+        [row] = np.flatnonzero(graph.type == NodeType.COMM_COLL)
+        attrs = {attr.name: attr.value for attr in list_node_attributes(graph, int(row), rank.slots)}
+        assert (attrs["comm_size"], "size" in attrs["comm_inferred"]) == (50 * 8 * 4, True)
+        if not device_alone:
+            names = [graph.strings[code] for code in graph.name.tolist()]
+            reader = names.index("aten::coalesce")
+            writers = graph.data.rows[graph.data.offsets[reader] : graph.data.offsets[reader + 1]].tolist()
+            assert names.index("aten::embedding_sparse_backward") not in writers
+    assert "size-zero" not in {found.code for found in examine(trace)}
