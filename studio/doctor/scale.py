@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator
 
 import numpy as np
-from numpy.typing import NDArray
 
 from studio.analysis.job.completeness import is_recording
 from studio.analysis.job.kinds import is_library_kernel
@@ -23,6 +22,9 @@ _AGREE = 0.8
 _NAMES = 2_000
 """Of a graph with more names those that take most time are compared: they are enough to see a unit by."""
 
+
+_TELLING = (NodeType.COMM_COLL,), (NodeType.COMM_SEND, NodeType.COMM_RECV)
+"""What is shorter on a rank that is late everywhere."""
 
 _READ_AS = {
     _STEP**-2: "seconds were read as microseconds",
@@ -42,12 +44,12 @@ def check_duration_units(case: Case) -> Iterator[Found]:
     if len(case.graphs) < 2:
         return
     calling = _collect_calling_names(case)
-    means = [(graph_case, _compute_means(graph_case, calling)) for graph_case in case.graphs]
-    means = [(graph_case, values) for graph_case, values in means if values]
-    if len(means) < 2:
+    medians = [(graph_case, _compute_medians(graph_case, calling)) for graph_case in case.graphs]
+    medians = [(graph_case, values) for graph_case, values in medians if values]
+    if len(medians) < 2:
         return
-    usual = _compute_usual(means)
-    for graph_case, values in means:
+    usual = _compute_usual(medians)
+    for graph_case, values in medians:
         names = [name for name in values if name in usual]
         factors = np.array([values[name] / usual[name] for name in names])
         factor = float(np.median(factors)) if len(factors) else 1.0
@@ -65,7 +67,7 @@ def check_duration_units(case: Case) -> Iterator[Found]:
             "error" if _is_certain(case, graph_case, step, len(factors)) else "warning",
             f"Computation of {format_ranks(graph_case.ranks)} takes about {times} times as {longer} as that of the same name on "
             f"other ranks{unit}: {name[:60] or 'nodes without a name'} {format_ns(values[name])} instead of "
-            f"{format_ns(usual[name])} on average.",
+            f"{format_ns(usual[name])} in the median.",
             graph_case.ranks,
             (),
             len(graph_case.ranks),
@@ -99,9 +101,10 @@ def _is_certain(case: Case, graph_case: GraphCase, step: float, names: int) -> b
 
 
 def _compute_communication_ns(case: GraphCase) -> float:
-    """Return how long collectives of a graph last on average, 0 where that was not recorded."""
+    """Return how long collectives of a graph last on average, messages where it has none, 0 where that was not recorded."""
     graph = case.graph
-    durations = graph.duration_ns[(graph.type == NodeType.COMM_COLL) & (graph.duration_ns > 0)]
+    kinds = next((kinds for kinds in _TELLING if np.isin(graph.type, kinds).any()), ())
+    durations = graph.duration_ns[np.isin(graph.type, kinds) & (graph.duration_ns > 0)]
     return float(durations.mean()) if len(durations) else 0.0
 
 
@@ -141,8 +144,10 @@ def _find_measured(case: GraphCase) -> Bool:
     return np.asarray(kernels if kernels.any() else chosen)
 
 
-def _compute_means(case: GraphCase, calling: Collection[str]) -> dict[str, float]:
-    """Return the mean duration of computation by name, in nanoseconds, of the names that take most time.
+def _compute_medians(case: GraphCase, calling: Collection[str]) -> dict[str, float]:
+    """Return the median duration of computation by name, in nanoseconds, of the names that take most time.
+
+    A call during which the thread had to wait for its processor decides a mean, where a recording has few.
 
     Args:
         case: The graph.
@@ -153,18 +158,22 @@ def _compute_means(case: GraphCase, calling: Collection[str]) -> dict[str, float
     names, place = np.unique(graph.name[rows], return_inverse=True)
     if not len(names):
         return {}
-    total = np.bincount(place, graph.duration_ns[rows].astype(np.float64))
-    mean: NDArray[np.float64] = total / np.bincount(place)
+    durations = graph.duration_ns[rows]
+    total = np.bincount(place, durations.astype(np.float64))
     longest = np.argsort(-total, kind="stable")[:_NAMES]
     texts = [graph.strings[code] if code >= 0 else "" for code in names[longest].tolist()]
-    by_name = dict(zip(texts, mean[longest].tolist(), strict=True))
+    order = np.lexsort((durations, place))
+    first = np.searchsorted(place[order], np.arange(len(names) + 1))
+    # Of two in the middle the smaller.
+    middle = durations[order[(first[:-1] + first[1:] - 1) // 2]]
+    by_name = dict(zip(texts, middle[longest].tolist(), strict=True))
     return {name: value for name, value in by_name.items() if name not in calling}
 
 
-def _compute_usual(means: list[tuple[GraphCase, dict[str, float]]]) -> dict[str, float]:
+def _compute_usual(medians: list[tuple[GraphCase, dict[str, float]]]) -> dict[str, float]:
     """Return the median over ranks by name, of those on several graphs; of two values the smaller."""
     values: dict[str, list[tuple[float, int]]] = {}
-    for graph_case, by_name in means:
+    for graph_case, by_name in medians:
         for name, value in by_name.items():
             values.setdefault(name, []).append((value, len(graph_case.ranks)))
     usual = {}

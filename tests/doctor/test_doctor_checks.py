@@ -573,7 +573,8 @@ def test_units_are_compared_by_what_was_recorded_and_not_by_what_was_derived(ker
     assert one.ranks == (2,)
     name, short, long = ("gemm", "9.00 µs", "9.00 ms") if kernels else ("copy", "4.00 µs", "4.00 ms")
     assert (
-        f"milliseconds were read as microseconds: {name} {short} instead of {long} on average" in one.message
+        f"milliseconds were read as microseconds: {name} {short} instead of {long} in the median"
+        in one.message
     )
     assert evidence(one)["names compared"] == ("2" if kernels else "3")
     assert "nothing but to wait" in one.consequence
@@ -600,6 +601,27 @@ def test_the_unit_of_a_recording_is_an_error_where_collectives_show_it_too(names
     trace = trace_of([recorded(1000, stretch, wait), *(recorded(1, 1, 1) for _ in range(2))])
     one = found(trace, "duration-units")
     assert (one.level, one.ranks, evidence(one)["names compared"]) == (level, (0,), str(names))
+
+
+@pytest.mark.parametrize("factor", [1, 1000])
+def test_a_unit_is_told_by_messages_alone_and_whatever_a_few_calls_waited_for_the_processor(factor):
+    """Ranks of a pipeline have no collectives; one call of three that took forty times as long makes the mean fourteen times as long."""
+
+    def recorded(rank: int, times: float, waits: float) -> list[Any]:
+        work = []
+        for number, name in enumerate(("gemm", "relu", "add")):
+            for turn in range(3):
+                took = 4000 * (40 if (turn, times) == (2, 1) else 1)
+                one = node(1 + 3 * number + turn, "COMP", name=name)
+                work.append(at(9_000_000 * (3 * number + turn), round(took * times), one))
+        peer = {"comm_dst": 1} if rank == 0 else {"comm_src": 0}
+        last = node(20, "COMM_SEND" if rank == 0 else "COMM_RECV", comm_size=64, comm_tag=0, **peer)
+        return [*work, at(99_000_000, round(3000 * waits), last)]
+
+    trace = trace_of([recorded(0, 1, 1), recorded(1, 1000, factor), recorded(2, 1, 1)])
+    one = found(trace, "duration-units")
+    assert (one.level, one.ranks) == ("error" if factor > 1 else "warning", (1,))
+    assert "4.00 s instead of 4.00 ms in the median" in one.message
 
 
 def test_a_rank_that_takes_a_thousand_times_as_long_is_late_everywhere():

@@ -100,10 +100,11 @@ class FactReader:
             return self._read_dims(row, kind)
         functional = not self.operations.name_of(row).startswith("c10d::")
         single = kind in ONE_LIST or functional
-        given = sum_tensor_bytes(values[0 if single else 1]) if len(values) > (0 if single else 1) else NONE
+        first = values[0 if single else 1] if len(values) > (0 if single else 1) else None
+        given = sum_tensor_bytes(first)
         taken = given if single else sum_tensor_bytes(values[0])
         facts = Facts(kind, given, taken)
-        if given < 0 and any(iterate_tensors(values)):
+        if given < 0 and any(iterate_tensors(first)):
             # Tensors without a storage, such as sparse ones, of which the shape alone is told.
             dims = self._read_dims(row, kind)
             facts = Facts(kind, dims.bytes_in, dims.bytes_out, inferred=dims.inferred)
