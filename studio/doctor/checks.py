@@ -209,7 +209,7 @@ CHECKS: tuple[Check, ...] = (
     ),
     Check(
         "times-contradict",
-        "Collectives that end before they began elsewhere",
+        "Communication that ends before it began elsewhere",
         recordings.check_impossible_times,
         "The clocks of the ranks differ or drift, times of a rank were stretched, or one began its recording with another "
         "collective than the others: waits between ranks cannot be believed.",

@@ -17,7 +17,7 @@ from studio.doctor.across import drop_uneven_sizes
 from studio.doctor.diagnosis import Case, Found, NodeAt
 from studio.doctor.inferred import are_counted
 from studio.sim.agreement import format_ranks, label_group
-from studio.trace import NEEDS_ALL, NONE, RECORDED_LATE_NS, Graph, Int64, NodeType
+from studio.trace import NEEDS_ALL, NONE, RECORDED_LATE_NS, Graph, Int64, NodeType, Rank
 from studio.units import format_count, format_counted, format_ns
 
 _LARGEST_DRIFT = 200e-6
@@ -202,7 +202,7 @@ class _Impossible:
 
 
 def check_impossible_times(case: Case) -> Iterator[Found]:
-    """Yield groups whose collectives ended on one member before as many had begun on another, which cannot be.
+    """Yield groups whose collectives ended on one member before as many had begun on another, which cannot be; else such messages.
 
     It does not matter which collective is which: when k have ended somewhere, k have begun everywhere.
     """
@@ -228,6 +228,96 @@ def check_impossible_times(case: Case) -> Iterator[Found]:
         yield Found(
             "warning", f"{format_counted(rest, 'more group')} {'is' if rest == 1 else 'are'} like this."
         )
+    if not listed and len(case.windows) > 1:
+        yield from _find_impossible_messages(case)
+
+
+def _find_impossible_messages(case: Case) -> Iterator[Found]:
+    """Yield the ranks of one clock of which one has received most before the other sent it, if that is so of any.
+
+    When k messages have been received from a rank, it has begun to send k. What has no other half leaves out its ranks.
+    """
+    messages = case.messages
+    pairs, channel = np.unique(
+        np.stack((messages.source, messages.target), axis=1), axis=0, return_inverse=True
+    )
+    partial = np.bincount(
+        channel.reshape(-1), (messages.send_row == NONE) | (messages.receive_row == NONE), len(pairs)
+    )
+    order = np.argsort(channel.reshape(-1), kind="stable")
+    bounds = np.searchsorted(channel.reshape(-1)[order], np.arange(len(pairs) + 1))
+    found = []
+    for place in np.flatnonzero(partial == 0).tolist():
+        source, target = pairs[place].tolist()
+        ranks = case.rank_of.get(source), case.rank_of.get(target)
+        clocks = [None if rank is None else _read_clock(rank) for rank in ranks]
+        if None in clocks or clocks[0] != clocks[1] or case.mixes((source, target)):
+            continue
+        rows = order[bounds[place] : bounds[place + 1]]
+        times = _pair_times(case, (source, target), messages.send_row[rows], messages.receive_row[rows])
+        if times is None:
+            continue
+        begun, ended, sent, received = times
+        before = begun - ended
+        turn = int(before.argmax())
+        if before[turn] > RECORDED_LATE_NS:
+            nodes = NodeAt(target, int(received[turn])), NodeAt(source, int(sent[turn]))
+            found.append((before, turn, int(begun[turn]), int(ended[turn]), nodes))
+    if found:
+        yield _build_impossible_message_finding(case, *max(found, key=lambda one: int(one[0].max())))
+
+
+def _pair_times(
+    case: Case, numbers: tuple[int, int], sent: Int64, received: Int64
+) -> tuple[Int64, Int64, Int64, Int64] | None:
+    """Return when sends began and receives ended, each sorted, and their rows; None where that is not known."""
+    source, target = (case.by_rank[number].graph for number in numbers)
+    begun, ended = _find_call_begins(source, sent), target.start_ns[received]
+    if (begun < 0).any() or (ended < 0).any() or _are_calls(target, received):
+        return None
+    ended = ended + np.maximum(target.duration_ns[received], 0)
+    by_begin, by_end = np.argsort(begun, kind="stable"), np.argsort(ended, kind="stable")
+    return begun[by_begin], ended[by_end], sent[by_begin], received[by_end]
+
+
+def _find_call_begins(graph: Graph, rows: Int64) -> Int64:
+    """Return when each node began, or the call that handed it over: gloo notes a send down when it is under way, or was received."""
+    begun = graph.start_ns[rows].copy()
+    for place, row in enumerate(rows.tolist()):
+        for dependencies in (graph.ctrl, graph.data):
+            before = dependencies.rows[dependencies.offsets[row] : dependencies.offsets[row + 1]]
+            calls = [call for call in before.tolist() if call >= 0 and _are_calls(graph, np.array([call]))]
+            begun[place] = min([begun[place], *graph.start_ns[calls].tolist()])
+    return begun
+
+
+def _build_impossible_message_finding(
+    case: Case, before: Int64, turn: int, begun_ns: int, ended_ns: int, nodes: tuple[NodeAt, NodeAt]
+) -> Found:
+    """Return the finding about messages from one rank to another."""
+    receiver, sender = (node.rank for node in nodes)
+    zero = min(begin for begin, _ in case.windows.values())
+    count = int((before > RECORDED_LATE_NS).sum())
+    return Found(
+        "warning",
+        f"Rank {receiver} has received {format_counted(turn + 1, 'message')} of rank {sender} at {format_ns(ended_ns - zero)}, but rank "
+        f"{sender} begins to send the {_format_ordinal(turn + 1)} at {format_ns(begun_ns - zero)}: none can be received before it is sent.",
+        tuple(sorted((receiver, sender))),
+        nodes,
+        count,
+        (
+            ("messages that contradict", f"{format_count(count)} of {format_count(len(before))}"),
+            ("by up to", format_ns(int(before.max()))),
+        ),
+    )
+
+
+def _read_clock(rank: Rank) -> object:
+    """Return what tells the clock of a rank, None where its times do not tell when it met others."""
+    machine = rank.metadata_value("clock_host")
+    if machine is None or not tells_meetings(rank):
+        return None
+    return machine, *(rank.metadata_value(f"clock_{key}") for key in ("offset_ns", "drift_ppb"))
 
 
 def _collect_times(case: Case, group: GroupMatching) -> _Times | None:
@@ -248,9 +338,8 @@ def _collect_times(case: Case, group: GroupMatching) -> _Times | None:
         end = start + np.maximum(graph.duration_ns[rows], 0)
         by_start, by_end = np.argsort(start, kind="stable"), np.argsort(end, kind="stable")
         of_member[member] = start[by_start], end[by_end], rows[by_start], rows[by_end]
-        machine = rank.metadata_value("clock_host")
-        moved = [rank.metadata_value(f"clock_{key}") for key in ("offset_ns", "drift_ppb")]
-        clocks[member] = (machine, *moved) if machine else member
+        clock = _read_clock(rank)
+        clocks[member] = member if clock is None else clock
     most = max((len(start) for start, *_ in of_member.values()), default=0)
     numbers = tuple(member for member, (start, *_) in of_member.items() if len(start) == most)
     if len(numbers) < 2:

@@ -152,6 +152,40 @@ def test_calls_that_hand_a_collective_over_prove_nothing():
     assert not found(on_one_machine(trace_of([rank(0), rank(5000)])), "times-contradict")
 
 
+def messages_between(call_us: int | None, *, of_another_clock: bool = False) -> Trace:
+    """Two messages from rank 0 to rank 1, which has received both after 110 µs; the second is noted down as sent after 5 ms."""
+    sent = [
+        at(1 + begin, 50, node(1 + turn, "COMM_SEND", comm_size=8, comm_dst=1, comm_tag=0))
+        for turn, begin in enumerate((0, 5000))
+    ]
+    if call_us is not None:
+        sent.append(at(1 + call_us, 10, node(9, "COMP", name="c10d::send")))
+        sent[1].data_deps.append(9)
+    received = [
+        at(1 + begin, 50, node(1 + turn, "COMM_RECV", comm_size=8, comm_src=0, comm_tag=0))
+        for turn, begin in enumerate((0, 60))
+    ]
+    trace = trace_of([sent, received])
+    return trace if of_another_clock else on_one_machine(trace)
+
+
+@pytest.mark.parametrize("call_us", [None, 4000])
+def test_a_message_cannot_be_received_before_it_was_sent(call_us):
+    """Pipelines have no collectives that would tell; gloo notes a send down late, so that its call counts."""
+    [one] = found(messages_between(call_us), "times-contradict")
+    assert (one.level, one.ranks, one.count) == ("warning", (0, 1), 1)
+    sent = "5.00 ms" if call_us is None else "4.00 ms"
+    assert one.message.startswith(
+        f"Rank 1 has received 2 messages of rank 0 at 110 µs, but rank 0 begins to send the 2nd at {sent}"
+    )
+    assert dict(one.evidence)["messages that contradict"] == "1 of 2"
+
+
+def test_messages_that_can_be_or_have_no_common_clock_are_not_told():
+    assert not found(messages_between(80), "times-contradict")
+    assert not found(messages_between(None, of_another_clock=True), "times-contradict")
+
+
 def test_collectives_of_empty_tensors_may_end_before_others_come():
     def rank(start: int):
         return [
