@@ -295,8 +295,11 @@ def _parse_number_text(text: str) -> tuple[int, ...]:
 
 
 def _add_arguments(facts: Facts, values: Sequence[Any]) -> Facts:
-    """Add root, peer, tag and splits from the arguments of a c10d operator."""
+    """Add root, peer, tag, splits and whether the caller waits from the arguments of a c10d operator."""
     kind = facts.kind
+    if values[-2:-1] == [False] and values[-2] is False and type(values[-1]) is int:
+        # In newer versions of PyTorch they end with `async_op` and `timeout`.
+        facts = replace(facts, blocks=True)
     whole = [value for value in values[2:] if isinstance(value, int) and not isinstance(value, bool)]
     if kind in (SEND, RECEIVE) and len(whole) >= 2:
         return replace(facts, peer=read_count(whole[0]), tag=max(whole[1], 0))

@@ -30,6 +30,7 @@ class Facts(msgspec.Struct, frozen=True, gc=False):
         turn: Which it is of the messages alike between two ranks, counted from a common one where their recordings begin apart; else -1.
         calls: Calls that one kernel carries out together.
         members: How many ranks the group has, 0 where not known: as the node itself tells until the groups are known, then as these are.
+        blocks: Whether the thread that called for it goes on once it has ended, as after a call of PyTorch that is not asynchronous.
         inferred: Which of these facts are not written anywhere: `type`, `size`, `group`, `peer`, `seq`.
     """
 
@@ -48,6 +49,7 @@ class Facts(msgspec.Struct, frozen=True, gc=False):
     turn: int = NONE
     calls: int = 1
     members: int = 0
+    blocks: bool = False
     inferred: tuple[str, ...] = ()
 
     @property
@@ -108,6 +110,7 @@ def merge_facts(first: Facts, second: Facts) -> Facts:
         group=first.group if first.group is not None else second.group,
         group_ranks=first.group_ranks or second.group_ranks,
         peer=first.peer if first.peer >= 0 else second.peer,
+        blocks=first.blocks or second.blocks,
         peer_is_global=first.peer_is_global if first.peer >= 0 else second.peer_is_global,
         tag=first.tag or second.tag,
         root=first.root if first.root >= 0 else second.root,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 
 import numpy as np
 
@@ -50,6 +50,35 @@ def add_lost_order(
         place = int(np.searchsorted(order[rows], order[call])) - 1
         if place >= 0:
             draft.add(rows[place : place + 1], np.array([call]), DepKind.ORDER)
+
+
+def add_blocking(
+    draft: Dependencies,
+    lanes: Lanes,
+    operations: Operations,
+    library: dict[int, int],
+    blocking: Collection[int],
+) -> None:
+    """Let what began on a thread after a library's operation wait for that, where the thread had waited for it.
+
+    Where the operation had ended before the thread looked, nothing else shows that it waits.
+
+    Args:
+        draft: What is collected.
+        lanes: The rows of threads.
+        operations: What the processor did.
+        library: Operation of a communication library → the call it carries out.
+        blocking: Operations of the library that their callers wait for.
+    """
+    pairs = []
+    for row in blocking:
+        call = library.get(row, row)
+        rows, times = lanes.get(int(operations.thread[call]), (np.zeros(0, np.int64), np.zeros(0, np.int64)))
+        place = int(np.searchsorted(times, operations.finish[row], side="left"))
+        if operations.thread[call] != operations.thread[row] and operations.timed[row] and place < len(rows):
+            pairs.append((row, rows[place]))
+    ended, following = np.array(pairs, np.int64).reshape(-1, 2).T
+    draft.add(ended, following, DepKind.THREAD)
 
 
 def add_inner_order(

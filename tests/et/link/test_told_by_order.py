@@ -384,3 +384,46 @@ def test_a_sparse_tensor_is_neither_empty_nor_the_same_as_another(tmp_path, devi
             writers = graph.data.rows[graph.data.offsets[reader] : graph.data.offsets[reader + 1]].tolist()
             assert names.index("aten::embedding_sparse_backward") not in writers
     assert "size-zero" not in {found.code for found in examine(trace)}
+
+
+@pytest.mark.parametrize("device_alone", [False, True])
+@pytest.mark.parametrize(("asynchronous", "waits"), [(False, True), (True, False), (None, False)])
+def test_a_call_that_is_not_asynchronous_is_waited_for_though_nothing_else_shows_it(
+    tmp_path, asynchronous, waits, device_alone
+):
+    """Gloo had ended before the thread had anything to do; `async_op` is the last argument but one of newer versions."""
+    more = (
+        ["<Object>", "<Object>", None]
+        if asynchronous is None
+        else ["<Object>", "<Object>", None, asynchronous]
+    )
+    nodes = [
+        node(3, "c10d::allreduce_", rf_id=3, inputs=[[tensor(1)], *more, -1]),
+        node(4, "gloo:all_reduce", 3, rf_id=4, inputs=[tensor(1)]),
+        node(5, "aten::mm", rf_id=5),
+        node(6, "aten::add", rf_id=6),
+    ]
+    events = [
+        event("c10d::allreduce_", 0, 10, rf=3),
+        event("gloo:all_reduce", 4, 9, "user_annotation", tid=8, rf=4),
+        event("aten::mm", 12, 5, rf=5),
+        event("aten::add", 17, 5, rf=6),
+    ]
+    arguments = {
+        "Concrete Inputs": ["", *("" if not isinstance(one, bool) else str(one) for one in more), "-1"],
+        "Input Dims": [[[4]], *([] for _ in more), []],
+        "Input type": ["TensorList", *("" for _ in more), "Scalar"],
+    }
+    events[0]["args"] |= arguments
+    events[1]["args"] |= {"Input Dims": [[4]], "Input type": ["float"]}
+    paths = rank_files(
+        tmp_path, 0, host_file(nodes), device_file(events, distributedInfo={"rank": 0, "world_size": 1})
+    )
+    if device_alone:
+        paths[0].unlink()
+    trace = studio.read(tmp_path)
+    graph = trace.graphs[0]
+    names = [graph.strings[code] for code in graph.name.tolist()]
+    after = names.index("aten::add")
+    waited_for = graph.data.rows[graph.data.offsets[after] : graph.data.offsets[after + 1]].tolist()
+    assert (names.index("gloo:all_reduce") in waited_for) == waits
