@@ -246,7 +246,7 @@ def _find_impossible_messages(case: Case) -> Iterator[Found]:
     )
     order = np.argsort(channel.reshape(-1), kind="stable")
     bounds = np.searchsorted(channel.reshape(-1)[order], np.arange(len(pairs) + 1))
-    found = []
+    contradictions = []
     for place in np.flatnonzero(partial == 0).tolist():
         source, target = pairs[place].tolist()
         ranks = case.rank_of.get(source), case.rank_of.get(target)
@@ -262,9 +262,10 @@ def _find_impossible_messages(case: Case) -> Iterator[Found]:
         turn = int(before.argmax())
         if before[turn] > RECORDED_LATE_NS:
             nodes = NodeAt(target, int(received[turn])), NodeAt(source, int(sent[turn]))
-            found.append((before, turn, int(begun[turn]), int(ended[turn]), nodes))
-    if found:
-        yield _build_impossible_message_finding(case, *max(found, key=lambda one: int(one[0].max())))
+            contradictions.append((before, turn, int(begun[turn]), int(ended[turn]), nodes))
+    if contradictions:
+        worst = max(contradictions, key=lambda contradiction: int(contradiction[0].max()))
+        yield _build_impossible_message_finding(case, *worst)
 
 
 def _pair_times(
