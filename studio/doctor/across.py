@@ -414,7 +414,8 @@ _Spans = dict[_Line, list[tuple[int, int]]]
 def _are_cut_off(case: Case, unsent: Int64) -> bool:
     """Whether the receives that lack a send were of messages from before or after the sender's recording.
 
-    That is so where the first began before it or the last ended after it, and the others end no earlier than their sends begin.
+    That is so where the first began before it or the last ended after it, and the others end no earlier than their sends begin; not where
+    the sender sent such a message to another rank, which was recorded then and did not receive it.
     """
     messages, trace = case.messages, case.trace
     windows: dict[int, tuple[int, int]] = {}
@@ -425,6 +426,8 @@ def _are_cut_off(case: Case, unsent: Int64) -> bool:
             return False
         ends = compute_recorded_ends(graph)[timed]
         windows[rank.number] = int(graph.start_ns[timed].min()), int(ends.max())
+    if _are_sent_elsewhere(case, unsent, windows):
+        return False
     lines = {_get_line(messages, message) for message in unsent.tolist()}
     sent = _group_spans(case, lines, messages.send_rank, messages.send_row)
     received = _group_spans(case, lines, messages.receive_rank, messages.receive_row)
@@ -442,6 +445,24 @@ def _are_cut_off(case: Case, unsent: Int64) -> bool:
         if not late or not in_order:
             return False
     return True
+
+
+def _are_sent_elsewhere(case: Case, unsent: Int64, windows: Mapping[int, tuple[int, int]]) -> bool:
+    """Whether the sender of a receive sent a message of its tag and size to another rank, and that was recorded and did not receive it."""
+    messages, trace = case.messages, case.trace
+    alike = (messages.source, messages.tag, messages.bytes)
+    wanted = set(zip(*(column[unsent].tolist() for column in alike), strict=True))
+    for message in case.unmatched.sends.tolist():
+        source, target, tag = _get_line(messages, message)
+        if target not in windows:
+            continue
+        graph = trace.graph_of(trace.ranks[int(messages.send_rank[message])])
+        row, (first, last) = int(messages.send_row[message]), windows[target]
+        begin = int(graph.start_ns[row])
+        within = first <= begin and begin + int(graph.duration_ns[row]) <= last
+        if within and (source, tag, int(messages.bytes[message])) in wanted:
+            return True
+    return False
 
 
 def _get_line(messages: Messages, message: int) -> _Line:

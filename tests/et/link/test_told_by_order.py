@@ -306,6 +306,19 @@ def test_a_message_of_another_size_was_not_sent_before_or_after_the_recording(tm
     assert "before or after what the sender recorded" not in found.message
 
 
+@pytest.mark.parametrize("recorded_from", [10, 60])
+def test_a_message_that_was_sent_to_another_rank_was_not_cut_off(tmp_path, recorded_from):
+    """Rank 0 waits from before the recording of rank 1; that sent to rank 2, which may have been recorded later than that."""
+    groups = {"0": [0, 1, 2]}
+    from_2 = [("recv_", begin, 2, 6, 8) for begin in (recorded_from, 200)]
+    write_messages(tmp_path, 0, [("recv_", 5, 1, 5, 8), *from_2], groups)
+    write_messages(tmp_path, 1, [("send", 30, 2, 5, 8)], groups)
+    write_messages(tmp_path, 2, [("send", begin, 0, 6, 8) for begin in (recorded_from, 200)], groups)
+    [found] = [one for one in examine(studio.link(tmp_path)) if one.code == "receive-unmatched"]
+    assert found.level == ("error" if recorded_from < 30 else "warning")
+    assert ("before or after what the sender recorded" in found.message) == (recorded_from > 30)
+
+
 def test_calls_on_a_thread_that_was_not_recorded_are_in_the_order_of_their_ids(tmp_path):
     """As of a hook that goes on where a collective ended: on rank 1 the second and third have no times."""
     for number in (0, 1):
