@@ -59,7 +59,7 @@ from studio.et.link.spans import (
     join_columns,
 )
 from studio.et.link.stream_waits import infer_stream_waits, infer_unlaunched_waits
-from studio.et.link.tensors import find_tensor_dependencies
+from studio.et.link.tensors import find_awaited, find_tensor_dependencies
 from studio.et.link.thread_dependencies import (
     add_blocking,
     add_holds,
@@ -165,8 +165,14 @@ def derive_dependencies(
     calls = dict(zip(gaps.call[called].tolist(), (len(operations) + called).tolist(), strict=True))
     add_syncs(draft, lanes, first_device, waits, calls)
     add_holds(draft, lanes, causes, instants)
-    blocking = [row for row, facts in communication.operators.items() if facts.blocks]
-    add_blocking(draft, lanes, operations, communication.issued_by, blocking)
+    awaited = [
+        (row, communication.issued_by.get(row, row))
+        for row, facts in communication.operators.items()
+        if facts.blocks
+    ]
+    if host is not None:
+        awaited += find_awaited(operations, host, communication.issued_by)
+    add_blocking(draft, lanes, operations, awaited)
     rows, mistaken = _find_waiting_callees(operations, library, inner)
     draft.add(operations.parent[rows], rows, DepKind.CALL)
     apart = [

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from bisect import bisect_left
 from itertools import chain
 from typing import Any
 
@@ -13,9 +14,10 @@ from studio.columns import join_ranges
 from studio.distinct import find_distinct
 from studio.et.link.operations import Operations
 from studio.et.recording import HostTrace
-from studio.trace import Int64
+from studio.trace import NONE, Int64
 
 _MOST_UNDER_WAY = 64
+_WAIT = "c10d_functional::wait_tensor"
 _STORAGE = re.compile(r"[\[(]\d+,\s*([1-9]\d*),\s*\d+,\s*\d+,\s*\d+,\s*'")
 """Tensors that have none, such as sparse ones, are written with storage 0."""
 
@@ -59,6 +61,39 @@ def find_tensor_dependencies(
         if not len(left):
             break
     return np.concatenate(sources), np.concatenate(targets)
+
+
+def find_awaited(operations: Operations, host: HostTrace, library: dict[int, int]) -> list[tuple[int, int]]:
+    """Return the operation of a library that each `wait_tensor` waits for (first), and that (second): the last called for on the tensor.
+
+    Args:
+        operations: What the processor did.
+        host: Its tensors.
+        library: Operation of a communication library → the call it carries out.
+    """
+    waiters = operations.named(lambda name: name.endswith(_WAIT)).tolist()
+    if not waiters or not library:
+        return []
+    storages = _Storages(host)
+    both = np.concatenate((storages.of_column(0), storages.of_column(3)))
+    carrying: dict[int, list[int]] = {}
+    for row, call in library.items():
+        carrying.setdefault(call, []).append(row)
+    # By storage, when it was called for and what carries it out.
+    called: dict[int, list[tuple[int, int]]] = {}
+    for call, storage in both[np.isin(both[:, 0], list(carrying))].tolist():
+        begin = int(operations.begin[call])
+        called.setdefault(storage, []).extend((begin, row) for row in carrying[call])
+    for calls in called.values():
+        calls.sort()
+    awaited = []
+    reads = storages.of_column(0)
+    for waiter, storage in reads[np.isin(reads[:, 0], waiters)].tolist():
+        calls = called.get(storage, [])
+        place = bisect_left(calls, (int(operations.begin[waiter]), NONE)) - 1
+        if place >= 0:
+            awaited.append((calls[place][1], waiter))
+    return awaited
 
 
 _Pairs = NDArray[np.int64]

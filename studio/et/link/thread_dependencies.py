@@ -53,11 +53,7 @@ def add_lost_order(
 
 
 def add_blocking(
-    draft: Dependencies,
-    lanes: Lanes,
-    operations: Operations,
-    library: dict[int, int],
-    blocking: Collection[int],
+    draft: Dependencies, lanes: Lanes, operations: Operations, awaited: Collection[tuple[int, int]]
 ) -> None:
     """Let what began on a thread after a library's operation wait for that, where the thread had waited for it.
 
@@ -67,18 +63,19 @@ def add_blocking(
         draft: What is collected.
         lanes: The rows of threads.
         operations: What the processor did.
-        library: Operation of a communication library → the call it carries out.
-        blocking: Operations of the library that their callers wait for.
+        awaited: Operations of a library, and what waits for each: the call that is not asynchronous, or one that waits.
     """
     pairs = []
-    for row in blocking:
-        call = library.get(row, row)
-        rows, times = lanes.get(int(operations.thread[call]), (np.zeros(0, np.int64), np.zeros(0, np.int64)))
-        place = int(np.searchsorted(times, operations.finish[row], side="left"))
-        if operations.thread[call] != operations.thread[row] and operations.timed[row] and place < len(rows):
+    none = np.zeros(0, np.int64)
+    for row, waiter in awaited:
+        rows, times = lanes.get(int(operations.thread[waiter]), (none, none))
+        ended = max(int(operations.finish[row]), int(operations.end_ns[waiter]))
+        place = int(np.searchsorted(times, ended, side="left"))
+        apart = operations.thread[waiter] != operations.thread[row]
+        if apart and operations.timed[row] and operations.timed[waiter] and place < len(rows):
             pairs.append((row, rows[place]))
-    ended, following = np.array(pairs, np.int64).reshape(-1, 2).T
-    draft.add(ended, following, DepKind.THREAD)
+    ended_rows, following = np.array(pairs, np.int64).reshape(-1, 2).T
+    draft.add(ended_rows, following, DepKind.THREAD)
 
 
 def add_inner_order(

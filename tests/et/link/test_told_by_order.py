@@ -440,3 +440,43 @@ def test_a_call_that_is_not_asynchronous_is_waited_for_though_nothing_else_shows
     after = names.index("aten::add")
     waited_for = graph.data.rows[graph.data.offsets[after] : graph.data.offsets[after + 1]].tolist()
     assert (names.index("gloo:all_reduce") in waited_for) == waits
+
+
+def test_what_follows_wait_tensor_waits_for_the_collective_of_its_tensor_and_what_comes_before_does_not(
+    tmp_path,
+):
+    """Gloo had ended before, so that the call took no time; another collective, of another tensor, goes on."""
+    more = ["<Object>", "<Object>", None, True, -1]
+    spans = {
+        "c10d::allreduce_": (0, 3), "gloo:all_reduce": (2, 9), "aten::mm": (14, 4),
+        "_c10d_functional::wait_tensor": (18, 4), "aten::add": (22, 5),
+    }  # fmt: skip
+    nodes = [
+        node(3, "c10d::allreduce_", rf_id=3, inputs=[[tensor(1)], *more]),
+        node(4, "gloo:all_reduce", 3, rf_id=4, inputs=[tensor(1)]),
+        node(5, "c10d::allreduce_", rf_id=5, inputs=[[tensor(2, 8)], *more]),
+        node(6, "gloo:all_reduce", 5, rf_id=6, inputs=[tensor(2, 8)]),
+        node(7, "aten::mm", rf_id=7),
+        node(8, "_c10d_functional::wait_tensor", rf_id=8, inputs=[tensor(1)]),
+        node(9, "aten::add", rf_id=9),
+    ]
+    events = [
+        event(
+            name, *spans[name], "user_annotation" if name.startswith("gloo") else "cpu_op",
+            tid=8 if name.startswith("gloo") else 7, rf=rf,
+        )
+        for name, rf in zip(spans, (3, 4, 7, 8, 9), strict=True)
+    ]  # fmt: skip
+    events += [
+        event("c10d::allreduce_", 4, 3, rf=5),
+        event("gloo:all_reduce", 6, 50, "user_annotation", tid=9, rf=6),
+    ]
+    told = {"rank": 0, "world_size": 1}
+    rank_files(tmp_path, 0, host_file(nodes), device_file(events, distributedInfo=told))
+    graph = studio.read(tmp_path).graphs[0]
+    names = [graph.strings[code] for code in graph.name.tolist()]
+    waited_for = {
+        name: {int(graph.id[row]) for row in graph.data.of(names.index(name)).tolist()} & {4, 6}
+        for name in ("aten::mm", "aten::add")
+    }
+    assert waited_for == {"aten::mm": set(), "aten::add": {4}}
