@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from studio.columns import join_ranges
-from studio.et.link.options import DEP_KINDS, DepKind
+from studio.et.link.dep_kinds import DepKind, is_linked, read_dep_kinds
 from studio.trace import Bool, Dependencies, Graph, Int64
 
 _ORDER = int(DepKind.ORDER | DepKind.STREAM | DepKind.SEQUENCE)
@@ -23,13 +22,7 @@ def are_order_only(graph: Graph) -> tuple[Bool, Bool]:
     are calls. Data dependencies do where their reasons say so, see `DepKind`; without reasons they are data.
     """
     ctrl, data = np.zeros(len(graph.ctrl.rows), np.bool_), np.zeros(len(graph.data.rows), np.bool_)
-    rows, where = graph.rows_with(DEP_KINDS)
-    if not len(rows):
-        ctrl[:] = True
-        return ctrl, data
-    length = graph.attrs.length[where].astype(np.int64)
-    fits = length == np.diff(graph.data.offsets)[rows]
-    rows, where, length = rows[fits], where[fits], length[fits]
-    kinds = graph.attrs.items[join_ranges(graph.attrs.value[where], length)]
-    data[join_ranges(graph.data.offsets[rows], length)] = (kinds & ~_ORDER) == 0
+    ctrl[:] = not is_linked(graph)
+    places, kinds = read_dep_kinds(graph)
+    data[places] = (kinds & ~_ORDER) == 0
     return ctrl, data

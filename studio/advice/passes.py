@@ -16,7 +16,7 @@ from studio.advice.orders import are_order_only
 from studio.analysis.collectives.matching import compute_issue_order
 from studio.completion.layers import MICRO_BATCH
 from studio.distinct import find_distinct
-from studio.et.link.options import DEP_KINDS
+from studio.et.link.dep_kinds import is_linked
 from studio.trace import NONE, Bool, Graph, Int64, NodeType
 
 _BACKWARD = re.compile(r"(?:^|[^a-z])(?:bwd|backward|[dw]?grad)(?![a-z])|Backward\d", re.IGNORECASE)
@@ -72,7 +72,7 @@ def find_passes(graph: Graph) -> Passes | str:
     """Return the passes of a graph; else why they cannot be told apart, in words without a full stop."""
     place = compute_issue_order(graph)
     labels = _parse_labels(graph, place)
-    if len(graph.rows_with(DEP_KINDS)[0]):
+    if is_linked(graph):
         return "of linked recordings the host's calls would have to be told apart too"
     if not (labels.number != NONE).any():
         return "no name of a node tells its micro-batch, such as mb3 or micro_batch_3"

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from studio.columns import join_ranges
-from studio.et.link.options import DEP_KINDS
+from studio.et.link.dep_kinds import find_dep_kinds, read_dep_kinds
 from studio.trace import (
     INT_KINDS,
     NONE,
@@ -62,28 +62,14 @@ def list_entries(graph: Graph, deps: Dependencies) -> Entries:
     of = np.repeat(np.arange(len(graph), dtype=np.int64), np.diff(deps.offsets))
     kinds = np.zeros(len(of), np.int64)
     if deps is graph.data:
-        rows, where = _find_labelled(graph)
-        starts, lengths = deps.offsets[rows], graph.attrs.length[where].astype(np.int64)
-        kinds[join_ranges(starts, lengths)] = graph.attrs.items[
-            join_ranges(graph.attrs.value[where], lengths)
-        ]
+        places, noted = read_dep_kinds(graph)
+        kinds[places] = noted
     return Entries(of, deps.rows, kinds)
-
-
-def _find_labelled(graph: Graph) -> tuple[Int64, Int64]:
-    """Return the nodes whose data dependencies all have a reason, and the attribute with the reasons."""
-    rows, where = graph.rows_with(DEP_KINDS)
-    fits = (graph.attrs.kind[where] == ValueKind.INT32_LIST) & (
-        graph.attrs.length[where] == np.diff(graph.data.offsets)[rows]
-    )
-    rows, where = rows[fits].astype(np.int64), where[fits]
-    last = np.append(rows[1:] != rows[:-1], True) if len(rows) else np.zeros(0, bool)
-    return rows[last], where[last]
 
 
 def with_dependencies(graph: Graph, ctrl: Entries, data: Entries) -> Graph:
     """Return a graph with other dependencies; attributes with their reasons are updated."""
-    rows, where = _find_labelled(graph)
+    rows, where = find_dep_kinds(graph)
     counts = np.bincount(data.of, minlength=len(graph))
     is_labelled = np.zeros(len(graph), bool)
     is_labelled[rows] = True

@@ -31,7 +31,7 @@ from studio.doctor.structure import (
     has_order,
 )
 from studio.errors import TraceError
-from studio.et.link.options import DepKind
+from studio.et.link.dep_kinds import DepKind
 from studio.notebook import format_record
 from studio.sim.agreement import format_ranks, is_certain, label_group, label_node
 from studio.trace import NONE, Bool, Finding, Graph, Int64, NodeType, Trace, UInt64

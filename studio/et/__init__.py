@@ -15,7 +15,8 @@ from studio.et.job import link, read, read_job
 from studio.et.job_builder import RanksNeededError
 from studio.et.job_files import JobFiles, discover
 from studio.et.known import FORMATS
-from studio.et.link.options import DepKind, LinkOptions
+from studio.et.link.dep_kinds import DepKind
+from studio.et.link.options import LinkOptions
 from studio.et.reading_meter import Progress
 from studio.et.write import write
 

@@ -21,6 +21,7 @@ from studio.et.collector import pause_collector
 from studio.et.columns import AttributeColumns, NodeColumns, Texts, build_dependencies, build_graph
 from studio.et.etplus_nodes import Head, Nodes, read_merged
 from studio.et.format import Part, Reading
+from studio.et.link.dep_kinds import DEP_KINDS, DepKind
 from studio.et.link.literals import parse_literal, sum_tensor_bytes
 from studio.et.link.names import (
     KERNEL,
@@ -31,7 +32,6 @@ from studio.et.link.names import (
     infer_kernel_kind,
     infer_operator_kind,
 )
-from studio.et.link.options import DEP_KINDS, DepKind
 from studio.et.link.process_groups import INIT, is_timeless
 from studio.et.records import clean, fits, write_metadata
 from studio.trace import (

@@ -19,7 +19,7 @@ from studio.analysis.collectives.messages import match_messages
 from studio.analysis.job.completeness import is_recording
 from studio.columns import join_ranges
 from studio.distinct import find_distinct
-from studio.et.link.options import DEP_KINDS, DepKind
+from studio.et.link.dep_kinds import DepKind, read_dep_kinds
 from studio.sim.agreement import find_dispute, format_ranks
 from studio.sim.config import SystemConfig
 from studio.sim.recorded_order import is_ordered, read_meeting_rows
@@ -76,12 +76,8 @@ def are_sequence_only(graph: Graph) -> Bool:
     In a recording collectives may overlap that such a dependency keeps apart.
     """
     alone = np.zeros(len(graph.data.rows), np.bool_)
-    rows, where = graph.rows_with(DEP_KINDS)
-    length = graph.attrs.length[where].astype(np.int64)
-    fits = length == np.diff(graph.data.offsets)[rows]
-    rows, where, length = rows[fits], where[fits], length[fits]
-    kinds = graph.attrs.items[join_ranges(graph.attrs.value[where], length)]
-    alone[join_ranges(graph.data.offsets[rows], length)] = kinds == int(DepKind.SEQUENCE)
+    places, kinds = read_dep_kinds(graph)
+    alone[places] = kinds == int(DepKind.SEQUENCE)
     return alone
 
 

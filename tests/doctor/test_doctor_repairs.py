@@ -12,7 +12,7 @@ from studio.doctor import REPAIRS, examine, repair, repair_all
 from studio.doctor.edit import list_entries, with_data_dependencies, without_dependencies, without_nodes
 from studio.errors import TraceError
 from studio.et import read, write
-from studio.et.link.options import DEP_KINDS
+from studio.et.link.dep_kinds import DEP_KINDS
 from studio.et.schema import load_schema
 from studio.trace import Graph, Trace, compute_digest, list_node_attributes
 from tests.doctor.broken_jobs import BROKEN, comp, healthy, kernels, shared, started

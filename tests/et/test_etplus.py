@@ -12,7 +12,7 @@ import pytest
 
 import studio
 from studio.et import etplus_nodes
-from studio.et.link.options import DepKind
+from studio.et.link.dep_kinds import DepKind
 from studio.trace import (
     NodeType,
     Trace,

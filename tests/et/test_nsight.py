@@ -12,7 +12,7 @@ import pytest
 import studio
 from studio.analysis.job.summary import summarise
 from studio.errors import StudioError, TraceFormatError
-from studio.et.link.options import DepKind
+from studio.et.link.dep_kinds import DepKind
 from studio.et.rocprof import LibraryCalls
 from studio.et.source import describe_unrecognised
 from studio.trace import DEVICE_NAME, Trace, list_node_attributes

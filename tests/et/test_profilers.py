@@ -18,7 +18,7 @@ from studio.analysis.job.summary import summarise
 from studio.cli import main
 from studio.et import discover, perfetto, xla, xplane
 from studio.et.job_files import recognise
-from studio.et.link.options import DepKind
+from studio.et.link.dep_kinds import DepKind
 from studio.et.source import open_sources
 from studio.timeline import collect_node_times, recorded
 from studio.trace import Rank, Trace, are_idle, list_node_attributes, read_int_column

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from studio.errors import ConfigError, TraceError
-from studio.et.link.options import DEP_KINDS, DepKind
+from studio.et.link.dep_kinds import DEP_KINDS, DepKind
 from studio.sim import simulate
 from studio.sim.check import check
 from studio.sim.config import Algorithm, Dimension, SystemConfig, Topology

@@ -14,13 +14,14 @@ from studio.et.format import RankPart
 from studio.et.link.attribute import DeviceOperations
 from studio.et.link.chains import follow_groups
 from studio.et.link.clock import correct_times
+from studio.et.link.dep_kinds import DEP_KINDS, DepKind
 from studio.et.link.draft import RankDraft
 from studio.et.link.facts import Facts
 from studio.et.link.gaps import WHYS
 from studio.et.link.intervals import put_attributes
 from studio.et.link.memory import add_memory_attributes
 from studio.et.link.names import RECEIVE, SEND, choose_node_type
-from studio.et.link.options import DEP_KINDS, DepKind, LinkOptions
+from studio.et.link.options import LinkOptions
 from studio.et.link.process_groups import INIT
 from studio.et.recording import DeviceTrace, EventKind, Head
 from studio.trace import (

@@ -10,11 +10,12 @@ from itertools import pairwise
 
 import numpy as np
 
+from studio.et.link.dep_kinds import DepKind
 from studio.et.link.depend import Plan
 from studio.et.link.draft import RankDraft
 from studio.et.link.facts import Facts
 from studio.et.link.names import RECEIVE, SEND
-from studio.et.link.options import DepKind, LinkOptions
+from studio.et.link.options import LinkOptions
 from studio.trace import NONE, Int64
 
 

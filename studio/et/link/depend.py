@@ -13,6 +13,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from studio.et.link.attribute import DeviceOperations
+from studio.et.link.dep_kinds import DepKind
 from studio.et.link.dependencies import Dependencies, select_dependencies
 from studio.et.link.device_dependencies import (
     add_between_streams,
@@ -47,7 +48,7 @@ from studio.et.link.lanes import (
 )
 from studio.et.link.launches import group_by_stream
 from studio.et.link.operations import Operations
-from studio.et.link.options import DepKind, LinkOptions
+from studio.et.link.options import LinkOptions
 from studio.et.link.sequence import Place, list_chains, order_by_issue
 from studio.et.link.spans import (
     COMPUTING,

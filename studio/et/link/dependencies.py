@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from studio.et.link.options import DepKind
+from studio.et.link.dep_kinds import DepKind
 from studio.trace import Int32, Int64
 
 

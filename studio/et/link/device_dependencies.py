@@ -5,10 +5,10 @@ from __future__ import annotations
 import numpy as np
 
 from studio.et.link.attribute import DeviceOperations
+from studio.et.link.dep_kinds import DepKind
 from studio.et.link.dependencies import Dependencies
 from studio.et.link.launches import LaunchedByStream, group_by_stream
 from studio.et.link.operations import Operations
-from studio.et.link.options import DepKind
 from studio.et.recording import DeviceTrace, EventKind
 from studio.trace import Int64
 

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from studio.et.link.attribute import DeviceOperations
-from studio.et.link.options import DepKind
+from studio.et.link.dep_kinds import DepKind
 from studio.et.recording import DeviceTrace
 from studio.trace import Bool, Int32, Int64
 

@@ -1,42 +1,11 @@
-"""Which dependencies linking derives, each kind switchable."""
+"""The options of linking: which kinds of dependencies to derive, and what else to add or leave out."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from enum import IntFlag
 
+from studio.et.link.dep_kinds import DepKind
 from studio.notebook import format_record
-
-
-class DepKind(IntFlag):
-    """Why a node waits for another; several reasons may hold for one dependency.
-
-    The attribute `dep_kinds` of a node is a list of int32 as long as the list of its data dependencies and in the
-    same order: item i is the sum of the reasons for data dependency i. Control dependencies are always CALL.
-    """
-
-    ORDER = 1
-    """The processor thread ran the other just before."""
-    CALL = 2
-    """The other called it (control dependency)."""
-    LAUNCH = 4
-    """The other launched it on the device."""
-    STREAM = 8
-    """The device stream ran the other just before."""
-    EVENT = 16
-    """Its stream was told to wait for an event recorded after the other."""
-    SYNC = 32
-    """The processor waited there for the device."""
-    THREAD = 64
-    """Another processor thread set it going, or held it up."""
-    DATA = 128
-    """It reads a tensor that the other wrote."""
-    SEQUENCE = 256
-    """The other is the collective of the same comm group that was issued just before."""
-
-
-DEP_KINDS = "dep_kinds"
-"""The attribute that holds the kinds, see `DepKind`."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,10 +7,10 @@ from collections.abc import Collection, Sequence
 import numpy as np
 
 from studio.distinct import find_distinct
+from studio.et.link.dep_kinds import DepKind
 from studio.et.link.dependencies import Dependencies
 from studio.et.link.gaps import Causes, Gaps
 from studio.et.link.operations import Operations
-from studio.et.link.options import DepKind
 from studio.et.link.waits import Wait
 from studio.trace import NONE, Int64
 
