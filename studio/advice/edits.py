@@ -198,7 +198,7 @@ def _add_dependencies(deps: Dependencies, further: Int64) -> Dependencies:
     if not further.shape[1]:
         return deps
     count = len(deps.offsets) - 1
-    of = np.concatenate([np.repeat(np.arange(count), np.diff(deps.offsets)), further[0]])
+    of = np.concatenate([deps.list_waiting(), further[0]])
     rows = np.concatenate([deps.rows, further[1].astype(np.int32)])
     order = np.argsort(of, kind="stable")
     offsets = np.append(0, np.cumsum(np.bincount(of, minlength=count)))

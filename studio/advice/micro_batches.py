@@ -15,7 +15,7 @@ from typing import ClassVar
 import numpy as np
 
 from studio.advice.edits import with_graphs
-from studio.advice.orders import are_order_only, list_waiting_rows
+from studio.advice.orders import are_order_only
 from studio.advice.passes import Passes
 from studio.columns import join_ranges
 from studio.completion.layers import MICRO_BATCH
@@ -165,7 +165,7 @@ class _Split:
         for deps, alone in zip(
             (self.before.ctrl, self.before.data), are_order_only(self.before), strict=True
         ):
-            of, parent = list_waiting_rows(deps), deps.rows.astype(np.int64)
+            of, parent = deps.list_waiting(), deps.rows.astype(np.int64)
             keep = (parent >= 0) & ~(alone & self._are_between_passes(of, parent))
             of, parent, order = of[keep], parent[keep], alone[keep]
             both = self.shared[of] & self.shared[parent]
@@ -195,7 +195,7 @@ class _Split:
         passes, graph, sort = self.plan.passes, self.before, self._number_streams()
         wanted: dict[int, set[int]] = {}
         for deps, order in zip((graph.ctrl, graph.data), are_order_only(graph), strict=True):
-            of, parent = list_waiting_rows(deps), deps.rows.astype(np.int64)
+            of, parent = deps.list_waiting(), deps.rows.astype(np.int64)
             chosen = order & (parent >= 0) & self._are_between_passes(of, parent)
             for key, stream in zip(
                 passes.key[of[chosen]].tolist(), sort[parent[chosen]].tolist(), strict=True

@@ -134,7 +134,7 @@ def _build_passes(
 def _wait_in_order_only(graph: Graph, labels: _Labels) -> bool:
     """Whether something waits for another micro-batch in an order only."""
     for deps, order in zip((graph.ctrl, graph.data), are_order_only(graph), strict=True):
-        of = np.repeat(np.arange(len(graph)), np.diff(deps.offsets))[order & (deps.rows >= 0)]
+        of = deps.list_waiting()[order & (deps.rows >= 0)]
         parent = deps.rows[order & (deps.rows >= 0)]
         known = (labels.number[of] != NONE) & (labels.number[parent] != NONE)
         if (known & (labels.number[of] != labels.number[parent])).any():

@@ -12,7 +12,7 @@ from studio.advice.baseline import Scene
 from studio.advice.candidates import Candidate, Found, Refusal, find_schema_name, label_collectives
 from studio.advice.collective_times import Took, estimate_collective_costs
 from studio.advice.edits import Rewire, SetSizes, ShiftTimes, Wiring
-from studio.advice.orders import are_order_only, list_waiting_rows
+from studio.advice.orders import are_order_only
 from studio.advice.terms import NODES_NAMED, Change
 from studio.advice.work import describe_groups, find_parallel_groups, select_complete
 from studio.analysis.collectives.matching import compute_issue_order
@@ -89,7 +89,7 @@ def _drop_order(graph: Graph, kind: int, *, behind_others: bool) -> Wiring | Non
     talks = np.isin(graph.type, _COMM)
     columns, drops = [], []
     for deps, order in ((graph.ctrl, ctrl_order), (graph.data, data_order)):
-        of = list_waiting_rows(deps)
+        of = deps.list_waiting()
         is_present = deps.rows >= 0
         parent = np.where(is_present, deps.rows, 0)
         drop = chosen[of] & is_present & order
@@ -282,7 +282,7 @@ def _find_last_needed(graph: Graph, rows: Int64) -> Int64:
     of_family[rows] = np.arange(len(rows))
     parents: list[list[int]] = [[] for _ in range(len(graph))]
     for deps, order in zip((graph.ctrl, graph.data), are_order_only(graph), strict=True):
-        of = list_waiting_rows(deps)
+        of = deps.list_waiting()
         is_needed = deps.rows >= 0
         is_needed &= ~(order & (of_family[np.where(is_needed, deps.rows, 0)] != NONE))
         for child, parent in zip(of[is_needed].tolist(), deps.rows[is_needed].tolist(), strict=True):
@@ -373,6 +373,6 @@ def _join_buckets(graph: Graph, buckets: Sequence[tuple[Int64, int]]) -> Wiring:
     columns = []
     for deps, order in zip((graph.ctrl, graph.data), are_order_only(graph), strict=True):
         is_present = deps.rows >= 0
-        needed = is_present & ~order & ~gone[list_waiting_rows(deps)]
+        needed = is_present & ~order & ~gone[deps.list_waiting()]
         columns.append(np.where(needed, last[np.where(is_present, deps.rows, 0)], deps.rows).astype(np.int32))
     return Wiring(columns[0], columns[1], np.concatenate(further, axis=1), gone)

@@ -59,7 +59,7 @@ class Entries:
 
 def list_entries(graph: Graph, deps: Dependencies) -> Entries:
     """Return the control or data dependencies of a graph."""
-    of = np.repeat(np.arange(len(graph), dtype=np.int64), np.diff(deps.offsets))
+    of = deps.list_waiting()
     kinds = np.zeros(len(of), np.int64)
     if deps is graph.data:
         places, noted = read_dep_kinds(graph)

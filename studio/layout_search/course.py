@@ -90,7 +90,7 @@ def build_course(trace: Trace, config: SystemConfig) -> Course:
 def _list_parents(graph: Graph, start: int) -> list[list[int]]:
     parents: list[list[int]] = [[] for _ in range(len(graph))]
     for deps in (graph.ctrl, graph.data):
-        rows = np.repeat(np.arange(len(graph)), np.diff(deps.offsets))
+        rows = deps.list_waiting()
         for row, parent in zip(rows.tolist(), deps.rows.tolist(), strict=True):
             if parent >= 0:
                 parents[row].append(start + parent)

@@ -263,7 +263,7 @@ def _check_dependencies(job: _Job) -> Iterator[Finding]:
     graph = job.graph
     waits = np.zeros(len(graph), bool)
     for deps in (graph.ctrl, graph.data):
-        of = np.repeat(np.arange(len(graph)), np.diff(deps.offsets))
+        of = deps.list_waiting()
         waits[of] = True
         dangling = np.flatnonzero(deps.rows < 0)
         if len(dangling):

@@ -168,7 +168,7 @@ def _build_edges(
                 f"rank {rank.number}: {name_node(graph, row)} waits for node {deps.dangling[0]}, which is not there",
                 hint="The trace is incomplete: record it again, or remove the dependency.",
             )
-        child = np.repeat(np.arange(count), np.diff(deps.offsets))
+        child = deps.list_waiting()
         pairs.append(place[deps.rows] * count + place[child])
     if planning.replays and not custom:
         pairs[1] = pairs[1][~are_sequence_only(graph)]

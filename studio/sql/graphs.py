@@ -239,7 +239,7 @@ def build_dependencies_table(trace: Trace) -> pa.Table:
 
 def _build_dependency_columns(graph: Graph) -> dict[str, pa.Array]:
     pairs: list[tuple[str, Dependencies]] = [("data", graph.data), ("ctrl", graph.ctrl)]
-    node = join_columns([np.repeat(np.arange(len(graph)), np.diff(each.offsets)) for _, each in pairs])
+    node = join_columns([each.list_waiting() for _, each in pairs])
     on = join_columns([each.rows.astype(np.int64) for _, each in pairs])
     kind = np.repeat([0, 1], [len(each.rows) for _, each in pairs])
     return {

@@ -68,6 +68,10 @@ class Dependencies:
         """Return the rows node `row` waits for, dangling ones as negative numbers."""
         return self.rows[self.offsets[row] : self.offsets[row + 1]]
 
+    def list_waiting(self) -> Int64:
+        """Return (D,) the row that waits, of each dependency; `rows` has the row waited for."""
+        return np.repeat(np.arange(len(self.offsets) - 1), np.diff(self.offsets))
+
 
 @dataclass(frozen=True, slots=True)
 class Graph:

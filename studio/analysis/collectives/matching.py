@@ -413,7 +413,7 @@ def waits_for_lower_ids(graph: Graph) -> bool:
 
 def list_edges(deps: Dependencies) -> tuple[Int64, Int64]:
     """Return (D,) waiting nodes and (D,) nodes waited for, without dangling ids."""
-    of = np.repeat(np.arange(len(deps.offsets) - 1), np.diff(deps.offsets))
+    of = deps.list_waiting()
     is_present = deps.rows >= 0
     return of[is_present], deps.rows[is_present].astype(np.int64)
 

@@ -187,7 +187,7 @@ def to_networkx(trace: Trace, rank: int | Rank) -> nx.MultiDiGraph[int]:
         )
     for kind in ("ctrl", "data"):
         deps = getattr(graph, kind)
-        after = np.repeat(np.arange(len(graph)), np.diff(deps.offsets))
+        after = deps.list_waiting()
         is_present = deps.rows >= 0
         pairs = zip(deps.rows[is_present].tolist(), after[is_present].tolist(), strict=True)
         result.add_edges_from(((before, later) for before, later in pairs), kind=kind)

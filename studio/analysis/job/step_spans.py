@@ -113,7 +113,7 @@ def _find_steps(graph: Graph) -> _Steps:
 def _find_launch_steps(graph: Graph, steps: Int64, on_device: Bool) -> Int64:
     """Return (N,) the step of the operator of the host that launched each device operation, -1 where that is not known."""
     waits = graph.ctrl
-    node = np.repeat(np.arange(len(graph)), np.diff(waits.offsets))
+    node = waits.list_waiting()
     is_gap = np.zeros(len(graph), np.bool_)
     is_gap[graph.rows_with("gap")[0]] = True
     # Dangling dependencies are negative; the first operator of the host counts.
