@@ -28,7 +28,8 @@ from studio.jobs.importing import compute_fingerprint, open_paths, open_sample, 
 from studio.samples import SAMPLES
 from studio.store import arrays as store_arrays
 from studio.store import shelf
-from studio.store.workspace import LAYOUT, Workspace
+from studio.store.job_infos import LAYOUT
+from studio.store.workspace import Workspace
 from studio.trace import compute_digests
 from tests.et.chakra_bytes import file_of, num
 from tests.et.pytorch_files import rank_files, small_rank

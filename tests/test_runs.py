@@ -288,8 +288,10 @@ def test_a_run_that_is_not_there_is_named_with_the_nearest(stored):
         workspace.load_run(job_id, run_id[:-1])
     assert run_id in caught.value.hint
     for odd in ("", "..", "../..", "a/b", "A", "x" * 200):
-        with pytest.raises(StudioError, match="has no run"):
-            workspace.run_info(job_id, odd)
+        for use in (workspace.run_info, workspace.delete_run, workspace.restore_run):
+            with pytest.raises(StudioError, match="has no run"):
+                use(job_id, odd)
+    assert [job.id for job in workspace.jobs()] == [job_id]
 
 
 def test_links_out_of_the_workspace_are_no_runs(stored, tmp_path):

@@ -24,7 +24,8 @@ from studio.errors import StudioError, TraceError
 from studio.et import discover, read_job
 from studio.et.source import open_sources
 from studio.samples import sample_path
-from studio.store.workspace import LAYOUT, Workspace
+from studio.store.job_infos import LAYOUT
+from studio.store.workspace import Workspace
 from studio.trace import Attribute, Finding, Trace, ValueKind, iterate_arrays
 from tests.conftest import ROOT
 from tests.examples import examples

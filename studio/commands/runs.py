@@ -17,8 +17,9 @@ from studio.commands.base.output import show
 from studio.commands.base.replay import NO_NETWORK
 from studio.commands.base.terminal import escape_controls, shorten
 from studio.sim.parts import EXTENDED
+from studio.store.job_infos import JobInfo
 from studio.store.run_infos import RunInfo
-from studio.store.workspace import JobInfo, Workspace
+from studio.store.workspace import Workspace
 from studio.units import format_bytes, format_ns
 
 _SYSTEM_WIDTH = 48

@@ -18,8 +18,8 @@ from studio.errors import TraceError
 from studio.generation.recipe import Growth, scale_job
 from studio.jobs.checking import start_check
 from studio.session import Session
+from studio.store.job_infos import JobInfo
 from studio.store.tasks import Report, Task, TaskCancelled, Tasks, submit
-from studio.store.workspace import JobInfo
 from studio.trace import Finding, Trace
 
 Verb = Literal["complete", "scale"]

@@ -6,8 +6,8 @@ from collections.abc import Callable, Sequence
 
 from studio.jobs.rounds import Round, start_round
 from studio.session import Session
+from studio.store.job_infos import JobInfo
 from studio.store.tasks import Problem, Tasks
-from studio.store.workspace import JobInfo
 
 _CANCELLED = Problem("Counting was cancelled.", "Open the job to count it again.")
 

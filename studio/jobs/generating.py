@@ -31,9 +31,9 @@ from studio.sim.parts import Parts, interpret
 from studio.sim.presets import preset
 from studio.sim.systems.gpus import find_gpu, find_gpu_system
 from studio.store.drafts import Draft, load_draft, save_draft
+from studio.store.job_infos import JobInfo
 from studio.store.run_infos import RunInfo
 from studio.store.tasks import Report, Task, TaskCancelled, Tasks, submit
-from studio.store.workspace import JobInfo
 from studio.trace import Trace
 from studio.units import format_counted
 

@@ -9,8 +9,8 @@ from studio.doctor import REPAIRS, repair
 from studio.errors import StudioError
 from studio.jobs.checking import start_check
 from studio.session import Session
+from studio.store.job_infos import JobInfo
 from studio.store.tasks import Report, Task, TaskCancelled, Tasks, submit
-from studio.store.workspace import JobInfo
 
 _MARK = "repair"
 

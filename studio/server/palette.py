@@ -13,7 +13,7 @@ from flask import Blueprint, Response, current_app, request
 from studio.analysis.job.nodes import Query
 from studio.errors import StudioError
 from studio.server.answers import get_session
-from studio.store.workspace import JobInfo
+from studio.store.job_infos import JobInfo
 from studio.trace import Rank, Trace
 from studio.units import format_counted, format_ns
 

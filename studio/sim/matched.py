@@ -17,7 +17,6 @@ from studio.analysis.collectives.groups import find_empty_collectives
 from studio.analysis.collectives.matching import GroupMatching, match_collectives
 from studio.analysis.collectives.messages import match_messages
 from studio.analysis.job.completeness import is_recording
-from studio.columns import join_ranges
 from studio.distinct import find_distinct
 from studio.et.link.dep_kinds import DepKind, read_dep_kinds
 from studio.sim.agreement import find_dispute, format_ranks

@@ -8,8 +8,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from studio.errors import ConfigError, StudioError
+from studio.store.job_infos import JobInfo
 from studio.store.run_infos import RunInfo
-from studio.store.workspace import JobInfo, Workspace
+from studio.store.workspace import Workspace
 from studio.trace import Trace
 
 if TYPE_CHECKING:

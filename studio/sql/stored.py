@@ -14,8 +14,8 @@ from studio.arrow import convert_optional_numbers, convert_optional_texts
 from studio.sql.arrow_columns import build_table, clean_utf8
 from studio.sql.columns import BY_NAME, Table
 from studio.sql.sources import JobSource
+from studio.store.job_infos import JobInfo
 from studio.store.run_infos import RunInfo
-from studio.store.workspace import JobInfo
 from studio.trace import NONE
 
 if TYPE_CHECKING:

@@ -18,7 +18,7 @@ from studio.sql.graphs import (
 from studio.sql.joins import NEEDS, OF_JOB, RANK, SPANS
 from studio.sql.sources import JobSource, RunSource, Sources
 from studio.sql.stored import build_jobs_table, build_runs_table
-from studio.store.workspace import JobInfo
+from studio.store.job_infos import JobInfo
 from studio.trace import Trace
 
 if TYPE_CHECKING:

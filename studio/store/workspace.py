@@ -18,32 +18,20 @@ that share the folder never see half of one.
 from __future__ import annotations
 
 import contextlib
-import difflib
-import os
 import re
 import secrets
 import shutil
-import time
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from studio.analysis.job.completeness import infer_completeness
-from studio.analysis.job.summary import EDITION, Summary, summarise
-from studio.decoding import build_decoder
+from studio.analysis.job.summary import EDITION, summarise
 from studio.errors import StudioError, TraceError
-from studio.files import (
-    PRIVATE_FOLDER,
-    describe_bad_path,
-    describe_full_disk,
-    is_full,
-    make_private,
-    sum_sizes_below,
-)
-from studio.notebook import format_parts, format_record
+from studio.files import PRIVATE_FOLDER, describe_bad_path, make_private
+from studio.notebook import format_parts
 from studio.store.arrays import (
     Damaged,
     escape_name,
@@ -53,85 +41,18 @@ from studio.store.arrays import (
     write_sealed,
     write_trace,
 )
-from studio.store.cache import measure
+from studio.store.folders import Folders
+from studio.store.job_infos import JobInfo, decode_info, describe_job, refuse_newer
 from studio.store.run_infos import RunInfo, read_info
-from studio.store.shelf import GraphShelf, Stored
-from studio.trace import NONE, Trace
-from studio.units import format_bytes
+from studio.store.shelf import GraphShelf
+from studio.trace import Trace
 
 if TYPE_CHECKING:
     from studio.store.runs import Run
 
-LAYOUT = 2
-_OF_ONE_FILE = 1
-"""Layout of jobs with all graphs in one file, which older studios open as well."""
 NAME_AT_MOST = 200
-_ABANDONED_S = 86_400
-_PARTS = ("jobs", "tmp", "trash")
-_ID = re.compile(r"[a-z0-9][a-z0-9-]{0,80}")
-
-
-@dataclass(frozen=True, slots=True)
-class JobInfo:
-    """A job as lists show it.
-
-    Attributes:
-        id: Its folder and its part in addresses.
-        name: What the user calls it; untrusted text.
-        created: When it was imported, seconds since the epoch.
-        source: What it was imported from: paths, each in a line of its own, or words.
-        stored_bytes: Space it takes in the workspace.
-        summary: The job in a few numbers.
-        errors, warnings: Findings of the reader at these levels.
-        fingerprint: Tells the files it was imported from, so that opening them again finds it; may be empty.
-        world: Ranks that the whole job has where some are missing; -1 where how many is unknown, 0 where all are there.
-        runs: Simulations of it that are kept.
-        runs_bytes: Space they take beside the job's own.
-        layout: Version of the folder's layout.
-        recorded: When its files were written, seconds since the epoch; 0 where that is not known.
-        source_bytes: Bytes of the files it was imported from, as they were; 0 where that is not known.
-        hypothetical: What was changed of another job to make this one, in a few words; "" for a job that somebody has.
-        edition: `EDITION` of the summary; 0 is of studios that noted none.
-    """
-
-    id: str
-    name: str
-    created: float
-    source: str
-    stored_bytes: int
-    summary: Summary
-    errors: int
-    warnings: int
-    fingerprint: str = ""
-    world: int = 0
-    runs: int = 0
-    runs_bytes: int = 0
-    layout: int = _OF_ONE_FILE
-    recorded: float = 0.0
-    source_bytes: int = 0
-    hypothetical: str = ""
-    edition: int = 0
-
-    __repr__ = format_record
-
-    @property
-    def has_old_summary(self) -> bool:
-        """Whether numbers of the summary may mean something else than they do now."""
-        return self.edition < EDITION
-
-
-class _Layout(msgspec.Struct):
-    """The fields that every version of job.json has."""
-
-    name: str = ""
-    layout: int = _OF_ONE_FILE
-
-
 _EXAMINATION = "examination.json"
 _MEASURES = "measures.json"
-
-_layout = build_decoder(_Layout)
-_job_info = build_decoder(JobInfo)
 
 
 class Workspace:
@@ -159,11 +80,7 @@ class Workspace:
         if bad := describe_bad_path(os.fspath(root)):
             raise StudioError(bad[0], hint=bad[1])
         self.root = Path(root).expanduser().absolute()
-        with self._convert_write_errors("the workspace cannot be used"):
-            _open_root(self.root)
-            for part in _PARTS:
-                (self.root / part).mkdir(PRIVATE_FOLDER, exist_ok=True)
-            self._sweep()
+        self._folders = Folders(self.root)
 
     @classmethod
     def default_root(cls) -> Path:
@@ -186,10 +103,10 @@ class Workspace:
             True
         """
         jobs = []
-        for job_id in self._list_ids():
+        for job_id in self._folders.list_jobs():
             with contextlib.suppress(OSError, Damaged, msgspec.MsgspecError, UnicodeDecodeError):
                 raw = read_sealed(self.root / "jobs" / job_id / "job.json")
-                jobs.append(self._count_runs(replace(_job_info(raw), id=job_id)))
+                jobs.append(self._count_runs(decode_info(raw, job_id)))
         return sorted(jobs, key=lambda job: (-job.created, job.id))
 
     def changed_ns(self) -> int:
@@ -201,7 +118,7 @@ class Workspace:
             >>> workspace.changed_ns() == before
             True
         """
-        with self._convert_write_errors("the jobs cannot be listed"):
+        with self._folders.convert_errors("the jobs cannot be listed"):
             return (self.root / "jobs").stat().st_mtime_ns
 
     def info(self, job_id: str) -> JobInfo:
@@ -217,22 +134,17 @@ class Workspace:
             ('ResNet', 2, 1)
         """
         try:
-            with self._convert_write_errors(f"job {job_id} cannot be read"):
-                raw = read_sealed(self._get_folder(job_id) / "job.json")
+            with self._folders.convert_errors(f"job {job_id} cannot be read"):
+                raw = read_sealed(self._folders.locate(job_id) / "job.json")
         except FileNotFoundError:
-            raise self._build_unknown_job_error(job_id) from None
+            raise self._folders.build_unknown_error(job_id) from None
         except Damaged as error:
             raise _build_damage_error(job_id, error) from error
         try:
-            known = _layout(raw)
-            if known.layout <= LAYOUT:
-                return self._count_runs(replace(_job_info(raw), id=job_id))
+            refuse_newer(raw, job_id)
+            return self._count_runs(decode_info(raw, job_id))
         except (msgspec.MsgspecError, UnicodeDecodeError) as error:
             raise _build_damage_error(job_id, error) from error
-        raise StudioError(
-            f"Job {known.name or job_id!r} was imported by a newer Chakra Studio.",
-            hint="Update Chakra Studio, or import the traces again.",
-        )
 
     def require(self, job_id: str, run_id: str = "") -> None:
         """Raise an error if the job, or the run, does not exist; fast.
@@ -248,10 +160,10 @@ class Workspace:
             ...     print(error.message)
             There is no job 'resnet' in this workspace.
         """
-        if not (self._get_folder(job_id) / "job.json").is_file():
-            raise self._build_unknown_job_error(job_id)
-        if run_id and not (self._run_folder(job_id, run_id) / "run.json").is_file():
-            raise self._build_unknown_run_error(job_id, run_id)
+        if not self._folders.has_job(job_id):
+            raise self._folders.build_unknown_error(job_id)
+        if run_id and not (self._folders.locate(job_id, run_id) / "run.json").is_file():
+            raise self._folders.build_unknown_error(job_id, run_id)
 
     def load(self, job_id: str) -> Trace:
         """Open a job.
@@ -265,12 +177,12 @@ class Workspace:
             Trace(2 ranks, 1 graph, 612 nodes, 1 comm group, 1 finding)
         """
         self.info(job_id)
-        folder = self._get_folder(job_id)
+        folder = self._folders.locate(job_id)
         try:
             return read_trace(folder)
         except Damaged as error:
             if not folder.is_dir():
-                raise self._build_unknown_job_error(job_id) from None
+                raise self._folders.build_unknown_error(job_id) from None
             raise _build_damage_error(job_id, error) from error
 
     def save(  # noqa: PLR0913 - all but the first two by name
@@ -311,12 +223,12 @@ class Workspace:
         job_id = f"{_build_slug(cleaned)}-{secrets.token_hex(3)}"
         aside = self.root / "tmp" / job_id
         try:
-            with self._convert_write_errors(f"{cleaned} cannot be stored", aside, trace):
+            with self._folders.convert_errors(f"{cleaned} cannot be stored", aside, trace):
                 aside.mkdir(PRIVATE_FOLDER)
                 handed = shelf.hand_over(trace, aside) if shelf else None
                 write_trace(trace, aside, tick, handed.checksums if handed else None)
                 size = sum(path.stat().st_size for path in aside.iterdir())
-                info = _build_info(trace, job_id, cleaned, size, handed)
+                info = describe_job(trace, job_id, cleaned, size, handed)
                 info = replace(info, source=escape_name(source), fingerprint=fingerprint)
                 info = replace(
                     info,
@@ -347,7 +259,7 @@ class Workspace:
         """
         folder = self.root / "tmp" / f"graphs-{secrets.token_hex(6)}"
         what = f"{_clean_name(name)} cannot be stored"
-        shelf = GraphShelf(folder, lambda: self._convert_write_errors(what, folder))
+        shelf = GraphShelf(folder, lambda: self._folders.convert_errors(what, folder))
         try:
             yield shelf
         finally:
@@ -365,15 +277,11 @@ class Workspace:
             0
         """
         self.require(job_id)
-        aside = self._name_aside(job_id)
+        path = self._folders.locate(job_id) / _EXAMINATION
         try:
-            with self._convert_write_errors(f"the findings of {job_id} cannot be stored"):
-                write_sealed(aside, value)
-                aside.replace(self._get_folder(job_id) / _EXAMINATION)
+            self._folders.replace_file(path, value, f"the findings of {job_id} cannot be stored")
         except FileNotFoundError:
-            raise self._build_unknown_job_error(job_id) from None
-        finally:
-            aside.unlink(missing_ok=True)
+            raise self._folders.build_unknown_error(job_id) from None
 
     def load_examination(self, job_id: str) -> bytes | None:
         """Return the stored examination of a job as JSON; None where there is none, it is damaged, or there is no such job.
@@ -384,7 +292,7 @@ class Workspace:
             True
         """
         try:
-            return read_sealed(self._get_folder(job_id) / _EXAMINATION)
+            return read_sealed(self._folders.locate(job_id) / _EXAMINATION)
         except (OSError, Damaged, StudioError):
             return None
 
@@ -400,16 +308,11 @@ class Workspace:
             5
         """
         self.require(job_id, run_id)
-        folder = self._run_folder(job_id, run_id) if run_id else self._get_folder(job_id)
-        aside = self._name_aside(job_id)
+        path = self._folders.locate(job_id, run_id or None) / _MEASURES
         try:
-            with self._convert_write_errors(f"the measures of {job_id} cannot be stored"):
-                write_sealed(aside, value)
-                aside.replace(folder / _MEASURES)
+            self._folders.replace_file(path, value, f"the measures of {job_id} cannot be stored")
         except FileNotFoundError:
-            raise self._build_unknown_job_error(job_id) from None
-        finally:
-            aside.unlink(missing_ok=True)
+            raise self._folders.build_unknown_error(job_id, run_id or None) from None
 
     def load_measures(self, job_id: str, run_id: str = "") -> bytes | None:
         """Return the stored measures of a run as JSON; None where there are none, they are damaged, or there is no such run.
@@ -421,7 +324,7 @@ class Workspace:
             (7, None)
         """
         try:
-            folder = self._run_folder(job_id, run_id) if run_id else self._get_folder(job_id)
+            folder = self._folders.locate(job_id, run_id or None)
             return read_sealed(folder / _MEASURES)
         except (OSError, Damaged, StudioError):
             return None
@@ -472,15 +375,10 @@ class Workspace:
         return info
 
     def _replace_info(self, info: JobInfo, problem: str) -> None:
-        folder, aside = self._get_folder(info.id), self._name_aside(info.id)
         try:
-            with self._convert_write_errors(problem):
-                write_sealed(aside, info)
-                aside.replace(folder / "job.json")
+            self._folders.replace_file(self._folders.locate(info.id) / "job.json", info, problem)
         except FileNotFoundError:
-            raise self._build_unknown_job_error(info.id) from None
-        finally:
-            aside.unlink(missing_ok=True)
+            raise self._folders.build_unknown_error(info.id) from None
 
     def delete(self, job_id: str) -> None:
         """Delete a job. It can be restored for a day; a later start of a studio frees its space.
@@ -494,15 +392,7 @@ class Workspace:
             >>> second in [job.id for job in workspace.jobs()]
             False
         """
-        folder = self._get_folder(job_id)
-        trash = self.root / "trash" / job_id
-        try:
-            with self._convert_write_errors(f"job {job_id} cannot be deleted"):
-                # Touch it before moving it to the trash, or a studio starting now would think it a day old.
-                os.utime(folder)
-                folder.rename(trash)
-        except FileNotFoundError:
-            raise self._build_unknown_job_error(job_id) from None
+        self._folders.discard(job_id)
 
     def restore(self, job_id: str) -> None:
         """Restore a deleted job.
@@ -517,11 +407,7 @@ class Workspace:
             >>> workspace.info(second).name
             'second'
         """
-        self._get_folder(job_id)
-        try:
-            (self.root / "trash" / job_id).rename(self.root / "jobs" / job_id)
-        except OSError:
-            raise self._build_unknown_job_error(job_id) from None
+        self._folders.bring_back(job_id)
 
     # -----------------------------------------------------------------------------------------------
     # Runs
@@ -537,11 +423,11 @@ class Workspace:
             ['on H100']
         """
         runs = []
-        for folder in self._run_folders(job_id):
+        for folder in self._folders.list_runs(job_id):
             with contextlib.suppress(Damaged):
                 runs.append(replace(read_info(folder), id=folder.name, job=job_id))
-        if not (self._get_folder(job_id) / "job.json").is_file():
-            raise self._build_unknown_job_error(job_id)
+        if not self._folders.has_job(job_id):
+            raise self._folders.build_unknown_error(job_id)
         return sorted(runs, key=lambda run: (-run.created, run.id))
 
     def run_info(self, job_id: str, run_id: str) -> RunInfo:
@@ -555,13 +441,13 @@ class Workspace:
             >>> workspace.run_info(job_id, run_id).makespan_ns == result.makespan_ns
             True
         """
-        folder = self._run_folder(job_id, run_id)
+        folder = self._folders.locate(job_id, run_id)
         try:
             return replace(read_info(folder), id=run_id, job=job_id)
         except Damaged as error:
             if not folder.is_dir():
-                raise self._build_unknown_run_error(job_id, run_id) from None
-            raise _run_damage_error(run_id, error) from error
+                raise self._folders.build_unknown_error(job_id, run_id) from None
+            raise _build_run_damage_error(run_id, error) from error
 
     def save_run(self, job_id: str, run: Run) -> str:
         """Store a simulation of a job and return the run's id.
@@ -579,12 +465,12 @@ class Workspace:
         # Lists need none of the simulator behind it.
         from studio.store.runs import write_run
 
-        job = self._get_folder(job_id)
+        job = self._folders.locate(job_id)
         name = _clean_name(run.name, "run")
         run_id = f"{_build_slug(name, 'run')}-{secrets.token_hex(3)}"
-        aside = self._name_aside(job_id)
+        aside = self._folders.name_aside(job_id)
         try:
-            with self._convert_write_errors(f"run {name} cannot be stored", aside, run.result):
+            with self._folders.convert_errors(f"run {name} cannot be stored", aside, run.result):
                 aside.mkdir(PRIVATE_FOLDER)
                 write_run(run, aside, run_id=run_id, job_id=job_id, name=name)
                 # Its algorithms are written as traces are, readable for all.
@@ -594,7 +480,7 @@ class Workspace:
                 aside.rename(job / "runs" / run_id)
                 sync_folder(job / "runs")
         except FileNotFoundError:
-            raise self._build_unknown_job_error(job_id) from None
+            raise self._folders.build_unknown_error(job_id) from None
         finally:
             shutil.rmtree(aside, ignore_errors=True)
         return run_id
@@ -620,14 +506,14 @@ class Workspace:
         from studio.store.runs import read_run
 
         info = self.run_info(job_id, run_id)
-        folder = self._run_folder(job_id, run_id)
+        folder = self._folders.locate(job_id, run_id)
         trace = trace or self.load(job_id)
         try:
             return read_run(folder, info, trace)
         except Damaged as error:
             if not folder.is_dir():
-                raise self._build_unknown_run_error(job_id, run_id) from None
-            raise _run_damage_error(run_id, error) from error
+                raise self._folders.build_unknown_error(job_id, run_id) from None
+            raise _build_run_damage_error(run_id, error) from error
 
     def rename_run(self, job_id: str, run_id: str, name: str) -> RunInfo:
         """Rename a run.
@@ -642,15 +528,11 @@ class Workspace:
             'A better name'
         """
         info = replace(self.run_info(job_id, run_id), name=_clean_name(name, "run"))
-        aside = self._name_aside(job_id)
+        path = self._folders.locate(job_id, run_id) / "run.json"
         try:
-            with self._convert_write_errors(f"run {info.name} cannot be renamed"):
-                write_sealed(aside, info)
-                aside.replace(self._run_folder(job_id, run_id) / "run.json")
+            self._folders.replace_file(path, info, f"run {info.name} cannot be renamed")
         except FileNotFoundError:
-            raise self._build_unknown_run_error(job_id, run_id) from None
-        finally:
-            aside.unlink(missing_ok=True)
+            raise self._folders.build_unknown_error(job_id, run_id) from None
         return info
 
     def delete_run(self, job_id: str, run_id: str) -> None:
@@ -666,13 +548,7 @@ class Workspace:
             >>> workspace.runs(second)
             []
         """
-        folder = self._run_folder(job_id, run_id)
-        try:
-            with self._convert_write_errors(f"run {run_id} cannot be deleted"):
-                os.utime(folder)
-                folder.rename(self.root / "trash" / f"{job_id}.{run_id}")
-        except FileNotFoundError:
-            raise self._build_unknown_run_error(job_id, run_id) from None
+        self._folders.discard(job_id, run_id)
 
     def restore_run(self, job_id: str, run_id: str) -> None:
         """Restore a deleted run.
@@ -688,116 +564,15 @@ class Workspace:
             >>> [run.name for run in workspace.runs(second)]
             ['again']
         """
-        folder = self._run_folder(job_id, run_id)
-        try:
-            (self.root / "trash" / f"{job_id}.{run_id}").rename(folder)
-        except OSError:
-            raise self._build_unknown_run_error(job_id, run_id) from None
-
-    def _run_folders(self, job_id: str) -> list[Path]:
-        folder = self._get_folder(job_id) / "runs"
-        try:
-            with os.scandir(folder) as entries:
-                names = [
-                    entry.name for entry in entries if _ID.fullmatch(entry.name) and not entry.is_symlink()
-                ]
-        except OSError:
-            return []
-        return [folder / name for name in sorted(names)]
-
-    def _run_folder(self, job_id: str, run_id: str) -> Path:
-        """Return the folder of a run; rejects ids of the wrong form."""
-        runs = self._get_folder(job_id) / "runs"
-        if not _ID.fullmatch(run_id) or (runs / run_id).is_symlink():
-            raise self._build_unknown_run_error(job_id, run_id)
-        return runs / run_id
-
-    def _build_unknown_run_error(self, job_id: str, run_id: str) -> StudioError:
-        if not (self._get_folder(job_id) / "job.json").is_file():
-            return self._build_unknown_job_error(job_id)
-        names = [folder.name for folder in self._run_folders(job_id)]
-        near = difflib.get_close_matches(run_id[:80], names, n=1)
-        hint = (
-            f"The nearest is {near[0]}."
-            if near
-            else f"`chakra-studio runs {job_id}` lists the runs of the job."
-        )
-        return StudioError(f"Job {job_id} has no run {run_id[:80]!r}.", hint=hint)
+        self._folders.bring_back(job_id, run_id)
 
     def _count_runs(self, info: JobInfo) -> JobInfo:
         """Add number and size of its runs to a job's list entry."""
-        folders = self._run_folders(info.id)
+        folders = self._folders.list_runs(info.id)
         sizes = [_get_size(path) for folder in folders for path in folder.rglob("*")]
         return replace(info, runs=len(folders), runs_bytes=sum(sizes))
 
     # -----------------------------------------------------------------------------------------------
-
-    def _list_ids(self) -> list[str]:
-        with (
-            self._convert_write_errors("the jobs cannot be listed"),
-            os.scandir(self.root / "jobs") as entries,
-        ):
-            return [entry.name for entry in entries if _ID.fullmatch(entry.name) and not entry.is_symlink()]
-
-    def _get_folder(self, job_id: str) -> Path:
-        """Return the folder of a job; rejects ids of the wrong form, because they come from addresses."""
-        folder = self.root / "jobs" / job_id if _ID.fullmatch(job_id) else None
-        if folder is None or folder.is_symlink():
-            raise self._build_unknown_job_error(job_id)
-        return folder
-
-    def _name_aside(self, job_id: str) -> Path:
-        return self.root / "tmp" / f"{job_id}.{secrets.token_hex(4)}"
-
-    def _build_unknown_job_error(self, job_id: str) -> StudioError:
-        near = difflib.get_close_matches(job_id[:80], self._list_ids(), n=1)
-        hint = f"The nearest is {near[0]}." if near else "Open Home for the list of jobs."
-        return StudioError(f"There is no job {job_id[:80]!r} in this workspace.", hint=hint)
-
-    @contextlib.contextmanager
-    def _convert_write_errors(
-        self, what: str, aside: Path | None = None, value: object = None
-    ) -> Iterator[None]:
-        """Convert errors of writing to errors for the user, except missing files.
-
-        Args:
-            what: What failed, for the message.
-            aside: Folder that is being written, and removed after an error.
-            value: What is written there.
-        """
-        try:
-            yield
-        except OSError as error:
-            if isinstance(error, FileNotFoundError) and self.root.is_dir():
-                raise
-            full = is_full(error)
-            reason = error.strerror or str(error)
-            if full:
-                written = sum_sizes_below(aside) if aside else 0
-                needed = max(measure(value).bytes, written)
-                reason = describe_full_disk(
-                    self.root, needed=f"about {format_bytes(needed)}", removed_bytes=written, error=error
-                )
-            place = "" if full else f"{self.root}: "
-            raise StudioError(
-                f"{place}{what}: {reason}.",
-                hint="Free some space, or choose another disk with --workspace DIR."
-                if full
-                else "Choose another folder with --workspace DIR, or change its permissions.",
-            ) from error
-
-    def _sweep(self) -> None:
-        """Delete old leftovers of killed studios; recent ones may belong to a running studio."""
-        for path in [*(self.root / "tmp").iterdir(), *(self.root / "trash").iterdir()]:
-            with contextlib.suppress(OSError):
-                if time.time() - path.lstat().st_mtime <= _ABANDONED_S:
-                    continue
-                # Rename first, so that a half-deleted job cannot be restored.
-                gone = path.rename(self._name_aside(path.name[:80]))
-                if gone.is_dir() and not gone.is_symlink():
-                    shutil.rmtree(gone)
-                else:
-                    gone.unlink()
 
 
 def _build_damage_error(job_id: str, error: Exception) -> TraceError:
@@ -807,7 +582,7 @@ def _build_damage_error(job_id: str, error: Exception) -> TraceError:
     )
 
 
-def _run_damage_error(run_id: str, error: Exception) -> TraceError:
+def _build_run_damage_error(run_id: str, error: Exception) -> TraceError:
     return TraceError(
         f"Run {run_id}: its files in the workspace are damaged ({error}).",
         hint="Delete it and simulate again.",
@@ -822,24 +597,6 @@ def _get_size(path: Path) -> int:
         return 0
 
 
-def _build_info(trace: Trace, job_id: str, name: str, size: int, stored: Stored | None) -> JobInfo:
-    levels = [finding.level for finding in trace.findings]
-    job = infer_completeness(trace)
-    return JobInfo(
-        id=job_id,
-        name=name,
-        created=time.time(),
-        source="",
-        stored_bytes=size,
-        summary=summarise(trace, stored.figures if stored else None),
-        errors=levels.count("error"),
-        warnings=levels.count("warning"),
-        world=0 if job.is_whole else NONE if job.is_open else job.world,
-        layout=LAYOUT if stored else _OF_ONE_FILE,
-        edition=EDITION,
-    )
-
-
 def _build_slug(name: str, otherwise: str = "job") -> str:
     """Reduce a name to characters allowed in an address.
 
@@ -849,18 +606,6 @@ def _build_slug(name: str, otherwise: str = "job") -> str:
     """
     ascii_only = name.encode("ascii", "ignore").decode().lower()
     return re.sub(r"[^a-z0-9]+", "-", ascii_only).strip("-")[:40].strip("-") or otherwise
-
-
-def _open_root(root: Path) -> None:
-    """Make the folder of a workspace, and keep other accounts of the machine out of it.
-
-    A folder that holds other things as well, and one of somebody else, stays as open as it is; ours in it are closed.
-    """
-    is_ours = not root.exists() or not any(root.iterdir()) or all((root / part).is_dir() for part in _PARTS)
-    root.mkdir(PRIVATE_FOLDER, parents=True, exist_ok=True)
-    now = root.stat()
-    if is_ours and now.st_mode & 0o077 and hasattr(os, "geteuid") and now.st_uid == os.geteuid():
-        root.chmod(PRIVATE_FOLDER)
 
 
 def _clean_name(name: str, noun: str = "job") -> str:

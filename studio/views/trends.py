@@ -10,7 +10,7 @@ from studio.analysis.trends.series import name_series
 from studio.comparing import RECORDED
 from studio.errors import StudioError
 from studio.session import Session
-from studio.store.workspace import JobInfo
+from studio.store.job_infos import JobInfo
 from studio.trace import Level
 from studio.units import format_counted
 

@@ -12,7 +12,8 @@ from studio.comparing import RECORDED, SIDES_AT_MOST, Compared, build_compared_r
 from studio.errors import ConfigError
 from studio.et import Progress, read
 from studio.session import Session
-from studio.store.workspace import JobInfo, Workspace
+from studio.store.job_infos import JobInfo
+from studio.store.workspace import Workspace
 
 _LISTED = 8
 

@@ -13,7 +13,7 @@ from studio.jobs.completing import parse_source
 from studio.pages.base.state import get_workspace
 from studio.pages.base.widgets import build_address
 from studio.sim.agreement import format_ranks
-from studio.store.workspace import JobInfo
+from studio.store.job_infos import JobInfo
 from studio.trace import Trace
 from studio.units import format_count, format_counted
 

@@ -13,7 +13,7 @@ from dash import ClientsideFunction, Input, Output, clientside_callback, dcc, ht
 
 from studio.doctor import Diagnosis
 from studio.errors import StudioError
-from studio.store.workspace import JobInfo
+from studio.store.job_infos import JobInfo
 from studio.trace import Finding, Level
 
 P = ParamSpec("P")

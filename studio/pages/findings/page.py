@@ -46,8 +46,8 @@ from studio.pages.base.widgets import (
 )
 from studio.pages.findings.under_way import show_repairs
 from studio.sim.agreement import format_ranks
+from studio.store.job_infos import JobInfo
 from studio.store.tasks import ACTIVE, cancel, dismiss, list_tasks, wait
-from studio.store.workspace import JobInfo
 from studio.trace import Level, Trace
 from studio.units import format_count
 

@@ -40,7 +40,7 @@ from studio.pages.base.widgets import (
 )
 from studio.pages.home.words import describe_hypothetical
 from studio.samples import SAMPLES
-from studio.store.workspace import JobInfo
+from studio.store.job_infos import JobInfo
 from studio.units import format_bytes, format_count, format_ns
 
 dash.register_page(__name__, path="/", name="Home", title="Home · Chakra Studio", order=0)

@@ -6,7 +6,7 @@ from typing import Any
 
 from dash import html
 
-from studio.store.workspace import JobInfo
+from studio.store.job_infos import JobInfo
 
 
 def describe_hypothetical(job: JobInfo) -> list[Any]:

@@ -11,7 +11,7 @@ from studio.analysis.job.completeness import Completeness, describe_assumed
 from studio.pages.base.export import Table, build_export_buttons
 from studio.pages.base.rank_words import build_origin_line
 from studio.pages.base.widgets import build_address, build_hint, build_rounded_value, build_table
-from studio.store.workspace import JobInfo
+from studio.store.job_infos import JobInfo
 from studio.trace import Trace
 from studio.units import format_count
 from studio.views.ranks import group_equal_ranks, index_sources

@@ -66,8 +66,8 @@ from studio.pages.overview.words import (
     collect_recorded_times,
     select_findings,
 )
+from studio.store.job_infos import JobInfo
 from studio.store.run_infos import RunInfo
-from studio.store.workspace import JobInfo
 from studio.trace import Trace
 from studio.units import format_count, format_ns, format_si, time_unit
 from studio.views.address import choose_shown_run

@@ -90,8 +90,8 @@ from studio.pages.ranks.form import (
     write_form,
 )
 from studio.pages.ranks.words import describe_plan
+from studio.store.job_infos import JobInfo
 from studio.store.tasks import cancel, get, wait
-from studio.store.workspace import JobInfo
 from studio.units import format_counted
 from studio.views.ranks import (
     Layouts,

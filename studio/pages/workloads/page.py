@@ -67,8 +67,8 @@ from studio.pages.workloads.results import (
     build_waiting_times,
 )
 from studio.pages.workloads.texts import Fields, collect_fields, read_text, replace_options, spell
+from studio.store.job_infos import JobInfo
 from studio.store.tasks import ACTIVE, cancel, get
-from studio.store.workspace import JobInfo
 from studio.units import format_counted, format_ns
 from studio.views.address import choose_shown_run
 
