@@ -6,10 +6,10 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Set
 from dataclasses import dataclass, replace
 
 from studio.analysis.job.renumbered import share_graphs
-from studio.doctor import across, content, deadlocks, hangs, recordings, scale, structure
+from studio.doctor import across, clocks, content, deadlocks, hangs, messages, recordings, scale, structure
 from studio.doctor.diagnosis import LEVELS, Case, Diagnoses, Diagnosis, Found
 from studio.doctor.inferred import hedge_finding
-from studio.doctor.repairs import MENDED, REPAIRS
+from studio.doctor.repairs import REPAIRED, REPAIRS
 from studio.notebook import format_record
 from studio.trace import Finding, Level, Trace
 
@@ -133,20 +133,20 @@ CHECKS: tuple[Check, ...] = (
     Check(
         "self-message",
         "Messages from a rank to itself",
-        across.check_self_messages,
+        messages.check_self_messages,
         "Simulators stop at such a message.",
     ),
     Check(
         "foreign-message",
         "Messages that belong to another rank",
-        across.check_foreign_messages,
+        messages.check_foreign_messages,
         "They have no matching other side, so their rank waits forever.",
         "Set comm_src of a send and comm_dst of a receive to the rank itself, or leave them out.",
     ),
     Check(
         "peer-missing",
         "Messages whose other end is not recorded",
-        across.check_unknown_peers,
+        messages.check_unknown_peers,
         "It is unknown between which ranks they go: sums of traffic leave them out, no line is drawn for them, "
         "and a simulation cannot send them.",
         "Give sends comm_dst and receives comm_src. Timelines of issue and callback events do not record them: "
@@ -155,7 +155,7 @@ CHECKS: tuple[Check, ...] = (
     Check(
         "peer-outside",
         "Messages with a rank that the job does not have",
-        across.check_outside_peers,
+        messages.check_outside_peers,
         "A simulation stops at them: their other end is nowhere.",
         "Correct comm_dst of the send, or comm_src of the receive; or open the files of all ranks together.",
     ),
@@ -187,7 +187,7 @@ CHECKS: tuple[Check, ...] = (
     Check(
         "receive-unmatched",
         "Receives without a send",
-        across.check_unmatched_receives,
+        messages.check_unmatched_receives,
         "The receiving rank waits forever.",
         "Source, target, tag and size must be equal on both sides.",
     ),
@@ -261,7 +261,7 @@ CHECKS: tuple[Check, ...] = (
     Check(
         "send-unmatched",
         "Sends without a receive",
-        across.check_unmatched_sends,
+        messages.check_unmatched_sends,
         "A simulator delivers them anyway: they use the network, and no node waits for them.",
         "Source, target, tag and size must be equal on both sides.",
     ),
@@ -289,7 +289,7 @@ CHECKS: tuple[Check, ...] = (
     Check(
         "clock-skew",
         "Clocks that differ between ranks",
-        across.check_clock_skew,
+        clocks.check_clock_skew,
         "Start times of different ranks cannot be compared: waiting is attributed to the wrong rank. A "
         "simulation is not affected, because it uses durations.",
     ),
@@ -488,6 +488,6 @@ def _convert_findings(findings: Iterable[Finding]) -> Iterator[Diagnosis]:
 
 def _label_code(code: str) -> str:
     """Return the title of findings that readers and repairs leave in a job."""
-    if code.removeprefix(MENDED) in REPAIRS:
+    if code.removeprefix(REPAIRED) in REPAIRS:
         return "Repaired"
     return f"From reading the files: {_READER_WORDS.get(code) or code.replace('-', ' ')}"

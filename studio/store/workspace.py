@@ -18,6 +18,7 @@ that share the folder never see half of one.
 from __future__ import annotations
 
 import contextlib
+import os
 import re
 import secrets
 import shutil

@@ -247,7 +247,7 @@ def test_an_order_that_would_close_a_circle_is_left_out():
 def test_clocks_are_moved_by_the_median_of_matched_ends():
     trace = BROKEN["clock-skew"]()
     done = repair(trace, "clock-skew")
-    assert done.changes[0].first == ("rank 1: by 1.00 ms back",)
+    assert done.changes[0].first == ("rank 1: 1.00 ms earlier",)
     first, second = done.trace.graphs
     assert (first.start_ns == second.start_ns).all()
 

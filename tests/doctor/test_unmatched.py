@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 
 from studio.doctor import Diagnosis, examine, repair, run_checks
-from studio.doctor.across import check_unmatched_receives
 from studio.doctor.diagnosis import Case
+from studio.doctor.messages import check_unmatched_receives
 from studio.sim.check import check
 from studio.trace import NodeType, Trace
 from tests.handmade import at, collective, node, trace_of
