@@ -48,7 +48,8 @@ from studio.columns import join_ranges
 from studio.distinct import find_distinct
 from studio.sim.charges import Costs
 from studio.sim.flow_plans import NEVER, Bundles, Expansion
-from studio.sim.folding import Folding, Unfoldable
+from studio.sim.fold_job import Unfoldable
+from studio.sim.folding import ALL_DIFFER, Folding
 from studio.sim.node_links import NO_LINKS, NodeLinks
 from studio.trace import Int64
 
@@ -111,7 +112,7 @@ def fold_flows(
     while count < len(find_distinct(class_of)):
         count = len(find_distinct(class_of))
         if count == ranks:
-            raise Unfoldable("no two ranks are equivalent")
+            raise Unfoldable(ALL_DIFFER)
         pairs = np.stack([class_of.astype(np.uint64), signs.of_ranks(class_of)])
         class_of = np.unique(pairs, axis=1, return_inverse=True)[1].reshape(-1)
     class_of, representatives = number_by_first(class_of)

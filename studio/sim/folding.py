@@ -64,7 +64,7 @@ What is not folded
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import combinations
 from typing import Any
@@ -72,96 +72,35 @@ from typing import Any
 import numpy as np
 
 from studio.distinct import find_distinct
-from studio.sim.collectives import ROOTED, Phase
+from studio.sim.collectives import Phase
 from studio.sim.config import SystemConfig
+from studio.sim.fold_groups import GroupMembers
+from studio.sim.fold_hops import check_links, is_even, number_hops, number_world_hops
+from studio.sim.fold_job import (
+    WORLD_GROUP,
+    GraphUse,
+    Job,
+    Neighbourhood,
+    Unfoldable,
+    iterate_world_offsets,
+    list_offsets,
+)
 from studio.sim.link_classes import LinkClasses, Partition
-from studio.trace import CommGroup, Int64
+from studio.trace import Int64
 
-WORLD = -1
-"""Stands for the group of all ranks that a collective without a group has."""
-WORLD_NAMES = ("", "0")
 SHARED_TAGS = 500
 """Comm groups whose numbers differ by a multiple of this use the same tags."""
 ALL_DIFFER = "no two ranks are equivalent"
 MOST_STREAMS = 1_000_000
 """A comm group's streams are numbered in a range of this size."""
 MOST_NAMES = 1 << 20
+"""Names of members of comm groups and, in checks of tags, comm groups that are told apart."""
 MOST_KINDS = 8
 MOST_WORK = 1 << 28
 """Neighbours looked at in all before the search for classes is given up."""
 MOST_STEPS = 1 << 24
 """Steps of messages over links that are kept to be looked at, 16 bytes each."""
 TOO_MANY = "there are too many pairs of ranks to compare"
-
-
-class Unfoldable(Exception):  # noqa: N818 (no error: the job is simulated rank by rank)
-    """The reason why a job cannot be folded."""
-
-
-@dataclass(frozen=True, slots=True)
-class Neighbourhood:
-    """The neighbours in a phase.
-
-    Attributes:
-        stride, size: Of the dimension, as in `Phase`; both 0 for the list of a comm group.
-        crosswise: Whether neighbours at a distance are found by flipping bits (halving-doubling), not along a ring.
-    """
-
-    stride: int
-    size: int
-    crosswise: bool
-
-    @staticmethod
-    def of(phase: Phase) -> Neighbourhood:
-        """Return the neighbourhood of a phase."""
-        return Neighbourhood(phase.stride, phase.size, phase.algorithm.row.reach == "powers_of_two")
-
-
-@dataclass(frozen=True, slots=True)
-class GraphUse:
-    """Groups, peers and phases that the ranks of one graph use.
-
-    R ranks, S slots, literals of the graph included.
-
-    Attributes:
-        ranks: (R,) the ranks.
-        collective_slots: Slots that name comm groups.
-        peer_slots: Slots that name peers.
-        values: Per slot the value of every rank.
-        streams: Streams that all collectives of the graph make together.
-        world: Per slot the phases of collectives that name their group there, if that has all ranks; under -1
-            those of collectives that name none.
-        grouped: Per slot their phases if the group is smaller.
-    """
-
-    ranks: Int64
-    collective_slots: tuple[int, ...]
-    peer_slots: tuple[int, ...]
-    values: Mapping[int, Sequence[int | str]]
-    streams: int
-    world: Mapping[int, frozenset[Phase]]
-    grouped: Mapping[int, frozenset[Phase]]
-
-
-@dataclass(frozen=True, slots=True)
-class Job:
-    """The facts of a job on a system that decide which ranks behave alike.
-
-    Attributes:
-        config: The system.
-        uses: What the ranks of each graph use.
-        graph_of: (R,) the graph of each rank.
-        groups: Comm groups by name.
-        is_world: Whether a name, and the group of this name where there is one, mean all ranks.
-        number_of: Tells the number of a group, which its tags count from; None where groups share no tags.
-    """
-
-    config: SystemConfig
-    uses: Sequence[GraphUse]
-    graph_of: Int64
-    groups: Mapping[str, CommGroup]
-    is_world: Callable[[str, CommGroup | None], bool]
-    number_of: Callable[[CommGroup], int] | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -196,9 +135,9 @@ def fold(job: Job) -> Folding:
         Unfoldable: The job is not folded; says why.
     """
     _refuse(job)
-    finder = _Finder(job)
-    finder.refine()
-    return finder.folding()
+    search = _Search(job)
+    search.refine()
+    return search.build_folding()
 
 
 def _refuse(job: Job) -> None:
@@ -227,92 +166,21 @@ def _refuse_links(config: SystemConfig) -> None:
         raise Unfoldable("messages of different ranks share links")
 
 
-def list_offsets(phases: Iterable[Phase], size: int) -> list[tuple[int, bool]]:
-    """Return the distances to the neighbours in phases of at most `size` ranks.
-
-    Returns:
-        Distances, down the ring as negative numbers, and whether they are crosswise.
-
-    Raises:
-        Unfoldable: The algorithm has other neighbours on every rank.
-
-    Example:
-        >>> from studio.sim.config import Algorithm
-        >>> list_offsets([Phase("all_reduce", Algorithm("ring"), 0, 8, 1)], 8)
-        [(-1, False), (1, False)]
-        >>> list_offsets([Phase("all_reduce", Algorithm("halving_doubling"), 0, 8, 1)], 8)
-        [(1, True), (2, True), (4, True)]
-    """
-    distances: set[tuple[int, bool]] = set()
-    for phase in phases:
-        if phase.kind in ROOTED:
-            raise Unfoldable(f"in a {phase.kind} every rank has a place of its own")
-        row = phase.algorithm.row
-        if phase.kind in row.lacks:
-            raise Unfoldable(f"{row.label.lower()} of {phase.kind} sends messages of different sizes")
-        if row.reach == "powers_of_two":
-            distances |= {(1 << bit, True) for bit in range((size - 1).bit_length())}
-        elif row.reach == "all":
-            distances |= {(far, False) for far in range(1, size)}
-        elif row.reach == "next":
-            distances |= {(1, False), (-1, False)}
-        else:
-            raise Unfoldable(f"in a {row.label.lower()} every rank has a place of its own")
-    return sorted(distances)
-
-
 @dataclass(slots=True)
-class _Groups:
-    """The comm groups that ranks use, their members in one list.
-
-    G groups, M members of all groups together.
+class _Search:
+    """The partition of a job's ranks that is refined until the ranks of each class behave alike, and what it is refined by.
 
     Attributes:
-        names: Of the groups.
-        start, size: (G,) where the members of each begin, and how many they are.
-        members: (M,) their ranks.
-        slot: (M,) the first slot in which the member names the group, -1 where it does not.
-        by_rank: (M,) places sorted by group and rank.
-        key: (M,) group × ranks + rank in that order.
+        job: The job.
+        npus: Its ranks.
+        groups: The comm groups that they use.
+        ranks: The classes.
+        links: The classes of links, where links may serve messages of several ranks.
     """
 
-    names: list[str]
-    start: Int64
-    size: Int64
-    members: Int64
-    slot: Int64
-    by_rank: Int64
-    key: Int64
-
-    @staticmethod
-    def of(groups: Sequence[CommGroup], npus: int) -> _Groups:
-        size = np.array([len(group.ranks) for group in groups], np.int64)
-        start = np.cumsum(size) - size
-        members = np.fromiter((r for group in groups for r in group.ranks), np.int64, int(size.sum()))
-        if len(members) and (members.min() < 0 or members.max() >= npus):
-            raise Unfoldable("a comm group has a rank that is not there")
-        key = np.repeat(np.arange(len(groups)), size) * npus + members
-        by_rank = np.argsort(key, kind="stable")
-        key = key[by_rank]
-        if (key[1:] == key[:-1]).any():
-            raise Unfoldable("a comm group has a rank twice")
-        names = [group.name for group in groups]
-        return _Groups(names, start, size, members, np.full(len(members), -1, np.int64), by_rank, key)
-
-    def entries(self, group: Int64, rank: Int64, npus: int) -> Int64:
-        """Return where in the list of members the ranks are; -1 where they are no members."""
-        if not len(self.key):
-            return np.full(len(rank), -1, np.int64)
-        position = np.minimum(np.searchsorted(self.key, group * npus + rank), len(self.key) - 1)
-        entry: Int64 = np.where(self.key[position] == group * npus + rank, self.by_rank[position], -1)
-        return entry
-
-
-@dataclass(slots=True)
-class _Finder:
     job: Job
     npus: int = field(init=False)
-    groups: _Groups = field(init=False)
+    groups: GroupMembers = field(init=False)
     ranks: Partition = field(init=False)
     links: LinkClasses | None = field(init=False)
     world: set[Phase] = field(default_factory=set)
@@ -376,7 +244,7 @@ class _Finder:
                 raise Unfoldable("a collective names a comm group that its rank is no member of")
             self.groups.slot[entry] = slot
         for use in job.uses:
-            self.world |= use.world.get(WORLD, frozenset())
+            self.world |= use.world.get(WORLD_GROUP, frozenset())
         sizes = np.append(self.groups.size, 0)
         for (index, slot), group in self.group_of.items():
             size = sizes[group]
@@ -398,13 +266,13 @@ class _Finder:
                 for value in set(column).difference(named):
                     name = str(value)
                     if self.job.is_world(name, self.job.groups.get(name)):
-                        named[value] = WORLD
+                        named[value] = WORLD_GROUP
                     elif name in self.job.groups:
                         named[value] = used.setdefault(name, len(used))
                     else:
                         raise Unfoldable("a collective names a comm group that is not known")
                 self.group_of[index, slot] = np.array([named[value] for value in column], np.int64)
-        self.groups = _Groups.of([self.job.groups[name] for name in used], self.npus)
+        self.groups = GroupMembers.of([self.job.groups[name] for name in used], self.npus)
 
     def _relate_group(self, use: GraphUse, slot: int, group: Int64, size: Int64) -> None:
         """Split by the groups that ranks name in a slot, and note their neighbours there."""
@@ -417,8 +285,8 @@ class _Finder:
         self.split(ranks, groups.slot[entry])
         whole = size == self.npus
         if whole.any():
-            for phase, far in self._iterate_world_offsets():
-                peer = self._find_neighbours(Neighbourhood.of(phase), far, ranks[whole])
+            for phase, far in iterate_world_offsets(self.world):
+                peer = Neighbourhood.of(phase).find(far, ranks[whole])
                 self.split(ranks[whole], groups.slot[groups.entries(group[whole], peer, self.npus)])
         part = ~whole
         if part.any():
@@ -443,7 +311,7 @@ class _Finder:
         if self.links is not None:
             self._note_way(self.links, ranks, peers)
         else:
-            self.split(ranks, self._number_hops(ranks, peers))
+            self.split(ranks, number_hops(self.job.config, ranks, peers))
         self.relations.append((ranks, peers))
         if sum(len(of) for of, _ in self.relations) + self.work > MOST_WORK:
             raise Unfoldable(TOO_MANY)
@@ -505,7 +373,7 @@ class _Finder:
         tag_of = np.array([*numbers, 0], np.int64) % SHARED_TAGS
         shared = [np.zeros(0, np.int64)]
         for index, use in enumerate(self.job.uses):
-            columns = [np.full(len(use.ranks), WORLD)] if WORLD in use.world else []
+            columns = [np.full(len(use.ranks), WORLD_GROUP)] if WORLD_GROUP in use.world else []
             columns += [self.group_of[index, slot] for slot in use.collective_slots]
             for column, other in combinations(columns, 2):
                 same = (column != other) & (tag_of[column] == tag_of[other])
@@ -517,59 +385,11 @@ class _Finder:
             raise Unfoldable(f"comm groups whose numbers differ by {SHARED_TAGS} share their tags")
 
     # -------------------------------------------------------------------------------------------
-    # The network
-
-    def _number_hops(self, ranks: Int64, peers: Int64) -> Int64:
-        """Number pairs of ranks by their message times in both directions."""
-        if self.job.config.congestion == "aware":
-            return self._number_links(ranks, peers)
-        numbers = np.zeros(len(ranks), np.int64)
-        open_ = np.ones(len(ranks), np.bool_)
-        a, b = ranks, peers
-        for index, dim in enumerate(self.job.config.topology.dims):
-            x, y = a % dim.size, b % dim.size
-            here = open_ & (x != y)
-            far = np.abs(x - y)
-            hops = np.minimum(far, dim.size - far) if dim.kind == "ring" else np.zeros(len(far), np.int64)
-            numbers[here] = (1 + index) * self.npus + hops[here]
-            open_ &= ~here
-            a, b = a // dim.size, b // dim.size
-        return numbers
-
-    def _number_links(self, ranks: Int64, peers: Int64) -> Int64:
-        """Return a number per pair that says which links of its own a rank uses to reach another."""
-        dim = self.job.config.topology.dims[0]
-        far = (peers - ranks) % dim.size
-        if dim.kind == "switch":
-            return np.zeros(len(ranks), np.int64)
-        if dim.kind == "fully_connected":
-            raise Unfoldable("links do not correspond to neighbours in comm groups and pipelines")
-        if ((far != 1) & (far != dim.size - 1)).any():
-            raise Unfoldable("messages pass over links of other ranks")
-        return far
-
-    def _iterate_world_offsets(self) -> Iterator[tuple[Phase, int]]:
-        """Yield the distances in all dimensions, each once."""
-        seen = set()
-        for phase in sorted(self.world, key=repr):
-            if Neighbourhood.of(phase).crosswise and phase.size & (phase.size - 1):
-                raise Unfoldable("halving-doubling on a number of ranks that is no power of two")
-            for far, _ in list_offsets([phase], phase.size):
-                key = Neighbourhood.of(phase), far
-                if key not in seen:
-                    seen.add(key)
-                    yield phase, far
-
-    def _find_neighbours(self, where: Neighbourhood, far: int, ranks: Int64) -> Int64:
-        """Return the neighbours in a dimension."""
-        place = ranks // where.stride % where.size
-        other = place ^ far if where.crosswise else (place + far) % where.size
-        peers: Int64 = ranks + (other - place) * where.stride
-        return peers
+    # Refinement
 
     def refine(self) -> None:
         """Split classes until neighbours of equivalent ranks are equivalent."""
-        world = list(self._iterate_world_offsets())
+        world = list(iterate_world_offsets(self.world))
         self._split_by_hops(world)
         settled = False
         while not settled and self.count < self.npus:
@@ -588,12 +408,12 @@ class _Finder:
         config, ranks = self.job.config, np.arange(self.npus)
         fixed = {dim.size for dim in config.topology.dims}
         if self.links is None and config.congestion == "aware":
-            self._check_links(world)
+            check_links(config, world)
         for phase, far in world:
             if self.links is not None:
-                self._note_way(self.links, ranks, self._find_neighbours(Neighbourhood.of(phase), far, ranks))
-            elif config.congestion == "aware" or not self._is_even(phase, fixed):
-                self.split(ranks, self._number_world_hops(phase, far, ranks))
+                self._note_way(self.links, ranks, Neighbourhood.of(phase).find(far, ranks))
+            elif config.congestion == "aware" or not is_even(config, phase, fixed):
+                self.split(ranks, number_world_hops(config, phase, far, ranks))
 
     def _split_by_neighbours(self, world: Sequence[tuple[Phase, int]]) -> bool:
         """Split classes by the classes of their neighbours; returns whether any came apart."""
@@ -601,36 +421,15 @@ class _Finder:
             return False
         count, ranks = self.count, np.arange(self.npus)
         for phase, far in world:
-            self.split(ranks, self.class_of[self._find_neighbours(Neighbourhood.of(phase), far, ranks)])
+            self.split(ranks, self.class_of[Neighbourhood.of(phase).find(far, ranks)])
         for of, peers in self.relations:
             self.split(of, self.class_of[peers])
         return self.count > count
 
-    def _is_even(self, phase: Phase, sizes: set[int]) -> bool:
-        """Whether every rank reaches its neighbours in a phase in the same time: within one dimension it does."""
-        single = phase.algorithm.single and len(self.job.config.topology.dims) > 1
-        return not single and phase.size in sizes
-
-    def _number_world_hops(self, phase: Phase, far: int, ranks: Int64) -> Int64:
-        peers = self._find_neighbours(Neighbourhood.of(phase), far, ranks)
-        if (
-            self.job.config.congestion == "aware"
-            and self.job.config.topology.dims[0].kind == "fully_connected"
-        ):
-            return np.zeros(len(ranks), np.int64)
-        return self._number_hops(ranks, peers)
-
-    def _check_links(self, world: Sequence[tuple[Phase, int]]) -> None:
-        """On a fully connected network a link must serve one neighbour only, however it is counted."""
-        if self.job.config.topology.dims[0].kind == "fully_connected" and (
-            len({Neighbourhood.of(phase).crosswise for phase, _ in world}) > 1
-        ):
-            raise Unfoldable("links do not correspond to neighbours")
-
     # -------------------------------------------------------------------------------------------
     # The outcome
 
-    def folding(self) -> Folding:
+    def build_folding(self) -> Folding:
         """Return the current classes."""
         first = np.unique(self.class_of, return_index=True)[1]
         order = np.argsort(first)
@@ -656,7 +455,7 @@ class _Finder:
         used: set[int] = set()
         for (index, _), group in self.group_of.items():
             used |= set(group[np.isin(self.job.uses[index].ranks, representatives)].tolist())
-        return sorted(used - {WORLD})
+        return sorted(used - {WORLD_GROUP})
 
     def _name_groups(self, representatives: Int64) -> dict[str, Int64]:
         groups, used = self.groups, self._list_used_groups(representatives)

@@ -13,7 +13,7 @@ import numpy as np
 
 from studio.sim.algorithms import Recipe, build_programs
 from studio.sim.collectives import ROOTED, Phase
-from studio.sim.folding import Neighbourhood
+from studio.sim.fold_job import Neighbourhood
 from studio.sim.kernel import records as k
 from studio.sim.planning import Planning
 from studio.sim.programs import Program

@@ -12,7 +12,8 @@ from studio.sim.collectives import Phase, build_group_phases
 from studio.sim.flow_classes import FlowClasses, fold_flows, number_bundle_costs
 from studio.sim.flow_plans import Bundles
 from studio.sim.flow_uses import fold_uses, join_uses, list_link_uses, list_port_uses
-from studio.sim.folding import ALL_DIFFER, WORLD, Folding, GraphUse, Job, Neighbourhood, Unfoldable, fold
+from studio.sim.fold_job import WORLD_GROUP, GraphUse, Job, Neighbourhood, Unfoldable
+from studio.sim.folding import ALL_DIFFER, Folding, fold
 from studio.sim.kernel import records as k
 from studio.sim.node_links import NodeLinks, find_links
 from studio.sim.planning import GraphPlan, Planning
@@ -138,7 +139,7 @@ def _build_use(planning: Planning, plan: GraphPlan, ranks: Int64) -> GraphUse:
     for slot, all_, part in np.unique(nodes[:, columns], axis=0).tolist():
         if all_ not in planning.phases_of:
             raise Unfoldable("a collective is given as a trace")
-        group = slot if slot >= 0 else WORLD
+        group = slot if slot >= 0 else WORLD_GROUP
         world[group] = world.get(group, frozenset()) | planning.phases_of[all_]
         grouped[group] = grouped.get(group, frozenset()) | _list_grouped_phases(planning, part)
     slots = tuple(sorted(plan.collective_slots)), tuple(sorted(plan.peer_slots))

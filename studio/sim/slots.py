@@ -11,12 +11,11 @@ import numpy as np
 from studio.errors import ConfigError, TraceError
 from studio.sim.collectives import ROOTED, build_group_phases, check_group
 from studio.sim.extensions import EXTENDED_MODE
-from studio.sim.folding import WORLD_NAMES
 from studio.sim.kernel import records as k
 from studio.sim.phase_lists import count_turn_words, put_phase_list
 from studio.sim.planning import GraphPlan, Planning, Variety
 from studio.sim.unrecorded import explain_incomplete_group, format_first_ranks
-from studio.trace import CommGroup, Int64, Rank
+from studio.trace import WORLD_NAMES, CommGroup, Int64, Rank
 
 _TAGS_PER_GROUP = 2 * k.Channel.CONTROL_TAG
 
