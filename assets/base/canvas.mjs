@@ -276,7 +276,7 @@ function startState() {
 }
 
 /** A pen that writes SVG in place of pixels. Texts stay texts, placed by their middle as all texts are. */
-export class SvgPen {
+class SvgPen {
   /** @param {number} wide @param {number} high */
   constructor(wide, high) {
     this.wide = wide;

@@ -84,7 +84,7 @@ export function formatDigits(size) {
  * @param {Units} units
  * @returns {string}
  */
-export function formatScaled(value, units) {
+function formatScaled(value, units) {
   if (!Number.isFinite(value)) return UNDEFINED;
   const size = Math.abs(value), sign = value < 0 ? "-" : "";
   const [smallest, scale] = units[0] ?? ["", 1];

@@ -35,7 +35,7 @@ export function percent(part, whole) {
  * @param {number} bytesPerSecond
  * @returns {string}
  */
-export function formatSpeed(bytesPerSecond) {
+function formatSpeed(bytesPerSecond) {
   return formatRate(bytesPerSecond / 1e9);
 }
 
@@ -53,7 +53,7 @@ export function formatRemaining(seconds) {
  * @param {number} now
  * @returns {string}
  */
-export function retryText(retryAt, now) {
+function retryText(retryAt, now) {
   return `connection lost, retrying in ${Math.max(1, Math.ceil((retryAt - now) / 1000))} s`;
 }
 

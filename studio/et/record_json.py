@@ -90,7 +90,6 @@ _KEYS = {
     }
     for name, fields in _MESSAGES.items()
 }
-_REPEATED = frozenset({"IDS", "attribute"})
 
 _WIRES: Mapping[ValueKind, int] = {
     ValueKind.DOUBLE: _EIGHT, ValueKind.FLOAT: _FOUR, ValueKind.FIXED32: _FOUR, ValueKind.FIXED64: _EIGHT,

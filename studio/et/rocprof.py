@@ -38,8 +38,6 @@ _DEVICE = (_KERNELS, "memory_copy")
 _HIP_EVENTS = "hip_event"
 _LISTS = (4, 5)
 """Brackets around agents and symbols, and around records and names of operations."""
-_UNUSED = ("memory_allocation", "scratch_memory", "rocdecode_api", "rocjpeg_api")
-"""Records that are no work of a stream and no call that launches any."""
 _COLLECTIVE = re.compile(r"nccl(?!Group|Comm|Get|Mem|RedOp)([A-Z]\w+)")
 LIBRARY_KERNEL = re.compile(r"(nccl|rccl)\w*Kernel", re.IGNORECASE)
 

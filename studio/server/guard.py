@@ -51,7 +51,6 @@ DATA_PREFIX: Final = "/api/"
 _SECRETS: Final = frozenset({"token", "ticket"})
 # Browsers keep a cookie for 400 days at most; each sign-in starts anew.
 _COOKIE_S: Final = 400 * 86_400
-_SAFE_METHODS: Final = frozenset({"GET", "HEAD", "OPTIONS"})
 _LOOPBACK_NAMES: Final = frozenset({"127.0.0.1", "localhost", "::1"})
 _AUTHORITY: Final = r"(?:\[(?P<v6>[0-9a-f:.]+)\]|(?P<name>[a-z0-9._-]+))(?::(?P<port>[0-9]{1,5}))?"
 _HOST: Final = re.compile(_AUTHORITY, re.IGNORECASE)

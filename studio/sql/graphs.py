@@ -51,7 +51,6 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 _NUMBER_KINDS = (*INT_KINDS, ValueKind.BOOL)
-_NO_NUMBER = np.iinfo(np.int64).min
 _COMMUNICATION = LANE_KINDS.index("communication")
 
 

@@ -86,9 +86,10 @@ def _list_rank_pairs(a: Side, b: Side, alignment: Alignment, pairs: int) -> tupl
     return pairs_here[index[order]], count[order]
 
 
-def _find_changes(
+def find_changes(
     a: Side, b: Side, alignment: Alignment
 ) -> tuple[tuple[NodeChange, ...], tuple[NodeChange, ...]]:
+    """Return the nodes that run longer in B and those that run shorter, those that changed most first."""
     combined = [_list_rank_pairs(a, b, alignment, index) for index in range(len(alignment.pairs))]
     extremes_of = [
         _find_extremes(a, b, alignment, pairs, chosen)
@@ -191,7 +192,7 @@ def _find_largest(values: Int64) -> Int64:
     return chosen[np.lexsort((chosen, -values[chosen]))]
 
 
-def _find_alone(side: Side, alignment: Alignment, *, of_b: bool) -> tuple[tuple[NodeAlone, ...], int]:
+def find_alone(side: Side, alignment: Alignment, *, of_b: bool) -> tuple[tuple[NodeAlone, ...], int]:
     """Return the longest nodes of one side only, and how many there are on all ranks."""
     alone: list[NodeAlone] = []
     count = 0

@@ -39,7 +39,8 @@ class Operation:
         return self.b_ns - self.a_ns
 
 
-def _compare_operations(a: Side, b: Side) -> tuple[Operation, ...]:
+def compare_operations(a: Side, b: Side) -> tuple[Operation, ...]:
+    """Return how long nodes of each type and plain name run in A and in B, those that changed most first."""
     sums = _sum_operations(a), _sum_operations(b)
     operations = [
         Operation(kind, name, *(side.get((kind, name), (0, 0))[0] for side in sums),

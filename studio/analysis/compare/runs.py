@@ -13,18 +13,18 @@ from typing import Literal
 import numpy as np
 
 from studio.analysis.compare.alignment import Alignment, align
-from studio.analysis.compare.changes import NodeAlone, NodeChange, _find_alone, _find_changes
-from studio.analysis.compare.operations import Operation, _compare_operations
+from studio.analysis.compare.changes import NodeAlone, NodeChange, find_alone, find_changes
+from studio.analysis.compare.operations import Operation, compare_operations
 from studio.analysis.compare.sides import Carried, Side
 from studio.analysis.compare.waterfall import (
-    _NOT_TOLD_APART,
+    NOT_TOLD_APART,
     Basis,
+    Use,
     Waterfall,
-    _build_waterfall,
-    _compute_share,
-    _compute_uses,
-    _find_busiest,
-    _Use,
+    build_waterfall,
+    compute_share,
+    compute_uses,
+    find_busiest,
 )
 from studio.analysis.job.ledger import (
     AFTER_FINISH,
@@ -157,14 +157,14 @@ def compare(a: Side, b: Side) -> Comparison:
         a: What is compared with.
         b: What is compared.
     """
-    parts = _compute_uses(a, b)
+    parts = compute_uses(a, b)
     alignment = align(a.trace, b.trace)
     grew = b.makespan_ns - a.makespan_ns
-    busiest = _find_busiest(a, b, parts)
+    busiest = find_busiest(a, b, parts)
     bases: tuple[Basis, ...] = ("busiest", "mean") if busiest[0] == busiest[1] != NONE else ("mean",)
-    slower, faster = _find_changes(a, b, alignment)
-    added, added_count = _find_alone(b, alignment, of_b=True)
-    removed, removed_count = _find_alone(a, alignment, of_b=False)
+    slower, faster = find_changes(a, b, alignment)
+    added, added_count = find_alone(b, alignment, of_b=True)
+    removed, removed_count = find_alone(a, alignment, of_b=False)
     return Comparison(
         a,
         b,
@@ -172,7 +172,7 @@ def compare(a: Side, b: Side) -> Comparison:
         _compare_carried(a.dimensions, b.dimensions),
         _compare_carried(a.links, b.links, most_changed_first=True),
         busiest,
-        tuple(_build_waterfall(a, b, parts, basis, busiest[0]) for basis in bases),
+        tuple(build_waterfall(a, b, parts, basis, busiest[0]) for basis in bases),
         alignment,
         slower,
         faster,
@@ -180,16 +180,16 @@ def compare(a: Side, b: Side) -> Comparison:
         removed,
         added_count,
         removed_count,
-        _compare_operations(a, b),
+        compare_operations(a, b),
         (parts[0].has_devices, parts[1].has_devices),
     )
 
 
-def _build_figures(a: Side, b: Side, parts: tuple[_Use, _Use], grew: int) -> tuple[Figure, ...]:
+def _build_figures(a: Side, b: Side, parts: tuple[Use, Use], grew: int) -> tuple[Figure, ...]:
     means = [_compute_means(part.times) for part in parts]
-    finish = Figure("finish", a.makespan_ns, b.makespan_ns, share=_compute_share(grew, grew))
+    finish = Figure("finish", a.makespan_ns, b.makespan_ns, share=compute_share(grew, grew))
     rest = (
-        Figure(key, means[0][key], means[1][key], share=_compute_share(means[1][key] - means[0][key], grew))
+        Figure(key, means[0][key], means[1][key], share=compute_share(means[1][key] - means[0][key], grew))
         for key in means[0]
     )
     return finish, *rest
@@ -197,7 +197,7 @@ def _build_figures(a: Side, b: Side, parts: tuple[_Use, _Use], grew: int) -> tup
 
 def _compute_means(times: PartTimes) -> dict[str, float]:
     """Return where the time of a rank goes on average, in ns: parts, each after what they add up to."""
-    absent = _NOT_TOLD_APART if times.is_recording else ("communication",)
+    absent = NOT_TOLD_APART if times.is_recording else ("communication",)
     columns: dict[str, Int64] = {part: times.of(part) for part in WORK}
     columns["communicating"] = times.communicating_ns
     for key, column, parts in (("exposed", times.exposed_ns, EXPOSED), ("idle", times.idle_ns, IDLE)):

@@ -20,7 +20,8 @@ from studio.trace import NONE, Int64
 
 STEPS: tuple[str, ...] = (*PARTS, AFTER_FINISH)
 """The steps of a waterfall: the parts of a rank's time, and what follows until the last rank's finish."""
-_NOT_TOLD_APART = ("queueing", "latency", "transfer")
+NOT_TOLD_APART = ("queueing", "latency", "transfer")
+"""Parts of a simulation that are one part, communication, in a recording."""
 Basis = Literal["busiest", "mean"]
 
 
@@ -71,7 +72,7 @@ class Waterfall:
 
 
 @dataclass(frozen=True, slots=True)
-class _Use:
+class Use:
     """Where the time of one side goes.
 
     K ranks with times; D devices, where ranks have several, else these ranks.
@@ -118,19 +119,19 @@ def _compute_mean_row(ns: Int64) -> Int64:
     return whole
 
 
-def _compute_uses(a: Side, b: Side) -> tuple[_Use, _Use]:
+def compute_uses(a: Side, b: Side) -> tuple[Use, Use]:
     """Return where the time of both sides goes, in parts that both tell apart."""
     plain = a.is_recording or b.is_recording
     return _compute_use(a, plain=plain), _compute_use(b, plain=plain)
 
 
-def _compute_use(side: Side, *, plain: bool) -> _Use:
+def _compute_use(side: Side, *, plain: bool) -> Use:
     account = side.ledger()
     devices = side.device_parts(account)
     times = account.totals() if devices is None else devices.times
     if plain:
         # A recording tells only waiting from the rest of communication: so does what is compared with it.
-        ns, rest = times.ns.copy(), [PARTS.index(part) for part in _NOT_TOLD_APART]
+        ns, rest = times.ns.copy(), [PARTS.index(part) for part in NOT_TOLD_APART]
         ns[:, PARTS.index("communication")] += ns[:, rest].sum(axis=1)
         ns[:, rest] = 0
         times = replace(times, ns=ns, is_recording=True)
@@ -139,14 +140,15 @@ def _compute_use(side: Side, *, plain: bool) -> _Use:
     if devices is not None:
         of_ranks = np.stack([_compute_mean_row(ns[places]) for _, places in group_places(devices.owner)])
         before = before[devices.owner]
-    return _Use(account.places, of_ranks, ns, times, account.before_ns, before)
+    return Use(account.places, of_ranks, ns, times, account.before_ns, before)
 
 
-def _compute_share(difference: float, grew: int) -> float | None:
+def compute_share(difference: float, grew: int) -> float | None:
+    """Return which share of the difference of the finishes a difference is; None where the finishes are equal."""
     return difference / grew if grew else None
 
 
-def _find_busiest(a: Side, b: Side, parts: tuple[_Use, _Use]) -> tuple[int, int]:
+def find_busiest(a: Side, b: Side, parts: tuple[Use, Use]) -> tuple[int, int]:
     """Return the numbers of the ranks that wait least in A and in B: the same one where ranks that lose the same allow it."""
     numbers = [
         [side.trace.ranks[place].number for place in use.places[use.busiest()].tolist()]
@@ -160,20 +162,29 @@ def _find_busiest(a: Side, b: Side, parts: tuple[_Use, _Use]) -> tuple[int, int]
     return first, second
 
 
-def _get_row(side: Side, use: _Use, number: int) -> Int64:
+def _get_row(side: Side, use: Use, number: int) -> Int64:
     """Return (12,) where the time of a rank goes, by its number."""
     row: Int64 = use.ns[_find_index(side, use, number)]
     return row
 
 
-def _find_index(side: Side, use: _Use, number: int) -> int:
+def _find_index(side: Side, use: Use, number: int) -> int:
     """Return which of the ranks with times has a number."""
     return next(
         index for index, at in enumerate(use.places.tolist()) if side.trace.ranks[at].number == number
     )
 
 
-def _build_waterfall(a: Side, b: Side, parts: tuple[_Use, _Use], basis: Basis, rank: int) -> Waterfall:
+def build_waterfall(a: Side, b: Side, parts: tuple[Use, Use], basis: Basis, rank: int) -> Waterfall:
+    """Return the steps from the finish of A to that of B.
+
+    Args:
+        a: What is compared with.
+        b: What is compared.
+        parts: Where the time of both goes.
+        basis: Whether the steps are means, or those of one rank.
+        rank: Number of that rank.
+    """
     if basis == "mean":
         rank, columns = NONE, [use.mean() for use in parts]
         before = [int(use.device_before_ns.sum()) // max(len(use.device_before_ns), 1) for use in parts]
@@ -184,7 +195,7 @@ def _build_waterfall(a: Side, b: Side, parts: tuple[_Use, _Use], basis: Basis, r
         ]
     grew = b.makespan_ns - a.makespan_ns
     steps = (
-        Step(part, before, after, _compute_share(after - before, grew))
+        Step(part, before, after, compute_share(after - before, grew))
         for part, before, after in zip(STEPS, *(column.tolist() for column in columns), strict=True)
     )
     unknown = (before[0], before[1])

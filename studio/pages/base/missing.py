@@ -31,7 +31,7 @@ def list_missing(named: str | None) -> list[Any]:
     if run and not _is_run(job, run):
         lines.append(
             _build_line(
-                _explain_missing_run(job, run), "The pages that need its times show nothing.", {"run": None}
+                _explain_missing_run(run), "The pages that need its times show nothing.", {"run": None}
             )
         )
     if rank is not None:
@@ -75,7 +75,7 @@ def _build_line(message: str, hint: str, change: dict[str, Any]) -> Any:
     )
 
 
-def _explain_missing_run(job: str, run: str) -> str:
+def _explain_missing_run(run: str) -> str:
     if run == RECORDED:
         return "The files of this job hold no times, so there is no recording to show."
     return f"This job has no run {_quote(run)}: it may have been deleted."

@@ -37,7 +37,7 @@ def build_late_list(job: str, run: str, view: dict[str, Any]) -> Any:
             [
                 dcc.Link(
                     f"rank {late.rank}",
-                    href=_build_node_address(job, run, view, "/timeline", late),
+                    href=_build_node_address(job, view, "/timeline", late),
                     className="cs-worst-name",
                 ),
                 html.Div(
@@ -50,9 +50,9 @@ def build_late_list(job: str, run: str, view: dict[str, Any]) -> Any:
                 html.Div(
                     [
                         html.Span(f"longer there: {cause} · " if (cause := late.cause()) else ""),
-                        dcc.Link("node", href=_build_node_address(job, run, view, "/nodes", late)),
+                        dcc.Link("node", href=_build_node_address(job, view, "/nodes", late)),
                         " · ",
-                        dcc.Link("timeline", href=_build_node_address(job, run, view, "/timeline", late)),
+                        dcc.Link("timeline", href=_build_node_address(job, view, "/timeline", late)),
                     ],
                     className="cs-dim",
                 ),
@@ -83,11 +83,9 @@ def build_late_table(job: str, run: str, view: dict[str, Any]) -> Any:
         (
             html.Span(
                 [
-                    dcc.Link(
-                        f"rank {late.rank}", href=_build_node_address(job, run, view, "/timeline", late)
-                    ),
+                    dcc.Link(f"rank {late.rank}", href=_build_node_address(job, view, "/timeline", late)),
                     " · ",
-                    dcc.Link("node", href=_build_node_address(job, run, view, "/nodes", late)),
+                    dcc.Link("node", href=_build_node_address(job, view, "/nodes", late)),
                 ]
             ),
             f"{format_count(late.collectives)} of {format_count(total)}",
@@ -156,7 +154,7 @@ def explain_waiting(shown: Shown, cells: Int64, job: str, run: str, view: dict[s
     ]
 
 
-def _build_node_address(job: str, run: str, view: dict[str, Any], page: str, late: Late) -> str:
+def _build_node_address(job: str, view: dict[str, Any], page: str, late: Late) -> str:
     """Return the address of the node of a rank in the collective of its longest skew."""
     node = format_node_ref(get_session().trace(job).graph_of(late.rank), late.row)
     return build_address(page, {"job": job, "run": view.get("run")}, rank=str(late.rank), node=node)

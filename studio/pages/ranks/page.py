@@ -357,7 +357,7 @@ def _show_valid(job: str, fields: dict[str, str], touched: set[str]) -> Any:
         build_evidence_table(mesh, describe_also_fitting(collect_layout_facts(known), mesh))
     )
     return (
-        _build_dimension_fields(fields, touched),
+        _build_dimension_fields(fields),
         message,
         evidence,
         {"before": before, "after": after},
@@ -416,7 +416,7 @@ def _show_errors(job: str, fields: dict[str, str], error: StudioError) -> Any:
             if mesh.world < 1 << 20
             else None
         )
-        dims = _build_dimension_fields(fields, {control["ranks"] for control in _list_touched()})
+        dims = _build_dimension_fields(fields)
     except StudioError:
         pass  # The error that is shown says so.
     return dims, box, None, {"before": drawn, "after": None}, True, "Make the job", no_update
@@ -430,7 +430,7 @@ def _build_known_cell(rank: int, known: set[int]) -> Cell:
     )
 
 
-def _build_dimension_fields(fields: Fields, touched: set[str]) -> Any:
+def _build_dimension_fields(fields: Fields) -> Any:
     """Return the fields of the dimensions; those that are typed into stay."""
     sizes = parse_layout(fields["layout"])
     shown = [(fields.get(f"name-{index}"), fields.get(f"size-{index}")) for index in range(len(sizes))]

@@ -384,7 +384,7 @@ def show(  # noqa: PLR0913 (a callback has an argument for each input)
         )
     words: list[Any] = [html.P(html.Bdi(describe_sweep(kept))), describe_results(kept, rows)]
     if going or not kept.is_whole:
-        words += [" · ", _describe_progress(task, kept)]
+        words += [" · ", _describe_progress(task)]
     # One that was just started is a step of the user, not a choice that was filled in.
     filled = [] if ctx.triggered_id == "sweep-started" else [kept.id, along]
     waits = not (going or busy)
@@ -425,7 +425,7 @@ def _label_sweep(kept: Kept) -> str:
     ]
 
 
-def _describe_progress(task: Task | None, kept: Kept) -> Any:
+def _describe_progress(task: Task | None) -> Any:
     if task is None or (task.status not in ("queued", "preparing", "running") and not task.error):
         return "stopped before its end; what is done is kept"
     if task.error:

@@ -119,7 +119,7 @@ def show(
     options = [
         {"value": name, "label": f"{name} ({format_counted(len(of), 'job')})"} for name, of in grouped.items()
     ]
-    body = show_series(chosen, grouped.get(chosen, []), dark=theme == "dark")
+    body = show_series(grouped.get(chosen, []), dark=theme == "dark")
     return options, no_update if chosen == current else chosen or None, body, mark, [chosen]
 
 
@@ -134,7 +134,7 @@ def _choose_series(
 
 
 @show_errors
-def show_series(name: str, series: Sequence[Point], *, dark: bool) -> Any:
+def show_series(series: Sequence[Point], *, dark: bool) -> Any:
     """Return the content of the page."""
     if not series:
         return _build_empty_page()
