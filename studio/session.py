@@ -151,9 +151,9 @@ class Session:
 
     def kept_of_job(self, what: Hashable, job: str, run: str = "") -> Any | None:
         """Return what `keep_of_job` has made, None where it has not, or has dropped it."""
-        return self.kept(((job, run),), what)
+        return self.get_kept(((job, run),), what)
 
-    def kept(self, sides: Sides, what: Hashable) -> Any | None:
+    def get_kept(self, sides: Sides, what: Hashable) -> Any | None:
         """Return the value that `keep` made; None where it made none or dropped it."""
         return self._cache.peek((sides, what))
 

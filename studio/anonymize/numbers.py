@@ -31,7 +31,7 @@ class Scaling:
         """Whether all numbers stay as they are."""
         return self == Scaling()
 
-    def scaled_times(self, ns: Int64, *, duration: bool) -> Int64:
+    def scale_times(self, ns: Int64, *, duration: bool) -> Int64:
         """Return (M,) times; negative ones mean that nothing is known, and stay."""
         known = ns >= 0
         scaled = _scale_values(ns, self.times)
@@ -41,13 +41,13 @@ class Scaling:
                 scaled = np.where(ns > 0, np.maximum(scaled, self.round_ns), scaled)
         return np.where(known, scaled, ns)
 
-    def scaled(self, key: str, values: Int64) -> Int64:
+    def scale(self, key: str, values: Int64) -> Int64:
         """Return (M,) values of an integer attribute."""
         if key in DURATIONS or key in MOMENTS:
-            return self.scaled_times(values, duration=key in DURATIONS)
+            return self.scale_times(values, duration=key in DURATIONS)
         if key in DURATIONS_US:
             # Those that are rounded to less than a microsecond stay whole ones.
-            return np.where(values >= 0, self.scaled_times(values * 1000, duration=True) // 1000, values)
+            return np.where(values >= 0, self.scale_times(values * 1000, duration=True) // 1000, values)
         factor = self._get_factor(key)
         if factor == 1.0:
             return values

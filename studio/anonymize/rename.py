@@ -161,8 +161,8 @@ class _Work:
             graph.id,
             graph.type,
             name,
-            self.scaling.scaled_times(start, duration=False),
-            self.scaling.scaled_times(graph.duration_ns, duration=True),
+            self.scaling.scale_times(start, duration=False),
+            self.scaling.scale_times(graph.duration_ns, duration=True),
             graph.ctrl,
             graph.data,
             io,
@@ -230,7 +230,7 @@ class _Work:
         where = where[~attrs.slot[where]]
         kind = attrs.kind[where]
         whole = where[_INTS[kind] & (kind % 2 == 1)]
-        value[whole] = self.scaling.scaled(key, value[whole])
+        value[whole] = self.scaling.scale(key, value[whole])
         for float_kind, stored, bits in (
             (ValueKind.DOUBLE, np.int64, np.float64),
             (ValueKind.FLOAT, np.uint32, np.float32),
@@ -268,7 +268,7 @@ class _Work:
     def _change_numbers(self, key: str, values: Int64) -> Int64:
         """Return the items of a list of integers."""
         if key != ADDRESSES:
-            return self.scaling.scaled(key, values)
+            return self.scaling.scale(key, values)
         known = self.addresses
         new = [
             address if address < 0 else known.setdefault(address, len(known) + 1)

@@ -181,7 +181,7 @@ class Residue:
         self._tail = b""
         self.bytes = 0
 
-    def watched(self, pieces: Iterable[bytes]) -> Iterator[bytes]:
+    def watch(self, pieces: Iterable[bytes]) -> Iterator[bytes]:
         """Yield pieces of a file on, and look at them."""
         self._tail = b""
         for piece in pieces:

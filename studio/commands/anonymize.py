@@ -201,13 +201,13 @@ def _write(
         for rank in trace.ranks:
             path = target / f"{name}.{rank.number}.et{'.gz' if request.compress else ''}"
             plain = iterate_rank_file(trace, rank, compress=False, progress=progress, nodes=(done, total))
-            pieces = residue.watched(plain)
+            pieces = residue.watch(plain)
             put(path, compress_pieces(pieces) if request.compress else pieces)
             files.append(path)
             done += len(trace.graph_of(rank))
         if groups.collect_listed_groups(trace):
             files.append(target / f"{name}.json")
-            put(files[-1], residue.watched([groups.write(trace).encode()]))
+            put(files[-1], residue.watch([groups.write(trace).encode()]))
         _refuse_left(residue.left())
     return tuple(files)
 

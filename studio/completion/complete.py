@@ -190,7 +190,7 @@ class _Groups:
         listed: The groups of the files.
         axis_of: Dimension of each group without members, by name.
         new_groups: New groups by what tells them apart.
-        moved_names: What `moved` returned: by group, and by how far a rank lies from another one or where its line begins.
+        moved_names: What `translate` returned: by group, and by how far a rank lies from another one or where its line begins.
         shifts: Dimensions of the mesh that a group's members do not hold whole, by name: those along which it moves.
         highest: The highest number that is a group's name.
     """
@@ -211,7 +211,7 @@ class _Groups:
         for group in self.listed.values():
             self.by_members.setdefault(group.ranks, []).append(group.name)
 
-    def moved(self, name: str, source: int, target: int) -> str:
+    def translate(self, name: str, source: int, target: int) -> str:
         """Return the group that is to `target` what a group is to `source`."""
         key: tuple[str, int | tuple[int, ...]]
         if name not in self.listed:
@@ -229,7 +229,7 @@ class _Groups:
         if listed is None:
             members = self._list_line(name, target)
             return self._make_group(members, self.axis_of[name], name).name if members else name
-        members = tuple(self.mesh.moved(member, source, target) for member in listed.ranks)
+        members = tuple(self.mesh.translate(member, source, target) for member in listed.ranks)
         # Several groups may have the same members: the second of one rank stays the second of the others.
         number = self.by_members[listed.ranks].index(name)
         if set(members) == set(listed.ranks):
@@ -256,14 +256,14 @@ class _Groups:
             )
         return self.shifts[name]
 
-    def moved_member(self, member: int, name: str, source: int, target: int) -> int:
+    def translate_member(self, member: int, name: str, source: int, target: int) -> int:
         """Return the rank that has the place in a moved group that `member` has in the group."""
         listed = self.listed.get(name)
         if listed is None:
             before, after = self._list_line(name, source), self._list_line(name, target)
         else:
             before = tuple(sorted(listed.ranks))
-            after = tuple(sorted(self.mesh.moved(rank, source, target) for rank in before))
+            after = tuple(sorted(self.mesh.translate(rank, source, target) for rank in before))
         return after[before.index(member)] if member in before else member
 
     def _list_line(self, name: str, rank: int) -> tuple[int, ...]:
@@ -335,7 +335,7 @@ def complete_on(
         stage = mesh.stage(number)
         source = recorded.get(number) or measured.sources.get(number) or sources[stage]
         copied = number not in recorded
-        graph = graphs.rooted(source, number, groups) if copied else source.graph
+        graph = graphs.choose_graph(source, number, groups) if copied else source.graph
         if copied and stages[stage].of == stage and source.number in waits:
             graph = graphs.late(graph, source.number, waits[source.number])
         rank = replace(
@@ -410,10 +410,10 @@ def _map_slots(
     world = mesh.world
     for key, value in zip(keys, source.slots, strict=False):
         if key in GROUP_KEYS:
-            name = groups.moved(str(value), source.number, number)
+            name = groups.translate(str(value), source.number, number)
             values.append(int(name) if isinstance(value, int) and name.isdecimal() else name)
         elif key in PEER_KEYS and isinstance(value, int) and 0 <= value < world:
-            values.append(mesh.moved(value, source.number, number))
+            values.append(mesh.translate(value, source.number, number))
         else:
             values.append(value)
     return tuple(values)
@@ -463,7 +463,7 @@ class _Graphs:
             self.delayed[graph, source] = len(self.graphs) - 1
         return self.delayed[graph, source]
 
-    def rooted(self, source: Rank, number: int, groups: _Groups) -> int:
+    def choose_graph(self, source: Rank, number: int, groups: _Groups) -> int:
         """Return the graph of a copy: a root keeps its place among the members of its group."""
         graph = self.graphs[source.graph]
         if source.graph not in self.roots:
@@ -476,7 +476,7 @@ class _Graphs:
         for place, (row, root) in enumerate(zip(rows.tolist(), roots.tolist(), strict=True)):
             if row in slot_of:
                 name = str(source.slots[slot_of[row]])
-                values[place] = groups.moved_member(root, name, source.number, number)
+                values[place] = groups.translate_member(root, name, source.number, number)
         if (values == roots).all():
             return source.graph
         key = source.graph, values.tobytes()

@@ -98,11 +98,11 @@ class Mesh:
         pipeline = self.axis(PIPELINE)
         return pipeline.place(rank) if pipeline else 0
 
-    def moved(self, rank: int, source: int, target: int) -> int:
+    def translate(self, rank: int, source: int, target: int) -> int:
         """Return the rank that lies to `target` as `rank` lies to `source`, going round at the ends.
 
         Example:
-            >>> Mesh.of([("tp", 4), ("dp", 2)]).moved(1, source=0, target=6)
+            >>> Mesh.of([("tp", 4), ("dp", 2)]).translate(1, source=0, target=6)
             7
         """
         number = 0

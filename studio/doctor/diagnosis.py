@@ -277,7 +277,7 @@ class Case:
     @cached_property
     def settled(self) -> Case:
         """The job in which those wait for nobody; this one where there are none."""
-        return Case(self.borders.settled(self.trace), self.tick) if self.borders else self
+        return Case(self.borders.without_waiting(self.trace), self.tick) if self.borders else self
 
     @cached_property
     def messages(self) -> Messages:

@@ -86,7 +86,7 @@ class AttributeColumns:
         """Add a text to some nodes."""
         self._add(key, rows, self.texts.of(values).astype(np.int64), ValueKind.STRING)
 
-    def coded(self, key: str, rows: Int64, codes: NDArray[np.integer], words: Sequence[str]) -> None:
+    def add_coded(self, key: str, rows: Int64, codes: NDArray[np.integer], words: Sequence[str]) -> None:
         """Add a text to some nodes, given by its place among all words."""
         self._add(key, rows, self.texts.of(words).astype(np.int64)[codes], ValueKind.STRING)
 
@@ -107,7 +107,7 @@ class AttributeColumns:
         codes = self.texts.of([item for items in lists for item in items]).astype(np.int64)
         self._add_lists(key, rows, lengths, codes, ValueKind.STRING_LIST)
 
-    def ragged(self, key: str, rows: Int64, lengths: Int64, items: Int64, kind: ValueKind) -> None:
+    def add_ragged(self, key: str, rows: Int64, lengths: Int64, items: Int64, kind: ValueKind) -> None:
         """Add lists, given as one column of items and the length of each list."""
         self._add_lists(key, rows, lengths, items, kind)
 

@@ -78,7 +78,7 @@ class GraphFiles:
             )
             if self.keep:
                 self.forms[first] = form
-            yield form.filled([self.columns.attribute(index, rank.slots) for index in form.attributes])
+            yield form.fill([self.columns.attribute(index, rank.slots) for index in form.attributes])
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,7 +103,7 @@ class _Form:
     record: Int64
     fixed_bytes: Int64
 
-    def filled(self, attributes: list[bytes]) -> bytes:
+    def fill(self, attributes: list[bytes]) -> bytes:
         """Return the nodes of a rank with these attributes (U)."""
         sizes = np.array([len(raw) for raw in attributes], np.int64)
         added = np.bincount(self.record, sizes[self.appearing], len(self.fixed_bytes)).astype(np.int64)

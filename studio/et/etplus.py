@@ -340,7 +340,7 @@ class _Merged:
         _add_comm_attributes(columns, self.comm)
         counts = np.bincount(waits.row, minlength=len(every))
         waiting = np.flatnonzero(counts)
-        columns.ragged(DEP_KINDS, waiting, counts[waiting], waits.kinds, ValueKind.INT32_LIST)
+        columns.add_ragged(DEP_KINDS, waiting, counts[waiting], waits.kinds, ValueKind.INT32_LIST)
         above = np.array(self.parent, np.int64)
         called = np.flatnonzero(above >= 0)
         return build_graph(

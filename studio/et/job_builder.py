@@ -92,7 +92,7 @@ class JobBuilder:
         why = error.message.removeprefix(f"{file.name}:").strip().rstrip(".")
         self.left_out.append(LeftOut(file.name, why, lost=True))
         if self.seen:
-            self.seen.refused(file.name, why)
+            self.seen.note_refused(file.name, why)
 
     def refuse_all(self) -> None:
         """Raise the error of the first file that cannot be read, if nothing else was."""
@@ -127,7 +127,7 @@ class JobBuilder:
             self.hosts, self.devices, options, tick or (lambda _done, _total: None)
         )
         if self.seen:
-            self.seen.linked(len(parts))
+            self.seen.note_linked(len(parts))
         for part in parts:
             self.add(part, part.number, alone=len(parts) == 1)
         self.groups += groups

@@ -355,7 +355,7 @@ class _Text:
         character = self.peek()
         if not character or character not in allowed:
             words = " or ".join(f"'{each}'" for each in allowed)
-            raise self.refused(
+            raise self.build_error(
                 f"{character!r} where {words} should stand"
                 if character
                 else f"it ends where {words} should stand"
@@ -375,15 +375,15 @@ class _Text:
                 why = error.msg if isinstance(error, json.JSONDecodeError) else "it is nested too deeply"
                 if isinstance(error, json.JSONDecodeError):
                     self.at = error.pos
-                raise self.refused(f"it is no JSON: {why}") from None
+                raise self.build_error(f"it is no JSON: {why}") from None
             except _TwiceError as error:
-                raise self.refused(f"the key {str(error)[:40]!r} stands twice in one object") from None
+                raise self.build_error(f"the key {str(error)[:40]!r} stands twice in one object") from None
             if end == len(self.text) and not isinstance(value, dict | list | str) and self.more():
                 continue  # a number may go on
             self.at = end
             return value
 
-    def refused(self, why: str) -> TraceFormatError:
+    def build_error(self, why: str) -> TraceFormatError:
         """Return the error that names the place."""
         return TraceFormatError(f"{self.source.name}: at character {self.place:,} {why}.", hint=_CUT_HINT)
 
@@ -407,7 +407,7 @@ def _iterate_objects(text: _Text) -> Iterator[tuple[int, Any]]:
     """Yield the metadata, then the nodes, each with the character it begins at."""
     text.peek()
     if text.text.startswith("[", text.at):
-        raise text.refused("a list begins where the metadata, an object, should stand")
+        raise text.build_error("a list begins where the metadata, an object, should stand")
     while not _DOCUMENT.match(text.text, text.at) and len(text.text) - text.at < 4096 and text.more():
         pass
     if _DOCUMENT.match(text.text, text.at):
@@ -424,7 +424,7 @@ def _iterate_document(text: _Text) -> Iterator[tuple[int, Any]]:
         text.peek()
         place, key = text.place, text.value()
         if key not in ("metadata", "nodes") or key in seen or (key == "nodes" and "metadata" not in seen):
-            raise text.refused(f"the key {str(key)[:40]!r}; allowed: 'metadata', then 'nodes', once each")
+            raise text.build_error(f"the key {str(key)[:40]!r}; allowed: 'metadata', then 'nodes', once each")
         seen.append(key)
         text.expect(":")
         text.peek()
@@ -437,7 +437,7 @@ def _iterate_document(text: _Text) -> Iterator[tuple[int, Any]]:
         if text.expect(",}") == "}":
             break
     if text.peek():
-        raise text.refused("more follows the end of the document")
+        raise text.build_error("more follows the end of the document")
 
 
 def _iterate_items(text: _Text) -> Iterator[tuple[int, Any]]:

@@ -321,7 +321,7 @@ class _Parser:
         inner = (self.step(gpu, block, each, f"{at}.{number}") for number, each in enumerate(operation.ops))
         return Loop(rounds.unit_size, rounds.num_chunks * self.shares, tuple(inner))
 
-    def switched(
+    def find_switched(
         self, gpu: _Gpu, block: _Block, operation: _Operation, number: int, place: str
     ) -> tuple[str, list[int]]:
         """Return the buffer and the GPUs that a switch channel joins."""
@@ -353,7 +353,7 @@ class _Parser:
         """Return chunks with the GPU they lie on: those behind a switch lie on each GPU that it joins."""
         owners, kind = [gpu.id], buffer.type
         if buffer.switch_channel_id is not None:
-            kind, owners = self.switched(gpu, block, operation, buffer.switch_channel_id, place)
+            kind, owners = self.find_switched(gpu, block, operation, buffer.switch_channel_id, place)
         elif operation.name == SWITCH:
             raise self.fail(place, "a buffer without switch_channel_id; allowed: those of a switch channel")
         elif buffer.buffer_id is not None:

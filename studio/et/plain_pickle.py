@@ -93,7 +93,7 @@ def load_plain(data: bytes, name: str, tick: Callable[[int], None] = lambda _don
         return reader.run()
     except (IndexError, struct.error):
         if reader.at < len(data):
-            reader.damaged("the instruction finds nothing to work on")
+            reader.fail("the instruction finds nothing to work on")
     raise CutOffError(reader.unwound(), len(data))
 
 
@@ -118,7 +118,7 @@ class _Reader:
             "PyTorch wrote.",
         )
 
-    def damaged(self, why: str) -> NoReturn:
+    def fail(self, why: str) -> NoReturn:
         """Raise the error for a damaged file."""
         code = self.data[self.code_at]
         raise TraceFormatError(
@@ -139,7 +139,7 @@ class _Reader:
             self.at += 1
             if code == 0x2E:
                 if len(stack) != 1 or self.marks:
-                    self.damaged("the stack does not hold one value")
+                    self.fail("the stack does not hold one value")
                 return stack[0]
             if code in _TEXTS:
                 stack.append(self.take(self.number(_TEXTS[code])).decode("utf-8", "replace"))
@@ -172,13 +172,13 @@ class _Reader:
     def long(self, length: int) -> None:
         """Put a number of so many bytes on the stack."""
         if length > _LARGEST_INT_BYTES:
-            self.damaged(f"a number of {length:,} bytes")
+            self.fail(f"a number of {length:,} bytes")
         self.stack.append(int.from_bytes(self.take(length), "little", signed=True))
 
     def short_tuple(self, count: int) -> None:
         """Make a tuple of the last values."""
         if len(self.stack) - (self.marks[-1] if self.marks else 0) < count:
-            self.damaged("too few values before it")
+            self.fail("too few values before it")
         self.stack[-count:] = [tuple(self.stack[-count:])]
 
     def keep_next(self) -> None:
@@ -187,13 +187,13 @@ class _Reader:
 
     def make_dict(self) -> None:
         """Make a dictionary of the values since the last mark."""
-        values = self.popped()
+        values = self.pop_marked()
         self.stack.append({})
         self.fill(values)
 
     def make_set(self) -> None:
         """Make a set of the values since the last mark."""
-        values = self.popped()
+        values = self.pop_marked()
         self.stack.append(set())
         self.add(values)
 
@@ -216,7 +216,7 @@ class _Reader:
     def top(self) -> Any:
         """Return the last value, which stays."""
         if len(self.stack) <= (self.marks[-1] if self.marks else 0):
-            self.damaged("no value before it")
+            self.fail("no value before it")
         return self.stack[-1]
 
     def pop(self) -> Any:
@@ -224,10 +224,10 @@ class _Reader:
         self.top()
         return self.stack.pop()
 
-    def popped(self) -> list[Any]:
+    def pop_marked(self) -> list[Any]:
         """Return the values since the last mark and remove them."""
         if not self.marks:
-            self.damaged("no mark before it")
+            self.fail("no mark before it")
         start = self.marks.pop()
         values = self.stack[start:]
         del self.stack[start:]
@@ -236,23 +236,23 @@ class _Reader:
     def fetch(self, place: int) -> Any:
         """Return a value that was kept."""
         if place not in self.kept:
-            self.damaged(f"value {place:,} was never kept")
+            self.fail(f"value {place:,} was never kept")
         return self.kept[place]
 
     def extend(self, values: list[Any]) -> None:
         """Add to the list on top."""
         target = self.top()
         if not isinstance(target, list):
-            self.damaged(f"it adds to a {type(target).__name__}, not to a list")
+            self.fail(f"it adds to a {type(target).__name__}, not to a list")
         target.extend(values)
 
     def fill(self, values: list[Any]) -> None:
         """Set pairs in the dictionary on top."""
         target = self.top()
         if not isinstance(target, dict):
-            self.damaged(f"it sets a key in a {type(target).__name__}, not in a dictionary")
+            self.fail(f"it sets a key in a {type(target).__name__}, not in a dictionary")
         if len(values) % 2:
-            self.damaged("a key without a value")
+            self.fail("a key without a value")
         for place in range(0, len(values), 2):
             target[self.key(values[place])] = values[place + 1]
 
@@ -260,13 +260,13 @@ class _Reader:
         """Add to the set on top."""
         target = self.top()
         if not isinstance(target, set):
-            self.damaged(f"it adds to a {type(target).__name__}, not to a set")
+            self.fail(f"it adds to a {type(target).__name__}, not to a set")
         target.update(map(self.key, values))
 
     def key(self, value: Any) -> Any:
         """Return a value that can be a key; large numbers could be chosen so that all collide."""
         if not (isinstance(value, str) or (isinstance(value, int) and abs(value) <= _LARGEST_KEY)):
-            self.damaged("a key that is neither a text nor a small number")
+            self.fail("a key that is neither a text nor a small number")
         return value
 
     def unwound(self) -> Any:
@@ -292,16 +292,16 @@ _STEPS: dict[int, Callable[[_Reader], object]] = {
     ord("("): lambda reader: reader.marks.append(len(reader.stack)),
     0x94: _Reader.keep_next,
     ord("a"): lambda reader: reader.extend([reader.pop()]),
-    ord("e"): lambda reader: reader.extend(reader.popped()),
+    ord("e"): lambda reader: reader.extend(reader.pop_marked()),
     ord("s"): lambda reader: reader.fill([reader.pop(), reader.pop()][::-1]),
-    ord("u"): lambda reader: reader.fill(reader.popped()),
-    0x90: lambda reader: reader.add(reader.popped()),
+    ord("u"): lambda reader: reader.fill(reader.pop_marked()),
+    0x90: lambda reader: reader.add(reader.pop_marked()),
     0x91: _Reader.make_set,
-    ord("t"): lambda reader: reader.stack.append(tuple(reader.popped())),
-    ord("l"): lambda reader: reader.stack.append(reader.popped()),
+    ord("t"): lambda reader: reader.stack.append(tuple(reader.pop_marked())),
+    ord("l"): lambda reader: reader.stack.append(reader.pop_marked()),
     ord("d"): _Reader.make_dict,
     ord("0"): _Reader.pop,
-    ord("1"): _Reader.popped,
+    ord("1"): _Reader.pop_marked,
     ord("2"): lambda reader: reader.stack.append(reader.top()),
 }
 """What each instruction does that takes its values from the stack."""

@@ -401,7 +401,7 @@ class _Calls:
             place -= 1
         return None
 
-    def opened(self, before: int) -> int:
+    def find_opening(self, before: int) -> int:
         """Return where the last group was opened before a place, 0 where none was."""
         index = bisect_left(self.openings, before) - 1
         return self.openings[index] if index >= 0 else 0
@@ -447,7 +447,7 @@ class LibraryCalls:
         if calls.names[place] == "ncclGroupEnd":
             # What began before the launch, since the group was opened.
             last = bisect_right(calls.starts, time)
-            carried = list(range(calls.opened(last), last))
+            carried = list(range(calls.find_opening(last), last))
         carried = [each for each in carried if _COLLECTIVE.fullmatch(calls.names[each])]
         match = _COLLECTIVE.fullmatch(calls.names[carried[0]]) if carried else None
         if match is None or len({calls.names[each] for each in carried}) > 1:

@@ -106,11 +106,11 @@ class JobSeen:
         """
         self._ranks[key] = rank
 
-    def linked(self, of_ranks: int) -> None:
+    def note_linked(self, of_ranks: int) -> None:
         """Forget what single files told of ranks, which are now told of as a whole."""
         self._of_ranks, self._ranks = of_ranks, {}
 
-    def refused(self, name: str, why: str) -> None:
+    def note_refused(self, name: str, why: str) -> None:
         """Learn of a file that is left out."""
         self._refused.append((name, why))
 

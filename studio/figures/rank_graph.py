@@ -163,7 +163,7 @@ def _draw_folded(
         )
     then = [level for level in _THEN if level in offered or level == "order"]
     tree = BlockTree(source, deep, by, [then[0], *then[-1:]])
-    folded = tree.folded(tree.to_begin_with())
+    folded = tree.fold(tree.to_begin_with())
     start, end = times or (graph.start_ns, graph.start_ns + graph.duration_ns)
     busy = np.where(start >= 0, end - start, 0 if times else graph.duration_ns)
     layers = (int(deep.layer.min(initial=0)), int(deep.layer.max(initial=0)))

@@ -175,12 +175,12 @@ class Passes:
             )
         if model.kv_rank:
             node = self._append_compressed_norm(f"{part}.compressed.norm.fwd", _NORM, 2)
-        core = self.attended(part, layer, self.enter(part, "fwd", node, compute_entering_width(model)))
+        core = self.append_attended(part, layer, self.enter(part, "fwd", node, compute_entering_width(model)))
         out = self.matmul(f"{part}.proj.fwd", [core], tokens, compute_output_width(model) // tp, hidden)
         out = self.leave(part, "fwd", out)
         return self.residual(part, [out, x])
 
-    def attended(self, part: str, layer: int, whole: int) -> int:
+    def append_attended(self, part: str, layer: int, whole: int) -> int:
         """Append queries, keys and values of what a layer's attention is given, and attention; returns the node that makes its result."""
         tokens, tp = self.layout.tokens, self.layout.tp
         projections = [

@@ -61,7 +61,7 @@ class Place(Protocol):
             StudioError: It cannot be listed.
         """
 
-    def opened(self, names: Sequence[str]) -> contextlib.AbstractContextManager[list[SourceFile]]:
+    def open_files(self, names: Sequence[str]) -> contextlib.AbstractContextManager[list[SourceFile]]:
         """Open some files; members of archives, and copies of files elsewhere, exist only inside the `with`.
 
         Raises:
@@ -116,7 +116,7 @@ class LocalFolder:
                     yield from walk(target, f"./{entry.name}")
 
     @contextlib.contextmanager
-    def opened(self, names: Sequence[str]) -> Iterator[list[SourceFile]]:
+    def open_files(self, names: Sequence[str]) -> Iterator[list[SourceFile]]:
         """Yield the files, archives unpacked."""
         with tempfile.TemporaryDirectory(prefix="chakra-studio-") as scratch:
             yield unpack_archives([SourceFile(name, self.folder / name) for name in names], Path(scratch))
@@ -174,7 +174,7 @@ class RemoteFolder:
         return dict(sorted(stamps.items()))
 
     @contextlib.contextmanager
-    def opened(self, names: Sequence[str]) -> Iterator[list[SourceFile]]:
+    def open_files(self, names: Sequence[str]) -> Iterator[list[SourceFile]]:
         """Yield copies of the files, archives unpacked."""
         root = self._root.rstrip("/")
         with tempfile.TemporaryDirectory(prefix="chakra-studio-") as scratch:

@@ -46,5 +46,5 @@ def start_planning(tasks: Tasks, session: Session, wanted: Generating) -> Task:
 
 def get_plan(session: Session, wanted: Generating) -> LayoutPlan | None:
     """Return the fastest layouts, None where nobody has looked for them, or they were dropped."""
-    plan: LayoutPlan | None = session.kept((), ("layouts", wanted))
+    plan: LayoutPlan | None = session.get_kept((), ("layouts", wanted))
     return plan

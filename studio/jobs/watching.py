@@ -181,7 +181,7 @@ class Watch:
     ) -> Iterator[Arrived | Refused]:
         self._trouble = False
         try:
-            with self.place.opened(names) as files:
+            with self.place.open_files(names) as files:
                 jobs = discover(files)
                 jobs.sort(key=lambda job: _find_newest(stamps, _list_own_files(job, stamps)))
                 for job, key, name in zip(jobs, _list_keys(jobs), _name_jobs(entry, jobs), strict=True):

@@ -73,7 +73,7 @@ def build_course(trace: Trace, config: SystemConfig) -> Course:
     if bundles is not None:
         assert planning.costs is not None
         own_bundles = bundles.of_ranks(np.array(list(first.values()), np.int64))
-        flows = bundles.charged(bundles.expand(own_bundles), planning.costs)
+        flows = bundles.add_costs(bundles.expand(own_bundles), planning.costs)
         graph_at = np.array([rank.graph for rank in trace.ranks], np.int64)
         sends = flows.role == SENDS
         send_of = np.full(len(flows), -1, np.int64)

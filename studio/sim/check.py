@@ -85,7 +85,7 @@ def check(trace: Trace, config: SystemConfig) -> list[Finding]:
         return about_ranks
     borders = find_recording_borders(trace, config)
     if borders is not None and config.extensions is not None:
-        trace = borders.settled(trace)
+        trace = borders.without_waiting(trace)
         about_ranks.append(build_border_finding(borders))
     findings = [
         *about_ranks,

@@ -73,7 +73,7 @@ class Fields:
         message = f"{self.place(key)}: {key} is {show_value(value)}; allowed: {allowed}"
         return ConfigError(message, hint=hint, key=key, allowed=allowed)
 
-    def missing(self, key: str, allowed: str, hint: str = "") -> ConfigError:
+    def build_missing_error(self, key: str, allowed: str, hint: str = "") -> ConfigError:
         """Return the error for a missing key; suggests a misspelt one."""
         meant = find_nearest(key, self.table)
         if meant and meant != key:
@@ -104,7 +104,7 @@ class Fields:
         """
         if setting.key not in self.table:
             if setting.required:
-                raise self.missing(setting.key, setting.allowed_words())
+                raise self.build_missing_error(setting.key, setting.allowed_words())
             return setting.default
         return self.read_in(setting, setting.key, self.table[setting.key])
 
@@ -181,7 +181,7 @@ class Fields:
     def items(self, key: str) -> list[object]:
         """Return the non-empty list at `key`."""
         if key not in self.table:
-            raise self.missing(key, "a list with one entry per dimension")
+            raise self.build_missing_error(key, "a list with one entry per dimension")
         value = self.table[key]
         if not isinstance(value, list | tuple):
             raise self.error(

@@ -222,7 +222,7 @@ class Bundles:
             self.counts[at],
         )
 
-    def charged(self, flows: Expansion, costs: Costs) -> Flows:
+    def add_costs(self, flows: Expansion, costs: Costs) -> Flows:
         """Return flows with what they cost."""
         case = flows.case
         return Flows(
@@ -262,7 +262,7 @@ def plan_flows(trace: Trace, config: SystemConfig, places: Int64 | None = None) 
     """
     bundles = find_bundles(share_graphs(trace), config)
     chosen = None if places is None else bundles.of_ranks(places)
-    return bundles.charged(bundles.expand(chosen), bundles.charge(config))
+    return bundles.add_costs(bundles.expand(chosen), bundles.charge(config))
 
 
 def find_bundles(trace: Trace, config: SystemConfig, known: Known | None = None) -> Bundles:

@@ -104,7 +104,9 @@ class _Reader:
 
     def __init__(self, name: str, table: dict[str, Any], given: Mapping[str, Wire]) -> None:
         self.file, self.table, self.given = name, table, given
-        self.devices = {each["name"]: each for each in self.named(table, "devices", "the infrastructure")}
+        self.devices = {
+            each["name"]: each for each in self.list_named(table, "devices", "the infrastructure")
+        }
         self.kinds: dict[str, str] = {}
         self.numbers: dict[str, int] = {}
         self.expanded = self.unpaired = 0
@@ -115,7 +117,7 @@ class _Reader:
         """Return the error about one place."""
         return ConfigError(f"{self.file}: {place}: {message}", hint=_CORRECT)
 
-    def named(self, table: Mapping[str, Any], key: str, place: str) -> list[dict[str, Any]]:
+    def list_named(self, table: Mapping[str, Any], key: str, place: str) -> list[dict[str, Any]]:
         """Return the objects of a list that have a name; the list may be missing."""
         items = table.get(key) or []
         if not isinstance(items, list) or not all(
@@ -127,18 +129,18 @@ class _Reader:
     def network(self) -> Network:
         """Return the network."""
         wires = self.wires(self.table, "the infrastructure")
-        instances = self.named(self.table, "instances", "the infrastructure")
+        instances = self.list_named(self.table, "instances", "the infrastructure")
         counts = {}
         for each in instances:
             device = str(each.get("device") or each["name"])
             counts[each["name"]] = (device, self.count(each, f"instance {each['name']}"))
             for index in range(counts[each["name"]][1]):
                 self.expand(device, f"{each['name']}.{index}", 0)
-        for place, edge in self.listed(self.table, "the infrastructure"):
+        for place, edge in self.iterate_edges(self.table, "the infrastructure"):
             self.edge(edge, place, wires, counts, "")
-        return self.shortened(str(self.table.get("name") or self.file))
+        return self.shorten(str(self.table.get("name") or self.file))
 
-    def listed(self, table: Mapping[str, Any], of: str) -> Iterator[tuple[str, Any]]:
+    def iterate_edges(self, table: Mapping[str, Any], of: str) -> Iterator[tuple[str, Any]]:
         """Yield place and edge of every edge; connections, the older form, as edges."""
         for key in ("edges", "connections"):
             if not isinstance(table.get(key) or [], list):
@@ -170,7 +172,7 @@ class _Reader:
     def wires(self, table: Mapping[str, Any], place: str) -> dict[str, Wire]:
         """Return the links of an infrastructure or a device by name."""
         by_name = {}
-        for each in self.named(table, "links", place):
+        for each in self.list_named(table, "links", place):
             physical = _get_table(each, "physical") or each
             bandwidth, waits = _get_table(physical, "bandwidth"), _get_table(physical, "latency")
             rates = [
@@ -193,7 +195,7 @@ class _Reader:
         if depth > _DEEPEST or self.expanded > _MOST_VERTICES:
             raise self.fail(f"device {device}", "devices in devices without end")
         inner: dict[str, tuple[str, int]] = {}
-        for each in self.named(table, "components", f"device {device}"):
+        for each in self.list_named(table, "components", f"device {device}"):
             kind = str(each.get("choice") or each.get("type") or "custom").lower()
             count = self.count(each, f"component {each['name']} of device {device}")
             inner[each["name"]] = (each["name"], count)
@@ -207,7 +209,7 @@ class _Reader:
                 if len(self.kinds) > _MOST_VERTICES:
                     raise self.fail("the infrastructure", f"more than {_MOST_VERTICES:,} components")
         wires = self.wires(table, f"device {device}")
-        for place, edge in self.listed(table, f"device {device}"):
+        for place, edge in self.iterate_edges(table, f"device {device}"):
             self.edge(edge, place, wires, inner, f"{prefix}.")
 
     def edge(
@@ -257,7 +259,7 @@ class _Reader:
             raise self.fail(place, "no object with a component")
         outer = end.get("instance") or end.get("device")
         if prefix and not outer:
-            yield from self.picked(end["component"], place, prefix)
+            yield from self.pick(end["component"], place, prefix)
             return
         if not isinstance(outer, str):
             raise self.fail(place, "no instance")
@@ -265,7 +267,7 @@ class _Reader:
         if name not in known:
             raise self.fail(place, f"{name!r} is not there; allowed: {', '.join(list(known)[:8])}")
         for index in self.indexes(inside, known[name][1], place):
-            yield from self.picked(end["component"], place, f"{prefix}{name}.{index}.")
+            yield from self.pick(end["component"], place, f"{prefix}{name}.{index}.")
 
     def split(self, text: str, place: str) -> tuple[str, str | None]:
         """Return a name and what stands in brackets behind it."""
@@ -274,7 +276,7 @@ class _Reader:
             raise self.fail(place, f"{text[:60]!r} is no name with indexes such as port[0:8]")
         return match["name"], match["inside"]
 
-    def picked(self, text: str, place: str, prefix: str) -> Iterator[str]:
+    def pick(self, text: str, place: str, prefix: str) -> Iterator[str]:
         """Yield the components of a name with indexes."""
         # Components of a device that is a component itself stand behind a dot: nic[0].port[1].
         first, _, inner = text.partition(".")
@@ -284,7 +286,7 @@ class _Reader:
             raise self.fail(place, f"there is no component {name!r} in {prefix.rstrip('.')}")
         for index in self.indexes(inside, count, place):
             if inner:
-                yield from self.picked(inner, place, f"{prefix}{name}.{index}.")
+                yield from self.pick(inner, place, f"{prefix}{name}.{index}.")
             elif f"{prefix}{name}.{index}" not in self.kinds:
                 raise self.fail(
                     place,
@@ -316,7 +318,7 @@ class _Reader:
 
     # Shortening
 
-    def shortened(self, name: str) -> Network:
+    def shorten(self, name: str) -> Network:
         """Return the network of NPUs and what joins more than two of them."""
         npus = [each for each, kind in self.kinds.items() if kind in NPU_KINDS]
         if not npus:

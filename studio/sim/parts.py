@@ -321,7 +321,7 @@ def _read_remote_memory(
     if sharing is None:
         return None
     if sharing == "per_node" and of_node.key not in memory:
-        raise memory.missing(of_node.key, of_node.allowed_words())
+        raise memory.build_missing_error(of_node.key, of_node.allowed_words())
     remote = RemoteMemory(**_read_values(read, "RemoteMemory"))
     if sharing == "per_node" and nodes.key in memory:
         count = memory.read(nodes)

@@ -83,4 +83,4 @@ def _settle_borders(trace: Trace, config: SystemConfig, known: Known | None) -> 
             "borders", (config.groups, config.replay_only), lambda: find_recording_borders(trace, config)
         )
     )
-    return trace if borders is None else borders.settled(trace)
+    return trace if borders is None else borders.without_waiting(trace)

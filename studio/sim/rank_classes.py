@@ -54,7 +54,7 @@ def put_uses(planning: Planning) -> None:
     bundles, known = planning.bundles, planning.known
     # Of the same bundles, whatever they cost.
     flows = bundles.expand() if known is None else known.once("expansion", bundles, bundles.expand)
-    planning.flows = planning.every_flow = bundles.charged(flows, planning.costs)
+    planning.flows = planning.every_flow = bundles.add_costs(flows, planning.costs)
     per_node = planning.config.topology.dims[0].size
     ports = list_port_uses(planning.flows, planning.npus, per_node, by_node=planning.shares_nics)
     links = _find_node_links(planning, planning.bundles, per_node)
@@ -97,8 +97,8 @@ def _fold_flows(planning: Planning, bundles: Bundles, graph_of: Int64) -> str:
     except Unfoldable as reason:
         return str(reason)
     planning.folding = classes.folding
-    planning.flows = bundles.charged(classes.standing, costs)
-    planning.every_flow = every = bundles.charged(classes.flows, costs)
+    planning.flows = bundles.add_costs(classes.standing, costs)
+    planning.every_flow = every = bundles.add_costs(classes.flows, costs)
     ports = list_port_uses(every, planning.npus, per_node, by_node=by_node, owners=classes.owners)
     taken = join_uses(ports, list_link_uses(every, bundles, classes.links, planning.npus, classes.chosen))
     planning.uses = fold_uses(taken, classes.flow)

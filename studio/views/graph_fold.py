@@ -97,7 +97,7 @@ def _build_tree(
 @keep_result
 def fold_graph(asked: Request) -> Folded:
     """Return the blocks that are drawn."""
-    return build_tree(asked).blocks.folded(asked.opened)
+    return build_tree(asked).blocks.fold(asked.opened)
 
 
 @keep_result

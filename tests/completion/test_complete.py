@@ -289,4 +289,4 @@ def test_imbalance_moves_whole_ranks_and_jitter_single_nodes():
 def test_groups_tell_where_dimensions_begin():
     assert find_spans([0, 1, 4, 5, 16, 17, 20, 21]) == ((1, 2), (4, 2), (16, 2))
     assert find_bounds([Clue("a", ((4, 4),)), Clue("b", ((1, 2),))], 32) == [1, 2, 4, 16, 32]
-    assert Mesh.of([("tp", 2), ("dp", 3)]).moved(5, source=4, target=0) == 1
+    assert Mesh.of([("tp", 2), ("dp", 3)]).translate(5, source=4, target=0) == 1

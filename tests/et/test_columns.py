@@ -28,7 +28,7 @@ def test_a_node_has_its_attributes_in_the_order_they_were_added(twice, compiled,
     columns.numbers("size", np.array([2, 0]), np.array([20, 0]))
     columns.numbers("size", np.array([1, 1] if twice else [1, 2]), np.array([10, 11]))
     columns.words("name", np.array([1]), ["all"])
-    columns.ragged("shape", np.array([2, 0]), np.array([2, 1]), np.array([7, 8, 9]), ValueKind.INT64_LIST)
+    columns.add_ragged("shape", np.array([2, 0]), np.array([2, 1]), np.array([7, 8, 9]), ValueKind.INT64_LIST)
     attributes, _, _ = columns.finish(4)
     words = list(texts.codes)
     found = [
@@ -61,7 +61,9 @@ def test_attributes_of_many_nodes_are_put_alike_by_either_way(monkeypatch):
         made = AttributeColumns(Texts(), intervals.put_attributes)
         for index, rows in enumerate(some):
             made.numbers(f"number {index}", rows, rows + index)
-            made.ragged(f"list {index}", rows, rows % 3, np.arange((rows % 3).sum()), ValueKind.INT64_LIST)
+            made.add_ragged(
+                f"list {index}", rows, rows % 3, np.arange((rows % 3).sum()), ValueKind.INT64_LIST
+            )
         made.move(places)
         attributes, _, _ = made.finish(count)
         return [

@@ -50,7 +50,7 @@ class BorderCollectives:
         """Return whether there are any."""
         return bool(self.rows)
 
-    def settled(self, trace: Trace) -> Trace:
+    def without_waiting(self, trace: Trace) -> Trace:
         """Return the job in which these collectives wait for nobody: computation, which takes the time they were recorded with."""
         graphs = list(trace.graphs)
         for index, rows in self.rows.items():

@@ -177,7 +177,7 @@ class BlockTree:
             opened += large
         return tuple(opened)
 
-    def folded(self, opened: Sequence[Path]) -> Folded:
+    def fold(self, opened: Sequence[Path]) -> Folded:
         """Return the graph with some blocks open; if they do not fit, the last ones stay closed.
 
         A block is open if those around it are.

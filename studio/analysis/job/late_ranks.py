@@ -173,10 +173,10 @@ class Lateness:
             place: Place of the member's rank in the trace's ranks.
             row: Its node.
         """
-        difference = self.compared(place, row)
+        difference = self.compare_member(place, row)
         return None if difference is None else _add_up([difference])
 
-    def compared(self, place: int, row: int) -> dict[tuple[str, str], Float64] | None:
+    def compare_member(self, place: int, row: int) -> dict[tuple[str, str], Float64] | None:
         """Return how long each part and name lasted on a member and on the others in the mean, as in `at`."""
         if (place, row) not in self._seen:
             self._seen[place, row] = self._compare(place, row)
@@ -331,7 +331,7 @@ def find_late_ranks(
         own = own[np.argsort(-skew[own], kind="stable")]
         number = int(ranks[index])
         looked = [
-            lateness.compared(place[number], int(collectives.last_row[item]))
+            lateness.compare_member(place[number], int(collectives.last_row[item]))
             for item in own[:_LOOKED_AT].tolist()
         ]
         seen = [item for item in looked if item is not None]

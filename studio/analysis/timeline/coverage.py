@@ -115,7 +115,7 @@ class _Strip:
     end: Int64
     before: Int64
 
-    def covered(self, until: Int64) -> Int64:
+    def sum_covered(self, until: Int64) -> Int64:
         """Return the time covered before each moment of `until`."""
         index = np.searchsorted(self.start, until, side="right") - 1
         inside = np.minimum(until, self.end[index]) - self.start[index]
@@ -207,7 +207,7 @@ class Coverage:
         """Return how busy a track is in `count` bins of `width_ns` from `start_ns` on."""
         edges = start_ns + width_ns * np.arange(count + 1)
         strips = self._get_strips(track)
-        fractions = [np.diff(strip.covered(edges)) / width_ns for _, strip in strips]
+        fractions = [np.diff(strip.sum_covered(edges)) / width_ns for _, strip in strips]
         starts = self.start_ns[self.bounds[track] : self.bounds[track + 1]]
         begun = np.searchsorted(starts, edges)
         if self.goes_on is not None:

@@ -370,7 +370,7 @@ def _read_back(
     result = times.result(finish)
     differing = times.differing()
     ours_ns = ours.finish_ns
-    return EngineRun(*about, finish, ours_ns, times.known(), differing, times.unknown, result)
+    return EngineRun(*about, finish, ours_ns, times.count_known(), differing, times.unknown, result)
 
 
 def _read_events(log: bytes) -> dict[int, Graph]:
@@ -425,7 +425,7 @@ class _Times:
         self.start[row] = start
         self.end[row] = np.where(ended[known] & (start >= 0), start + length, -1)
 
-    def known(self) -> tuple[int, int]:
+    def count_known(self) -> tuple[int, int]:
         """Return for how many nodes both ends are known, and of how many."""
         return int(((self.start >= 0) & (self.end >= 0)).sum()), len(self.start)
 
@@ -446,7 +446,7 @@ class _Times:
 
     def result(self, finish: Int64) -> SimResult | None:
         """Return the times as a run; None where they are not those of all nodes, or a rank did not finish."""
-        known, nodes = self.known()
+        known, nodes = self.count_known()
         if known < nodes or (finish < 0).any():
             return None
         ranks = np.repeat(np.arange(len(self.bounds) - 1), np.diff(self.bounds))

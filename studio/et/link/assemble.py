@@ -78,7 +78,7 @@ def assemble(rank_draft: RankDraft, origin_ns: int, world: int, options: LinkOpt
     call = (kinds & int(DepKind.CALL)) != 0
     lengths = np.bincount(target[data], minlength=len(nodes))
     rows = np.flatnonzero(lengths)
-    columns.ragged(
+    columns.add_ragged(
         DEP_KINDS,
         rows,
         lengths[rows],
@@ -130,7 +130,7 @@ class _Nodes:
         """Return node types."""
         types = np.full(len(self), NodeType.COMP, np.int32)
         if self.options.metadata_nodes:
-            types[self.draft.operations.named(lambda name: INIT in name)] = NodeType.METADATA
+            types[self.draft.operations.find_named(lambda name: INIT in name)] = NodeType.METADATA
         for row, facts in index_comm_rows(self.draft, self.first_device).items():
             types[row] = choose_node_type(facts.kind)
         return types
@@ -220,7 +220,7 @@ def _add_host_attributes(columns: AttributeColumns, rank_draft: RankDraft) -> No
     gaps = np.arange(len(operations), len(operations) + len(rank_draft.plan.gaps))
     columns.flag("is_cpu_op", gaps, True)
     between = np.flatnonzero(rank_draft.plan.gaps.call < 0)
-    columns.coded("gap", gaps[between], rank_draft.plan.gaps.why[between], WHYS)
+    columns.add_coded("gap", gaps[between], rank_draft.plan.gaps.why[between], WHYS)
     if rank_draft.host is not None:
         for key, values in rank_draft.host.numbers.items():
             columns.numbers(key, rows, values)
@@ -252,8 +252,8 @@ def _add_thread_attributes(columns: AttributeColumns, rank_draft: RankDraft, gap
     names = [thread[1] for thread in rank_draft.device.threads]
     operations = rank_draft.operations
     rows = np.flatnonzero(operations.timed)
-    columns.coded("thread", rows, operations.thread[rows], names)
-    columns.coded("thread", gaps, rank_draft.plan.gaps.thread, names)
+    columns.add_coded("thread", rows, operations.thread[rows], names)
+    columns.add_coded("thread", gaps, rank_draft.plan.gaps.thread, names)
 
 
 def _add_device_attributes(columns: AttributeColumns, rank_draft: RankDraft, first_device: int) -> None:
@@ -271,11 +271,11 @@ def _add_device_attributes(columns: AttributeColumns, rank_draft: RankDraft, fir
         columns.numbers(key, own[is_known], values[own_events][is_known])
     correlated = device.correlation[events] >= 0
     columns.numbers("correlation", places[correlated], device.correlation[events][correlated])
-    columns.coded(
+    columns.add_coded(
         "device_kind", places, device.kind[events], [_DEVICE_KINDS.get(kind, "") for kind in EventKind]
     )
     launched_with = np.flatnonzero((device.grid[events] >= 0).all(axis=1))
-    columns.ragged(
+    columns.add_ragged(
         "grid",
         places[launched_with],
         np.full(len(launched_with), 3),
@@ -299,7 +299,7 @@ def _add_launch_attributes(
     calls, rows = launched.launch[with_launch], places[with_launch]
     columns.numbers(LAUNCH_NS, rows, device.start_ns[launched.event[with_launch]] - device.start_ns[calls])
     columns.numbers(LAUNCH_CALL_NS, rows, device.duration_ns[calls])
-    columns.coded(LAUNCHED_BY, rows, device.name[calls], device.names)
+    columns.add_coded(LAUNCHED_BY, rows, device.name[calls], device.names)
 
 
 def _add_comm_attributes(columns: AttributeColumns, rank_draft: RankDraft, first_device: int) -> None:

@@ -44,7 +44,7 @@ def may_carry(kind: int | None, called: int) -> bool:
 
 def find_library_rows(operations: Operations) -> list[int]:
     """Return the operations of a communication library, which carries out calls on the processor."""
-    rows: list[int] = operations.named(lambda name: name.startswith(LIBRARY)).tolist()
+    rows: list[int] = operations.find_named(lambda name: name.startswith(LIBRARY)).tolist()
     return rows
 
 

@@ -122,7 +122,7 @@ def _collect_calls(
     reader = FactReader(operations, host, device)
     rows: dict[int, Facts] = {}
     recorders, functional = [], []
-    telling = operations.named(lambda name: name == _RECORDER or name.startswith(_NAMESPACES))
+    telling = operations.find_named(lambda name: name == _RECORDER or name.startswith(_NAMESPACES))
     for row in telling.tolist():
         name = operations.name_of(row)
         if name.startswith("c10d::"):
@@ -191,7 +191,7 @@ def _add_launched(operations: Operations, reader: FactReader, rows: dict[int, Fa
     if all(facts.bytes_in >= 0 for facts in rows.values()):
         return
     given: dict[int, int] = {}
-    for row in operations.named(lambda name: name.startswith(LAUNCHES)).tolist():
+    for row in operations.find_named(lambda name: name.startswith(LAUNCHES)).tolist():
         call = _find_call_around(operations, row, rows)
         if call >= 0 and rows[call].bytes_in < 0:
             size = reader.of_launch(row, rows[call].kind)

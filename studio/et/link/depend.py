@@ -137,7 +137,7 @@ def derive_dependencies(
     launching = add_callers(np.zeros(0, np.int64) if launched is None else launched.operator, around)
     if host is not None:
         # Operators that compute are compared with those of other tools, which keep them whole.
-        launching[operations.named(lambda name: name.startswith(COMPUTING))] = False
+        launching[operations.find_named(lambda name: name.startswith(COMPUTING))] = False
     rests = find_rests(operations, around, waits, device, launched, sync=options.sync)
     inside = find_inside(operations, around, library, launching, (rests.begin_ns, rests.held), options)
     telling = ~find_within_library(operations, around, library) & (inner < 0)

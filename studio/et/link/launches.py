@@ -122,7 +122,7 @@ class LaunchedByStream:
         order = order[np.argsort(self.launched.operator[order], kind="stable")]
         return _Ended(order, self.finish[order], self.launch_ns[order]), self.launched.operator[order]
 
-    def awaited(self, call: int, sync: int, operation: int) -> list[int]:
+    def find_awaited(self, call: int, sync: int, operation: int) -> list[int]:
         """Return the operations that a synchronising call waits for.
 
         Args:

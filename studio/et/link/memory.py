@@ -38,7 +38,7 @@ def add_memory_attributes(columns: AttributeColumns, operations: Operations, dev
         "outside": outside[order].astype(np.int64),
     }
     for key, items in lists.items():
-        columns.ragged(f"memory_{key}", rows, lengths, items, ValueKind.INT64_LIST)
+        columns.add_ragged(f"memory_{key}", rows, lengths, items, ValueKind.INT64_LIST)
 
 
 def _find_operators(noted: Allocations, operations: Operations, device: DeviceTrace) -> tuple[Int64, Bool]:

@@ -63,7 +63,7 @@ class Operations:
         """Return the name of one operation."""
         return self.names[int(self.name[row])]
 
-    def named(self, is_so: Callable[[str], bool]) -> Int64:
+    def find_named(self, is_so: Callable[[str], bool]) -> Int64:
         """Return the rows of the operations with a name that is so; each name is looked at once."""
         return np.flatnonzero(mark_names(self.names, self.name, is_so))
 

@@ -31,7 +31,7 @@ def read_groups(
     by_name = {group.name: group for group in device.head.groups} if device is not None else {}
     if host is None:
         return by_name
-    for row in operations.named(lambda name: INIT in name).tolist():
+    for row in operations.find_named(lambda name: INIT in name).tolist():
         values = parse_literal(host.texts[int(host.io[row, 0])])
         for text in values if isinstance(values, list) else ():
             for group in _parse_groups(text):

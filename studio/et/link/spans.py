@@ -167,7 +167,7 @@ def find_inside(
     inner = np.flatnonzero(around >= 0)
     inner = inner[np.argsort(start[inner], kind="stable")]
     above, firsts = _order_by_first(around[inner], count)
-    waiting = operations.named(lambda name: _BLOCKING.search(name) is not None)
+    waiting = operations.find_named(lambda name: _BLOCKING.search(name) is not None)
     waiting = waiting[start[waiting] >= 0]
     issuing, issued_ns = _find_issuing(operations, library)
     # When the first callee of each call began, or what it set going, or it itself where it is known to wait.

@@ -69,7 +69,7 @@ def find_waits(operations: Operations, device: DeviceTrace, launched: DeviceOper
             place, begin = blocked[call]
             places = [place]
         else:
-            places = finder.awaited(call, synced.get(int(device.correlation[call]), NONE), around)
+            places = finder.find_awaited(call, synced.get(int(device.correlation[call]), NONE), around)
             # What ended well after the call was not waited for; clocks of processor and device differ a little.
             places = [place for place in places if finder.finish[place] < until + REST_NS]
         if places:

@@ -105,12 +105,12 @@ class StepPasses(Passes):
         moved = ACTIVATION_BYTES * elements + count_layer_cache_bytes(model, self.precision) * tokens
         self.cached = self.program.compute(name, after, elements // shares, moved // shares, "other")
 
-    def attended(self, part: str, layer: int, whole: int) -> int:
+    def append_attended(self, part: str, layer: int, whole: int) -> int:
         """Append queries, keys and values of what a layer's attention is given, and attention; returns the node that makes its result."""
         model, load = self.model, self.load
         if not model.kv_rank:
             # Named, since a class with slots has no super() without arguments.
-            return Passes.attended(self, part, layer, whole)
+            return Passes.append_attended(self, part, layer, whole)
         first = list_up_products(model)[0]
         query = self.matmul(
             f"{part}.{first.name}.fwd", [whole], load.tokens, first.rows, first.columns // self.layout.tp

@@ -289,7 +289,7 @@ def build_system(table: Table, place: str) -> System:
 
 def _read_text(fields: Fields, key: str) -> str:
     if key not in fields:
-        raise fields.missing(key, "a text")
+        raise fields.build_missing_error(key, "a text")
     return fields.text(key)
 
 

@@ -49,7 +49,7 @@ def read_gpu(place: str, table: Mapping[str, object]) -> Gpu:
 def number_of(fields: Fields, key: str) -> float:
     """Return a number above 0 that has to be there."""
     if key not in fields:
-        raise fields.missing(key, "a number above 0")
+        raise fields.build_missing_error(key, "a number above 0")
     return fields.number_in(key, fields.table[key], above=0)
 
 

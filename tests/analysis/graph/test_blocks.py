@@ -60,7 +60,7 @@ def test_too_many_kinds_are_taken_together_in_their_order():
     assert len(found) == 24
     assert found[0] == ("module.0 to 12", 26)
     assert sum(count for _, count in found) == 600
-    opened = tree.folded([(0,)])
+    opened = tree.fold([(0,)])
     assert len(opened.shown) == 23 + 26
     assert opened.count.tolist() == [1] * 48
 
@@ -69,7 +69,7 @@ def test_what_nothing_tells_apart_is_cut_into_runs_of_its_order():
     tree = tree_of(
         graph(5000, data=[(one + 1, one) for one in range(4999)], names=dict.fromkeys(range(5000), "x"))
     )
-    folded = tree.folded(tree.to_begin_with())
+    folded = tree.fold(tree.to_begin_with())
     assert len(folded.shown) == 24
     # The last node of the file comes first, and runs lead from one to the next only.
     assert tree.find((0,)).rows.max() == 4999
@@ -82,7 +82,7 @@ def test_lines_stand_for_all_dependencies_between_blocks():
     source = source_of(found)
     tree = BlockTree(source, compute_depths(4, source.near.edges), "scope", ["order"])
     # So few nodes are shown as they are; blocks are asked for by hand.
-    folded = tree.folded([])
+    folded = tree.fold([])
     lines = list(zip(folded.before.tolist(), folded.after.tolist(), folded.data_count.tolist(), strict=True))
     assert sorted(lines) == [(0, 1, 0), (0, 2, 1), (0, 3, 0), (1, 2, 1), (1, 3, 1), (3, 0, 1)]
 
@@ -100,7 +100,7 @@ def test_any_graph_folds_and_opens_without_losing_a_node_or_a_dependency(count, 
     texts = {row: f"part{row * 7 % kinds}.{row % 5}.op{row % 3}" for row in range(count)}
     found = graph(count, data=pairs, names=texts)
     tree = tree_of(found)
-    folded = tree.folded([tuple(path) for path in opened])
+    folded = tree.fold([tuple(path) for path in opened])
     rows = np.concatenate([np.zeros(0, np.int64), *(one.rows for one in folded.shown)])
     assert np.sort(rows).tolist() == list(range(count))
     assert len(tree.children(tree.root).blocks) <= MOST_CHILDREN
@@ -115,7 +115,7 @@ def test_never_more_is_drawn_than_a_browser_can_move():
     rows = np.random.default_rng(1).integers(0, len(texts), (2, 30_000))
     tree = tree_of(graph(len(texts), data=list(zip(*rows.tolist(), strict=True)), names=texts))
     everything = [(one,) for one in range(40)]
-    folded = tree.folded(everything)
+    folded = tree.fold(everything)
     assert len(folded.shown) + len(folded.frames) + len(folded.count) <= MOST_ELEMENTS
     assert folded.lines_left_out > 0
     # What was opened last is open, what was opened first gave way.

@@ -63,7 +63,7 @@ def test_the_rank_that_came_last_is_named_with_what_lasted_longer_than_on_the_ot
 
 def test_what_lasted_longer_less_what_lasted_shorter_adds_up_to_how_much_later_it_came() -> None:
     lateness, _, _ = found_of(side_of(rank(5, 10, 6), rank(5, 20, 6, idle=1), rank(5, 40, 2, idle=9)))
-    compared = lateness.compared(2, 4)
+    compared = lateness.compare_member(2, 4)
     assert compared is not None
     assert sum(float(ns[0] - ns[1]) for ns in compared.values()) == 66_000 - (31_000 + 42_000) / 2
     assert compared["stall", ""].tolist() == [9_000, 500]

@@ -55,7 +55,7 @@ def finders(draw: st.DrawFn) -> LaunchedByStream:
 def test_a_call_waits_for_what_looking_at_every_operation_finds(finder: LaunchedByStream) -> None:
     for call in np.flatnonzero(~finder.device.is_device).tolist():
         for operation in range(NONE, OPERATORS):
-            assert finder.awaited(call, NONE, operation) == _plainly_awaited(finder, call, operation)
+            assert finder.find_awaited(call, NONE, operation) == _plainly_awaited(finder, call, operation)
 
 
 @given(finders(), times)
@@ -122,7 +122,7 @@ def _looked_at(name: str, count: int) -> int:
     Counted.looked_at = 0
     finder = LaunchedByStream(counted, launched)
     for call in launches.tolist():
-        finder.awaited(call, NONE, 0)
+        finder.find_awaited(call, NONE, 0)
         finder.first_from(7, int(counted.start_ns[call]))
     return Counted.looked_at
 
@@ -139,5 +139,5 @@ def test_an_operation_that_many_later_launched_ones_outlasted_is_found() -> None
     launched = attribute_operations(from_device(part.trace), part.trace)
     finder = LaunchedByStream(part.trace, launched)
     [call] = np.flatnonzero(np.array(part.trace.names)[part.trace.name] == "cudaStreamSynchronize").tolist()
-    [place] = finder.awaited(call, NONE, NONE)
+    [place] = finder.find_awaited(call, NONE, NONE)
     assert part.trace.names[part.trace.name[launched.event[place]]] == "first"
