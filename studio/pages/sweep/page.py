@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import time
+from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import dash
@@ -69,6 +71,7 @@ from studio.pages.sweep.results import (
     describe_results,
     describe_sweep,
 )
+from studio.pages.sweep.shown import Shown
 from studio.store.pace import describe_remaining
 from studio.store.tasks import Task
 from studio.sweep.analysis import select_possible
@@ -316,91 +319,67 @@ def show(  # noqa: PLR0913 (a callback has an argument for each input)
     mark: list[Any] | None,
 ) -> Any:
     """Show the sweep that is picked, as far as it is."""
-    nothing: tuple[Any, ...] = (
-        [],
-        None,
-        [],
-        None,
-        None,
-        no_update,
-        True,
-        None,
-        "",
-        None,
-        None,
-        True,
-        None,
-        None,
-    )
     job, picked, key = (view.get(name) for name in ("job", "sweep", "along"))
     if not job:
-        return nothing
+        return Shown().outputs()
     # What is under way is asked before what is there: whatever ends in between is shown now, or by the next poll.
     busy = any(
         each.status in UNDER_WAY and each.name.startswith(PREFIX)
         for each in list_simulations(get_simulations(), job)
     )
+    begun = started["id"] if started and ctx.triggered_id == "sweep-started" else None
     task, going = None, False
     try:
         listed = list_sweeps(get_session(), job)
         costs, run_section = parse_prices(gpu, inside, between), build_run_list(job)
-        wanted = (
-            started["id"] if started and ctx.triggered_id == "sweep-started" and started["id"] else picked
-        )
-        # One that the user deleted makes room for another; one that is not there does not.
-        is_named = bool(picked) and ctx.triggered_id != "sweep-started"
-        kept = next(
-            (each for each in listed if each.id == wanted), listed[0] if listed and not is_named else None
-        )
+        kept = _choose_sweep(listed, picked, begun)
         if kept is not None:
             task, going = find_task(get_tasks(), kept), is_under_way(get_tasks(), kept)
         rows = price_rows(kept.rows(), costs, kept) if kept else []
     except StudioError as error:
-        return (*nothing[:4], build_error_box(error), *nothing[5:])
+        return Shown(results=build_error_box(error)).outputs()
     options = [{"value": each.id, "label": _label_sweep(each)} for each in listed]
     if kept is None:
-        return (
-            options,
-            *nothing[1:4],
-            _build_gone_page() if listed else _build_empty_page(),
-            *nothing[5:10],
-            run_section,
-            not busy,
-            None,
-            None,
-        )
+        gone = _build_gone_page() if listed else _build_empty_page()
+        return Shown(options, results=gone, runs=run_section, is_settled=not busy).outputs()
     along = key if key in kept.space.keys else _choose_first_key(kept)
-    keys = [{"value": name, "label": name} for name in kept.space.varied]
     now = [kept.id, len(rows), along, theme, gpu, inside, between, going]
-    drawn: tuple[Any, ...] = (no_update,) * 4
-    if mark != now:
-        dark = theme == "dark"
-        figure = draw_front(kept.space, rows, dark=dark, units=collect_units(kept))
-        drawn = (
-            build_results(kept, rows, along, dark=dark),
-            figure,
-            not select_possible(rows),
-            build_impossible_list(rows),
-        )
     words: list[Any] = [html.P(html.Bdi(describe_sweep(kept))), describe_results(kept, rows)]
     if going or not kept.is_whole:
         words += [" · ", _describe_progress(task)]
-    # One that was just started is a step of the user, not a choice that was filled in.
-    filled = [] if ctx.triggered_id == "sweep-started" else [kept.id, along]
-    waits = not (going or busy)
-    return (
+    shown = Shown(
         options,
         kept.id,
-        keys,
+        [{"value": name, "label": name} for name in kept.space.varied],
         along,
-        *drawn,
-        words,
-        _build_actions(kept, task),
-        run_section,
-        waits,
-        now,
-        filled,
+        *(no_update,) * 4,
+        progress=words,
+        actions=_build_actions(kept, task),
+        runs=run_section,
+        is_settled=not (going or busy),
+        mark=now,
+        # One that was just started is a step of the user, not a choice that was filled in.
+        filled=[] if ctx.triggered_id == "sweep-started" else [kept.id, along],
     )
+    if mark == now:
+        return shown.outputs()
+    dark = theme == "dark"
+    drawn = replace(
+        shown,
+        results=build_results(kept, rows, along, dark=dark),
+        front=draw_front(kept.space, rows, dark=dark, units=collect_units(kept)),
+        hides_front=not select_possible(rows),
+        impossible=build_impossible_list(rows),
+    )
+    return drawn.outputs()
+
+
+def _choose_sweep(listed: Sequence[Kept], picked: str | None, begun: str | None) -> Kept | None:
+    """Return the sweep to show: the one just begun, else the one that is picked, else the newest."""
+    wanted = next((each for each in listed if each.id == (begun or picked)), None)
+    # One that the user deleted makes room for another; one that is not there does not.
+    is_named = bool(picked) and ctx.triggered_id != "sweep-started"
+    return wanted or (listed[0] if listed and not is_named else None)
 
 
 clientside_callback(
