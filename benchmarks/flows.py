@@ -20,8 +20,9 @@ sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
 from benchmarks.simulate import VARIED, with_own_times
 from studio.sim import engine, simulate
-from studio.sim.parts import interpret, with_settings
+from studio.sim.parts import interpret
 from studio.sim.presets import preset
+from studio.sim.setting_edits import with_settings
 from studio.trace import Trace
 from tests.golden import Record, case, trace_of_workload
 

@@ -19,8 +19,9 @@ from studio.et import write
 from studio.pages.sweep.results import _describe_doubtful
 from studio.sim import simulate
 from studio.sim.doubts import doubts_of
-from studio.sim.parts import interpret, with_settings
+from studio.sim.parts import interpret
 from studio.sim.presets import preset
+from studio.sim.setting_edits import with_settings
 from studio.sweep.analysis import (
     compute_importance,
     select_believed,

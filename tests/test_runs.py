@@ -17,9 +17,10 @@ from studio.errors import ConfigError, StudioError, TraceError
 from studio.sim import simulate
 from studio.sim.astra import from_parts
 from studio.sim.config import Dimension, Topology
-from studio.sim.parts import NO_CUSTOM, CustomAlgorithms, Parts, build_parts, interpret, with_settings
+from studio.sim.parts import NO_CUSTOM, CustomAlgorithms, Parts, build_parts, interpret
 from studio.sim.presets import preset
 from studio.sim.result import SimResult, compute_ledger
+from studio.sim.setting_edits import with_settings
 from studio.sim.traffic import DimensionTraffic, LinkTraffic
 from studio.store.run_infos import LAYOUT
 from studio.store.runs import Run, compute_config_digest

@@ -19,7 +19,8 @@ from studio.jobs.sweeps import (
     start_sweep,
 )
 from studio.session import Session
-from studio.sim.parts import interpret, with_settings
+from studio.sim.parts import interpret
+from studio.sim.setting_edits import with_settings
 from studio.store.runs import Run
 from studio.store.tasks import cancel, close_tasks, open_tasks
 from studio.store.tasks import get as get_task

@@ -7,7 +7,8 @@ from dataclasses import dataclass
 from typing import Literal, get_args
 
 from studio.notebook import build_html_table, format_parts, format_record
-from studio.sim.parts import Parts, with_settings
+from studio.sim.parts import Parts
+from studio.sim.setting_edits import with_settings
 from studio.trace import Trace
 from studio.units import format_ns
 

@@ -36,9 +36,10 @@ from studio.errors import ConfigError
 from studio.et import Progress, read
 from studio.sim import astra
 from studio.sim.models import MODELS, Model, with_model
-from studio.sim.parts import Parts, with_settings
+from studio.sim.parts import Parts
 from studio.sim.presets import infer_npu_count, preset
 from studio.sim.remote_memory import with_memory_for
+from studio.sim.setting_edits import with_settings
 from studio.trace import Finding, Trace
 
 

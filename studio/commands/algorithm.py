@@ -25,8 +25,9 @@ from studio.et.msccl import LARGEST_FILE_BYTES, build_findings, parse
 from studio.files import read_start
 from studio.sim.algorithm_files import Contest, Timed, find_fastest, simulate_contest, with_latencies
 from studio.sim.astra import save
-from studio.sim.parts import interpret, with_settings
+from studio.sim.parts import interpret
 from studio.sim.presets import preset
+from studio.sim.setting_edits import with_settings
 from studio.trace import Finding
 from studio.units import format_bytes, format_counted, format_ns, format_rate, parse_bytes
 

@@ -19,9 +19,10 @@ from studio.commands.base.output import show
 from studio.commands.base.terminal import escape_controls
 from studio.errors import ConfigError
 from studio.sim.explaining import Explanation, Term, WayTime, assume_members, explain
-from studio.sim.parts import interpret, with_settings
+from studio.sim.parts import interpret
 from studio.sim.presets import describe_unevenness, preset
 from studio.sim.rank_lists import parse_ranks
+from studio.sim.setting_edits import with_settings
 from studio.units import format_bytes, format_counted, format_ns, format_rate, parse_bytes
 
 

@@ -21,8 +21,9 @@ from studio.layout_search.space import Candidate, Frame, build_frame, list_candi
 from studio.layout_search.unfit import build_unfit_error, describe_remedies
 from studio.notebook import build_html_table, format_parts
 from studio.operators.roofline import Gpu, require_peak
-from studio.sim.parts import Parts, interpret, with_settings
+from studio.sim.parts import Parts, interpret
 from studio.sim.presets import preset as find_preset
+from studio.sim.setting_edits import with_settings
 from studio.sim.systems import SYSTEMS, find_system
 from studio.sim.systems.family import Family
 from studio.sim.systems.gpus import find_gpu, find_gpu_system

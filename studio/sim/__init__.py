@@ -1,7 +1,7 @@
 """The analytical simulator: how long a job takes on a system.
 
 A setting, its limit and its default are one row of `settings.py`; the product of all dimensions is checked by `Topology` in
-`config.py`. `plan.py` says what the kernel is given, `kernel/` how it behaves, a module per section of the reference's rules. A
+`config.py`. `parts.py` reads and writes the tables of a system, `setting_edits.py` changes single settings of them. `plan.py` says what the kernel is given, `kernel/` how it behaves, a module per section of the reference's rules. A
 collective algorithm is a row of `algorithms.py` and its steps in `programs.py`; those of files are timed by `algorithm_files.py`.
 `costs/` says what a collective costs on a machine; `flow_plans.py` what there is to time, `charges.py` what is charged,
 `node_links.py` which links lie between pairs in a node. `systems/` has the presets, `infragraph.py` networks from and for

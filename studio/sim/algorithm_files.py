@@ -17,7 +17,8 @@ from studio.et.msccl_play import MOST_BYTES, Algorithm, Played, play
 from studio.sim import simulate
 from studio.sim.algorithms import ALGORITHMS
 from studio.sim.config import SystemConfig
-from studio.sim.parts import CustomAlgorithms, Parts, interpret, with_settings
+from studio.sim.parts import CustomAlgorithms, Parts, interpret
+from studio.sim.setting_edits import with_settings
 from studio.trace import Rank, Trace
 from studio.units import format_bytes
 

@@ -36,9 +36,10 @@ from studio.sim.doubted_rates import (
 from studio.sim.doubted_recording import find_recorded_faster
 from studio.sim.known import Known
 from studio.sim.models import with_model
-from studio.sim.parts import Parts, with_settings
+from studio.sim.parts import Parts
 from studio.sim.presets import Preset, convert_to_full
 from studio.sim.result import SimResult
+from studio.sim.setting_edits import with_settings
 
 
 def apply_cures(parts: Parts, doubts: Sequence[Doubt]) -> Parts:

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 
 from studio.errors import ConfigError
 from studio.sim.config import SystemConfig
-from studio.sim.parts import find_setting
+from studio.sim.setting_edits import find_setting
 from studio.trace import Finding
 
 WITHOUT_EFFECT = "settings-without-effect"

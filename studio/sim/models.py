@@ -18,7 +18,8 @@ from studio.sim.config import Dimension, ModelName, SystemConfig, Topology
 from studio.sim.costs import CostModel
 from studio.sim.extensions import Extensions
 from studio.sim.network import UNIT, convert_to_gb_per_s
-from studio.sim.parts import EXTENDED, Parts, get_table, is_extended, with_mode
+from studio.sim.parts import EXTENDED, Parts, get_table, is_extended
+from studio.sim.setting_edits import with_mode
 from studio.sim.settings import BY_KEY, NETWORK_UNIT
 
 Model = Literal["full", "astra-sim"]

@@ -17,7 +17,8 @@ from studio.sim.config import SystemConfig
 from studio.sim.fields import find_nearest
 from studio.sim.models import Model, with_model
 from studio.sim.network import UNIT
-from studio.sim.parts import Parts, Table, interpret, is_extended, with_settings
+from studio.sim.parts import Parts, Table, interpret, is_extended
+from studio.sim.setting_edits import with_settings
 from studio.sim.systems import SYSTEMS, System, describe_measured_errors, find_system, is_built_in
 from studio.units import format_counted
 

@@ -12,7 +12,8 @@ from dataclasses import dataclass, replace
 
 from studio.errors import ConfigError
 from studio.sim.config import SystemConfig
-from studio.sim.parts import Parts, get_table, interpret, with_value
+from studio.sim.parts import Parts, get_table, interpret
+from studio.sim.setting_edits import with_value
 from studio.sim.settings import BY_KEY, Setting
 from studio.trace import Finding
 

@@ -19,7 +19,8 @@ from studio.notebook import format_record
 from studio.sim.fields import find_nearest
 from studio.sim.models import MODELS
 from studio.sim.network import COSTS
-from studio.sim.parts import EXTENDED, find_setting
+from studio.sim.parts import EXTENDED
+from studio.sim.setting_edits import find_setting
 from studio.sim.settings import SETTINGS
 from studio.units import format_count
 

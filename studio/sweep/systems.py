@@ -12,8 +12,9 @@ from studio.errors import ConfigError
 from studio.generation.recipe import Growth, infer_mesh, scale_job
 from studio.sim.known import Known
 from studio.sim.models import MODELS, Model, with_model
-from studio.sim.parts import Parts, with_settings
+from studio.sim.parts import Parts
 from studio.sim.presets import infer_npu_count, preset
+from studio.sim.setting_edits import with_settings
 from studio.sweep.space import MODEL, NPUS, PRESET, REPLICAS, SPECIAL
 from studio.trace import Trace
 

@@ -20,9 +20,10 @@ from studio.pages.simulate.files import export_zip, import_files
 from studio.sim.check import check
 from studio.sim.compute import compute_times
 from studio.sim.models import with_model
-from studio.sim.parts import Parts, with_mode
+from studio.sim.parts import Parts
 from studio.sim.presets import PRESETS
 from studio.sim.problems import examine_parts
+from studio.sim.setting_edits import with_mode
 from studio.sim.settings import ALGORITHM_SETTINGS, BY_KEY, DIMENSION_SETTINGS, HEADINGS, SETTINGS
 from studio.store.drafts import Draft, load_draft, save_draft
 from tests.handmade import collective, node, trace_of

@@ -13,9 +13,10 @@ from studio.errors import ConfigError
 from studio.pages.simulate.edits import from_preset, with_text
 from studio.pages.simulate.files import export_zip, import_files
 from studio.sim.models import label_system_model
-from studio.sim.parts import Parts, with_mode
+from studio.sim.parts import Parts
 from studio.sim.presets import PRESETS
 from studio.sim.problems import examine_parts
+from studio.sim.setting_edits import with_mode
 
 OTHER = Parts(
     {"topology": ["Ring"], "npus_count": [3], "bandwidth": [1], "latency": [1]},

@@ -26,10 +26,11 @@ from studio.reporting import build_report
 from studio.sim.doubt import Cured
 from studio.sim.doubts import apply_cures, format_cure_options
 from studio.sim.load import compute_network_load
-from studio.sim.parts import Parts, build_parts, interpret, with_settings
+from studio.sim.parts import Parts, build_parts, interpret
 from studio.sim.presets import preset
 from studio.sim.problems import examine_parts
 from studio.sim.result import compute_ledger
+from studio.sim.setting_edits import with_settings
 from studio.sim.setting_values import describe_differences
 from studio.sim.settings import SETTINGS
 from studio.store.drafts import Draft

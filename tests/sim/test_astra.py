@@ -31,7 +31,8 @@ from studio.sim.config import (
     Topology,
 )
 from studio.sim.network import convert_to_gb_per_s
-from studio.sim.parts import Parts, build_parts, interpret, with_settings
+from studio.sim.parts import Parts, build_parts, interpret
+from studio.sim.setting_edits import with_settings
 from studio.trace import CommGroup
 from tests.conftest import ROOT
 from tests.examples import examples

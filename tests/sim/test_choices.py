@@ -13,7 +13,8 @@ from studio.analysis.compare.words import describe_comparison
 from studio.et import write
 from studio.sim.choices import explain_choices, find_slower_ways
 from studio.sim.explaining import explain
-from studio.sim.parts import Parts, interpret, with_settings
+from studio.sim.parts import Parts, interpret
+from studio.sim.setting_edits import with_settings
 from studio.store import runs
 from studio.store.workspace import Workspace
 from tests.handmade import collective, trace_of

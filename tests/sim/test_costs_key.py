@@ -6,7 +6,8 @@ import pytest
 
 from studio.errors import ConfigError
 from studio.sim.costs import CostModel
-from studio.sim.parts import Parts, build_parts, interpret, with_settings
+from studio.sim.parts import Parts, build_parts, interpret
+from studio.sim.setting_edits import with_settings
 from studio.store.runs import compute_config_digest
 
 NETWORK = {

@@ -16,8 +16,9 @@ from studio.sim.doubts import CHECKS, apply_cures, doubts_of, explain_impossible
 from studio.sim.extensions import Extensions, Link, LinkGraph
 from studio.sim.known import Known
 from studio.sim.models import with_model
-from studio.sim.parts import Parts, build_parts, interpret, with_settings
+from studio.sim.parts import Parts, build_parts, interpret
 from studio.sim.presets import preset
+from studio.sim.setting_edits import with_settings
 from studio.trace import Trace
 from tests.examples import examples
 from tests.golden import case, records

@@ -14,7 +14,8 @@ from studio.commands import explain as explain_command
 from studio.errors import ConfigError
 from studio.sim.costs.model import KINDS
 from studio.sim.explaining import Term, WayTime, assume_members, explain
-from studio.sim.parts import interpret, with_settings
+from studio.sim.parts import interpret
+from studio.sim.setting_edits import with_settings
 from tests.handmade import collective, trace_of
 from tests.test_cli import refused, run
 

@@ -19,9 +19,10 @@ from studio.sim.algorithms import AlgorithmKind, Recipe, build_programs
 from studio.sim.check import check
 from studio.sim.config import Algorithm, Dimension, SystemConfig, Topology
 from studio.sim.extensions import Extensions
-from studio.sim.parts import interpret, with_mode
+from studio.sim.parts import interpret
 from studio.sim.presets import preset
 from studio.sim.result import SimResult
+from studio.sim.setting_edits import with_mode
 from studio.trace import Int64
 from tests.examples import examples
 from tests.golden import Record, case, records, trace_of_workload

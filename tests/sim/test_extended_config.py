@@ -27,7 +27,8 @@ from studio.sim.extensions import (
     RankStarts,
     TieOrder,
 )
-from studio.sim.parts import Parts, interpret, with_mode, with_settings
+from studio.sim.parts import Parts, interpret
+from studio.sim.setting_edits import with_mode, with_settings
 
 NETWORK = {"topology": ["Ring"], "npus_count": [4], "bandwidth": [50], "latency": [500]}
 SYSTEM = {

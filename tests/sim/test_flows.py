@@ -23,10 +23,11 @@ from studio.sim.doubts import doubts_of
 from studio.sim.extensions import Extensions
 from studio.sim.flow_plans import RECEIVES, SENDS, plan_flows
 from studio.sim.flow_uses import list_port_uses
-from studio.sim.parts import interpret, with_settings
+from studio.sim.parts import interpret
 from studio.sim.plan import make_plan
 from studio.sim.presets import preset
 from studio.sim.result import SimResult, compute_ledger
+from studio.sim.setting_edits import with_settings
 from tests.examples import examples
 from tests.golden import Record, trace_of_workload
 from tests.sim.test_extended import (

@@ -10,8 +10,9 @@ from studio.et import write
 from studio.sim import simulate
 from studio.sim.idle_settings import find_idle_settings
 from studio.sim.models import with_model
-from studio.sim.parts import interpret, with_settings
+from studio.sim.parts import interpret
 from studio.sim.presets import preset
+from studio.sim.setting_edits import with_settings
 from studio.sim.settings import SETTINGS, Setting
 from studio.trace import Trace
 from tests.handmade import collective, node, trace_of

@@ -14,8 +14,9 @@ from studio.sim.check import check
 from studio.sim.compute import compute_times
 from studio.sim.doubts import doubts_of
 from studio.sim.models import FULL, apply_model, get_model, label_system_model, with_model
-from studio.sim.parts import EXTENDED, interpret, with_mode, with_value
+from studio.sim.parts import EXTENDED, interpret
 from studio.sim.presets import PRESETS, preset
+from studio.sim.setting_edits import with_mode, with_value
 from studio.sim.settings import BY_KEY
 from tests.handmade import collective, node, trace_of
 from tests.kernels import compiled

@@ -10,8 +10,9 @@ from studio.errors import ConfigError
 from studio.sim.astra import read, write_config
 from studio.sim.config import Dimension, SystemConfig, Topology
 from studio.sim.extensions import Extensions, Link, LinkGraph
-from studio.sim.parts import Parts, interpret, with_settings
+from studio.sim.parts import Parts, interpret
 from studio.sim.presets import preset
+from studio.sim.setting_edits import with_settings
 
 NETWORK = {"topology": ["Ring", "Switch"], "npus_count": [4, 2], "bandwidth": [50, 25], "latency": [500, 700]}
 SYSTEM = {"scheduling-policy": "LIFO", "collective-optimization": "baseline", "preferred-dataset-splits": 4}

@@ -8,8 +8,9 @@ import pytest
 from studio.errors import ConfigError
 from studio.sim import simulate
 from studio.sim.astra import from_parts, read, write_config
-from studio.sim.parts import interpret, with_settings
+from studio.sim.parts import interpret
 from studio.sim.presets import PRESETS, describe_unevenness, infer_npu_count, preset
+from studio.sim.setting_edits import with_settings
 from tests.handmade import collective, trace_of
 from tests.kernels import compiled
 

@@ -16,8 +16,9 @@ from studio.sim.algorithms import ALGORITHMS, AlgorithmRow
 from studio.sim.config import Algorithm
 from studio.sim.extensions import Extensions
 from studio.sim.kinds import CollectiveKind
-from studio.sim.parts import Parts, build_parts, get_table, interpret, with_settings, with_value
+from studio.sim.parts import Parts, build_parts, get_table, interpret
 from studio.sim.problems import examine_parts
+from studio.sim.setting_edits import with_settings, with_value
 from studio.sim.settings import ALGORITHM_SETTINGS, SETTINGS, Setting
 from studio.sim.systems.gpus import SYSTEM_OF
 from tests.golden import records

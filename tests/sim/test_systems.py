@@ -11,7 +11,8 @@ import studio
 from studio.errors import ConfigError
 from studio.sim.astra import read_yaml
 from studio.sim.costs import CostModel, GroupShape, Ports
-from studio.sim.parts import interpret, with_settings
+from studio.sim.parts import interpret
+from studio.sim.setting_edits import with_settings
 from studio.sim.systems import FOLDER, SYSTEMS, find_system, read_system, write_system
 from studio.sim.systems.errors import describe_measured_errors
 from tests.handmade import collective, trace_of

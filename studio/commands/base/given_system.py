@@ -12,9 +12,10 @@ from studio.sim import astra
 from studio.sim.check import REPLAY_KNOWN
 from studio.sim.config import Congestion
 from studio.sim.models import Model, get_model, with_model
-from studio.sim.parts import Mode, Parts, interpret, with_mode, with_settings
+from studio.sim.parts import Mode, Parts, interpret
 from studio.sim.presets import preset
 from studio.sim.replays import as_replay, build_idle_system
+from studio.sim.setting_edits import with_mode, with_settings
 from studio.sim.systems import SYSTEMS
 from studio.trace import Finding, Trace, list_recorded_devices
 

@@ -15,11 +15,12 @@ from studio.sim.check import check
 from studio.sim.config import SystemConfig
 from studio.sim.doubted_range import UNEVEN
 from studio.sim.models import Model, get_model, with_model
-from studio.sim.parts import Parts, get_table, is_extended, read_number, read_speeds, with_mode, with_value
+from studio.sim.parts import Parts, get_table, is_extended
 from studio.sim.presets import PRESETS, convert_to_full, describe_unevenness, preset
 from studio.sim.problems import examine_parts
 from studio.sim.remote_memory import FINDING, with_memory_for
 from studio.sim.replays import as_replay
+from studio.sim.setting_edits import read_number, read_speeds, with_mode, with_value
 from studio.sim.settings import ALGORITHM_SETTINGS, BY_KEY, DIMENSION_SETTINGS, Setting
 from studio.sim.systems.proposals import propose
 from studio.store.drafts import Draft

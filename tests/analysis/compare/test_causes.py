@@ -11,9 +11,10 @@ from studio.analysis.compare.words import describe_comparison, list_causes
 from studio.sim import simulate
 from studio.sim.compared import build_side
 from studio.sim.models import with_model
-from studio.sim.parts import interpret, with_settings
+from studio.sim.parts import interpret
 from studio.sim.presets import preset
 from studio.sim.result import SimResult
+from studio.sim.setting_edits import with_settings
 from studio.trace import Trace
 from tests.handmade import collective, node, trace_of
 
