@@ -118,7 +118,8 @@ def pytest_xdist_auto_num_workers() -> int:
 def pytest_collection() -> Iterator[object]:
     """Keep what collection makes out of every garbage collection but the process's last: it lives as long.
 
-    What that does not collect DuckDB calls a leak, on the last lines of a run.
+    What that does not collect DuckDB calls a leak, on the last lines of a run. Looking for garbage at Python's own pace takes a
+    thirtieth of the tests' time, and little of what they leave is found by it.
     """
     gc.disable()
     try:
@@ -126,6 +127,7 @@ def pytest_collection() -> Iterator[object]:
     finally:
         gc.freeze()
         atexit.register(gc.unfreeze)
+        gc.set_threshold(20_000, 20, 20)
         gc.enable()
 
 

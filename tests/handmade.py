@@ -70,9 +70,11 @@ def trace_of(
     numbered = ranks if isinstance(ranks, Mapping) else dict(enumerate(ranks))
     graphs: list[Graph] = []
     known: dict[bytes, int] = {}
+    parts: dict[bytes, Any] = {}
     made = []
     for number, nodes in numbered.items():
-        part = part_of(chakra_file([one.SerializeToString() for one in nodes]))
+        file = chakra_file([one.SerializeToString() for one in nodes])
+        part = parts[file] = parts.get(file) or part_of(file)
         index = known.setdefault(compute_digest(part.graph), len(graphs))
         if index == len(graphs):
             graphs.append(part.graph)

@@ -22,7 +22,7 @@ from studio.cli import list_verbs, load_command
 from studio.et import FORMATS
 from studio.pages.base.mantine import COMPONENTS
 from tests.conftest import ROOT
-from tests.sources import read_sources
+from tests.sources import iterate_nodes, read_sources
 
 HEAVY = (
     "dash", "flask", "plotly", "numba", "pandas", "pyarrow", "networkx", "rustworkx", "google.protobuf", "numpy", "msgspec",
@@ -277,7 +277,7 @@ def _errors_without_advice(sources: Mapping[str, str]) -> list[str]:
         for name, source in sources.items()
         # Modules that only catch errors, or pass them on, make none.
         if re.search(r"Error\(|\(\w*Error\b|\bOwn\(", source)
-        for node in ast.walk(ast.parse(source))
+        for node in iterate_nodes(ast.parse(source))
         if isinstance(node, ast.Call | ast.ClassDef)
     ]
     classes = [(name, node) for name, node in nodes if isinstance(node, ast.ClassDef)]
@@ -293,7 +293,7 @@ def _errors_without_advice(sources: Mapping[str, str]) -> list[str]:
         if one.name in kinds and own and "hint" not in {arg.arg for arg in own[0].args.kwonlyargs}:
             # It says what to do itself, or does not.
             complete.add(one.name)
-            made += [(name, call) for call in ast.walk(own[0]) if _is_super(call)]
+            made += [(name, call) for call in iterate_nodes(own[0]) if _is_super(call)]
     return [
         f"{name}:{call.lineno}: {ast.unparse(call)}"
         for name, call in made

@@ -9,7 +9,7 @@ from functools import cache
 import pytest
 
 from tests.conftest import ROOT
-from tests.sources import read_sources
+from tests.sources import iterate_nodes, read_sources
 
 ROWS = [
     [cell.strip() for cell in line.strip("|").split("|")]
@@ -36,11 +36,13 @@ def texts_of(path: str, source: str) -> list[tuple[str, str]]:
     """Return the texts of several words in a module that are not docstrings, each with its place, and the help of commands."""
     # Parsing takes a hundred times as long as searching, and few modules hold a synonym even in their code. What is
     # written in parts, one literal after the other, is one text.
-    if not SYNONYM.search(re.sub(r"""["']\s*[rfbu]*["']""", "", re.sub(r"\\[nt]", " ", source))):
+    joined = re.sub(r"""["']\s*[rfbu]*["']""", "", re.sub(r"\\[nt]", " ", source))
+    in_small_letters = joined.lower()
+    if not any(word.lower() in in_small_letters for word in BANNED) or not SYNONYM.search(joined):
         return []
     texts, loose, tree = [], set(), ast.parse(source)
     # Whatever holds a node comes before it.
-    for node in ast.walk(tree):
+    for node in iterate_nodes(tree):
         if isinstance(node, ast.Expr):
             loose.add(id(node.value))
         elif isinstance(node, ast.Constant) and isinstance(node.value, str) and id(node) not in loose:

@@ -11,7 +11,7 @@ from itertools import chain
 import studio
 from studio import figures
 from tests.conftest import ROOT
-from tests.sources import read_sources
+from tests.sources import iterate_nodes, read_sources
 
 
 def _read_words(name: str) -> frozenset[str]:
@@ -61,6 +61,21 @@ def test_nouns_and_participles_are_no_verbs():
         assert _begins_with_verb(name), name
 
 
+def test_lines_tell_where_a_noun_may_name_a_function():
+    for source in (
+        "def groups(): ...",
+        "class A:\n    def _groups(self): ...",
+        "class A: ...\ndef list_all():\n    def groups(): ...",
+    ):
+        assert _may_hold_a_noun(source), source
+    for source in (
+        "def list_groups(): ...",
+        "class A:\n    def groups(self): ...\n    def __len__(self): ...",
+        "groups = 1",
+    ):
+        assert not _may_hold_a_noun(source), source
+
+
 def _begins_with_verb(name: str) -> bool:
     word = name.strip("_").split("_")[0]
     return word in VERBS | PREDICATES | IDIOMS or name in GIVEN
@@ -71,13 +86,28 @@ def _find_names() -> tuple[list[Place], list[Place]]:
     """Return the functions of the package, and the values of modules with a word of UNNAMED."""
     functions, values = [], []
     for module, source in read_sources().items():
-        tree = ast.parse(source)
-        if not module.startswith(EXPRESSIONS):
-            functions += [(module, line, name) for line, name in _iterate_functions(tree)]
-        # Few modules have such a word outside of texts, and looking at all values of all modules takes the longest.
+        # Parsing takes the longest, and few modules have such a word outside of texts, or a line that may begin a function of
+        # another name.
+        if not module.startswith(EXPRESSIONS) and _may_hold_a_noun(source):
+            functions += [(module, line, name) for line, name in _iterate_functions(ast.parse(source))]
         if re.search(rf"\b({'|'.join(UNNAMED)})\b", TEXTS.sub("", source)):
-            values += [(module, line, name) for line, name in _iterate_values(tree)]
+            values += [(module, line, name) for line, name in _iterate_values(ast.parse(source))]
     return functions, values
+
+
+def _may_hold_a_noun(source: str) -> bool:
+    """Whether a line begins a function that is not named by a verb, unless a class at the top level offers it."""
+    in_class = False
+    for function, top in re.findall(r"^(?:( *(?:async )?def \w+)|(\S+))", source, re.MULTILINE):
+        if top:
+            in_class = top == "class"
+            continue
+        indent, name = len(function) - len(function.lstrip()), function.split()[-1]
+        in_class = in_class and bool(indent)
+        is_offered = in_class and indent == 4 and not name.startswith("_")
+        if not is_offered and not name.startswith("__") and not _begins_with_verb(name):
+            return True
+    return False
 
 
 def _iterate_functions(tree: ast.AST) -> Iterator[tuple[int, str]]:
@@ -98,7 +128,7 @@ def _iterate_functions(tree: ast.AST) -> Iterator[tuple[int, str]]:
 
 def _iterate_values(tree: ast.AST) -> Iterator[tuple[int, str]]:
     """Yield variables, parameters and fields, each with its line."""
-    for node in ast.walk(tree):
+    for node in iterate_nodes(tree):
         if isinstance(node, ast.Name | ast.Attribute) and isinstance(node.ctx, ast.Store):
             yield node.lineno, node.id if isinstance(node, ast.Name) else node.attr
         elif isinstance(node, ast.arg):

@@ -62,8 +62,8 @@ __all__ = [
     "write_config",
 ]
 
-MOST_COMPILED_YAML = 2_048
-"""Characters of a YAML text that the compiled parser is given: however deeply they are nested, its stack has room."""
+MOST_COMPILED_LEVELS = 2_048
+"""Levels that a YAML text may be nested for the compiled parser: its stack has room for them."""
 
 _CONGESTION = "congestion"
 
@@ -385,16 +385,26 @@ def read_yaml(path: Path) -> dict[str, object]:
 def _load_yaml(path: Path, text: str) -> object:
     """Return what a text says, read by the compiled parser where that is safe: it takes a tenth of the time.
 
-    It has no bound on what is nested, so long texts are not for it; nor are texts with errors, of which it shows no line.
+    It has no bound on what is nested, so texts that may be nested deeply are not for it; nor are texts with errors, of which it shows no
+    line.
     """
     # Both loaders are safe ones: they make lists, texts and numbers, and no other object.
     compiled = getattr(yaml, "CSafeLoader", None)
-    if compiled is not None and len(text) <= MOST_COMPILED_YAML:
+    if compiled is not None and _bound_levels(text) <= MOST_COMPILED_LEVELS:
         with suppress(yaml.YAMLError):
             loaded: object = yaml.load(text, type("Loader", (_Once, compiled), {"path": path}))  # noqa: S506
             return loaded
     loaded = yaml.load(text, type("Loader", (_Once, yaml.SafeLoader), {"path": path}))  # noqa: S506
     return loaded
+
+
+def _bound_levels(text: str) -> int:
+    """Return how deeply a YAML text can be nested at most.
+
+    Each level opens a bracket, or begins further right than the one around it, but for lists, which may begin where their key does.
+    """
+    longest = max(map(len, text.splitlines()), default=0)
+    return min(len(text), text.count("[") + text.count("{") + 2 * longest)
 
 
 def _check_repeats(path: Path, pairs: list[tuple[str, object]]) -> dict[str, object]:

@@ -12,8 +12,9 @@ from hypothesis import strategies as st
 from studio.errors import ConfigError
 from studio.et import write as write_trace
 from studio.sim.astra import (
-    MOST_COMPILED_YAML,
+    MOST_COMPILED_LEVELS,
     Files,
+    _bound_levels,
     from_parts,
     load,
     parse_options,
@@ -353,11 +354,34 @@ def test_what_is_nested_without_end_is_refused(tmp_path, network, message):
         read(files(tmp_path, network, SYSTEM))
 
 
+@pytest.mark.parametrize(
+    "text",
+    [
+        "a: " + "[" * 900 + "]" * 900,
+        "a: " + "{b: " * 600 + "1" + "}" * 600,
+        "- " * 500 + "1",
+        "? " * 500 + "1",
+        "\n".join(" " * level + "a:" for level in range(500)),
+        "\n".join(f"{'  ' * level}b:\n{'  ' * level}- a: 1" for level in range(300)),
+    ],
+)
+def test_the_bound_of_nesting_is_no_less_than_what_is_nested(text):
+    tree = yaml.compose(text, yaml.CSafeLoader)
+    levels, waiting = 0, [(1, tree)]
+    while waiting:
+        level, node = waiting.pop()
+        levels = max(levels, level)
+        if not isinstance(node, yaml.ScalarNode):
+            inner = [part for pair in node.value for part in (pair if isinstance(pair, tuple) else [pair])]
+            waiting += [(level + 1, part) for part in inner]
+    assert 400 < levels <= _bound_levels(text)
+
+
 @pytest.mark.parametrize("compiled", [True, False])
 def test_both_parsers_of_yaml_say_the_same(tmp_path, monkeypatch, compiled):
-    """Where PyYAML was built without its compiled parser, and where a file is too long for it."""
+    """Where PyYAML was built without its compiled parser, and where a file may be nested too deeply for it."""
     said = []
-    for text in (YAML, YAML + "#" * MOST_COMPILED_YAML, YAML + "latency: [1, 1]\n", "topology: ["):
+    for text in (YAML, YAML + "#" * MOST_COMPILED_LEVELS, YAML + "latency: [1, 1]\n", "topology: ["):
         if not compiled:
             monkeypatch.delattr(yaml, "CSafeLoader", raising=False)
         try:
