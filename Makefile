@@ -76,8 +76,8 @@ format: $(VENV)/ready-test ## reformat the code and mend what ruff can mend
 	@$(BIN)/ruff check --quiet --fix-only .
 	@$(BIN)/ruff format .
 
-unit: client $(VENV)/ready-test ## unit tests and doctests, without a browser; ARGS="tests/et -k gzip"
-	@HYPOTHESIS_PROFILE=ci $(PYTEST) $(PARALLEL) -m "not e2e" $(ARGS)
+unit: client $(VENV)/ready-test ## unit tests and doctests: no browser, no other program, no recorded job; ARGS="tests/et -k gzip"
+	@HYPOTHESIS_PROFILE=ci $(PYTEST) $(PARALLEL:auto=logical) -m "not (e2e or integration)" $(ARGS)
 
 coverage: $(VENV)/ready-test ## unit tests with coverage, which must reach the floor in pyproject.toml
 	@HYPOTHESIS_PROFILE=ci $(PYTEST) $(PARALLEL) -m "not e2e" --cov=studio $(ARGS)

@@ -131,8 +131,12 @@ def pytest_collection() -> Iterator[object]:
         gc.enable()
 
 
+@pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Let browser tests be run once more, and start with them: they are the longest."""
+    """Let browser tests be run once more, and start with them: they are the longest. What reads recorded jobs is no unit test."""
+    for item in items:
+        if "shared" in getattr(item, "fixturenames", ()):
+            item.add_marker(pytest.mark.integration)
     browser_tests = [item for item in items if item.get_closest_marker("e2e")]
     if config.getoption("--flaky") == "retry":
         for item in browser_tests:

@@ -121,6 +121,7 @@ def test_a_check_does_not_wait_for_ever(opened, monkeypatch):
     wait_until(lambda: session.levels_found(job) is not None)
 
 
+@pytest.mark.integration
 def test_the_graph_is_begun_with_its_address_and_requests_count_as_awaited():
     program = """
 import tempfile

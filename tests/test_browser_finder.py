@@ -27,6 +27,7 @@ def program(path: Path, text: str) -> Path:
     return path
 
 
+@pytest.mark.integration
 def test_a_wrong_setting_is_an_error_even_where_a_browser_is_installed(tmp_path):
     program(tmp_path / "chromium", "exit 0")
     done = find(tmp_path, CHROMIUM=str(tmp_path / "typo"))
@@ -34,12 +35,14 @@ def test_a_wrong_setting_is_an_error_even_where_a_browser_is_installed(tmp_path)
     assert f"CHROMIUM={tmp_path / 'typo'}: no such file" in done.stderr
 
 
+@pytest.mark.integration
 def test_the_setting_comes_first(tmp_path):
     program(tmp_path / "chromium", "exit 0")
     chosen = program(tmp_path / "mine", "exit 0")
     assert find(tmp_path, CHROMIUM=str(chosen)).stdout.strip() == str(chosen)
 
 
+@pytest.mark.integration
 def test_a_browser_that_does_not_start_is_passed_over(tmp_path):
     program(tmp_path / "chromium", "echo install the snap >&2; exit 1")
     works = program(tmp_path / "google-chrome", "exit 0")
@@ -48,6 +51,7 @@ def test_a_browser_that_does_not_start_is_passed_over(tmp_path):
     assert record.read_text().strip() == str(works)
 
 
+@pytest.mark.integration
 @pytest.mark.skipif(
     Path("/Applications/Google Chrome.app").exists(), reason="a browser is found in a fixed place"
 )

@@ -302,6 +302,7 @@ def test_names_cannot_command_the_terminal(tmp_path):
     assert json.loads(run("info", folder, "--json").stdout)["name"] == f"job{hostile}"
 
 
+@pytest.mark.integration
 def test_file_names_that_are_no_utf8(tmp_path):
     folder = os.fsencode(tmp_path)
     Path(os.fsdecode(folder + b"/job\xff.0.et")).write_bytes(rank_file())
@@ -381,6 +382,7 @@ def test_a_folder_in_the_way_of_a_file_leaves_nothing_half_written(job, tmp_path
     assert names(tmp_path / "out") == ["job.3.et"]
 
 
+@pytest.mark.integration
 def test_a_full_disk_leaves_nothing_half_written(job, tmp_path):
     (tmp_path / "out").mkdir()
     (tmp_path / "out" / "job.0.et").write_bytes(b"old")
@@ -398,6 +400,7 @@ def test_a_full_disk_leaves_nothing_half_written(job, tmp_path):
     assert (tmp_path / "out" / "job.0.et").read_bytes() == b"old"
 
 
+@pytest.mark.integration
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="there is no device that is always full")
 @pytest.mark.parametrize("words", [["--help"], ["--version"], ["info", "--help"], ["presets"]])
 def test_output_into_a_full_disk_is_no_traceback(words):
@@ -447,6 +450,7 @@ def test_a_jobs_odd_name_does_not_matter(tmp_path):
 # Progress
 
 
+@pytest.mark.integration
 def test_progress_is_for_terminals_only(job):
     assert run("info", job).stderr == ""
     pty = pytest.importorskip("pty")
@@ -462,6 +466,7 @@ def test_progress_is_for_terminals_only(job):
     assert shown.endswith("\r\x1b[K")
 
 
+@pytest.mark.integration
 def test_an_error_after_progress_starts_on_its_own_line(job, tmp_path):
     pty = pytest.importorskip("pty")
     inside, outside = pty.openpty()
@@ -530,6 +535,7 @@ def stopped(process: subprocess.Popen[str], sign: int = signal.SIGINT) -> tuple[
     return process.returncode, out, err
 
 
+@pytest.mark.integration
 def test_serving_paths_until_interrupted(job, tmp_path):
     workspace = tmp_path / "workspace"
     with serving(job, "--port", 0, "--workspace", workspace) as (process, address):
@@ -550,6 +556,7 @@ def test_serving_paths_until_interrupted(job, tmp_path):
     assert [job.id for job in Workspace(workspace).jobs()] == [info.id]
 
 
+@pytest.mark.integration
 def test_another_account_is_refused_and_a_browser_let_in_once_stays_so(tmp_path):
     """The cookie outlives the studio, and the port and the addresses that it had.
 
@@ -597,6 +604,7 @@ def test_who_wants_no_token_says_so(tmp_path):
     assert "Hint: " in message
 
 
+@pytest.mark.integration
 def test_a_sample_is_served_on_a_port_of_its_own_and_odd_requests_leave_no_traceback_in_the_terminal(
     tmp_path,
 ):
@@ -667,6 +675,7 @@ sys.meta_path.insert(0, Interrupt())
 """
 
 
+@pytest.mark.integration
 @pytest.mark.skipif(sys.platform == "win32", reason="Windows has no such signals to send")
 @pytest.mark.parametrize(
     "module",
@@ -739,6 +748,7 @@ sys.exit(main())
 """
 
 
+@pytest.mark.integration
 @pytest.mark.parametrize(("ended", "status"), [("None", 0), ("3", 3), ("'in words'", 1)])
 def test_threads_that_are_inside_a_library_do_not_abort_the_process_at_its_end(ended, status):
     program = [sys.executable, "-c", BUSY_AT_ITS_END.replace("ENDED", ended)]
@@ -793,6 +803,7 @@ def test_what_keeps_a_studio_from_starting_is_said(tmp_path, arguments):
     assert "\nHint: " in message
 
 
+@pytest.mark.integration
 def test_the_module_is_the_command():
     done = subprocess.run(
         [sys.executable, "-m", "studio", "--version"], capture_output=True, text=True, cwd=ROOT, check=False
@@ -800,6 +811,7 @@ def test_the_module_is_the_command():
     assert (done.returncode, done.stdout) == (0, f"chakra-studio, version {__version__}\n")
 
 
+@pytest.mark.integration
 def test_a_reader_that_goes_away_is_no_traceback(job):
     command = f"{sys.executable} -m studio info {job} --json | head -c 1"
     done = subprocess.run(["bash", "-c", command], capture_output=True, text=True, cwd=ROOT, check=False)
@@ -891,6 +903,7 @@ def test_link_tells_scripts_that_its_input_was_damaged(tmp_path):
     assert run("link", tmp_path / "run", "-o", tmp_path / "out", "--allow-damaged").exit_code == 0
 
 
+@pytest.mark.integration
 @pytest.mark.parametrize(
     ("words", "meant"),
     [

@@ -93,6 +93,7 @@ def test_without_pytorch_the_error_says_how_to_get_it(monkeypatch, tmp_path):
     assert not (tmp_path / "run").exists()
 
 
+@pytest.mark.integration
 def test_the_example_without_pytorch_says_in_a_line_what_to_install():
     program = (
         "import runpy, sys; sys.modules['torch'] = None; sys.argv = ['mnist_ddp.py']; "
@@ -115,6 +116,7 @@ def test_fewer_steps_than_asked_for_are_counted(steps, recorded):
     assert Recorder((1, 1, 3), steps=steps).shortfall == ""
 
 
+@pytest.mark.integration
 def test_a_script_that_is_not_there_is_an_error_for_the_user(tmp_path):
     process = python("-m", "studio.collect", "-o", str(tmp_path), "missing.py")
     _, said = process.communicate(timeout=PATIENCE_S)

@@ -71,6 +71,7 @@ with tempfile.TemporaryDirectory() as folder:
 """
 
 
+@pytest.mark.integration
 def test_neither_the_package_nor_commands_without_a_browser_load_what_they_do_not_need():
     """Nor do storing and opening a job need pandas: it would take longer to import than the job to open.
 
@@ -94,6 +95,7 @@ def test_neither_the_package_nor_commands_without_a_browser_load_what_they_do_no
     assert not {"dash", "flask", "plotly", "pandas"} & set(info)
 
 
+@pytest.mark.integration
 def test_the_studio_starts_without_what_only_some_pages_need():
     program = """
 import tempfile
@@ -119,6 +121,7 @@ with tempfile.TemporaryDirectory() as folder:
     assert not {"pandas", "numba", "networkx", "rustworkx"} & set(loaded)
 
 
+@pytest.mark.integration
 def test_arrow_is_used_without_pandas():
     """While a thread of the studio imports pandas, answers of its other threads fail, see `studio.arrow`."""
     # A child process answers queries, and tables of the library are pandas'.
@@ -167,6 +170,7 @@ def test_the_components_that_are_loaded_are_those_that_are_used():
     assert sorted(used) == list(COMPONENTS)
 
 
+@pytest.mark.integration
 def test_components_that_are_not_loaded_are_there_all_the_same():
     program = """
 import sys

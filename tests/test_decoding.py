@@ -6,6 +6,8 @@ import subprocess
 import sys
 import textwrap
 
+import pytest
+
 # In a process of its own: where it goes wrong there is no exception, the process is gone.
 PROGRAM = textwrap.dedent(
     """
@@ -31,6 +33,7 @@ PROGRAM = textwrap.dedent(
 )
 
 
+@pytest.mark.integration
 def test_threads_that_meet_in_the_first_use_of_a_type_do_no_harm():
     done = subprocess.run([sys.executable, "-c", PROGRAM], capture_output=True, text=True, check=False)
     assert (done.returncode, done.stderr) == (0, "")

@@ -105,6 +105,7 @@ def shifted(line: str, by: int) -> str:
     return line
 
 
+@pytest.mark.integration
 def test_a_program_that_reads_the_exported_files_finds_what_we_find_and_is_kept_as_a_run(folder, monkeypatch):
     """The stand-in reads traces, groups, system, network and memory by the paths of the command line, as ASTRA-sim does."""
     monkeypatch.setenv("STAND_IN", "studio")
@@ -139,6 +140,7 @@ def test_a_program_that_reads_the_exported_files_finds_what_we_find_and_is_kept_
     assert len(store.jobs()) == 2
 
 
+@pytest.mark.integration
 def test_a_program_that_finds_something_else_is_compared_by_rank_and_node(folder, says, monkeypatch):
     lines = our_log(folder)
     says(
@@ -162,6 +164,7 @@ def test_a_program_that_finds_something_else_is_compared_by_rank_and_node(folder
     )
 
 
+@pytest.mark.integration
 def test_logs_that_are_not_whole_are_compared_as_far_as_they_go_and_not_kept(folder, says):
     lines = our_log(folder)
     kept = [
@@ -185,6 +188,7 @@ def test_logs_that_are_not_whole_are_compared_as_far_as_they_go_and_not_kept(fol
     assert "it logged no issue and callback lines" in invoke(folder)
 
 
+@pytest.mark.integration
 @pytest.mark.parametrize(
     ("way", "message"),
     [
@@ -228,6 +232,7 @@ def test_a_program_that_hangs_is_ended_with_its_children(way, folder, monkeypatc
     wait_until(lambda: not alive(pids))
 
 
+@pytest.mark.integration
 def test_an_interrupt_ends_the_program_with_its_children(folder, monkeypatch):
     monkeypatch.setenv("STAND_IN", "hang")
     monkeypatch.setenv("PIDS", str(folder / "pids"))

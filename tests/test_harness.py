@@ -67,6 +67,7 @@ def run_pytest(folder: Path, source: str, *options: str, **popen: object) -> tup
     return done.returncode, done.stdout + done.stderr
 
 
+@pytest.mark.integration
 @pytest.mark.parametrize("workers", ["0", "2"])
 def test_a_browser_test_that_fails_is_run_once_more_and_reported_with_its_reason(tmp_path, workers):
     code, output = run_pytest(tmp_path, FAILS_ONCE, "--numprocesses", workers)
@@ -76,12 +77,14 @@ def test_a_browser_test_that_fails_is_run_once_more_and_reported_with_its_reason
     assert "processor time" in output
 
 
+@pytest.mark.integration
 def test_retries_can_be_forbidden(tmp_path):
     code, output = run_pytest(tmp_path, FAILS_ONCE, "--flaky=forbid")
     assert code == 1, output
     assert "1 failed" in output
 
 
+@pytest.mark.integration
 def test_a_process_that_outlives_its_test_is_killed_and_fails_the_run(tmp_path):
     code, output = run_pytest(tmp_path, LEAVES_A_PROCESS)
     assert code == 1, output
@@ -98,6 +101,7 @@ def _command(process: psutil.Process) -> list[str]:
         return []
 
 
+@pytest.mark.integration
 @pytest.mark.skipif(sys.platform == "win32", reason="Windows has no such signals to send")
 def test_a_run_that_was_started_with_signals_ignored_can_interrupt_its_children(tmp_path):
     def ignore() -> None:

@@ -568,6 +568,7 @@ time.sleep(600)
 """
 
 
+@pytest.mark.integration
 def test_a_killed_studio_leaves_imports_that_the_next_one_finishes(studio: Studios, tmp_path: Path) -> None:
     environ = os.environ | {"PYTHONPATH": os.pathsep.join(sys.path)}
     child = subprocess.Popen(
@@ -626,6 +627,7 @@ for at in count(1):
 """
 
 
+@pytest.mark.integration
 def test_a_kill_while_an_import_is_made_leaves_a_whole_one_or_none(tmp_path: Path) -> None:
     """Killed before each step that changes the disk; the last child is not."""
     environ = os.environ | {"PYTHONPATH": os.pathsep.join(sys.path)}

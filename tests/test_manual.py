@@ -163,6 +163,7 @@ def steady(text: str) -> str:
     return "\n".join(line.rstrip() for line in text.split("\n"))
 
 
+@pytest.mark.integration
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.relative_to(ROOT).as_posix())
 def test_the_commands_of_a_page_do_what_it_says(page, tmp_path, monkeypatch):
     # What a job is called, where its name is that of the folder it was found in.

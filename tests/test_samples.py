@@ -157,6 +157,7 @@ def test_an_unknown_sample_is_answered_with_the_nearest() -> None:
     assert caught.value.hint == "Did you mean 'transformer_32r'?"
 
 
+@pytest.mark.integration
 def test_the_list_of_samples_is_light() -> None:
     """The command line offers the names in its help; that must not load what reads traces."""
     code = "import sys, studio.samples; print(sorted({'numpy', 'numba', 'dash', 'google.protobuf'} & set(sys.modules)))"

@@ -374,6 +374,7 @@ def test_hints_name_what_was_meant(sample):
             assert caught.value.hint.startswith(hint)
 
 
+@pytest.mark.integration
 def test_limits_are_kept_and_said(sample):
     with Database(of(sample)) as database:
         answer = database.ask("SELECT node FROM nodes ORDER BY node DESC, rank", Limits(rows=10))
@@ -408,6 +409,7 @@ def test_one_call_that_makes_gigabytes_is_stopped(sample):
         assert rows(database, "SELECT count(*) FROM nodes") == [(2488,)]
 
 
+@pytest.mark.integration
 def test_a_kept_process_that_ends_leaves_nothing_behind(sample):
     """As it does by itself where nobody asks; not only once there is another query."""
     with Database(of(sample)) as database:

@@ -152,6 +152,7 @@ time.sleep(600)
 """
 
 
+@pytest.mark.integration
 def test_the_tasks_of_a_killed_studio_are_interrupted_for_others_and_the_next(tmp_path, tasks):
     environ = os.environ | {"PYTHONPATH": os.pathsep.join(sys.path)}
     child = subprocess.Popen(

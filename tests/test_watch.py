@@ -370,6 +370,7 @@ def test_what_cannot_be_watched_is_refused(tmp_path, words, message):
     assert not (tmp_path / "ws").exists()
 
 
+@pytest.mark.integration
 def test_an_interrupt_ends_a_watch_cleanly(tmp_path):
     put(tmp_path / "in", "gpt-1", recorded())
     words = ["watch", "in", "--settle", "0s", "--interval", "1h", "--json", "--workspace", "ws"]

@@ -442,6 +442,7 @@ def test_jobs_without_checksums_open(workspace):
     assert workspace.load(job_id) == some()
 
 
+@pytest.mark.integration
 @pytest.mark.parametrize("in_memory", [True, False])
 def test_a_file_that_is_cut_or_overwritten_after_it_was_opened_changes_nothing(tmp_path, in_memory):
     """Where the file itself is mapped, the child ends with SIGBUS."""
@@ -524,6 +525,7 @@ def test_a_workspace_that_cannot_be_written_says_so(workspace, monkeypatch):
         assert "--workspace" in caught.value.hint
 
 
+@pytest.mark.integration
 def test_a_full_disk_leaves_nothing_behind(tmp_path):
     """The system itself refuses to let a file grow further, as a full disk does."""
     limited = child(
@@ -611,6 +613,7 @@ def shelve_a_job(folder, say):
         say("saved", workspace.save(replace(trace, graphs=graphs), "job 1", shelf=shelf))
 
 
+@pytest.mark.integration
 def test_a_kill_while_graphs_are_stored_before_their_job_leaves_a_whole_job_or_none(tmp_path):
     ends = kill_everywhere("tests.test_workspace:shelve_a_job", tmp_path)
     points = [end.point for end in ends]
@@ -630,6 +633,7 @@ def test_a_kill_while_graphs_are_stored_before_their_job_leaves_a_whole_job_or_n
         assert all(trace == some(nodes=40) for name, trace in jobs.items() if name == "job 1"), end
 
 
+@pytest.mark.integration
 def test_a_kill_at_any_moment_loses_nothing_that_was_reported(tmp_path):
     """What was reported is done; what was under way is done or not begun; nothing is half there."""
     ends = kill_everywhere("tests.test_workspace:work_on_jobs", tmp_path)
@@ -670,6 +674,7 @@ def test_a_kill_at_any_moment_loses_nothing_that_was_reported(tmp_path):
         assert {path.name for path in (end.folder / "jobs").iterdir()} == {job.id for job in workspace.jobs()}
 
 
+@pytest.mark.integration
 def test_studios_that_share_a_workspace_do_not_disturb_each_other(tmp_path):
     """Three processes save, rename, delete and restore the same jobs at once; every job stays whole."""
     shared = [Workspace(tmp_path).save(some(nodes=n), f"shared {n}") for n in range(4)]

@@ -52,6 +52,7 @@ def command(target: Path, *args: object) -> subprocess.CompletedProcess[str]:
     )
 
 
+@pytest.mark.integration
 def test_the_documented_example_is_installed_and_used_by_the_command(tmp_path: Path) -> None:
     packages, job = tmp_path / "packages", tmp_path / "job"
     packages.mkdir()

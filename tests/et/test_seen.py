@@ -63,6 +63,7 @@ def test_ranks_are_told_as_they_come_and_add_up_to_the_job():
     assert [bar.sent_bytes for bar in seen.bars] == [sent(trace.graphs[rank.graph]) for rank in trace.ranks]
 
 
+@pytest.mark.integration
 @pytest.mark.parametrize("by_several", [True, False])
 def test_recorded_ranks_are_told_before_all_are_linked(by_several, monkeypatch):
     """Copies, communication and its bytes are those of the linked job; drafts of other processes tell them before."""

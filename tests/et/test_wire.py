@@ -28,6 +28,7 @@ def fresh(code: str) -> list[str]:
     return eval(output.stdout)
 
 
+@pytest.mark.integration
 def test_reading_small_files_loads_no_compiler(tmp_path):
     for rank in range(8):
         nodes = (num(1, i) + num(3, 4) + sized(5, varint(i // 2)) + attr("a", num(9, i)) for i in range(350))
@@ -91,6 +92,7 @@ def test_compiling_is_kept_and_leaves_the_interpreted_kernel_alone():
     assert not hasattr(wire.k.walk, "py_func")
 
 
+@pytest.mark.integration
 def test_later_processes_read_with_the_compiled_kernel_and_without_numba(tmp_path):
     wire.load_kernel()
     (tmp_path / "t.0.et").write_bytes(file_of(*(num(1, i) + sized(2, f"n{i % 9}") for i in range(9_000))))

@@ -5,6 +5,8 @@ from __future__ import annotations
 import subprocess
 import sys
 
+import pytest
+
 from tests.conftest import ROOT
 
 PROGRAM = """
@@ -60,6 +62,7 @@ with tempfile.TemporaryDirectory() as folder:
 """
 
 
+@pytest.mark.integration
 def test_a_check_that_ends_while_the_page_is_made_is_shown_with_the_next_change_of_tasks() -> None:
     """The page says that the job is being checked; it must not be noted as one that shows what was found."""
     done = subprocess.run(

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+import pytest
+
 from studio.jobs.counting import is_awaited, start_counting
 from studio.pages.home.words import describe_hypothetical
 from studio.session import Session
@@ -75,6 +77,7 @@ def test_a_job_that_cannot_be_counted_is_not_tried_for_ever(tmp_path):
         close_tasks(tasks)
 
 
+@pytest.mark.integration
 def test_opening_a_job_and_asking_for_jobs_count_it_again(tmp_path):
     store = Workspace(tmp_path)
     job = save_as_before(store)

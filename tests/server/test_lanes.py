@@ -63,6 +63,7 @@ def answer(port: int) -> bytes:
         return b"".join(iter(lambda: sock.recv(65536), b""))
 
 
+@pytest.mark.integration
 def test_quick_requests_are_answered_while_all_exports_wait_for_their_readers() -> None:
     """As many readers as there are threads of all kinds, none of whom takes what it asked for."""
     with serving(stalled_s=600) as (process, port), contextlib.ExitStack() as held:
@@ -74,6 +75,7 @@ def test_quick_requests_are_answered_while_all_exports_wait_for_their_readers() 
         assert answer(port).endswith(b"quick")
 
 
+@pytest.mark.integration
 def test_an_export_nobody_takes_makes_room_for_the_next() -> None:
     with serving(stalled_s=1) as (process, port), contextlib.ExitStack() as held:
         for _ in range(EXPORTS_AT_ONCE + 1):
@@ -83,6 +85,7 @@ def test_an_export_nobody_takes_makes_room_for_the_next() -> None:
             assert process.stdout.readline() == "export\n"
 
 
+@pytest.mark.integration
 @pytest.mark.parametrize(
     "half",
     [
@@ -98,6 +101,7 @@ def test_half_sent_requests_are_closed(half: bytes) -> None:
         assert sock.recv(100) == b""
 
 
+@pytest.mark.integration
 def test_hundreds_of_half_sent_requests_keep_nobody_out() -> None:
     with serving(stalled_s=600) as (_, port), contextlib.ExitStack() as held:
         for _ in range(200):

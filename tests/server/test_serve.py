@@ -67,6 +67,7 @@ def ask(port: int, head: str, body: bytes = b"") -> bytes:
         return b"".join(iter(lambda: sock.recv(65536), b""))
 
 
+@pytest.mark.integration
 @pytest.mark.skipif(sys.platform == "win32", reason="Windows has no such signals to send")
 @pytest.mark.parametrize("stop", [signal.SIGINT, signal.SIGTERM])
 def test_ctrl_c_and_sigterm_end_it_without_a_traceback(studio, stop: signal.Signals) -> None:
@@ -77,6 +78,7 @@ def test_ctrl_c_and_sigterm_end_it_without_a_traceback(studio, stop: signal.Sign
     assert (process.returncode, out, err) == (0, "stopped\n", "")
 
 
+@pytest.mark.integration
 @pytest.mark.skipif(sys.platform == "win32", reason="Windows has no such signals to send")
 def test_an_impatient_second_ctrl_c_is_no_error_either(studio) -> None:
     process, port = studio
@@ -91,6 +93,7 @@ def test_an_impatient_second_ctrl_c_is_no_error_either(studio) -> None:
     assert "Traceback" not in err
 
 
+@pytest.mark.integration
 def test_a_piece_of_an_upload_fits_and_a_flood_does_not(studio) -> None:
     """8 MiB pieces arrive whole; a request beyond 16 MiB is refused before it is stored."""
     _, port = studio
@@ -101,6 +104,7 @@ def test_a_piece_of_an_upload_fits_and_a_flood_does_not(studio) -> None:
     assert answer.startswith(b"HTTP/1.1 413")
 
 
+@pytest.mark.integration
 def test_the_server_does_not_say_what_it_is_made_of(studio) -> None:
     _, port = studio
     head, _, _ = ask(port, "GET / HTTP/1.1\nHost: x\nConnection: close").partition(b"\r\n\r\n")

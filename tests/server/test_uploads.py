@@ -358,6 +358,7 @@ server.run()
 """
 
 
+@pytest.mark.integration
 def test_a_killed_server_loses_nothing_it_confirmed(server: Server, tmp_path: Path) -> None:
     child = subprocess.Popen(
         [sys.executable, "-c", CHILD, str(tmp_path)],

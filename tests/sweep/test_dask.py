@@ -80,6 +80,7 @@ def dask(tmp_path_factory):
             process.wait()
 
 
+@pytest.mark.integration
 def test_a_worker_that_is_killed_loses_nothing_and_repeats_nothing(dask, tmp_path):
     address, worker = dask
     job = studio.read(studio.sample_path("transformer_8r"))
@@ -112,6 +113,7 @@ def test_ranks_are_read_and_linked_by_workers(dask, shared):
         assert studio.link(files, executor=executor) == here
 
 
+@pytest.mark.integration
 @pytest.mark.parametrize("address", ["tcp://127.0.0.1:9", f"tcp://127.0.0.1:{10**20}"])
 def test_a_scheduler_that_nobody_runs_is_told(tmp_path, monkeypatch, address):
     monkeypatch.setattr("studio.et.executors._CONNECT_S", 0.2)

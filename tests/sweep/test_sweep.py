@@ -368,6 +368,7 @@ def test_an_empty_value_is_refused():
         parse_space(["bandwidth[0]=100,,200"])
 
 
+@pytest.mark.integration
 def test_a_killed_process_leaves_what_the_next_one_continues(job, tmp_path):
     output, files = tmp_path / "out.parquet", str(studio.sample_path("transformer_8r"))
     varied = "bandwidth[0]=1..100", "latency[0]=1..30", *MEMORY

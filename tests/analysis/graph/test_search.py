@@ -75,6 +75,7 @@ def test_parts_of_names_are_numbered_alike_if_and_only_if_they_are_the_same():
         )
 
 
+@pytest.mark.integration
 def test_graphs_are_searched_and_drawn_without_pandas_and_masked_arrays():
     """Both take longer to import than the drawing of a hundred thousand nodes."""
     script = """

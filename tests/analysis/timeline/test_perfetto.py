@@ -268,6 +268,7 @@ def test_without_the_package_the_error_says_how_to_get_it(monkeypatch) -> None:
     assert "pip install 'chakra-studio[perfetto]'" in absent.value.hint
 
 
+@pytest.mark.integration
 def test_importing_the_module_does_not_load_the_package() -> None:
     code = "import sys, studio.analysis.timeline.perfetto; sys.exit('perfetto' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0

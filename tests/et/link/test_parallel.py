@@ -64,6 +64,7 @@ def by_one(folder: Path, monkeypatch, **given: Any) -> studio.Trace:
         return studio.link(folder, **given)
 
 
+@pytest.mark.integration
 def test_several_processes_give_the_same_trace_and_findings(several, monkeypatch, tmp_path):
     folder = job_of(tmp_path / "run")
     calls: list[tuple[str, int, int]] = []
@@ -182,6 +183,7 @@ def test_an_error_of_another_process_is_that_of_the_file(processes, tmp_path):
     assert [rank.number for rank in trace.ranks] == [0, 1, 2]
 
 
+@pytest.mark.integration
 @pytest.mark.parametrize("phase", ["reading", "linking"])
 def test_stopping_ends_the_processes(several, tmp_path, phase):
     class StopError(Exception):
@@ -228,6 +230,7 @@ def faults_of_repeated_memory() -> int:
     return sum(faults[1:])
 
 
+@pytest.mark.integration
 @pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="another C library")
 def test_a_worker_keeps_the_memory_of_arrays_for_the_next_ones(monkeypatch):
     """Ranks are linked one after another in the same memory; who has set up the C library otherwise is heeded."""
@@ -285,6 +288,7 @@ def test_any_executor_reads_and_links(monkeypatch, tmp_path):
         assert executor.calls == ["read_parts"] * 3
 
 
+@pytest.mark.integration
 def test_processes_of_this_machine_are_a_standard_executor():
     with executors.LocalProcesses(2) as executor:
         assert [executor.submit(divmod, 7, n).result() for n in (2, 3)] == [(3, 1), (2, 1)]
@@ -300,6 +304,7 @@ def _late() -> None:
     raise TimeoutError("of the work")
 
 
+@pytest.mark.integration
 def test_small_jobs_and_single_processors_stay_in_one_process(monkeypatch, tmp_path):
     def refuse(*_: object) -> None:
         raise AssertionError("a process was started")
