@@ -26,8 +26,9 @@ import numpy as np
 
 from studio.completion.surgery import with_texts
 from studio.errors import TraceError
+from studio.et.link.dep_kinds import DEP_KINDS
 from studio.et.link.operations import LIBRARY
-from studio.et.link.options import DEP_KINDS, LinkOptions
+from studio.et.link.options import LinkOptions
 from studio.et.link.spans import COMPUTING
 from studio.trace import (
     NONE,
@@ -83,7 +84,7 @@ def count_untimed(trace: Trace) -> int:
     return sum(int(_are_untimed(graph).sum()) for graph in graphs)
 
 
-def is_linked(rank: Rank) -> bool:
+def is_linked_rank(rank: Rank) -> bool:
     """Whether the files of a rank were linked here: dependencies then hold what a replay needs."""
     return any(attribute.name.startswith(_LINKED) for attribute in rank.metadata)
 
@@ -169,7 +170,7 @@ def _find_lacking(trace: Trace) -> set[int]:
 def _is_converted(rank: Rank) -> bool:
     schema = rank.metadata_value(_SCHEMA)
     is_of_pytorch = isinstance(schema, str) and _OF_PYTORCH.match(schema) is not None
-    return is_of_pytorch and not is_linked(rank)
+    return is_of_pytorch and not is_linked_rank(rank)
 
 
 def _find_orderable(trace: Trace) -> set[int]:

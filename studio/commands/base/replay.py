@@ -8,7 +8,7 @@ from typing import Any
 from studio.analysis.job.step_times import StepTime, step_times
 from studio.commands.base.terminal import escape_controls
 from studio.sim.matched import replays_communication
-from studio.sim.recorded_order import count_untimed, is_linked, is_orderable
+from studio.sim.recorded_order import count_untimed, is_linked_rank, is_orderable
 from studio.sim.result import SimResult
 from studio.trace import Trace
 from studio.units import format_counted, format_ns
@@ -87,7 +87,7 @@ def _explain_difference(trace: Trace) -> Iterator[str]:
             f"{format_counted(untimed, 'node')} took time and {'does' if untimed == 1 else 'do'} not say when, so the order and the gaps of the "
             "recording are not known"
         )
-    elif not is_orderable(trace) and not any(map(is_linked, trace.ranks)):
+    elif not is_orderable(trace) and not any(map(is_linked_rank, trace.ranks)):
         lacking = "the files do not say all that takes time, such as what the host does between operators and which of them run beside each other"
     else:
         return

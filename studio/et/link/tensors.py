@@ -71,7 +71,7 @@ def find_awaited(operations: Operations, host: HostTrace, library: dict[int, int
         host: Its tensors.
         library: Operation of a communication library → the call it carries out.
     """
-    waiters = operations.named(lambda name: name.endswith(_WAIT)).tolist()
+    waiters = operations.find_named(lambda name: name.endswith(_WAIT)).tolist()
     if not waiters or not library:
         return []
     storages = _Storages(host)
