@@ -45,7 +45,7 @@ def test_ranks_and_operations_are_counted_while_files_are_read(monkeypatch: pyte
     line("reading", 0, 10)
     assert terminal.text.removesuffix("\033[K").endswith("  0%")
     seen.rank(0, RankSeen(0, {"compute": 40_000, "collective": 2_000}))
-    seen.refused("a.7.et", "cut off")
+    seen.note_refused("a.7.et", "cut off")
     line("linking", 5, 10)
     assert "50%  1 of 128 ranks, 42.0 k operations, 1 file left out" in terminal.text
     line("simulating", 5, 10)

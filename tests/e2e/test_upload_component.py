@@ -283,7 +283,7 @@ def test_a_first_picture_grows_while_ranks_are_read(studio: Studio, page: Page, 
     first = bars.first.bounding_box()
     for rank in range(12, 40):
         seen.rank(rank, RankSeen(rank, {"compute": 900}, 0, 2_500_000, 6 << 20))
-    seen.refused("in/a.63.et", "cut off after 12 bytes")
+    seen.note_refused("in/a.63.et", "cut off after 12 bytes")
     until(page, lambda: bars.count() == 40)
     assert (figure.bounding_box(), bars.first.bounding_box()) == (before, first)
     assert bars.nth(39).locator("title").text_content() == "rank 39 sends 6.00 MiB"

@@ -137,7 +137,7 @@ def test_what_is_known_of_the_ranks_comes_with_the_progress(tmp_path: Path) -> N
     def reader(files: list[SourceFile], progress: Progress) -> str:
         progress.seen.begin(128)
         progress.seen.rank(0, RankSeen(0, {"compute": 3, "collective": 1}, 10, 1_010, 4096))
-        progress.seen.refused("a.7.et", "cut off")
+        progress.seen.note_refused("a.7.et", "cut off")
         progress("reading", 5, 640)
         told.set()
         assert go.wait(PATIENCE_S)
