@@ -267,7 +267,7 @@ def find_dispute(group: GroupMatching) -> Disagreement | None:
 
 
 def _find_unmet(trace: Trace, groups: Sequence[GroupMatching]) -> Iterator[Finding]:
-    """Find groups of a recording of whose collectives it is not known which ones met, as members differ in them: the job ran all the same."""
+    """Find groups of a recording whose members differ in their collectives: the job ran, but which ones met is not known."""
     for group in groups:
         disputed = find_dispute(group)
         if disputed is not None:

@@ -110,7 +110,8 @@ def find_meetings(trace: Trace, groups: Sequence[CommGroup] | None) -> Meetings:
     else after the shortest time that one of them recorded, for the others' hold their waiting for that one. A send
     waits for nobody, nor does a member of a collective with a root, or of no bytes, that had ended before the last one
     came, nor a receive that had ended before its send began, which recorders of gloo note down late. In groups of which a
-    member's recording lacks calls, or whose members were recorded with different ones, which meet is not known: all take the time they recorded, their waiting included.
+    member's recording lacks calls, or whose members were recorded with different ones, which meet is not known: all take the time they
+    recorded, their waiting included.
     """
     place = {rank.number: place for place, rank in enumerate(trace.ranks)}
     columns, counts, known = [np.zeros((4, 0), np.int64)], [np.zeros(0, np.int64)], 0
