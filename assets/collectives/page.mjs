@@ -273,7 +273,7 @@ class CollectivesPage {
   async ringNode(view) {
     const { map, data } = this;
     if (!map || !data) return;
-    if (!view.node || data.pairs) {
+    if (!view.node || !this.#hasNodes(view)) {
       this.#ringing = null;
       map.ring(null);
       return;
@@ -295,19 +295,27 @@ class CollectivesPage {
   }
 
   /**
+   * Return whether cells are of nodes. Those of pairs of ranks are not, also while they are being fetched.
+   * @param {View} view
+   */
+  #hasNodes(view) {
+    return this.data !== null && !this.data.pairs && view.tab !== "traffic";
+  }
+
+  /**
    * Say what is in a bin that is pointed at.
    * @param {Bin | null} bin
    */
   #point(bin) {
-    const { data } = this;
     if (this.#beside) this.#second?.ring(bin);
-    if (!data || data.pairs) return;
+    if (!this.#hasNodes(readView())) return;
     this.#pointed = bin;
     this.#later("point", 60, async () => {
       if (!bin) {
         if (this.data) say(hintOf(this.data));
         return;
       }
+      if (!this.#hasNodes(readView())) return;
       const place = isBinned(bin) ? bin : { line: bin.line, column: bin.column };
       try {
         /** @type {Cell} */
@@ -324,7 +332,7 @@ class CollectivesPage {
    * @param {Place} cell
    */
   async #choose({ line, column }) {
-    if (this.data?.pairs) return;
+    if (!this.#hasNodes(readView())) return;
     try {
       /** @type {Cell} */
       const cell = await getJson(heatAddress(readView(), "/cell", { line, column }));
