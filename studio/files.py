@@ -99,7 +99,7 @@ def describe_bad_path(text: str) -> tuple[str, str] | None:
 
     Example:
         >>> describe_bad_path(""), describe_bad_path("a\0b")[0], describe_bad_path("job.0.et")
-        (('An empty path: no file or folder is named.', 'Name a file or folder; . is the current one.'), "'a\\x00b': no file or folder can be called so: embedded null byte.", None)
+        (('An empty path: no file or folder is named.', 'Name a file or folder; . is the current one.'), "'a\\x00b': no file or folder can be called so: a character of number 0 is in it.", None)
     """
     if not text:
         # A variable that is not set, which Python takes for the current folder.
@@ -107,7 +107,8 @@ def describe_bad_path(text: str) -> tuple[str, str] | None:
     try:
         os.lstat(text)
     except ValueError as error:
-        what = str(error).removeprefix("lstat: ")
+        # Which words Python has for that differs from version to version.
+        what = "a character of number 0 is in it" if "\0" in text else str(error).removeprefix("lstat: ")
         return (
             f"{text[:200]!r}: no file or folder can be called so: {what}.",
             "Check where the name comes from.",
