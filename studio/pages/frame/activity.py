@@ -118,6 +118,11 @@ def build_badge(job: str) -> Any:
     return build_findings_badge(levels) if (levels := session.levels_found(job)) is not None else None
 
 
+def is_run_named(shown: str | None) -> bool:
+    """Whether the view names the run that is shown, whatever runs there are; `shown` as for `list_run_choices`."""
+    return bool(shown and json.loads(shown)[1])
+
+
 def list_run_choices(shown: str | None) -> tuple[list[dict[str, str]], str | None, str | None, bool]:
     """Return the options of the run switch, the run that is shown (twice: once for the script), and whether to hide it.
 

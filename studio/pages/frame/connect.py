@@ -13,7 +13,13 @@ from studio.pages.base.missing import list_missing
 from studio.pages.base.state import get_workspace
 from studio.pages.base.widgets import list_job_options
 from studio.pages.frame import inspector
-from studio.pages.frame.activity import build_badge, change_activity, list_run_choices, show_activity
+from studio.pages.frame.activity import (
+    build_badge,
+    change_activity,
+    is_run_named,
+    list_run_choices,
+    show_activity,
+)
 
 _CLIENT = "studio_frame"
 
@@ -89,7 +95,15 @@ def _connect_choices(app: Dash) -> None:
         Input("activity-known", "data"),
     )
     def list_runs(shown: str | None, _activity: str | None) -> tuple[Any, ...]:
-        return list_run_choices(shown)
+        options, value, known, is_hidden = list_run_choices(shown)
+        if (
+            value is not None
+            and is_run_named(shown)
+            and set(dash.ctx.triggered_prop_ids) == {"activity-known.data"}
+        ):
+            # The run of the address stays, and what is chosen while tasks end is not taken back.
+            return options, no_update, no_update, is_hidden
+        return options, value, known, is_hidden
 
     app.clientside_callback(
         ClientsideFunction(_CLIENT, "switchRun"),
