@@ -21,7 +21,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from studio.completion.clues import Known
-from studio.completion.surgery import with_texts
+from studio.completion.surgery import append_attributes, intern_texts
 from studio.distinct import find_distinct
 from studio.trace import (
     ARRIVAL,
@@ -33,7 +33,6 @@ from studio.trace import (
     Int64,
     NodeType,
     Rank,
-    Strings,
     ValueKind,
     group_slots,
     read_dense_column,
@@ -147,7 +146,7 @@ def delay_arrivals(graph: Graph, waits: Waited) -> Graph:
     """Return the graph of a rank that comes to collectives when the rank that recorded it no longer waited for others."""
     rows, count, more = waits.rows, len(graph), len(waits.rows)
     first = np.arange(count, count + more)
-    strings, codes = _intern_texts(graph.strings, _list_texts(graph, waits))
+    strings, codes = intern_texts(graph.strings, _list_texts(graph, waits))
     start, duration = (
         np.concatenate((column, np.zeros(more, np.int64))) for column in (graph.start_ns, graph.duration_ns)
     )
@@ -191,15 +190,6 @@ def _list_texts(graph: Graph, waits: Waited) -> list[str]:
     ]
 
 
-def _intern_texts(strings: Strings, texts: Sequence[str]) -> tuple[Strings, list[int]]:
-    """Return a pool that has some texts, and their indices."""
-    codes = {text: strings.find(text) for text in texts}
-    new = [text for text, code in codes.items() if code == NONE]
-    pool, first = with_texts(strings, new)
-    codes.update((text, first + place) for place, text in enumerate(new))
-    return pool, [codes[text] for text in texts]
-
-
 def _join_dependencies(before: Dependencies, rows: Int64, parents: Int64) -> Dependencies:
     """Return dependencies in which each of some rows waits for one more."""
     offsets = before.offsets.copy()
@@ -226,15 +216,4 @@ def _append_attributes(before: Attributes, codes: Sequence[int], more: int) -> A
     key = np.tile([is_cpu, gap, thread], more)
     value = np.column_stack((np.ones(more), np.full(more, why), threads)).reshape(-1)
     kind = np.tile([ValueKind.BOOL, ValueKind.STRING, ValueKind.STRING], more)
-    count = len(key)
-    offsets = before.offsets[-1] + np.arange(3, count + 1, 3)
-    return Attributes(
-        np.concatenate((before.offsets, offsets.astype(before.offsets.dtype))),
-        np.concatenate((before.key, key.astype(np.int32))),
-        np.concatenate((before.doc, np.full(count, NONE, np.int32))),
-        np.concatenate((before.kind, kind.astype(np.uint8))),
-        np.concatenate((before.value, value.astype(np.int64))),
-        np.concatenate((before.length, np.zeros(count, np.int32))),
-        np.concatenate((before.slot, np.zeros(count, np.bool_))),
-        before.items,
-    )
+    return append_attributes(before, key, kind, value, each=3)

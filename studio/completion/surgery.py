@@ -4,10 +4,24 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from typing import Any, cast
 
 import numpy as np
+from numpy.typing import NDArray
 
-from studio.trace import NONE, Attributes, Bool, Dependencies, Graph, Int32, Int64, Strings, Trace
+from studio.trace import (
+    NONE,
+    Attributes,
+    Bool,
+    Dependencies,
+    Graph,
+    Int32,
+    Int64,
+    Strings,
+    Trace,
+    UInt64,
+    ValueKind,
+)
 
 _ROOM = np.uint64(4)
 
@@ -138,8 +152,8 @@ def edit_graph(
         name=name,
         start_ns=start,
         duration_ns=graph.duration_ns[order],
-        ctrl=_build_dependencies(ctrl, graph.ctrl),
-        data=_build_dependencies(data, graph.data),
+        ctrl=build_dependencies(ctrl, (graph.ctrl.dangling + np.uint64(1)) * _ROOM),
+        data=build_dependencies(data, (graph.data.dangling + np.uint64(1)) * _ROOM),
         io=graph.io[order] if len(graph.io) else graph.io,
         attrs=_select_attributes(graph, order, len(kept), added),
         extra_row=new_row[graph.extra_row][stays].astype(np.int32),
@@ -196,11 +210,12 @@ def _map_parents(
     return list(mapped)
 
 
-def _build_dependencies(lists: Sequence[Sequence[int]], before: Dependencies) -> Dependencies:
-    offsets = np.zeros(len(lists) + 1, before.offsets.dtype)
+def build_dependencies(lists: Sequence[Sequence[int]], dangling: UInt64) -> Dependencies:
+    """Return dependencies in which each node waits for the rows of its list, -1-k for the k-th of the dangling ids."""
+    offsets = np.zeros(len(lists) + 1, np.int64)
     np.cumsum([len(parents) for parents in lists], out=offsets[1:])
     rows = np.array([row for parents in lists for row in parents], np.int32)
-    return Dependencies(offsets, rows, (before.dangling + np.uint64(1)) * _ROOM)
+    return Dependencies(offsets, rows, dangling)
 
 
 def _select_attributes(graph: Graph, order: Int64, kept: int, added: Sequence[Added]) -> Attributes:
@@ -237,6 +252,15 @@ def with_texts(strings: Strings, texts: Sequence[str]) -> tuple[Strings, int]:
     return Strings(data, offsets), len(strings)
 
 
+def intern_texts(strings: Strings, texts: Sequence[str]) -> tuple[Strings, list[int]]:
+    """Return a pool that has some texts, and their indices."""
+    codes = {text: strings.find(text) for text in texts}
+    new = [text for text, code in codes.items() if code == NONE]
+    pool, first = with_texts(strings, new)
+    codes.update((text, first + place) for place, text in enumerate(new))
+    return pool, [codes[text] for text in texts]
+
+
 def with_values(graph: Graph, key: str, rows: Sequence[int], values: Sequence[int]) -> Graph:
     """Return a graph with other values of a whole-number attribute in some rows."""
     new = dict(zip(rows, values, strict=True))
@@ -245,6 +269,77 @@ def with_values(graph: Graph, key: str, rows: Sequence[int], values: Sequence[in
     for row, index in zip(at.tolist(), where.tolist(), strict=True):
         value[index] = new.get(row, value[index])
     return replace(graph, attrs=replace(graph.attrs, value=value))
+
+
+def with_numbers(graph: Graph, key: str, rows: Int64, values: Int64) -> Graph:
+    """Return a graph with an attribute of some nodes set to whole numbers, and added where they have none of that name.
+
+    Args:
+        graph: The graph.
+        key: The attribute.
+        rows: (M,) nodes, rising.
+        values: (M,) their numbers.
+    """
+    owners, where = graph.rows_with(key)
+    here = np.isin(owners, rows)
+    owners, where = owners[here].astype(np.int64), where[here]
+    attrs = graph.attrs
+    value, kind = attrs.value.copy(), attrs.kind.copy()
+    value[where] = values[np.searchsorted(rows, owners)]
+    # Narrow and unsigned kinds cannot hold every number.
+    kind[where] = ValueKind.INT64
+    attrs = replace(attrs, value=value, kind=kind)
+    lacking = ~np.isin(rows, owners)
+    if not lacking.any():
+        return replace(graph, attrs=attrs)
+    strings, [code] = intern_texts(graph.strings, [key])
+    return replace(graph, strings=strings, attrs=_with_added(attrs, code, rows[lacking], values[lacking]))
+
+
+def _with_added(attrs: Attributes, key: int, rows: Int64, values: Int64) -> Attributes:
+    """Return attributes with a whole number added at the end of some nodes."""
+    places = attrs.offsets[rows + 1]
+    more = np.zeros(len(attrs.offsets), np.int64)
+    more[rows + 1] = 1
+
+    def insert_values(column: NDArray[Any], new: object) -> NDArray[Any]:
+        result: NDArray[Any] = np.insert(column, places, cast("Any", new))
+        return result
+
+    return replace(
+        attrs,
+        offsets=attrs.offsets + np.cumsum(more),
+        key=insert_values(attrs.key, key),
+        doc=insert_values(attrs.doc, NONE),
+        kind=insert_values(attrs.kind, ValueKind.INT64),
+        value=insert_values(attrs.value, values),
+        length=insert_values(attrs.length, 0),
+        slot=insert_values(attrs.slot, False),
+    )
+
+
+def append_attributes(before: Attributes, key: Int64, kind: Int64, value: Int64, *, each: int) -> Attributes:
+    """Return attributes with those of more nodes behind all others.
+
+    Args:
+        before: Attributes of the nodes there are.
+        key: (M,) names of those of the nodes that come behind, a node after the other.
+        kind: (M,) their kinds, of one value apiece.
+        value: (M,) their values.
+        each: How many of them each node has.
+    """
+    count = len(key)
+    ends = before.offsets[-1] + np.arange(each, count + 1, each)
+    return Attributes(
+        np.concatenate((before.offsets, ends.astype(before.offsets.dtype))),
+        np.concatenate((before.key, key.astype(before.key.dtype))),
+        np.concatenate((before.doc, np.full(count, NONE, before.doc.dtype))),
+        np.concatenate((before.kind, kind.astype(before.kind.dtype))),
+        np.concatenate((before.value, value.astype(before.value.dtype))),
+        np.concatenate((before.length, np.zeros(count, before.length.dtype))),
+        np.concatenate((before.slot, np.zeros(count, np.bool_))),
+        before.items,
+    )
 
 
 def with_slot(graph: Graph, like: int) -> tuple[Graph, int]:

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Mapping
 from dataclasses import dataclass, replace
-from typing import Any, cast
 
 import numpy as np
-from numpy.typing import NDArray
 
 from studio.columns import join_ranges
+from studio.completion.surgery import with_numbers
 from studio.et.link.dep_kinds import find_dep_kinds, read_dep_kinds
 from studio.trace import (
     INT_KINDS,
@@ -20,7 +19,6 @@ from studio.trace import (
     Graph,
     Int32,
     Int64,
-    Strings,
     Trace,
     UInt64,
     ValueKind,
@@ -251,56 +249,6 @@ def with_zero(graph: Graph, key: str, rows: Int64) -> Graph:
     whole = build_kind_table((*INT_KINDS, ValueKind.BOOL))[graph.attrs.kind[where]]
     value[where[np.isin(owners, rows) & whole]] = 0
     return replace(graph, attrs=replace(graph.attrs, value=value))
-
-
-def with_numbers(graph: Graph, key: str, rows: Int64, values: Int64) -> Graph:
-    """Return a graph with an attribute of some nodes set to whole numbers, and added where they have none of that name.
-
-    Args:
-        graph: The graph.
-        key: The attribute.
-        rows: (M,) nodes, rising.
-        values: (M,) their numbers.
-    """
-    owners, where = graph.rows_with(key)
-    here = np.isin(owners, rows)
-    owners, where = owners[here].astype(np.int64), where[here]
-    attrs = graph.attrs
-    value, kind = attrs.value.copy(), attrs.kind.copy()
-    value[where] = values[np.searchsorted(rows, owners)]
-    # Narrow and unsigned kinds cannot hold every number.
-    kind[where] = ValueKind.INT64
-    attrs = replace(attrs, value=value, kind=kind)
-    lacking = ~np.isin(rows, owners)
-    if not lacking.any():
-        return replace(graph, attrs=attrs)
-    code = graph.strings.find(key)
-    strings = graph.strings
-    if code == NONE:
-        code, strings = len(strings), Strings.of([*(strings.raw(at) for at in range(len(strings))), key])
-    return replace(graph, strings=strings, attrs=_with_added(attrs, code, rows[lacking], values[lacking]))
-
-
-def _with_added(attrs: Attributes, key: int, rows: Int64, values: Int64) -> Attributes:
-    """Return attributes with a whole number added at the end of some nodes."""
-    places = attrs.offsets[rows + 1]
-    more = np.zeros(len(attrs.offsets), np.int64)
-    more[rows + 1] = 1
-
-    def insert_values(column: NDArray[Any], new: object) -> NDArray[Any]:
-        result: NDArray[Any] = np.insert(column, places, cast("Any", new))
-        return result
-
-    return replace(
-        attrs,
-        offsets=attrs.offsets + np.cumsum(more),
-        key=insert_values(attrs.key, key),
-        doc=insert_values(attrs.doc, NONE),
-        kind=insert_values(attrs.kind, ValueKind.INT64),
-        value=insert_values(attrs.value, values),
-        length=insert_values(attrs.length, 0),
-        slot=insert_values(attrs.slot, False),
-    )
 
 
 # ---------------------------------------------------------------------------------------------------

@@ -8,6 +8,7 @@ from dataclasses import replace
 import numpy as np
 
 from studio.analysis.collectives.messages import Messages
+from studio.completion.surgery import with_numbers
 from studio.distinct import find_distinct
 from studio.doctor import edit
 from studio.doctor.changes import SHOWN, Change, Tick
@@ -72,7 +73,7 @@ def _correct_receives(trace: Trace, tick: Tick, messages: Messages, pairs: Int64
     def change(graph: Graph, rows: object) -> Graph:
         assert isinstance(rows, tuple)
         row, tag, size = np.array(rows, np.int64).T
-        return edit.with_numbers(edit.with_numbers(graph, "comm_tag", row, tag), "comm_size", row, size)
+        return with_numbers(with_numbers(graph, "comm_tag", row, tag), "comm_size", row, size)
 
     keys = {place: tuple(sorted(rows)) for place, rows in wanted.items()}
     repaired = edit.change_ranks(trace, keys, change, tick) if keys else trace

@@ -17,8 +17,10 @@ from studio.sim.retimed import is_retimed_graph
 from studio.trace import Finding, Trace
 
 T = TypeVar("T")
-_TIMELESS = frozenset({"bundles", "facts groups", "facts channels", "facts places", "alike", "expansion"})
-"""What depends neither on how long nodes took nor on their operations and sizes of tensors."""
+_TIMELESS = frozenset(
+    {"bundles", "facts groups", "facts channels", "facts places", "alike", "expansion", "recorded orders"}
+)
+"""What depends neither on how long nodes took nor on their operations and sizes of tensors, or on the recording alone."""
 _MOST = 4
 """So many answers to one question are kept: a sweep in the order of its grid asks for the same ones again and again."""
 

@@ -10,7 +10,7 @@ from studio.sim.engine import Cancel, Notice, Progress, execute, explain_stop
 from studio.sim.known import Known
 from studio.sim.matched import replays_communication
 from studio.sim.plan import Plan, make_plan
-from studio.sim.recorded_order import order_by_times
+from studio.sim.recorded_order import find_orders, order_by_times
 from studio.sim.result import SimResult, read_result
 from studio.sim.retargeting import recompute_job
 from studio.trace import Trace
@@ -48,7 +48,7 @@ def play(  # noqa: PLR0913 (what `studio.sim.simulate` takes)
     """
     settled = _settle_borders(trace, config, known)
     if replays_communication(config) and not config.replay_only:
-        settled = order_by_times(settled, settled if recorded is None else recorded)
+        settled = _order_replay(settled, recorded, known)
     played, _ = recompute_job(settled, config)
     # What is known of the recorded job does not hold of one that was changed, as one recomputed for another GPU.
     known = known if played is trace else None
@@ -70,6 +70,14 @@ def play(  # noqa: PLR0913 (what `studio.sim.simulate` takes)
     if plan.folding is None:
         execute(plan, progress=progress, cancel=cancel, native=native, notice=notice)
     return read_result(trace, config, plan, reason), plan
+
+
+def _order_replay(trace: Trace, recorded: Trace | None, known: Known | None) -> Trace:
+    """Return the job in the order of its recorded times, where its dependencies do not hold what a replay needs."""
+    if recorded is None or known is None:
+        return order_by_times(trace, recorded)
+    # Of all changes of a job the recording is the same one.
+    return order_by_times(trace, recorded, known.once("recorded orders", None, lambda: find_orders(recorded)))
 
 
 def _settle_borders(trace: Trace, config: SystemConfig, known: Known | None) -> Trace:

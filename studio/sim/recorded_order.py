@@ -24,7 +24,7 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 
-from studio.completion.surgery import with_texts
+from studio.completion.surgery import append_attributes, build_dependencies, intern_texts, with_numbers
 from studio.errors import TraceError
 from studio.et.link.dep_kinds import DEP_KINDS
 from studio.et.link.operations import LIBRARY
@@ -34,12 +34,10 @@ from studio.trace import (
     NONE,
     Attributes,
     Bool,
-    Dependencies,
     Graph,
     Int64,
     NodeType,
     Rank,
-    Strings,
     Trace,
     UInt64,
     ValueKind,
@@ -94,7 +92,14 @@ def is_ordered(graph: Graph) -> bool:
     return graph.has_attribute(_LAG)
 
 
-def order_by_times(trace: Trace, recorded: Trace | None = None) -> Trace:
+def find_orders(recorded: Trace) -> dict[int, Order]:
+    """Return what nodes waited for in the ranks of a recording whose dependencies do not hold what a replay needs, by graph."""
+    return {index: _Recorded(recorded.graphs[index]).order() for index in sorted(_find_orderable(recorded))}
+
+
+def order_by_times(
+    trace: Trace, recorded: Trace | None = None, orders: Mapping[int, Order] | None = None
+) -> Trace:
     """Return the job that a replay plays: ranks whose dependencies do not hold what it needs in the order of their recorded times.
 
     Nodes keep their rows; what they waited besides comes behind them.
@@ -102,19 +107,19 @@ def order_by_times(trace: Trace, recorded: Trace | None = None) -> Trace:
     Args:
         trace: The job.
         recorded: The job as it was recorded, where durations of `trace` were changed: what took less time then is no longer waited for.
+        orders: What `find_orders` returns of that; None to find it.
 
     Raises:
         TraceError: Nodes or dependencies were changed, too; nothing tells what would wait for what then.
     """
     recorded = trace if recorded is None else recorded
-    chosen = _find_orderable(recorded)
-    if not chosen:
+    orders = find_orders(recorded) if orders is None else orders
+    if not orders:
         return trace
     graphs = list(trace.graphs)
-    ordered: dict[int, _Order] = {}
     done: set[int] = set()
     for rank, before in zip(trace.ranks, recorded.ranks, strict=True):
-        if before.graph not in chosen or rank.graph in done:
+        if before.graph not in orders or rank.graph in done:
             continue
         graph, original = trace.graphs[rank.graph], recorded.graphs[before.graph]
         if not _are_wired_alike(graph, original):
@@ -122,9 +127,7 @@ def order_by_times(trace: Trace, recorded: Trace | None = None) -> Trace:
                 "the dependencies of the recording are those of a converter, which do not tell what another order would wait for",
                 hint="Link the recordings that the files were made of (chakra-studio link).",
             )
-        if before.graph not in ordered:
-            ordered[before.graph] = _Recorded(original).order()
-        graphs[rank.graph] = _build_graph(graph, ordered[before.graph])
+        graphs[rank.graph] = _build_graph(graph, orders[before.graph])
         done.add(rank.graph)
     return replace(trace, graphs=tuple(graphs))
 
@@ -255,7 +258,7 @@ _Waits = list[tuple[int, int]]
 
 
 @dataclass(frozen=True, slots=True)
-class _Order:
+class Order:
     """What nodes of a rank waited for in its recording.
 
     Attributes:
@@ -316,7 +319,7 @@ class _Recorded:
         """Return what a node is called."""
         return self.names[int(self.graph.name[row])]
 
-    def order(self) -> _Order:
+    def order(self) -> Order:
         """Return what nodes waited for in the recording."""
         for row in self.rows:
             self._place(row)
@@ -325,7 +328,7 @@ class _Recorded:
         for row in self.rows:
             self.waits[row] = self._find_waits(row, returns)
             self._delay(row)
-        return _Order(self.rows, self.waits, returns.find_tails(), self.begin, self.over)
+        return Order(self.rows, self.waits, returns.find_tails(), self.begin, self.over)
 
     def _delay(self, row: int) -> None:
         """Let a node that would have to begin before what it waits for has ended begin then, so that the next gap makes up for it."""
@@ -519,7 +522,7 @@ class _Returns:
 # The graph
 
 
-def _build_graph(graph: Graph, recorded: _Order) -> Graph:
+def _build_graph(graph: Graph, recorded: Order) -> Graph:
     """Return the graph with other dependencies, and with nodes for the time that others waited besides, or that came last."""
     count = len(graph)
     lists: list[list[int]] = [[] for _ in range(count)]
@@ -536,23 +539,26 @@ def _build_graph(graph: Graph, recorded: _Order) -> Graph:
     lags = lags or {(_BEGINNING, 0): 0}
     lists += [[] if source == _BEGINNING else [source] for source, _ in lags]
     start = [recorded.begin if source == _BEGINNING else recorded.over[source] for source, _ in lags]
-    strings, codes = _with_words(graph)
+    calls = {row: call for call, row in _find_carriers(graph).items()}
+    carriers = np.array(sorted(calls), np.int64)
+    graph = with_numbers(
+        graph, _CARRIES, carriers, np.array([calls[row] for row in carriers.tolist()], np.int64)
+    )
+    strings, [name, *codes] = intern_texts(graph.strings, ("replay lag", _LAG, _ON_HOST, _NO_KINDS))
     more = len(lags)
     return replace(
         graph,
         id=np.concatenate((graph.id, _choose_ids(graph, more))),
         type=np.concatenate((graph.type, np.full(more, NodeType.COMP, graph.type.dtype))),
-        name=np.concatenate((graph.name, np.full(more, codes["replay lag"], graph.name.dtype))),
+        name=np.concatenate((graph.name, np.full(more, name, graph.name.dtype))),
         start_ns=np.concatenate((graph.start_ns, np.array(start, np.int64))),
         duration_ns=np.concatenate((graph.duration_ns, np.array([lag for _, lag in lags], np.int64))),
-        ctrl=_build_dependencies([[]] * (count + more), graph.ctrl),
-        data=_build_dependencies(lists, graph.data),
+        ctrl=build_dependencies([[]] * (count + more), graph.ctrl.dangling[:0]),
+        data=build_dependencies(lists, graph.data.dangling[:0]),
         io=np.concatenate((graph.io, np.full((more, 6), NONE, graph.io.dtype)))
         if len(graph.io)
         else graph.io,
-        attrs=_append_marks(
-            _add_carriers(graph, codes[_CARRIES]), codes, graph.strings.find(DEP_KINDS), more
-        ),
+        attrs=_append_marks(graph.attrs, codes, graph.strings.find(DEP_KINDS), more),
         strings=strings,
     )
 
@@ -567,56 +573,10 @@ def _choose_ids(graph: Graph, count: int) -> UInt64:
     return chosen
 
 
-def _build_dependencies(lists: Sequence[Sequence[int]], before: Dependencies) -> Dependencies:
-    offsets = np.zeros(len(lists) + 1, before.offsets.dtype)
-    np.cumsum([len(rows) for rows in lists], out=offsets[1:])
-    rows = np.array([row for rows in lists for row in rows], before.rows.dtype)
-    return Dependencies(offsets, rows, before.dangling[:0])
-
-
-def _with_words(graph: Graph) -> tuple[Strings, dict[str, int]]:
-    """Return the texts of a graph with those that are added, and where these stand."""
-    words = ("replay lag", _LAG, _CARRIES, _NO_KINDS, _ON_HOST)
-    codes = {word: graph.strings.find(word) for word in words}
-    new = [word for word, code in codes.items() if code == NONE]
-    strings, first = with_texts(graph.strings, new)
-    return strings, codes | {word: first + place for place, word in enumerate(new)}
-
-
-def _add_carriers(graph: Graph, code: int) -> Attributes:
-    """Return the attributes with the call that each operator of gloo carries out."""
-    attrs = graph.attrs
-    calls = {row: call for call, row in _find_carriers(graph).items()}
-    rows = np.array(sorted(calls), np.int64)
-    places = attrs.offsets[rows + 1]
-    offsets = attrs.offsets.copy()
-    offsets[1:] += np.cumsum(np.bincount(rows, minlength=len(graph)))
-    return Attributes(
-        offsets,
-        np.insert(attrs.key, places, code),
-        np.insert(attrs.doc, places, NONE),
-        np.insert(attrs.kind, places, ValueKind.INT64),
-        np.insert(attrs.value, places, [calls[row] for row in rows.tolist()]),
-        np.insert(attrs.length, places, 0),
-        np.insert(attrs.slot, places, False),
-        attrs.items,
-    )
-
-
-def _append_marks(before: Attributes, codes: Mapping[str, int], kinds: int, more: int) -> Attributes:
+def _append_marks(before: Attributes, codes: Sequence[int], kinds: int, more: int) -> Attributes:
     """Return attributes with those of more nodes; the reasons of dependencies that are no more get another name."""
-    key = before.key.copy()
-    key[key == kinds] = codes[_NO_KINDS]
-    count = 2 * more
-    ends = before.offsets[-1] + 2 * np.arange(1, more + 1)
-    added = np.tile([codes[_ON_HOST], codes[_LAG]], more)
-    return Attributes(
-        np.concatenate((before.offsets, ends)).astype(before.offsets.dtype),
-        np.concatenate((key, added)).astype(key.dtype),
-        np.concatenate((before.doc, np.full(count, NONE))).astype(before.doc.dtype),
-        np.concatenate((before.kind, np.full(count, ValueKind.BOOL))).astype(before.kind.dtype),
-        np.concatenate((before.value, np.ones(count, np.int64))),
-        np.concatenate((before.length, np.zeros(count, before.length.dtype))),
-        np.concatenate((before.slot, np.zeros(count, np.bool_))),
-        before.items,
-    )
+    lag, on_host, no_kinds = codes
+    key = np.where(before.key == kinds, no_kinds, before.key).astype(before.key.dtype)
+    kind = np.full(2 * more, ValueKind.BOOL)
+    added = np.tile([on_host, lag], more)
+    return append_attributes(replace(before, key=key), added, kind, np.ones(2 * more, np.int64), each=2)

@@ -29,6 +29,7 @@ from studio.commands.base.backends import (
     build_arguments,
 )
 from studio.commands.base.for_astra_sim import CODE, adapt_for_astra_sim
+from studio.completion.surgery import with_numbers
 from studio.doctor import edit
 from studio.errors import ConfigError, StudioError, TraceError
 from studio.et import Progress, write
@@ -360,7 +361,7 @@ def _with_tags(graph: Graph) -> tuple[Graph, int]:
     rows = np.flatnonzero(message & ~has)
     if not len(rows):
         return graph, 0
-    return edit.with_numbers(graph, "comm_tag", rows, np.zeros(len(rows), np.int64)), len(rows)
+    return with_numbers(graph, "comm_tag", rows, np.zeros(len(rows), np.int64)), len(rows)
 
 
 def _round_durations(graph: Graph) -> tuple[Graph, Int64]:
@@ -373,7 +374,7 @@ def _round_durations(graph: Graph) -> tuple[Graph, Int64]:
         return graph, grown_ns
     # Files may hold the exact time as an attribute beside it.
     rows = np.intersect1d(graph.rows_with(_EXACT_DURATION)[0], np.flatnonzero(off))
-    exact = edit.with_numbers(graph, _EXACT_DURATION, rows, whole[rows]) if len(rows) else graph
+    exact = with_numbers(graph, _EXACT_DURATION, rows, whole[rows]) if len(rows) else graph
     return replace(exact, duration_ns=whole), grown_ns
 
 
