@@ -75,7 +75,8 @@ def find_awaited(operations: Operations, host: HostTrace, library: dict[int, int
     if not waiters or not library:
         return []
     storages = _Storages(host)
-    both = np.concatenate((storages.of_column(0), storages.of_column(3)))
+    reads = storages.of_column(0)
+    both = np.concatenate((reads, storages.of_column(3)))
     carrying: dict[int, list[int]] = {}
     for row, call in library.items():
         carrying.setdefault(call, []).append(row)
@@ -87,7 +88,6 @@ def find_awaited(operations: Operations, host: HostTrace, library: dict[int, int
     for calls in called.values():
         calls.sort()
     awaited = []
-    reads = storages.of_column(0)
     for waiter, storage in reads[np.isin(reads[:, 0], waiters)].tolist():
         calls = called.get(storage, [])
         place = bisect_left(calls, (int(operations.begin[waiter]), NONE)) - 1
