@@ -52,6 +52,11 @@ def opened(studio: Studio, page, name: str = JOB, **more: object):
     return page
 
 
+def moment(page, key: str) -> float:
+    """The moment that the address names, in nanoseconds; one that equals nothing while it names none."""
+    return float(view(page).get(key, "nan"))
+
+
 def point(page, row: int, ns: float) -> dict[str, float]:
     """Where on the page a moment of a row is drawn."""
     return page.evaluate("([row, ns]) => window.studio.timeline.point(row, ns)", [row, ns])
@@ -139,19 +144,19 @@ def walk_the_selection(studio: Studio, page, recording) -> None:
     opened(studio, page, rank=0, node=ids[10])
     page.wait_for_selector("#inspector h2")
     page.keyboard.press(".")
-    page.wait_for_url(lambda _: view(page)["node"] == str(ids[11]))
+    page.wait_for_url(lambda _: view(page).get("node") == str(ids[11]))
     page.keyboard.press(",")
-    page.wait_for_url(lambda _: view(page)["node"] == str(ids[10]))
+    page.wait_for_url(lambda _: view(page).get("node") == str(ids[10]))
     page.keyboard.press("[")
-    page.wait_for_url(lambda _: view(page)["node"] != str(ids[10]))
+    page.wait_for_url(lambda _: view(page).get("node") not in {None, str(ids[10])})
     row = spans[10][0]
     waits = {int(graph.id[one]) for one in [*graph.data.of(row), *graph.ctrl.of(row)]}
     assert int(view(page)["node"]) in waits
     page.go_back()
-    page.wait_for_url(lambda _: view(page)["node"] == str(ids[10]))
+    page.wait_for_url(lambda _: view(page).get("node") == str(ids[10]))
     page.mouse.move(5, 5)
     page.keyboard.press("c")
-    page.wait_for_url(lambda _: view(page)["deps"] == "chain")
+    page.wait_for_url(lambda _: view(page).get("deps") == "chain")
     page.locator("#timeline-status", has_text=re.compile(r"chain of \d+ nodes$")).wait_for()
 
 
@@ -197,7 +202,7 @@ def move_by_keys_and_wheel(studio: Studio, page) -> None:
     )  # what is under the pointer stays there
     page.wait_for_timeout(1300)  # a gesture of its own
     page.keyboard.press("d")
-    page.wait_for_url(lambda _: int(view(page)["from"]) > int(first["from"]))
+    page.wait_for_url(lambda _: moment(page, "from") > int(first["from"]))
     page.go_back()
     page.wait_for_url(lambda _: view(page) == first)
     page.wait_for_function(
@@ -223,7 +228,7 @@ def drag(studio: Studio, page) -> None:
     page.mouse.down()
     page.mouse.move(at["x"] - 200, at["y"], steps=4)
     page.mouse.up()
-    page.wait_for_url(lambda _: int(view(page)["from"]) > 10_500_000)
+    page.wait_for_url(lambda _: moment(page, "from") > 10_500_000)
     assert int(view(page)["to"]) - int(view(page)["from"]) == pytest.approx(10_000_000, abs=2)
     page.keyboard.down("Shift")
     page.mouse.down()
@@ -269,7 +274,7 @@ def drag(studio: Studio, page) -> None:
     assert copied[1].split("\t")[:3] == ["nodes in flight", "nodes", repr(nodes.mean)]
     page.locator("#timeline-scroll").focus()
     page.keyboard.press("z")
-    page.wait_for_url(lambda _: (int(view(page)["from"]), int(view(page)["to"])) == (low, high))
+    page.wait_for_url(lambda _: (moment(page, "from"), moment(page, "to")) == (low, high))
     page.keyboard.press("Escape")
     page.wait_for_url(lambda _: "mark" not in view(page))
     page.wait_for_selector("#timeline-window", state="hidden")
@@ -302,20 +307,20 @@ def search_mark_pin_and_order(studio: Studio, page, recording) -> None:
     page.wait_for_url(lambda _: "q" not in view(page))
     page.keyboard.press("Escape")
     page.evaluate("document.querySelector('#timeline-scroll').scrollTop = 0")
-    page.wait_for_timeout(100)
+    quiet(page)
     at = point(page, 0, 20e6)
     page.mouse.move(at["x"], at["y"])
     page.keyboard.press("m")
-    page.wait_for_url(lambda _: abs(int(view(page)["flags"]) - 20e6) < 1e5)
+    page.wait_for_url(lambda _: abs(moment(page, "flags") - 20e6) < 1e5)
     page.keyboard.press("m")
     page.wait_for_url(lambda _: "flags" not in view(page))
     page.keyboard.press("p")
-    page.wait_for_url(lambda _: view(page)["pin"] == "0")
+    page.wait_for_url(lambda _: view(page).get("pin") == "0")
     height = point(page, 0, 0)["y"]
     page.evaluate("document.querySelector('#timeline-scroll').scrollTop = 500")
     assert point(page, 0, 0)["y"] == height
     page.click("[data-order=idle]")
-    page.wait_for_url(lambda _: view(page)["order"] == "idle")
+    page.wait_for_url(lambda _: view(page).get("order") == "idle")
     timeline = recorded(trace)
     idle = compute_idle_times(Gantt(trace, timeline, origin_ns=int(timeline.start_ns.min()))).tolist()
     expected = [0, *sorted(range(1, 8), key=lambda rank: (-idle[rank], rank))]
@@ -515,7 +520,7 @@ def see_a_run(studio: Studio, page, simulated) -> None:
     ).wait_for()
     slow = next(one for one in Workspace(studio.workspace).runs(found) if one.name == "a slow ring")
     page.select_option("#timeline-ghost", slow.id)
-    page.wait_for_url(lambda _: view(page)["ghost"] == slow.id)
+    page.wait_for_url(lambda _: view(page).get("ghost") == slow.id)
     page.wait_for_function("span => window.studio.timeline.scene.chart.span === span", arg=slow.makespan_ns)
     other = Workspace(studio.workspace).load_run(found, slow.id).result.timeline([5])
     part = other.of_lane(rows[0])
