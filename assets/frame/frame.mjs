@@ -8,7 +8,8 @@ import {
   announce, changeView, copyText, goTo, isChosen, noteDrawn, onViewChange, publishView, readView, timeUnit,
   visit,
 } from "../base/view.mjs";
-import { pageAddress, viewOfJob } from "./jumps.mjs";
+import { viewOfJob } from "./jumps.mjs";
+import { pointNavigation } from "./links.mjs";
 import { changedParts, PARTS } from "./parts.mjs";
 import { pinnedNode, withPin } from "./pin.mjs";
 import { report } from "./report.mjs";
@@ -33,6 +34,7 @@ let pin;
 function publish() {
   const view = readView();
   pin = view.pin;
+  pointNavigation(view);
   setProps("view", { data: view });
   const changed = takeChanged(view, window.location.pathname);
   if ("job" in changed) dimUntilComplete();
@@ -91,12 +93,10 @@ const clear = () => null;
 function viewFromAddress() {
   const view = readView(), changed = takeChanged(view, window.location.pathname);
   noteDrawn();
+  pointNavigation(view);
   pin = view.pin;
   return [view, ...Object.keys(PARTS).map((store) => (store in changed ? changed[store] : noUpdate))];
 }
-
-/** @type {(view: View, ids: { nav: string }[]) => unknown} */
-const navLinks = (view, ids) => ids.map((id) => pageAddress(id.nav, view));
 
 /** @type {(job: string | null, view: View) => unknown} */
 function switchJob(job, view) {
@@ -153,9 +153,10 @@ function switchTime(unit) {
   return noUpdate;
 }
 
-/** @type {(view: View, aside: Record<string, unknown>) => unknown} */
+/** @type {(view: View, aside: { collapsed: { desktop: boolean } }) => unknown} */
 function showInspector(view, aside) {
   const isClosed = !(view.job && view.node) && !pinnedNode(view.pin);
+  if (aside.collapsed.desktop === isClosed) return noUpdate; // all that the frame holds would be drawn anew
   return { ...aside, collapsed: { desktop: isClosed, mobile: isClosed } };
 }
 
@@ -172,7 +173,7 @@ function visitMark(click) {
 }
 
 export const callbacks = {
-  clear, viewFromAddress, navLinks, switchJob, switchRun, tellTasks, toggleTheme, share, report, switchTime,
+  clear, viewFromAddress, switchJob, switchRun, tellTasks, toggleTheme, share, report, switchTime,
   showInspector, visitMark,
   /** @type {(times: number | null) => unknown} */
   lookAgain: (times) => times ?? noUpdate,

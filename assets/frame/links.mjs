@@ -9,16 +9,29 @@ import { isPlainClick, targetOf } from "../base/dom.mjs";
 import { addressOf, changeView, readView, visit } from "../base/view.mjs";
 import { pageAddress } from "./jumps.mjs";
 
+/** @import { View } from "../base/view.mjs" */
+
 /** @param {Element} target @returns {import("../base/view.mjs").Patch} */
 const patchOf = (target) => JSON.parse(target.getAttribute("data-view") ?? "{}");
 
 /**
- * Where a link of the navigation leads by now: Dash draws it anew after the address has changed, and a click
- * can come sooner.
+ * Where a link of the navigation leads by now: the address may have changed since it was pointed there.
  *
  * @param {HTMLAnchorElement} target
  */
 const navAddress = (target) => pageAddress(target.pathname, readView());
+
+/**
+ * Have the links of the navigation keep job, run and selection. Dash is not asked to: it would draw each
+ * anew.
+ *
+ * @param {View} view
+ */
+export function pointNavigation(view) {
+  for (const link of document.querySelectorAll("a.cs-nav")) {
+    if (link instanceof HTMLAnchorElement) link.setAttribute("href", pageAddress(link.pathname, view));
+  }
+}
 
 /** Follow links from now on. */
 export function watchLinks() {

@@ -19,21 +19,26 @@ export const PARTS = {
     return JSON.stringify(job && node ? { job, run, rank, node, crit, pin } : {});
   },
   searched: (view) => JSON.stringify(view.q ? view : {}),
-  // What the server looks up, to say what of it does not exist.
+  // What the server looks up, to say what of it does not exist; null where there is nothing to look up.
   named: (view, path) => {
     const { job, run, rank, with: others, ghost, sweep } = view;
-    return JSON.stringify([path, ...[job, run, rank, others, ghost, sweep].map((part) => part ?? null)]);
+    const looked = [run, rank, others, ghost, sweep].map((part) => part ?? null);
+    return looked.some((part) => part !== null) ? JSON.stringify([path, job ?? null, ...looked]) : null;
   },
 };
 
+/** What these hold at first, with nothing selected and named: who listens to them need not be called then. */
+const NOTHING = { selection: "{}", named: null };
+
 /**
- * Make a function that gives the stores whose text is another than when it was called last.
+ * Make a function that gives the stores whose text is another than when it was called last, or than with
+ * nothing selected and named.
  *
  * @returns {(view: View, path: string) => Record<string, string | null>}
  */
 export function changedParts() {
   /** @type {Record<string, string | null>} */
-  const known = {};
+  const known = { ...NOTHING };
   return (view, path) => {
     /** @type {Record<string, string | null>} */
     const changed = {};

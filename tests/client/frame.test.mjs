@@ -20,15 +20,21 @@ test("an address leaves empty parts out and escapes the others", () => {
 
 test("a store changes when its part of the view does, and only then", () => {
   const take = changedParts();
-  assert.deepEqual(
-    Object.keys(take({ job: "j" }, "/graph")).sort(),
-    ["job", "named", "searched", "selection", "shown-run"],
-  );
+  assert.deepEqual(Object.keys(take({ job: "j" }, "/graph")).sort(), ["job", "searched", "shown-run"]);
   assert.deepEqual(take({ job: "j", from: "12" }, "/graph"), {});
   assert.deepEqual(take({ job: "j", run: "r" }, "/graph"), {
     "shown-run": '["j","r"]', named: '["/graph","j","r",null,null,null,null]',
   });
   assert.deepEqual(take({ run: "r" }, "/graph").job, null);
+});
+
+test("the server is asked only about what is selected or named, and told when that ends", () => {
+  const take = changedParts();
+  const selected = take({ job: "j", rank: "0", node: "7" }, "/graph");
+  assert.deepEqual(JSON.parse(selected.selection ?? ""), { job: "j", rank: "0", node: "7" });
+  assert.equal(selected.named, '["/graph","j",null,"0",null,null,null]');
+  assert.deepEqual(take({ job: "j" }, "/graph"), { selection: "{}", named: null });
+  assert.deepEqual(take({ job: "j" }, "/nodes"), {});
 });
 
 test("a pin is what the inspector shows, whatever is selected, until it is taken out", () => {

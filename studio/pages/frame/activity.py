@@ -118,6 +118,11 @@ def build_badge(job: str) -> Any:
     return build_findings_badge(levels) if (levels := session.levels_found(job)) is not None else None
 
 
+def name_shown_job(shown: str | None) -> str | None:
+    """Return the job that the view names; `shown` as for `list_run_choices`."""
+    return json.loads(shown)[0] if shown else None
+
+
 def is_run_named(shown: str | None) -> bool:
     """Whether the view names the run that is shown, whatever runs there are; `shown` as for `list_run_choices`."""
     return bool(shown and json.loads(shown)[1])

@@ -18,6 +18,7 @@ from studio.pages.frame.activity import (
     change_activity,
     is_run_named,
     list_run_choices,
+    name_shown_job,
     show_activity,
 )
 
@@ -47,16 +48,10 @@ def _connect_view(app: Dash) -> None:
         Input("_pages_store", "data"),
     )
 
-    @app.callback(Output("view-missing", "children"), Input("named", "data"))
+    # Most addresses name nothing that may be missing: nothing is asked then.
+    @app.callback(Output("view-missing", "children"), Input("named", "data"), prevent_initial_call=True)
     def tell_missing(named: str | None) -> list[Any]:
         return list_missing(named)
-
-    app.clientside_callback(
-        ClientsideFunction(_CLIENT, "navLinks"),
-        Output({"nav": dash.ALL}, "href"),
-        Input("view", "data"),
-        State({"nav": dash.ALL}, "id"),
-    )
 
     app.clientside_callback(
         ClientsideFunction(_CLIENT, "showInspector"),
@@ -86,24 +81,27 @@ def _connect_choices(app: Dash) -> None:
         prevent_initial_call=True,
     )
 
+    # One callback for both: what each request costs the browser is more than what either has to do.
     @app.callback(
         Output("run-pick", "data"),
         Output("run-pick", "value"),
         Output("listed-run", "data"),
         Output("run-field", "hidden"),
+        Output("findings-badge", "children"),
         Input("shown-run", "data"),
         Input("activity-known", "data"),
     )
-    def list_runs(shown: str | None, _activity: str | None) -> tuple[Any, ...]:
+    def list_runs_and_findings(shown: str | None, _activity: str | None) -> tuple[Any, ...]:
         options, value, known, is_hidden = list_run_choices(shown)
+        badge = build_badge(job) if (job := name_shown_job(shown)) else None
         if (
             value is not None
             and is_run_named(shown)
             and set(dash.ctx.triggered_prop_ids) == {"activity-known.data"}
         ):
             # The run of the address stays, and what is chosen while tasks end is not taken back.
-            return options, no_update, no_update, is_hidden
-        return options, value, known, is_hidden
+            return options, no_update, no_update, is_hidden, badge
+        return options, value, known, is_hidden, badge
 
     app.clientside_callback(
         ClientsideFunction(_CLIENT, "switchRun"),
@@ -112,10 +110,6 @@ def _connect_choices(app: Dash) -> None:
         State("listed-run", "data"),
         prevent_initial_call=True,
     )
-
-    @app.callback(Output("findings-badge", "children"), Input("job", "data"), Input("activity-known", "data"))
-    def count_findings(job: str | None, _activity: str | None) -> Any:
-        return build_badge(job) if job else None
 
 
 def _connect_activity(app: Dash) -> None:

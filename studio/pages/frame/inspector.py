@@ -51,7 +51,8 @@ _BANDWIDTH = (
 def connect(app: Dash) -> None:
     """Make the inspector follow the selection."""
 
-    @app.callback(Output("inspector", "children"), Input("selection", "data"))
+    # Called once something is selected.
+    @app.callback(Output("inspector", "children"), Input("selection", "data"), prevent_initial_call=True)
     def show(selection: str | None) -> Any:
         view: dict[str, Any] = json.loads(selection or "{}")
         if not view:

@@ -23,7 +23,6 @@ def draw_frame(pages: Sequence[tuple[str, str]]) -> Any:
     """
     links = [
         dmc.NavLink(
-            id={"nav": path},
             label=name,
             href=path,
             className="cs-nav",
