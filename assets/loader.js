@@ -65,7 +65,10 @@
   /* Cytoscape warns on the console about every wheel sensitivity it is made with, dash-cytoscape's
      default too. It is set
      later, by graph/cytoscape.mjs. */
-  if (page.dash_cytoscape) delete page.dash_cytoscape.Cytoscape.defaultProps.wheelSensitivity;
+  function quietLibraries() {
+    if (page.dash_cytoscape) delete page.dash_cytoscape.Cytoscape.defaultProps.wheelSensitivity;
+  }
+  quietLibraries();
 
   /** @typedef {{ type?: string, props?: Record<string, any> }} Part a component as Dash keeps it */
 
@@ -179,6 +182,8 @@
   });
   page.studioLoader = {
     load: load,
+    quietLibraries: quietLibraries,
+    showFailure: showFailure,
     ready: function (/** @type {typeof callbacks} */ brought) {
       callbacks = brought;
       bring();

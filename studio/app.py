@@ -57,6 +57,7 @@ _BLUEPRINTS = (
     build_status_blueprint,
 )
 
+_LIBRARY_SCRIPT = re.compile(r'<script src="([^"]*/_dash-component-suites/(\w+)/[^"]*)"></script>\n?')
 _STATIC_IMPORT = re.compile(r'^import .*?from "(\.[^"]+)";$', re.MULTILINE | re.DOTALL)
 _INDEX = f"""<!DOCTYPE html>
 <html lang="en">
@@ -140,16 +141,44 @@ def _keep_versions(response: flask.Response) -> flask.Response:
     return response
 
 
+def _put_off_libraries(scripts: str, shown: str) -> str:
+    """Leave out scripts of libraries that only other pages draw with; `bringLibraries` in `assets/base/dash.mjs` brings them.
+
+    Pages name theirs as `libraries` where they register. Running those of tables and graphs took every page longer than
+    all modules of its own.
+
+    Args:
+        scripts: The scripts of Dash, as HTML.
+        shown: The path of the page that is opened.
+    """
+    users: dict[str, list[str]] = {}
+    for page in dash.page_registry.values():
+        for library in page.get("libraries", ()):
+            users.setdefault(library, []).append(page["path"])
+    later: dict[str, list[str]] = {}
+
+    def put_off(script: re.Match[str]) -> str:
+        if shown in (paths := users.get(script[2], [shown])):
+            return script[0]
+        for path in paths:
+            later.setdefault(path, []).append(script[1])
+        return ""
+
+    kept = _LIBRARY_SCRIPT.sub(put_off, scripts)
+    return f'<script id="studio-later" type="application/json">{json.dumps(later)}</script>{kept}'
+
+
 class _Studio(Dash):
     """Dash that starts once the studio's modules have run: scripts of type module run in the order of the page.
 
-    The page names the modules it needs at first.
+    The page names the modules it needs at first, and has the scripts of the libraries that it draws with.
     """
 
     def interpolate_index(self, **parts: Any) -> str:  # type: ignore[override]  # as Dash's own example does
         parts["renderer"] = parts["renderer"].replace('type="application/javascript"', 'type="module"', 1)
         shown = flask.request.path.strip("/")
         _begin_answer(flask.request.path)
+        parts["scripts"] = _put_off_libraries(parts["scripts"], f"/{shown}")
         parts["css"] += _index_preloads().get(shown, _index_preloads()[""])
         return str(super().interpolate_index(**parts))  # type: ignore[no-untyped-call]  # Dash annotates some only
 

@@ -170,6 +170,23 @@ def test_the_components_that_are_loaded_are_those_that_are_used():
     assert sorted(used) == list(COMPONENTS)
 
 
+def test_pages_name_the_libraries_that_they_draw_with():
+    """The browser gets those that are named before it draws the page, and no others (`studio.app`)."""
+    pages = {}
+    for name, source in read_sources().items():
+        room = re.fullmatch(r"(?:studio/)?pages/(\w+)/\w+\.py", name)
+        if room is None:
+            continue
+        drawn, named = pages.setdefault(room[1], (set(), set()))
+        drawn |= set(re.findall(r"^import (dash_\w+) as", source, re.MULTILINE)) - {"dash_mantine_components"}
+        for names in re.findall(r"libraries=\(([^)]*)\)", source):
+            named |= set(re.findall(r'"(\w+)"', names))
+    assert {page: drawn for page, (drawn, _) in pages.items()} == {
+        page: named for page, (_, named) in pages.items()
+    }
+    assert {"dash_ag_grid"} in [drawn for drawn, _ in pages.values()]
+
+
 @pytest.mark.integration
 def test_components_that_are_not_loaded_are_there_all_the_same():
     program = """

@@ -15,6 +15,8 @@ if (page.dash_clientside && !page.dash_clientside.no_update) page.dash_clientsid
 
 /** Sent by dcc.Link, heard by dcc.Location: Dash has no public way to visit a page without loading it. */
 const NAVIGATED = "_dashprivate_pushstate";
+/** What our own such events say: dcc.Location sends it, too, where it puts an address back. */
+const OURS = "studio";
 
 /**
  * Set properties of a component, as the answer of a callback would.
@@ -42,18 +44,18 @@ export function propsOf(id) {
 
 /** Tell Dash that the address has changed, as its own links do. */
 export function notifyNavigation() {
-  page.dispatchEvent(new CustomEvent(NAVIGATED));
+  page.dispatchEvent(new CustomEvent(NAVIGATED, { detail: OURS }));
 }
 
-/** @type {Set<(isReturn: boolean) => boolean | void>} */
+/** @type {Set<(isReturn: boolean, isOurs: boolean) => boolean | void>} */
 const navigated = new Set();
 
 /**
  * Call a function whenever the address changes: by a link, by `notifyNavigation`, or by going back and forth,
- * which is told as `isReturn`. All are called, before Dash hears of it; where one returns true Dash does not,
- * and leaves the page as it is.
+ * which is told as `isReturn`; what `notifyNavigation` told as `isOurs`. All are called, before Dash hears of
+ * it; where one returns true Dash does not, and leaves the page as it is.
  *
- * @param {(isReturn: boolean) => boolean | void} listener
+ * @param {(isReturn: boolean, isOurs: boolean) => boolean | void} listener
  */
 export function onNavigation(listener) {
   navigated.add(listener);
@@ -61,7 +63,8 @@ export function onNavigation(listener) {
 
 /** @param {Event} event */
 function navigate(event) {
-  const answers = [...navigated].map((listener) => listener(event.type === "popstate"));
+  const isReturn = event.type === "popstate", isOurs = event instanceof CustomEvent && event.detail === OURS;
+  const answers = [...navigated].map((listener) => listener(isReturn, isOurs));
   if (answers.includes(true)) event.stopImmediatePropagation();
 }
 
@@ -85,6 +88,56 @@ export function gridOf(id) {
   } catch {
     return undefined;
   }
+}
+
+/**
+ * Addresses of scripts that pages other than the one that was opened draw with, by path; what the server put
+ * off.
+ *
+ * @type {Record<string, string[]> | null}
+ */
+let later = null;
+
+/** @type {Map<string, Promise<unknown>>} */
+const bringing = new Map();
+
+/** @type {(address: string) => Promise<unknown>} */
+function bring(address) {
+  return new Promise((resolve, reject) => {
+    const script = document.createElement("script");
+    script.onload = resolve;
+    script.onerror = reject;
+    script.src = address;
+    document.head.append(script);
+  });
+}
+
+/**
+ * Bring the libraries that a page draws with; null where all are there. If one does not come, that is said on
+ * the page, and it is asked for again next time.
+ *
+ * @param {string} path
+ * @returns {Promise<boolean> | null} whether all have come
+ */
+export function bringLibraries(path) {
+  later ??= /** @type {Record<string, string[]>} */ (
+    JSON.parse(document.getElementById("studio-later")?.textContent || "{}")
+  );
+  const shown = `/${path.replace(/^\/+|\/+$/g, "")}`, addresses = later[shown];
+  if (!addresses) return null;
+  for (const address of addresses) if (!bringing.has(address)) bringing.set(address, bring(address));
+  return Promise.all(addresses.map((address) => bringing.get(address))).then(
+    () => {
+      page.studioLoader.quietLibraries();
+      delete later?.[shown];
+      return true;
+    },
+    () => {
+      for (const address of addresses) bringing.delete(address);
+      page.studioLoader.showFailure();
+      return false;
+    },
+  );
 }
 
 /** @typedef {Record<string, (...values: any[]) => unknown>} Callbacks by name */

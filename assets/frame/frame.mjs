@@ -2,7 +2,9 @@
  * The frame around all pages: keeps Dash's stores in step with the address, and the controls of the header.
  */
 
-import { changedIds, noUpdate, onNavigation, propsOf, setProps } from "../base/dash.mjs";
+import {
+  bringLibraries, changedIds, notifyNavigation, noUpdate, onNavigation, propsOf, setProps,
+} from "../base/dash.mjs";
 import { byId } from "../base/dom.mjs";
 import {
   announce, changeView, copyText, goTo, isChosen, noteDrawn, onViewChange, publishView, readView, timeUnit,
@@ -27,6 +29,10 @@ const QUIET_AT_FIRST = 10, QUIET = 2;
 const takeChanged = changedParts();
 let awaiting = 0;
 let shownPath = window.location.pathname;
+/** Navigations that were told, so that one that waited knows whether another has taken its place. */
+let navigations = 0;
+/** Whether the navigation that is told again is a step back. */
+let wasReturn = false;
 /** The pin of the view, as it was published last. @type {string | undefined} */
 let pin;
 
@@ -60,19 +66,43 @@ function dimUntilComplete() {
 
 /**
  * Within a page the view is followed; Dash would draw the page anew, empty. Another page is drawn by Dash,
- * and the view comes with it: see `viewFromAddress`. A pin goes along, but for steps back.
+ * and the view comes with it: see `viewFromAddress`. A pin goes along, but for steps back. Dash hears of a
+ * page once the libraries it draws with are there.
  *
  * @param {boolean} isReturn
+ * @param {boolean} isOurs
  */
-function followAddress(isReturn) {
-  const { search } = window.location, next = isReturn ? search : withPin(search, pin);
+function followAddress(isReturn, isOurs) {
+  const { pathname, search } = window.location;
+  const next = isReturn || wasReturn ? search : withPin(search, pin);
   if (next !== search) window.history.replaceState(null, "", next);
-  if (window.location.pathname !== shownPath) {
-    shownPath = window.location.pathname;
-    return false;
+  // Where Dash puts back the address of the page it is drawing, that takes nothing's place.
+  if (isReturn || isOurs || pathname !== shownPath) navigations++;
+  const count = navigations;
+  if (pathname !== shownPath) {
+    const coming = bringLibraries(pathname);
+    void coming?.then((hasCome) => {
+      if (hasCome && count === navigations) navigateAgain(pathname + next, isReturn);
+    });
+    if (!coming) shownPath = pathname;
+    return Boolean(coming);
   }
   window.setTimeout(publishView, 0);
   return true;
+}
+
+/**
+ * Tell of a navigation whose libraries have come. Dash may have put back the address that it was told last.
+ *
+ * @param {string} address
+ * @param {boolean} isReturn
+ */
+function navigateAgain(address, isReturn) {
+  const { pathname, search } = window.location;
+  if (pathname + search !== address) window.history.replaceState(null, "", address);
+  wasReturn = isReturn;
+  notifyNavigation();
+  wasReturn = false;
 }
 
 /** Keep Dash in step with the address from now on. */

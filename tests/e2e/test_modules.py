@@ -49,6 +49,39 @@ def test_each_module_runs_once_and_a_page_loads_its_own(studio, page) -> None:
     assert not folders & {"graph", "collectives", "nodes"}
 
 
+def test_a_page_brings_the_library_it_draws_with_when_it_is_visited(studio, page) -> None:
+    """Once, also on the way back; until then Dash hears nothing of the page."""
+    libraries = "() => ['dash_ag_grid', 'dash_cytoscape'].map(name => name in window)"
+    page.goto(studio.address("overview", "imbalance_8r"))
+    quiet(page)
+    assert page.evaluate(libraries) == [False, False]
+    page.locator("nav").get_by_text("Nodes", exact=True).click()
+    page.locator(".ag-row").first.wait_for()
+    page.go_back()
+    page.locator("#overview-body h1").wait_for()
+    page.go_forward()
+    page.locator(".ag-row").first.wait_for()
+    assert page.evaluate(libraries) == [True, False]
+    scripts = page.locator("script[src*='dash_ag_grid/dash_ag_grid']")
+    assert scripts.count() == 1
+    page.goto(f"{studio.address('nodes', 'imbalance_8r')}".replace("/nodes?", "/nodes/?"))
+    page.locator(".ag-row").first.wait_for()
+    assert page.evaluate(libraries) == [True, False]
+
+
+def test_a_library_that_does_not_come_is_reported_and_asked_for_again(studio, page) -> None:
+    page.expected += ["dash_ag_grid", "Failed to load"]
+    page.goto(studio.address("overview", "imbalance_8r"))
+    quiet(page)
+    page.route("**/dash_ag_grid/**", lambda route: route.abort())
+    page.locator("nav").get_by_text("Nodes", exact=True).click()
+    page.get_by_text("Parts of this page could not be loaded.").wait_for()
+    assert page.locator("#overview-body h1").count() == 1
+    page.unroute("**/dash_ag_grid/**")
+    page.locator("nav").get_by_text("Nodes", exact=True).click()
+    page.locator(".ag-row").first.wait_for()
+
+
 @pytest.mark.parametrize("missing", ["/base/view.mjs", "/nodes/grid.mjs"])
 def test_a_module_that_never_comes_is_reported(studio, page, missing: str) -> None:
     """One that all pages need, and one of a page that is loaded when it is opened."""

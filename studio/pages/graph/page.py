@@ -57,7 +57,13 @@ def _name_drawing(view: dict[str, Any]) -> str:
 
 
 dash.register_page(
-    __name__, path="/graph", name="Graph", title="Graph · Chakra Studio", order=3, ahead=draw_ahead
+    __name__,
+    path="/graph",
+    name="Graph",
+    title="Graph · Chakra Studio",
+    order=3,
+    ahead=draw_ahead,
+    libraries=("dash_cytoscape",),
 )
 
 

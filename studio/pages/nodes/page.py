@@ -19,7 +19,14 @@ from studio.pages.base.state import get_session, get_workspace
 from studio.pages.base.widgets import build_aria_label, build_loading, build_no_job_notice
 from studio.views.address import run_note
 
-dash.register_page(__name__, path="/nodes", name="Nodes", title="Nodes · Chakra Studio", order=2)
+dash.register_page(
+    __name__,
+    path="/nodes",
+    name="Nodes",
+    title="Nodes · Chakra Studio",
+    order=2,
+    libraries=("dash_ag_grid",),
+)
 
 _CLIENT = "studio_nodes"
 _CLEARS: dict[str, Any] = {"data-nodes-clear": ""}

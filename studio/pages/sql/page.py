@@ -22,7 +22,14 @@ from studio.sql.database import ROWS_SHOWN, require_duckdb
 from studio.views.address import choose_shown_run
 from studio.views.sql import answer_of, cancel, query_of
 
-dash.register_page(__name__, path="/sql", name="SQL", title="SQL · Chakra Studio", order=8.5)
+dash.register_page(
+    __name__,
+    path="/sql",
+    name="SQL",
+    title="SQL · Chakra Studio",
+    order=8.5,
+    libraries=("dash_ag_grid",),
+)
 
 _ABOUT = "Trace tables are of the job and run in the bar above; jobs and runs list the whole workspace."
 
