@@ -30,6 +30,7 @@ def draw_occupancy_areas(shares: Occupancy, *, dark: bool) -> Any:
     colours = choose_palette(dark)
     unit, scale = choose_axis_unit(float(shares.edges_ns[-1]))
     middle = (shares.edges_ns[:-1] + shares.edges_ns[1:]) / 2
+    moments = [format_ns(float(time_ns)) for time_ns in middle]
     traces = []
     for part in STACKED:
         name, share = NAMES[part], shares.share[PARTS.index(part)]
@@ -46,7 +47,7 @@ def draw_occupancy_areas(shares: Occupancy, *, dark: bool) -> Any:
                 line={"width": 0, "shape": "hvh", "color": shade},
                 fillcolor=shade,
                 fillpattern=pattern,
-                customdata=[format_ns(float(time_ns)) for time_ns in middle],
+                customdata=moments,
                 hovertemplate=f"%{{customdata}} · {name} %{{y:.3g}} % of the ranks<extra></extra>",
             )
         )

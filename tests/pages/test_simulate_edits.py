@@ -25,6 +25,7 @@ from studio.sim.presets import PRESETS
 from studio.sim.problems import examine_parts
 from studio.sim.setting_edits import with_mode
 from studio.sim.settings import ALGORITHM_SETTINGS, BY_KEY, DIMENSION_SETTINGS, HEADINGS, SETTINGS
+from studio.sim.systems.proposals import propose
 from studio.store.drafts import Draft, load_draft, save_draft
 from tests.handmade import collective, node, trace_of
 
@@ -131,6 +132,7 @@ def test_what_is_proposed_for_a_job_can_run_it():
     config = examine_parts(draft.tables).usable
     assert check(trace, config) == []
     assert len(draft.notes) == 1
+    assert propose_draft(trace, propose(trace)) == draft
     assert config.topology.npus == 6
     assert config.model == "full"
     assert compute_times(trace, config).words == "compute: recorded on all nodes"

@@ -22,7 +22,7 @@ from studio.sim.remote_memory import FINDING, with_memory_for
 from studio.sim.replays import as_replay
 from studio.sim.setting_edits import read_number, read_speeds, with_mode, with_value
 from studio.sim.settings import ALGORITHM_SETTINGS, BY_KEY, DIMENSION_SETTINGS, Setting
-from studio.sim.systems.proposals import propose
+from studio.sim.systems.proposals import Proposal, propose
 from studio.store.drafts import Draft
 from studio.trace import Finding, NodeType, Trace
 
@@ -264,9 +264,14 @@ def _encode_settings(tables: Parts) -> object:
     return _anything(msgspec.json.encode(replace(tables, groups=None, names={})))
 
 
-def propose_draft(trace: Trace) -> Draft:
-    """Choose the first system for a job: the first that is proposed, changed so that the job can run on it."""
-    name = propose(trace)[0].system
+def propose_draft(trace: Trace, proposals: Sequence[Proposal] | None = None) -> Draft:
+    """Choose the first system for a job: the first that is proposed, changed so that the job can run on it.
+
+    Args:
+        trace: The job.
+        proposals: The systems that fit it, where they are known already.
+    """
+    name = (proposals or propose(trace))[0].system
     return suit_to_job(Draft(from_preset(name, infer_completeness(trace).world), name), trace)
 
 

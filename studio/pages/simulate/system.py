@@ -216,7 +216,7 @@ def show(wanted: dict[str, Any] | None) -> dict[str, Any]:
 
 def _choose_first_draft(job: str, run: str) -> Draft:
     """Return the system of a run, or one proposed for the job if there is no such run."""
-    draft = propose_draft(get_trace(job))
+    draft = propose_draft(get_trace(job), find_proposals(get_session(), job))
     info = next((candidate for candidate in get_workspace().runs(job) if candidate.id == run), None)
     # A run on the proposed system keeps the name of its preset.
     return draft if info is None or info.tables == draft.tables else Draft(info.tables, "a run")
