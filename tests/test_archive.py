@@ -1,11 +1,14 @@
-"""Archives are unpacked completely or not at all, and never outside their folder."""
+"""Archives are unpacked as far as they can be, what is missing is listed, and nothing is written outside their folder."""
 
 from __future__ import annotations
 
+import bz2
 import gzip
 import io
 import lzma
+import os
 import random
+import re
 import shutil
 import stat
 import tarfile
@@ -19,6 +22,7 @@ import pytest
 
 from studio.errors import StudioError, TraceFormatError
 from studio.et import archive
+from studio.et.archive import Limits
 
 FILES = {"job/rank.0.et": b"\x05abcde" * 1000, "job/rank.1.et": b"", "comm groups.json": b"{}"}
 
@@ -31,7 +35,8 @@ def make_zip(path: Path, files: Mapping[str, bytes]) -> Path:
 
 
 def make_tar(path: Path, files: Mapping[str, bytes], mode: str = "w", kind: bytes = tarfile.REGTYPE) -> Path:
-    with tarfile.open(path, mode) as out:
+    # Small blocks, of which many make a short file.
+    with tarfile.open(path, mode, **({"compresslevel": 1} if mode == "w:bz2" else {})) as out:
         for name, data in files.items():
             info = tarfile.TarInfo(name)
             info.size, info.type = len(data), kind
@@ -41,7 +46,13 @@ def make_tar(path: Path, files: Mapping[str, bytes], mode: str = "w", kind: byte
     return path
 
 
+def left_out(files: list[archive.Unpacked]) -> dict[str, str]:
+    """Why members did not come out."""
+    return {file.name: file.problem for file in files if file.problem}
+
+
 def contents(files: list[archive.Unpacked]) -> dict[str, bytes]:
+    files = [file for file in files if not file.problem]
     assert all(file.size_bytes == file.path.stat().st_size for file in files)
     return {file.name: file.path.read_bytes() for file in files}
 
@@ -108,24 +119,51 @@ def test_other_files_are_no_archives(tmp_path: Path, data: bytes) -> None:
         ("//host/share/evil", "absolute"),
     ],
 )
-def test_refuses_paths_that_lead_out(tmp_path: Path, kind: str, name: str, says: str) -> None:
-    path = MAKERS[kind](tmp_path / "a.bin", {"good.et": b"x", name: b"y"})
-    assert says in refused(path)
+def test_paths_that_lead_out_are_left_out(tmp_path: Path, kind: str, name: str, says: str) -> None:
+    files = archive.unpack(
+        MAKERS[kind](tmp_path / "a.bin", {"good.et": b"x", name: b"y"}), tmp_path / "in" / "out"
+    )
+    assert contents(files) == {"good.et": b"x"}
+    assert says in left_out(files)[name]
+    assert [path.name for path in (tmp_path / "in").rglob("*") if path.is_file()] == ["000001"]
+    assert says in refused(MAKERS[kind](tmp_path / "b.bin", {name: b"y"}))
 
 
 @pytest.mark.parametrize("kind", ["zip", "tar"])
-@pytest.mark.parametrize(
-    ("first", "second"),
-    [
-        ("a/x.et", "a//x.et"),
-        ("a/x.et", "./a/x.et"),
-        ("a/x.et", "a\\x.et"),
-        ("Rank.0.et", "rank.0.et"),
-        ("é", "e\u0301"),
-    ],
-)
-def test_refuses_two_members_of_one_name(tmp_path: Path, kind: str, first: str, second: str) -> None:
-    assert "the same file" in refused(MAKERS[kind](tmp_path / "a.bin", {first: b"1", second: b"2"}))
+@pytest.mark.parametrize("second", ["a/x.et", "a//x.et", "./a/x.et", "a\\x.et"])
+@pytest.mark.filterwarnings("ignore:Duplicate name")
+def test_of_members_of_one_name_the_last_counts(tmp_path: Path, kind: str, second: str) -> None:
+    files = {f"{index}": (name, b"x" * index) for index, name in enumerate(("a/x.et", "y.et", second))}
+    path = tmp_path / "a.bin"
+    if kind == "zip":
+        with zipfile.ZipFile(path, "w") as zipped:
+            for name, data in files.values():
+                zipped.writestr(name, data)
+    else:
+        with tarfile.open(path, "w") as packed:
+            for name, data in files.values():
+                info = tarfile.TarInfo(name)
+                info.size = len(data)
+                packed.addfile(info, io.BytesIO(data))
+    out = archive.unpack(path, tmp_path / "out")
+    assert contents(out) == {"a/x.et": b"xx", "y.et": b"x"}
+    assert left_out(out) == {"a/x.et": "an earlier member of this name, which comes again and then counts"}
+    assert len(list((tmp_path / "out").iterdir())) == 2
+
+
+@pytest.mark.parametrize("kind", ["zip", "tar"])
+@pytest.mark.parametrize(("first", "second"), [("Rank.0.et", "rank.0.et"), ("é", "e\u0301")])
+def test_names_that_only_some_systems_take_for_one_are_two(
+    tmp_path: Path, kind: str, first: str, second: str
+) -> None:
+    files = {first: b"1", second: b"2"}
+    assert contents(archive.unpack(MAKERS[kind](tmp_path / "a.bin", files), tmp_path / "out")) == files
+
+
+def test_names_that_are_no_text_stay_apart(tmp_path: Path) -> None:
+    files = {os.fsdecode(name): name for name in (b"\xff.0.et", b"\xfe.0.et", b"a\nb")}
+    out = contents(archive.unpack(make_tar(tmp_path / "a.tar", files), tmp_path / "out"))
+    assert out == {r"\xff.0.et": b"\xff.0.et", r"\xfe.0.et": b"\xfe.0.et", "a\nb": b"a\nb"}
 
 
 @pytest.mark.parametrize(
@@ -140,34 +178,89 @@ def test_refuses_two_members_of_one_name(tmp_path: Path, kind: str, first: str, 
         (b"Z", "unknown kind"),
     ],
 )
-def test_refuses_tar_members_that_are_no_files(tmp_path: Path, kind: bytes, says: str) -> None:
-    assert says in refused(make_tar(tmp_path / "a.tar", {"ok": b""}, kind=kind))
+def test_tar_members_that_are_no_files_are_left_out(tmp_path: Path, kind: bytes, says: str) -> None:
+    assert says in refused(make_tar(tmp_path / "a.tar", {"odd": b""}, kind=kind))
+    odd = (tmp_path / "a.tar").read_bytes()[:512]
+    with (tmp_path / "b.tar").open("wb") as out:
+        out.write(odd + make_tar(tmp_path / "c.tar", FILES).read_bytes())
+    files = archive.unpack(tmp_path / "b.tar", tmp_path / "out")
+    assert contents(files) == FILES
+    assert says in left_out(files)["odd"]
+
+
+def test_the_map_of_a_sparse_member_is_passed_over(tmp_path: Path) -> None:
+    """Old GNU tar writes more of it between header and content."""
+    info = tarfile.TarInfo("sparse")
+    info.type, info.size = tarfile.GNUTYPE_SPARSE, 700
+    header = bytearray(info.tobuf(tarfile.GNU_FORMAT))
+    header[482] = 1
+    header[148:156] = b" " * 8
+    header[148:156] = b"%06o\0 " % sum(header)
+    more = bytearray(512)
+    more[504] = 1
+    body = bytes(more) + bytes(512) + b"s" * 700 + bytes(324)
+    path = tmp_path / "a.tar"
+    path.write_bytes(bytes(header) + body + make_tar(tmp_path / "b.tar", FILES).read_bytes())
+    files = archive.unpack(path, tmp_path / "out")
+    assert contents(files) == FILES
+    assert left_out(files) == {"sparse": "a sparse file"}
+
+
+def spoil_zip(path: Path, name: str, how: str) -> None:
+    """Make a zip of two good files and a bad one."""
+    info = zipfile.ZipInfo(name)
+    info.compress_type = zipfile.ZIP_LZMA if how == "method" else zipfile.ZIP_DEFLATED
+    info.external_attr = {"link": stat.S_IFLNK, "device": stat.S_IFCHR}.get(how, 0) << 16
+    with zipfile.ZipFile(path, "w") as out:
+        out.writestr("good.0.et", b"0")
+        out.writestr(info, b"x" * 100)
+        out.writestr("good.1.et", b"1")
+    data = bytearray(path.read_bytes())
+    place, entry = data.index(name.encode()) - 30, data.rindex(name.encode()) - 46
+    if how == "encrypted":
+        data[place + 6] |= 1
+        data[entry + 8] |= 1
+    elif how == "checksum":
+        data[entry + 16] ^= 1
+    elif how == "content":
+        data[place + 30 + len(name)] ^= 0xFF
+    elif how == "place":
+        data[place] ^= 0xFF
+    elif how == "bomb":
+        data[entry + 24 : entry + 28] = (1 << 31).to_bytes(4, "little")
+    path.write_bytes(data)
 
 
 @pytest.mark.parametrize(
-    ("mode", "says"), [(stat.S_IFLNK, "symbolic link"), (stat.S_IFCHR, "not a plain file")]
+    ("how", "says", "is_lost"),
+    [
+        ("link", "a symbolic link", False),
+        ("device", "not a plain file", False),
+        ("encrypted", "encrypted", False),
+        ("method", "packed with method 14 (lzma); stored, deflate and bzip2 are read", False),
+        ("bomb", "unpacks to more than 200 times its size", False),
+        ("checksum", "damaged (Bad CRC-32", True),
+        ("content", "damaged (invalid", True),
+        ("place", "damaged (Bad magic number", True),
+    ],
 )
-def test_refuses_zip_members_that_are_no_files(tmp_path: Path, mode: int, says: str) -> None:
-    info = zipfile.ZipInfo("link")
-    info.external_attr = (mode | 0o777) << 16
-    with zipfile.ZipFile(tmp_path / "a.zip", "w") as out:
-        out.writestr(info, "/etc/passwd")
-    assert says in refused(tmp_path / "a.zip")
+def test_a_bad_member_of_a_zip_loses_no_other(tmp_path: Path, how: str, says: str, is_lost: bool) -> None:
+    spoil_zip(tmp_path / "a.zip", "bad.et", how)
+    files = archive.unpack(tmp_path / "a.zip", tmp_path / "out")
+    assert contents(files) == {"good.0.et": b"0", "good.1.et": b"1"}
+    [bad] = [file for file in files if file.problem]
+    assert (bad.name, bad.is_lost) == ("bad.et", is_lost)
+    assert says in bad.problem
+    assert len(list((tmp_path / "out").iterdir())) == 2
 
 
-def test_refuses_encrypted_zip_by_name(tmp_path: Path) -> None:
+def test_a_zip_of_bad_members_alone_is_refused_by_the_first(tmp_path: Path) -> None:
     path = make_zip(tmp_path / "a.zip", {"secret.et": b"x"})
     data = bytearray(path.read_bytes())
     data[6] |= 1
     data[data.index(b"PK\x01\x02") + 8] |= 1
     path.write_bytes(data)
     assert "'secret.et' is encrypted" in refused(path)
-
-
-def test_refuses_zip_methods_by_name(tmp_path: Path) -> None:
-    with zipfile.ZipFile(tmp_path / "a.zip", "w", zipfile.ZIP_LZMA) as out:
-        out.writestr("x.et", b"x" * 100)
-    assert "method 14 (lzma)" in refused(tmp_path / "a.zip")
 
 
 @pytest.mark.parametrize("kind", MAKERS)
@@ -207,7 +300,10 @@ def test_bzip2_in_a_zip_is_checked(tmp_path: Path) -> None:
     at = content.rindex(b"PK\x01\x02") + 16  # the checksum that the directory gives of the last file
     content[at] ^= 1
     path.write_bytes(content)
-    assert "damaged" in refused(path)
+    files = archive.unpack(path, tmp_path / "bad")
+    *good, last = FILES
+    assert contents(files) == {name: FILES[name] for name in good}
+    assert "Bad CRC-32" in left_out(files)[last]
 
 
 @pytest.mark.parametrize("kind", ["zip", "tar.gz"])
@@ -264,12 +360,167 @@ def test_long_names_of_every_tar_dialect(tmp_path: Path, kind: int) -> None:
 
 
 @pytest.mark.parametrize("kind", MAKERS)
-def test_cut_archives_leave_nothing(tmp_path: Path, kind: str) -> None:
+def test_archives_cut_within_their_first_file_leave_nothing(tmp_path: Path, kind: str) -> None:
     whole = MAKERS[kind](tmp_path / "whole", {"a.et": random.Random(2).randbytes(5000)}).read_bytes()
     path = tmp_path / "cut.bin"
     for length in (600, len(whole) // 2, 3000):
         path.write_bytes(whole[:length])
         refused(path)
+
+
+def ranks(count: int = 3) -> dict[str, bytes]:
+    """Files that hardly compress, longer than what is inflated at once."""
+    return {f"job/rank.{index}.et": random.Random(index).randbytes(100_000) for index in range(count)}
+
+
+def change(path: Path, kind: str, edit: Callable[[bytearray], bytes | bytearray]) -> Path:
+    """Edit what is in a tar, and pack it as before."""
+    pack = {"tar": bytes, "tar.gz": gzip.compress, "tar.bz2": bz2.compress, "tar.xz": lzma.compress}[kind]
+    plain = make_tar(path, ranks()).read_bytes()
+    path.write_bytes(pack(edit(bytearray(plain))))
+    return path
+
+
+@pytest.mark.parametrize("kind", ["tar", "tar.gz", "tar.bz2", "tar.xz"])
+def test_whole_members_before_a_cut_come_out(tmp_path: Path, kind: str) -> None:
+    path = MAKERS[kind](tmp_path / "job", ranks())
+    path.write_bytes(path.read_bytes()[: path.stat().st_size * 5 // 6])
+    files = archive.unpack(path, tmp_path / "out")
+    out = contents(files)
+    assert out == {name: data for name, data in ranks().items() if name in out}
+    cut, rest = files[len(out) :]
+    assert cut.name == f"job/rank.{len(out)}.et"
+    assert re.fullmatch(r"cut off after [\d,]+ of 100,000 bytes", cut.problem)
+    assert rest.name == ""
+    assert rest.problem == f"whatever came behind {cut.name}, where the archive is cut off"
+    assert cut.is_lost
+    assert rest.is_lost
+    assert len(list((tmp_path / "out").iterdir())) == len(out) > 0
+
+
+# A member of 100,000 bytes takes 100,864 with its header: each of them is cut within the header, in the content, at its end.
+@pytest.mark.parametrize(
+    ("length", "says"),
+    [
+        (100_864 * 2 + 100, ["whatever came behind job/rank.1.et, where the archive is cut off"]),
+        (100_864 * 2 - 10, ["whatever came behind job/rank.1.et, where the archive ends without its mark"]),
+        (100_864 * 2, ["whatever came behind job/rank.1.et, where the archive ends without its mark"]),
+        (
+            100_864 * 2 + 612,
+            [
+                "cut off after 100 of 100,000 bytes",
+                "whatever came behind job/rank.2.et, where the archive is cut off",
+            ],
+        ),
+        (100_864 * 3 + 512, []),
+    ],
+)
+def test_a_cut_is_noticed_wherever_it_is(tmp_path: Path, length: int, says: list[str]) -> None:
+    path = change(tmp_path / "job.tar", "tar", lambda data: data[:length])
+    files = archive.unpack(path, tmp_path / "out")
+    whole = min(3, (length + 352) // 100_864)
+    assert contents(files) == ranks(whole)
+    problems = [file.problem for file in files if file.problem]
+    assert [problem.startswith(words) for problem, words in zip(problems, says, strict=True)] == [True] * len(
+        says
+    )
+
+
+@pytest.mark.parametrize("kind", ["tar", "tar.gz"])
+def test_members_behind_a_damaged_header_come_out(tmp_path: Path, kind: str) -> None:
+    def spoil(data: bytearray) -> bytearray:
+        data[100_864 + 150] ^= 0xFF
+        return data
+
+    files = archive.unpack(change(tmp_path / "job", kind, spoil), tmp_path / "out")
+    assert contents(files) == {name: data for name, data in ranks().items() if "1" not in name}
+    assert left_out(files) == {
+        "": "100,864 bytes behind job/rank.0.et, where the header of a member is damaged"
+    }
+
+
+def test_a_damaged_stream_gives_what_came_before(tmp_path: Path) -> None:
+    path = MAKERS["tar.bz2"](tmp_path / "job", ranks(8))
+    data = bytearray(path.read_bytes())
+    data[len(data) * 3 // 4] ^= 0xFF
+    path.write_bytes(data)
+    files = archive.unpack(path, tmp_path / "out")
+    out = contents(files)
+    *sure, _doubtful = out
+    assert sure
+    assert {name: out[name] for name in sure} == {name: ranks(8)[name] for name in sure}
+    *_, rest = left_out(files).values()
+    assert "where the archive is damaged (" in rest
+    assert rest.endswith(", and what came shortly before may be wrong")
+
+
+def test_a_wrong_checksum_of_the_whole_is_told(tmp_path: Path) -> None:
+    path = MAKERS["tar.gz"](tmp_path / "job", ranks())
+    data = bytearray(path.read_bytes())
+    data[-8] ^= 1
+    path.write_bytes(data)
+    files = archive.unpack(path, tmp_path / "out")
+    assert contents(files) == ranks()
+    [end] = [file for file in files if file.problem]
+    assert "incorrect data check), so that any of the files may be wrong" in end.problem
+    assert end.is_lost
+    data[-8] ^= 1
+    path.write_bytes(data[:-4])
+    [end] = [file for file in archive.unpack(path, tmp_path / "cut") if file.problem]
+    assert end.problem == "the end of the compressed data behind the last file: it is cut off"
+    assert not end.is_lost
+
+
+@pytest.mark.parametrize("kind", ["tar", "tar.gz", "tar.bz2", "tar.xz"])
+@pytest.mark.parametrize(
+    ("behind", "count"), [(bytes(5000), 0), (b"rubbish", 7), (bytes(700) + b"rubbish", 7)]
+)
+def test_what_lies_behind_the_end_is_ignored_and_told(
+    tmp_path: Path, kind: str, behind: bytes, count: int
+) -> None:
+    path = MAKERS[kind](tmp_path / "job", FILES)
+    path.write_bytes(path.read_bytes() + behind)
+    files = archive.unpack(path, tmp_path / "out")
+    assert contents(files) == FILES
+    told = [file.problem for file in files if file.problem]
+    if count and kind == "tar":
+        assert [problem.endswith(" behind the end of the archive") for problem in told] == [True]
+    else:
+        assert told == [f"{count} bytes behind the end of the compressed data"] * bool(count)
+
+
+@pytest.mark.parametrize("kind", ["tar", "tar.gz", "tar.bz2", "tar.xz"])
+def test_a_tar_that_was_appended_to_another_comes_out_too(tmp_path: Path, kind: str) -> None:
+    first = MAKERS[kind](tmp_path / "first", {"a.et": b"a"}).read_bytes()
+    second = MAKERS[kind](tmp_path / "second", {"b.et": b"b"}).read_bytes()
+    (tmp_path / "both").write_bytes(first + second)
+    files = archive.unpack(tmp_path / "both", tmp_path / "out")
+    assert contents(files) == {"a.et": b"a", "b.et": b"b"}
+    assert not left_out(files)
+
+
+def test_no_more_than_a_little_is_looked_at_behind_the_end(tmp_path: Path) -> None:
+    path = make_tar(tmp_path / "job.tar", FILES)
+    end = path.stat().st_size
+    path.write_bytes(path.read_bytes() + b"r" * (3 << 20))
+    files = archive.unpack(
+        path, tmp_path / "out", limits=replace(archive.DEFAULT, total_bytes=end + (2 << 20))
+    )
+    assert contents(files) == FILES
+    assert left_out(files)[""].endswith(" bytes or more behind the end of the archive")
+
+
+@pytest.mark.parametrize("kind", ["zip", "tar"])
+def test_a_cut_zip_says_what_it_is_and_what_to_do(tmp_path: Path, kind: str) -> None:
+    path = make_zip(tmp_path / "a.zip", ranks())
+    path.write_bytes(path.read_bytes()[:-100])
+    if kind == "tar":
+        path = make_tar(tmp_path / "outer.tar", {"a.zip": path.read_bytes(), **FILES})
+        files = archive.unpack(path, tmp_path / "out")
+        assert "the list of its files is missing" in left_out(files)["a.zip"]
+        assert contents(files) == FILES
+    else:
+        assert "it is cut off, as the list of its files is missing" in refused(path)
 
 
 @pytest.mark.parametrize("kind", MAKERS)
@@ -299,19 +550,20 @@ def test_one_level_of_nesting_is_unpacked_two_are_refused(tmp_path: Path) -> Non
     assert contents(archive.unpack(middle, tmp_path / "fine")) == expected
     assert len(list((tmp_path / "fine").iterdir())) == len(expected)
     outer = make_zip(tmp_path / "outer.zip", {"middle.tgz": middle.read_bytes()})
-    assert "in an archive in an archive" in refused(outer)
+    files = archive.unpack(outer, tmp_path / "deep")
+    assert contents(files) == {"middle.tgz/top.et": b"t"}
+    assert "in an archive in an archive" in left_out(files)["middle.tgz/sub/inner.zip"]
 
 
 @pytest.mark.parametrize(
-    ("name", "says"),
-    [("cut.zip", "damaged"), ("out.zip", "leads out"), ("middle.tgz", "in an archive in an archive")],
+    ("name", "says"), [("cut.zip", "damaged"), ("out.zip", "leads out"), ("none.zip", "holds no file")]
 )
 def test_an_inner_archive_that_is_refused_loses_no_other_file(tmp_path: Path, name: str, says: str) -> None:
     inner = make_zip(tmp_path / "inner.zip", FILES).read_bytes()
     bad = {
         "cut.zip": inner[:-30],
-        "out.zip": make_zip(tmp_path / "out.zip", FILES | {"../x": b""}).read_bytes(),
-        "middle.tgz": make_tar(tmp_path / "middle.tgz", FILES | {"inner.zip": inner}, "w:gz").read_bytes(),
+        "out.zip": make_zip(tmp_path / "out.zip", {"../x": b""}).read_bytes(),
+        "none.zip": make_zip(tmp_path / "none.zip", {}).read_bytes(),
     }
     outer = make_zip(tmp_path / "outer.zip", {"a.zip": inner, name: bad[name], **FILES})
     *good, last = sorted(archive.unpack(outer, tmp_path / "all"), key=lambda file: bool(file.problem))
@@ -323,6 +575,63 @@ def test_an_inner_archive_that_is_refused_loses_no_other_file(tmp_path: Path, na
     assert len(list((tmp_path / "all").iterdir())) == len(good) + 1
     if name == "cut.zip":
         assert "outer.zip/cut.zip" in refused(make_zip(tmp_path / "outer.zip", {name: bad[name]}))
+
+
+def test_a_bad_member_of_an_inner_archive_loses_no_other(tmp_path: Path) -> None:
+    inner = make_tar(tmp_path / "inner.tar", ranks()).read_bytes()[: 100_864 * 2 + 1000]
+    odd = make_zip(tmp_path / "odd.zip", FILES | {"../x": b""}).read_bytes()
+    files = archive.unpack(
+        make_zip(tmp_path / "outer.zip", {"in.tar": inner, "odd.zip": odd, "c.et": b"c"}), tmp_path / "out"
+    )
+    expected = {f"in.tar/{name}": data for name, data in ranks(2).items()} | {"c.et": b"c"}
+    assert contents(files) == expected | {f"odd.zip/{name}": data for name, data in FILES.items()}
+    assert list(left_out(files)) == ["in.tar/job/rank.2.et", "in.tar", "odd.zip/../x"]
+
+
+def test_all_archives_that_are_opened_at_once_share_a_room(tmp_path: Path) -> None:
+    paths = [make_zip(tmp_path / f"{index}.zip", {"zeros": bytes(1000)}) for index in range(4)]
+    for room in (archive.Room(members=2), archive.Room(total_bytes=2999)):
+        for path in paths[:2]:
+            archive.unpack(path, tmp_path / f"{room.total_bytes}{path.name}", room=room)
+        for path, says in zip(
+            paths[2:], ("opened at once would come to", "the archives before it"), strict=True
+        ):
+            with pytest.raises(TraceFormatError, match=rf"\d\.zip: not unpacked, as .*{says}") as caught:
+                archive.unpack(path, tmp_path / "full", room=room)
+            assert caught.value.hint
+            assert not (tmp_path / "full").exists()
+
+
+def test_an_archive_that_is_refused_takes_no_room_of_others(tmp_path: Path) -> None:
+    room, small = archive.Room(total_bytes=1500), replace(archive.DEFAULT, total_bytes=1500)
+    with pytest.raises(TraceFormatError, match="unpacks to more than 1,500 bytes"):
+        archive.unpack(
+            make_zip(tmp_path / "a.zip", {"zeros": bytes(2000)}), tmp_path / "a", limits=small, room=room
+        )
+    archive.unpack(
+        make_zip(tmp_path / "b.zip", {"zeros": bytes(1000)}), tmp_path / "b", limits=small, room=room
+    )
+
+
+@pytest.mark.parametrize("kind", [tarfile.XHDTYPE, tarfile.XGLTYPE, tarfile.GNUTYPE_LONGNAME])
+@pytest.mark.parametrize("body", [b"x" * 100_000, b"17 nonsense", b"99 path=x\n"])
+def test_an_odd_extended_header_loses_no_other_member(tmp_path: Path, kind: bytes, body: bytes) -> None:
+    path = tmp_path / "a.tar"
+    with tarfile.open(path, "w", format=tarfile.GNU_FORMAT) as out:
+        for name, data in FILES.items():
+            if name == "comm groups.json":
+                header = tarfile.TarInfo("header")
+                header.type, header.size = kind, len(body)
+                out.addfile(header, io.BytesIO(body))
+            info = tarfile.TarInfo(name)
+            info.size = len(data)
+            out.addfile(info, io.BytesIO(data))
+    files = archive.unpack(path, tmp_path / "out")
+    assert FILES.items() - contents(files).items() <= {("comm groups.json", b"{}")}
+    if kind == tarfile.XHDTYPE:
+        assert "extended header" in left_out(files)["comm groups.json"]
+    elif kind == tarfile.XGLTYPE:
+        assert contents(files) == FILES
 
 
 @pytest.mark.parametrize("mode", ["w:gz", "w:bz2"])
@@ -395,5 +704,5 @@ def test_files_that_were_there_stay(tmp_path: Path) -> None:
     into.mkdir()
     (into / "mine").write_bytes(b"mine")
     with pytest.raises(TraceFormatError):
-        archive.unpack(make_zip(tmp_path / "a.zip", {"a": b"", "../b": b""}), into)
+        archive.unpack(make_zip(tmp_path / "a.zip", {"a": b"", "b": b""}), into, limits=Limits(members=1))
     assert [path.name for path in into.iterdir()] == ["mine"]

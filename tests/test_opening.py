@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import errno
 import gzip
+import io
 import os
+import tarfile
 import zipfile
 from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
@@ -347,6 +349,39 @@ def test_an_upload_lists_what_is_left_out_before_the_others_are_read(workspace, 
         ("job.1.et", "an empty file, no execution trace", "warning"),
         ("notes.txt", "a text file, no execution trace", "info"),
     ]
+
+
+def test_a_cut_archive_lists_what_it_has_and_what_it_lost(workspace, tmp_path):
+    """Before the import and after it, and the last of two members of one name is used."""
+    path = tmp_path / "job.tar"
+    with tarfile.open(path, "w") as packed:
+        for name, content in (
+            ("job.0.et", b""),
+            ("job.0.et", rank_file(0)),
+            ("job.1.et", rank_file(1)),
+            ("job.2.et", b"x" * 600),
+        ):
+            member = tarfile.TarInfo(name)
+            member.size = len(content)
+            packed.addfile(member, io.BytesIO(content))
+        cut = packed.offset - 1024
+    path.write_bytes(path.read_bytes()[:cut])
+    with open_sources([path]) as files:
+        told = Upload()
+        job_id = upload_reader(workspace)(files, told)
+    reasons = [
+        "job.tar/job.0.et: an earlier member of this name, which comes again and then counts",
+        "job.tar/job.2.et: cut off after 0 of 600 bytes",
+        "job.tar: whatever came behind job.2.et, where the archive is cut off",
+    ]
+    assert sorted(told.left_out.values()) == sorted(reasons)
+    listed = list_job_files(workspace.load(job_id))
+    assert [(file.name, file.rank) for file in listed.used] == [
+        ("job.tar/job.0.et", 0),
+        ("job.tar/job.1.et", 1),
+    ]
+    assert sorted(f"{file.name}: {file.why}" for file in listed.left_out) == sorted(reasons)
+    assert [file.level for file in listed.left_out if "cut off" in file.why] == ["error"] * 2
 
 
 def test_info_names_the_files_that_are_used_and_those_left_out(tmp_path):

@@ -1,6 +1,6 @@
 """Read trace files into a Trace and write them: the only code that knows a file format.
 
-Which format a file has, and what reads it, is the table `FORMATS` in `known.py`; readers are a module per format, loaded when a
+Files, folders and archives are opened by `source.py`, with `archive.py`, `tar.py` and `packed.py`. Which format a file has, and what reads it, is the table `FORMATS` in `known.py`; readers are a module per format, loaded when a
 file may be of it, those of other packages by `plugins.py`. `kineto_events.py` names the fields of Kineto (`Args`),
 `kineto_categories.py` says what events are, `kineto_head.py` whose recording it is, and `kineto.py` makes columns of them, of long files by
 what `event_kernel.py` finds; merged traces (ET+) are read by `etplus.py` and `etplus_nodes.py`, of long

@@ -1,24 +1,23 @@
 """Unpack archives (zip, tar, tar.gz, tar.bz2, tar.xz) without trusting them.
 
 Members are written under names made here (`000001`, `000002`, …) and carry the path they had in the archive as plain
-data. So no name of an archive ever reaches the file system; names that try to are refused all the same, since an
-archive that holds one was built to do harm or is damaged. The declared sizes are believed nowhere: limits are checked
-while inflating.
+data. So no name of an archive ever reaches the file system; members whose names try to are left out all the same. The
+declared sizes are believed nowhere: limits are checked while inflating.
+
+One bad member loses no other: what cannot be had of an archive, be it that a member is no plain file or that the archive is cut
+off, is listed with the reason beside what came out of it.
 """
 
 from __future__ import annotations
 
-import bz2
 import copy
 import errno
-import gzip
 import lzma
 import re
 import shutil
 import stat
 import struct
 import tarfile
-import unicodedata
 import zipfile
 import zlib
 from collections.abc import Callable, Iterator
@@ -29,56 +28,40 @@ from pathlib import Path
 from typing import IO, Literal
 
 from studio.errors import StudioError, TraceFormatError
+from studio.et.packed import MAGIC, PIECE_BYTES, DamagedGzipError, Inflater, Packing
+from studio.et.tar import BLOCK_BYTES, Gap, Member, TarReader, is_tar
 from studio.files import PRIVATE_FOLDER, describe_full_disk, is_full, open_file, open_private, read_start
-from studio.units import format_bytes
+from studio.units import format_bytes, format_counted
 
 Kind = Literal["zip", "tar", "tar.gz", "tar.bz2", "tar.xz"]
 
-_PIECE_BYTES = 1 << 18
-_BLOCK_BYTES = 512
-_LONG_NAME_BYTES = 1 << 16
 _NAME_AT_MOST = 4096
 """Characters of a path in an archive, as many as Linux takes for one."""
 _SHOWN = 200
 """Characters of it that a message shows."""
-_SUM = slice(148, 156)
-"""Where a tar has the checksum of a member's header ..."""
-_BASE_256 = (0o200, 0o377)
-"""... which begins with one of these where it is written in base 256 ..."""
-_OCTAL = b"01234567" + b" \t\n\v\f\r\x1c\x1d\x1e\x1f" + b"_+-oO"
-"""... and else has only characters that Python takes for an octal number, up to the first zero byte."""
-_PACKED: tuple[tuple[bytes, Kind], ...] = (
-    (b"\x1f\x8b", "tar.gz"),
-    (b"BZh", "tar.bz2"),
-    (b"\xfd7zXZ\x00", "tar.xz"),
-)
-_XZ_MEMORY_BYTES = 256 << 20
+_TARS: dict[Kind, Packing] = {"tar.gz": "gz", "tar.bz2": "bz2", "tar.xz": "xz"}
 # A directory entry of a zip is 46 bytes and a name; zipfile loads all of them at once, whatever the file claims.
 _ZIP_DIRECTORY_BYTES_PER_MEMBER = 256
 _ZIP_METHODS = {zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED, zipfile.ZIP_BZIP2}
+_COPY_AGAIN = "Copy or download it again; a transfer may have been cut short."
+_UNPACK_YOURSELF = "If the archive is yours, unpack it yourself and open the folder."
+_NAME_THE_FOLDER = "Open the folder or the archive of the traces itself."
 _DRIVE = re.compile(r"[A-Za-z]:")
 _LITTER = {".ds_store", "thumbs.db", "desktop.ini"}
 _DAMAGE = (
     zipfile.BadZipFile,
     tarfile.TarError,
+    DamagedGzipError,
     zlib.error,
     lzma.LZMAError,
     EOFError,
-    gzip.BadGzipFile,
     struct.error,
     NotImplementedError,
     ValueError,
     OverflowError,
     RuntimeError,
 )
-_TAR_REFUSED = {
-    tarfile.SYMTYPE: "a symbolic link",
-    tarfile.LNKTYPE: "a hard link",
-    tarfile.CHRTYPE: "a device",
-    tarfile.BLKTYPE: "a device",
-    tarfile.FIFOTYPE: "a pipe",
-    tarfile.GNUTYPE_SPARSE: "a sparse file",
-}
+_DAMAGE_AND_SYSTEM = (*_DAMAGE, OSError)
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,21 +89,38 @@ class Limits:
 DEFAULT = Limits()
 
 
-@dataclass(frozen=True, slots=True)
-class Unpacked:
-    """One file that came out of an archive.
+@dataclass(slots=True)
+class Room:
+    """What archives that are opened at once may still hold together; each takes of it what came out of it.
 
     Attributes:
-        name: Its path in the archive, `/` between the parts; text to show, never a path to open.
-        path: Where its bytes are.
+        members: Files and folders.
+        total_bytes: Size of everything unpacked.
+        is_full: Whether one did not fit any more: no other is begun then, since it would be unpacked in vain.
+    """
+
+    members: int = DEFAULT.members
+    total_bytes: int = DEFAULT.total_bytes
+    is_full: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Unpacked:
+    """One file that came out of an archive, or one that did not.
+
+    Attributes:
+        name: Its path in the archive, `/` between the parts; text to show, never a path to open. Empty for what is no member.
+        path: Where its bytes are; of what did not come out there is nothing, but for an archive that was not unpacked.
         size_bytes: How many they are.
-        problem: Why it is an archive that was not unpacked, empty for every other file.
+        problem: Why it did not come out, or was not unpacked; empty for every file that can be read.
+        is_lost: Whether damage is why.
     """
 
     name: str
     path: Path
     size_bytes: int
     problem: str = ""
+    is_lost: bool = False
 
 
 @dataclass(slots=True)
@@ -129,8 +129,10 @@ class _Work:
 
     into: Path
     limits: Limits
+    room: Room
     cancelled: Callable[[], bool]
-    written: list[Path] = field(default_factory=list)
+    written: dict[Path, None] = field(default_factory=dict)
+    named: int = 0
     members: int = 0
     total_bytes: int = 0
     declared_bytes: int = 0
@@ -139,17 +141,32 @@ class _Work:
 
 @dataclass(slots=True)
 class _Source:
-    """One archive being read, its name for messages and the names it used."""
+    """One archive being read, its name for messages, and why the first of its members was refused."""
 
     name: str
     size_bytes: int
+    most_bytes: int
     ratio: int
     out_bytes: int = 0
-    seen: dict[str, str] = field(default_factory=dict)
+    refusal: TraceFormatError | None = None
 
 
 class _SharedLimitError(TraceFormatError):
     """What an archive and those in it may hold together is reached: one of them cannot be left out for that."""
+
+
+class _RatioError(TraceFormatError):
+    """An archive unpacks to far more than it is."""
+
+
+class _MemberRefusedError(Exception):
+    """A member that is left out: what it is, and what to do about it."""
+
+    def __init__(
+        self, what: str, hint: str = "Only plain files are unpacked. Open the trace files themselves."
+    ) -> None:
+        super().__init__(what)
+        self.what, self.hint = what, hint
 
 
 class UnpackCancelled(Exception):  # noqa: N818 (a wish fulfilled is no error)
@@ -179,15 +196,25 @@ def is_archive(path: Path | str, start: bytes | None = None) -> bool:
 
 def infer_kind(path: Path | str, start: bytes | None = None) -> Kind | None:
     """Recognise an archive by its first bytes; None for every other file, a compressed single trace included."""
-    head = read_start(path, _BLOCK_BYTES) if start is None else start
+    head = read_start(path, BLOCK_BYTES) if start is None else start
     if head[:4] in (b"PK\x03\x04", b"PK\x05\x06", b"PK\x07\x08"):
         return "zip"
-    if _is_tar(head):
+    if is_tar(head):
         return "tar"
-    for magic, kind in _PACKED:
-        if head.startswith(magic) and _is_tar(_read_first_block(path, kind)):
+    for kind, packing in _TARS.items():
+        if head.startswith(MAGIC[packing]) and is_tar(_read_first_block(path, packing)):
             return kind
     return None
+
+
+def join_name(archive: str, member: str) -> str:
+    """Return what to call a member of an archive, beside other files; that of no member is the archive.
+
+    Example:
+        >>> join_name("job.tar", "rank.0.et"), join_name("job.tar", "")
+        ('job.tar/rank.0.et', 'job.tar')
+    """
+    return f"{archive}/{member}" if member else archive
 
 
 def unpack(
@@ -196,37 +223,41 @@ def unpack(
     *,
     name: str = "",
     limits: Limits = DEFAULT,
+    room: Room | None = None,
     cancelled: Callable[[], bool] = lambda: False,
 ) -> list[Unpacked]:
     """Unpack an archive, and the archives directly inside it, into a folder.
 
-    Memory stays flat. When anything fails, the files written so far are removed again. An inner archive that is refused is
-    left as it is where the outer one holds other files.
+    Memory stays flat. What cannot be had of it is listed with the reason, where something else can; else nothing is left.
 
     Args:
         path: The archive.
         into: Folder for the files; made where missing.
         name: What messages call the archive; by default its file name.
         limits: How much may come out.
+        room: How much may come out of all archives that are opened at once.
         cancelled: Asked between pieces.
 
     Returns:
         The files in archive order, without folders and without what file managers leave behind.
 
     Raises:
-        TraceFormatError: No archive, damaged, encrypted, over a limit, or a member that must not be unpacked.
+        TraceFormatError: No archive, over a limit, or nothing in it can be unpacked.
         StudioError: The disk is full.
         UnpackCancelled: `cancelled` said so.
     """
+    shown = name or path.name
+    room = room or Room(limits.members, limits.total_bytes)
+    if room.is_full:
+        raise TraceFormatError(
+            f"{shown}: not unpacked, as the archives before it are as much as is opened at once.",
+            hint=_NAME_THE_FOLDER,
+        )
     is_new = not into.exists()
     into.mkdir(PRIVATE_FOLDER, parents=True, exist_ok=True)
-    work = _Work(into, limits, cancelled)
+    work = _Work(into, limits, room, cancelled)
     try:
-        files = _unpack_one(work, path, name or path.name, depth=0)
-        if not files:
-            raise TraceFormatError(
-                f"{name or path.name}: the archive holds no file.", hint="Pack the trace files into it."
-            )
+        files = _unpack_one(work, path, shown, depth=0)
     except BaseException as error:
         for file in work.written:
             file.unlink(missing_ok=True)
@@ -234,8 +265,10 @@ def unpack(
             with suppress(OSError):
                 into.rmdir()
         if isinstance(error, OSError) and is_full(error):
-            raise _build_disk_error(work, name or path.name, error) from error
+            raise _build_disk_error(work, shown, error) from error
         raise
+    room.members -= work.members
+    room.total_bytes -= work.total_bytes
     return files
 
 
@@ -246,48 +279,99 @@ def _unpack_one(work: _Work, path: Path, name: str, *, depth: int) -> list[Unpac
             f"{name} is not an archive.", hint="zip, tar, tar.gz, tar.bz2 and tar.xz are unpacked."
         )
     ratio = work.limits.tight_ratio if kind in ("tar.bz2", "tar.xz") else work.limits.ratio
-    source = _Source(name, max(path.stat().st_size, 1), ratio)
+    size_bytes = max(path.stat().st_size, 1)
+    source = _Source(name, size_bytes, max(work.limits.ratio_from_bytes, ratio * size_bytes), ratio)
     try:
-        if kind == "zip":
-            members = _unpack_zip(work, source, path)
-        else:
-            members = _unpack_tar(work, source, path, kind)
-    except (*_DAMAGE, OSError) as error:
-        # bz2 tells damage by an OSError without number; zipfile seeks to where a damaged directory points (EINVAL).
-        if isinstance(error, OSError) and error.errno not in (None, errno.EINVAL):
+        members = _unpack_zip(work, source, path) if kind == "zip" else _unpack_tar(work, source, path, kind)
+    except _DAMAGE_AND_SYSTEM as error:
+        if not _is_damage(error):
             raise
         raise TraceFormatError(
-            f"{name}: the {kind} archive is damaged: {str(error) or type(error).__name__}.",
-            hint="Copy or download it again; a transfer may have been cut short.",
+            f"{name}: the {kind} archive is damaged: {_explain(error)}.",
+            hint=_COPY_AGAIN,
         ) from error
     files: list[Unpacked] = []
-    for file in members:
-        if not infer_kind(file.path):
+    for file in _drop_doubles(work, members):
+        if file.problem or not infer_kind(file.path):
             files.append(file)
-            continue
-        inner = f"{name}/{file.name}"
-        written = len(work.written)
-        try:
-            files += _unpack_nested(work, file, inner, depth)
-        except TraceFormatError as error:
-            if depth or len(members) == 1 or isinstance(error, _SharedLimitError):
-                raise
-            # The other members may be a whole job.
-            for half in work.written[written:]:
-                half.unlink(missing_ok=True)
-            files.append(replace(file, problem=error.message.removeprefix(f"{inner}:").strip().rstrip(".")))
+        else:
+            files += _unpack_nested(work, source, file, depth)
+    if all(file.problem for file in files):
+        raise source.refusal or TraceFormatError(
+            f"{name}: the archive holds no file.", hint="Pack the trace files into it."
+        )
     return files
 
 
-def _unpack_nested(work: _Work, file: Unpacked, name: str, depth: int) -> list[Unpacked]:
-    if depth:
-        raise TraceFormatError(
-            f"{name} is an archive in an archive in an archive; one level is unpacked.",
-            hint="Unpack the outer archive first and open what is inside.",
+def _drop_doubles(work: _Work, files: list[Unpacked]) -> list[Unpacked]:
+    """Leave out members of a name that comes again, as whoever unpacks them in order has the last of them in the end."""
+    last = {file.name: place for place, file in enumerate(files) if not file.problem}
+    kept = []
+    for place, file in enumerate(files):
+        if file.problem or last[file.name] == place:
+            kept.append(file)
+            continue
+        _remove(work, file.path)
+        kept.append(
+            replace(file, problem="an earlier member of this name, which comes again and then counts")
         )
-    inner = _unpack_one(work, file.path, name, depth=1)
-    file.path.unlink()
-    return [Unpacked(f"{file.name}/{member.name}", member.path, member.size_bytes) for member in inner]
+    return kept
+
+
+def _unpack_nested(work: _Work, source: _Source, file: Unpacked, depth: int) -> list[Unpacked]:
+    """Return what is in an archive in an archive, or that archive where nothing of it can be had."""
+    name = f"{source.name}/{file.name}"
+    written = len(work.written)
+    try:
+        if depth:
+            raise TraceFormatError(
+                f"{name}: an archive in an archive in an archive; one level is unpacked.",
+                hint="Unpack the outer archive first and open what is inside.",
+            )
+        inner = _unpack_one(work, file.path, name, depth=1)
+    except _SharedLimitError:
+        raise
+    except TraceFormatError as error:
+        # The other members may be a whole job.
+        for half in list(work.written)[written:]:
+            half.unlink(missing_ok=True)
+        source.refusal = source.refusal or error
+        return [replace(file, problem=error.message.removeprefix(f"{name}:").strip().rstrip("."))]
+    _remove(work, file.path)
+    return [replace(member, name=join_name(file.name, member.name)) for member in inner]
+
+
+def _remove(work: _Work, path: Path) -> None:
+    path.unlink(missing_ok=True)
+    del work.written[path]
+
+
+def _is_damage(error: BaseException) -> bool:
+    """Whether an error tells that an archive is damaged, rather than what the system could not do."""
+    # bz2 tells damage by an OSError without number; zipfile seeks to where a damaged directory points (EINVAL).
+    return not isinstance(error, OSError) or error.errno in (None, errno.EINVAL)
+
+
+def _leave_out(
+    work: _Work, source: _Source, member: str, what: str, hint: str = "", *, is_lost: bool = False
+) -> Unpacked:
+    """Return what stands for a member, or for what is none ("",), that is left out."""
+    shown = _show(member)
+    place = f"{source.name}: member {shown!r} is " if member else f"{source.name}: "
+    source.refusal = source.refusal or TraceFormatError(f"{place}{what}.", hint=hint or _COPY_AGAIN)
+    return Unpacked(shown, _make_place(work), 0, what, is_lost)
+
+
+def _show(member: str) -> str:
+    """Return the path of a member as text, bytes that are none as escapes; very long ones are cut."""
+    text = member.encode("utf-8", "surrogateescape").decode("utf-8", "backslashreplace")
+    return text if len(text) <= _NAME_AT_MOST else f"{text[:_SHOWN]}…"
+
+
+def _make_place(work: _Work) -> Path:
+    """Return a path that no other member has."""
+    work.named += 1
+    return work.into / f"{work.named:06d}"
 
 
 class _BoundedFile(BufferedReader):
@@ -306,32 +390,70 @@ class _BoundedFile(BufferedReader):
 def _unpack_zip(work: _Work, source: _Source, path: Path) -> list[Unpacked]:
     bound_bytes = max(1 << 20, work.limits.members * _ZIP_DIRECTORY_BYTES_PER_MEMBER)
     files: list[Unpacked] = []
-    with _BoundedFile(path, bound_bytes) as raw, zipfile.ZipFile(raw) as archive:
+    with _BoundedFile(path, bound_bytes) as raw, _open_zip(source, raw) as archive:
         work.declared_bytes += sum(info.file_size for info in archive.infolist())
         for info in archive.infolist():
             # orig_filename: zipfile cuts `filename` at a NUL and may swap separators, and so hides both tricks.
-            shown = _admit(work, source, info.orig_filename)
-            if shown is None or info.is_dir():
-                continue
-            _check_zip_member(source, info)
-            files.append(_store(work, source, shown, iterate_member_pieces(archive, info)))
+            try:
+                shown = _admit(work, source, info.orig_filename)
+                if shown is None or info.is_dir():
+                    continue
+                _check_zip_member(source, info)
+                files.append(_store(work, source, shown, iterate_member_pieces(archive, info)))
+            except _MemberRefusedError as refused:
+                files.append(_leave_out(work, source, info.orig_filename, refused.what, refused.hint))
+            except _RatioError:
+                what = f"one with which the archive {_describe_ratio(source)}"
+                files.append(_leave_out(work, source, info.orig_filename, what, _UNPACK_YOURSELF))
+            except _DAMAGE_AND_SYSTEM as error:
+                if not _is_damage(error):
+                    raise
+                what = f"damaged ({_explain(error)})"
+                files.append(_leave_out(work, source, info.orig_filename, what, is_lost=True))
     return files
 
 
+def _open_zip(source: _Source, raw: BufferedReader) -> zipfile.ZipFile:
+    """Open a zip.
+
+    Raises:
+        TraceFormatError: What its end tells is not there.
+    """
+    try:
+        return zipfile.ZipFile(raw)
+    except zipfile.BadZipFile as error:
+        # Of what is wrong with a directory that is there it says more.
+        if "not a zip file" not in str(error):
+            raise
+        raise TraceFormatError(
+            f"{source.name}: the zip archive is damaged: it is cut off, as the list of its files is missing, which stands at the end.",
+            hint=f"{_COPY_AGAIN} Else zip -FF CUT.zip --out WHOLE.zip makes one of the files before the cut.",
+        ) from error
+
+
 def _check_zip_member(source: _Source, info: zipfile.ZipInfo) -> None:
-    place = f"{source.name}: member {info.filename!r}"
+    """See that a member can be read.
+
+    Raises:
+        _MemberRefusedError: It cannot.
+    """
     if info.flag_bits & 0x1:
-        raise TraceFormatError(f"{place} is encrypted.", hint="Pack the archive again without a password.")
+        raise _MemberRefusedError("encrypted", "Pack the archive again without a password.")
     if info.compress_type not in _ZIP_METHODS:
         method = zipfile.compressor_names.get(info.compress_type, "unknown")  # type: ignore[attr-defined]
-        raise TraceFormatError(
-            f"{place} is packed with method {info.compress_type} ({method}); stored, deflate and bzip2 are read.",
-            hint="Pack the archive again with the default method (deflate).",
+        raise _MemberRefusedError(
+            f"packed with method {info.compress_type} ({method}); stored, deflate and bzip2 are read",
+            "Pack the archive again with the default method (deflate).",
         )
     mode = info.external_attr >> 16
     if stat.S_IFMT(mode) not in (0, stat.S_IFREG):
-        what = "a symbolic link" if stat.S_ISLNK(mode) else "not a plain file"
-        raise _refuse_member(source, info.filename, what)
+        raise _MemberRefusedError("a symbolic link" if stat.S_ISLNK(mode) else "not a plain file")
+    # zipfile gives no more of a member than the directory says.
+    if source.out_bytes + info.file_size > source.most_bytes:
+        raise _MemberRefusedError(
+            f"one of {info.file_size:,} bytes, with which the archive {_describe_ratio(source)}",
+            _UNPACK_YOURSELF,
+        )
 
 
 def iterate_member_pieces(zipped: zipfile.ZipFile, info: zipfile.ZipInfo) -> Iterator[bytes]:
@@ -353,196 +475,120 @@ def iterate_member_pieces(zipped: zipfile.ZipFile, info: zipfile.ZipInfo) -> Ite
     del packed.CRC  # of what comes out
     checksum = 0
     with zipped.open(packed) as stream:
-        for piece in _inflate(stream, bz2.BZ2Decompressor):
+        for piece in Inflater(stream, "bz2").inflate():
             checksum = zlib.crc32(piece, checksum)
             yield piece
     if checksum != info.CRC:
         raise zipfile.BadZipFile(f"Bad CRC-32 for file {info.filename!r}")
 
 
-def _iterate_pieces(stream: IO[bytes] | gzip.GzipFile | bz2.BZ2File) -> Iterator[bytes]:
-    while piece := stream.read(_PIECE_BYTES):
+def _iterate_pieces(stream: IO[bytes]) -> Iterator[bytes]:
+    while piece := stream.read(PIECE_BYTES):
         yield piece
 
 
-@dataclass(slots=True)
-class _TarStream:
-    """The decompressed bytes of a tar, read forward only and counted against the limits."""
-
-    work: _Work
-    source: _Source
-    pieces: Iterator[bytes]
-    buffer: bytes = b""
-
-    def take(self, most: int) -> bytes:
-        """Return between one and `most` bytes; none at the end."""
-        if not self.buffer:
-            self.buffer = next(self.pieces, b"")
-            _charge(self.work, self.source, len(self.buffer))
-        given, self.buffer = self.buffer[:most], self.buffer[most:]
-        return given
-
-    def body(self, size_bytes: int) -> Iterator[bytes]:
-        """Yield the bytes of one member, then skip its padding."""
-        left = size_bytes
-        while left:
-            piece = self.take(min(left, _PIECE_BYTES))
-            if not piece:
-                raise EOFError(f"it ends {left:,} bytes before the end of a member")
-            left -= len(piece)
-            yield piece
-        padding = -size_bytes % _BLOCK_BYTES
-        while padding and (piece := self.take(padding)):
-            padding -= len(piece)
-
-    def block(self) -> bytes:
-        """Return the next header block, shorter only at the end."""
-        block = self.take(_BLOCK_BYTES)
-        while block and len(block) < _BLOCK_BYTES and (more := self.take(_BLOCK_BYTES - len(block))):
-            block += more
-        return block
-
-
 def _unpack_tar(work: _Work, source: _Source, path: Path, kind: Kind) -> list[Unpacked]:
-    # Not tarfile's own reader: it loads long names and extended headers whole, so a small archive can fill the memory.
     files: list[Unpacked] = []
-    extra: dict[str, str] = {}
     with open_file(path) as raw:
-        stream = _TarStream(work, source, _decompress(raw, kind))
-        while len(block := stream.block()) == _BLOCK_BYTES and block.strip(b"\0"):
-            info = tarfile.TarInfo.frombuf(block, "utf-8", "surrogateescape")
-            if info.type in (
-                tarfile.GNUTYPE_LONGNAME,
-                tarfile.GNUTYPE_LONGLINK,
-                tarfile.XHDTYPE,
-                tarfile.XGLTYPE,
-            ):
-                extra |= _parse_tar_extra(info, _read_small_body(stream, info))
-                continue
-            file = _unpack_tar_member(stream, info, extra)
-            files += [file] if file else []
-            extra = {}
-        if 0 < len(block) < _BLOCK_BYTES:
-            raise EOFError("it ends within a header")
+        inflater = Inflater(raw, _TARS[kind]) if kind in _TARS else None
+        pieces = inflater.inflate() if inflater else _iterate_pieces(raw)
+        reader = TarReader(_count_pieces(work, source, pieces))
+        try:
+            for part in reader.read():
+                if isinstance(part, Gap):
+                    files.append(_tell_gap(work, source, part, _show(reader.member)))
+                else:
+                    files += _take_member(work, source, part)
+        except (*_DAMAGE_AND_SYSTEM, _RatioError) as error:
+            if not _is_damage(error):
+                raise
+            if all(file.problem for file in files):
+                if isinstance(error, EOFError) and reader.done_bytes < reader.member_bytes:
+                    words = f"it is cut off within {_show(reader.member)!r}, and no file before that is whole"
+                    raise EOFError(words) from error
+                raise
+            return [*files, *_tell_break(work, source, reader, error)]
+    if not reader.is_ended:
+        rest = f"whatever came behind {_show(reader.member)}, where the archive ends without its mark, as one does that is cut off"
+        files.append(_leave_out(work, source, "", rest, is_lost=True))
+    if inflater and inflater.behind_bytes:
+        count = format_counted(inflater.behind_bytes, "byte")
+        files.append(_leave_out(work, source, "", f"{count} behind the end of the compressed data"))
     return files
 
 
-def _unpack_tar_member(stream: _TarStream, info: tarfile.TarInfo, extra: dict[str, str]) -> Unpacked | None:
-    member = extra.get("path", info.name)
-    size_bytes = int(extra.get("size", info.size))
-    if size_bytes < 0:
-        raise ValueError(f"a member has the size {size_bytes}")
-    sparse = any(key.startswith("GNU.sparse") for key in extra)
-    if info.type in _TAR_REFUSED or sparse:
-        raise _refuse_member(stream.source, member, "a sparse file" if sparse else _TAR_REFUSED[info.type])
-    shown = _admit(stream.work, stream.source, member)
-    is_file = info.type in (tarfile.REGTYPE, tarfile.AREGTYPE, tarfile.CONTTYPE) and not member.endswith("/")
-    if not is_file and info.type not in (tarfile.DIRTYPE, tarfile.REGTYPE, tarfile.AREGTYPE):
-        raise _refuse_member(stream.source, member, f"of the unknown kind {info.type!r}")
-    body = stream.body(0 if info.type == tarfile.DIRTYPE else size_bytes)
-    if shown is not None and is_file:
-        return _store(stream.work, stream.source, shown, body, charge=False)
-    for _ in body:
-        pass
-    return None
+def _take_member(work: _Work, source: _Source, member: Member) -> list[Unpacked]:
+    """Store a member of a tar, or list it as left out; nothing of folders and of what file managers leave."""
+    try:
+        shown = _admit(work, source, member.name)
+        if shown is None or member.is_folder:
+            return []
+        if member.problem:
+            raise _MemberRefusedError(member.problem)
+        return [_store(work, source, shown, member.body, charge=False)]
+    except _MemberRefusedError as refused:
+        return [_leave_out(work, source, member.name, refused.what, refused.hint)]
 
 
-def _read_small_body(stream: _TarStream, info: tarfile.TarInfo) -> bytes:
-    if not 0 <= info.size <= _LONG_NAME_BYTES:
-        raise ValueError(
-            f"a name or extended header claims {info.size:,} bytes, at most {_LONG_NAME_BYTES:,} are read"
-        )
-    return b"".join(stream.body(info.size))
-
-
-def _parse_tar_extra(info: tarfile.TarInfo, body: bytes) -> dict[str, str]:
-    """Name and size that a GNU long name or a pax header gives the member after it."""
-    if info.type == tarfile.GNUTYPE_LONGNAME:
-        return {"path": body.rstrip(b"\0").decode("utf-8", "surrogateescape")}
-    if info.type != tarfile.XHDTYPE:
-        return {}
-    extra: dict[str, str] = {}
-    while body.strip(b"\0"):
-        length, _, _ = body.partition(b" ")
-        end = int(length)
-        if not len(length) < end <= len(body):
-            raise ValueError("an extended header has a record of a wrong length")
-        key, _, value = body[len(length) + 1 : end].rstrip(b"\n").partition(b"=")
-        extra[key.decode("utf-8", "replace")] = value.decode("utf-8", "surrogateescape")
-        body = body[end:]
-    return extra
-
-
-def _decompress(raw: IO[bytes], kind: Kind) -> Iterator[bytes]:
-    if kind == "tar":
-        return _iterate_pieces(raw)
-    if kind == "tar.gz":
-        return _iterate_pieces(gzip.GzipFile(fileobj=raw))
-    if kind == "tar.bz2":
-        return _iterate_pieces(bz2.BZ2File(raw))
-    return _inflate_xz(raw)
-
-
-def _inflate_xz(raw: IO[bytes]) -> Iterator[bytes]:
-    # lzma.LZMAFile takes no memory limit, and a few bytes of header can ask for 4 GiB.
-    return _inflate(raw, lambda: lzma.LZMADecompressor(lzma.FORMAT_XZ, memlimit=_XZ_MEMORY_BYTES))
-
-
-def _inflate(
-    raw: IO[bytes], new_decoder: Callable[[], lzma.LZMADecompressor | bz2.BZ2Decompressor]
-) -> Iterator[bytes]:
-    """Yield what compressed streams, one after another, inflate to; never more than a piece at once."""
-    decoder = new_decoder()
-    packed = b""
-    while True:
-        if decoder.eof:
-            packed = (decoder.unused_data or raw.read(_PIECE_BYTES)).lstrip(b"\0")
-            if not packed:
-                return
-            decoder = new_decoder()
-        elif decoder.needs_input:
-            packed = raw.read(_PIECE_BYTES)
-            if not packed:
-                raise EOFError("it ends within the compressed data")
-        if piece := decoder.decompress(packed, _PIECE_BYTES):
-            yield piece
-        packed = b""
-
-
-def _read_first_block(path: Path | str, kind: Kind) -> bytes:
+def _read_first_block(path: Path | str, packing: Packing) -> bytes:
+    block = b""
     try:
         with open_file(Path(path)) as raw:
-            # Of a stream that is cut soon no whole piece can be had.
-            if kind == "tar.gz":
-                return gzip.GzipFile(fileobj=raw).read(_BLOCK_BYTES)
-            if kind == "tar.bz2":
-                return bz2.BZ2File(raw).read(_BLOCK_BYTES)
-            return next(_decompress(raw, kind), b"")[:_BLOCK_BYTES]
-    except (*_DAMAGE, OSError):
-        return b""
+            for piece in Inflater(raw, packing).inflate(BLOCK_BYTES):
+                block += piece
+                if len(block) >= BLOCK_BYTES:
+                    break
+    except _DAMAGE_AND_SYSTEM:
+        # What comes before is enough, or there is not enough.
+        pass
+    return block
 
 
-def _is_tar(block: bytes) -> bool:
-    if len(block) < _BLOCK_BYTES or not _may_have_sum(block) or not block[:_BLOCK_BYTES].strip(b"\0"):
-        return False
-    try:
-        tarfile.TarInfo.frombuf(block[:_BLOCK_BYTES], "utf-8", "surrogateescape")
-    except (tarfile.TarError, ValueError):
-        return False
-    return True
+def _tell_gap(work: _Work, source: _Source, gap: Gap, last: str) -> Unpacked:
+    """Return what stands for bytes of a tar that belong to no member; `last` is the member before them."""
+    count = format_counted(gap.size_bytes, "byte") + ("" if gap.is_whole else " or more")
+    if gap.is_behind_end:
+        return _leave_out(work, source, "", f"{count} behind the end of the archive")
+    what = f"{count} behind {last}, where the header of a member is damaged"
+    return _leave_out(work, source, "", what, is_lost=True)
 
 
-def _may_have_sum(block: bytes) -> bool:
-    """Whether a block has a number where a tar has its checksum, as hardly any other file does: `tarfile` takes far longer to say so."""
-    field = block[_SUM]
-    return field[0] in _BASE_256 or not field.partition(b"\0")[0].translate(None, _OCTAL)
+def _tell_break(work: _Work, source: _Source, reader: TarReader, error: Exception) -> list[Unpacked]:
+    """Return what stands for the member within which a tar ends, and for what came behind it."""
+    if isinstance(error, _RatioError):
+        what, after = f"given up, as it {_describe_ratio(source)}", ""
+    else:
+        what = "cut off" if isinstance(error, EOFError) else f"damaged ({_explain(error)})"
+        after = f" after {reader.done_bytes:,} of {format_counted(reader.member_bytes, 'byte')}"
+    if reader.is_ended:
+        if isinstance(error, EOFError):
+            return [
+                _leave_out(
+                    work, source, "", "the end of the compressed data behind the last file: it is cut off"
+                )
+            ]
+        end = f"the end of the compressed data: it is {what}, so that any of the files may be wrong"
+        return [_leave_out(work, source, "", end, is_lost=True)]
+    within = reader.done_bytes < reader.member_bytes and not is_litter(reader.member)
+    doubt = ", and what came shortly before may be wrong" if what.startswith("damaged") else ""
+    rest = f"whatever came behind {_show(reader.member)}, where the archive is {what}{doubt}"
+    return [
+        *([_leave_out(work, source, reader.member, f"{what}{after}", is_lost=True)] if within else ()),
+        _leave_out(work, source, "", rest, is_lost=True),
+    ]
+
+
+def _explain(error: BaseException) -> str:
+    """Return what an error says, without the words that zlib puts before it."""
+    return re.sub(r"^Error -?\d+ while [a-z ]+: ", "", str(error)) or type(error).__name__
 
 
 def _admit(work: _Work, source: _Source, member: str) -> str | None:
     """Count a member and return the path to show for it; None for a folder's own entry or litter.
 
     Raises:
-        TraceFormatError: The path leads out of the archive's folder, came before, or is one too many.
+        _MemberRefusedError: The path leads out of the archive's folder, or is none.
+        TraceFormatError: It is one too many.
     """
     work.members += 1
     if work.members > work.limits.members:
@@ -550,55 +596,50 @@ def _admit(work: _Work, source: _Source, member: str) -> str | None:
             f"{source.name} holds more than {work.limits.members:,} members.",
             hint="Pack fewer files into one archive, or open the unpacked folder.",
         )
+    if work.members > work.room.members:
+        raise _build_room_error(work, source, f"{DEFAULT.members:,} files and folders")
     if len(member) > _NAME_AT_MOST:
-        raise _refuse_member(
-            source, member, f"named by {len(member):,} characters, at most {_NAME_AT_MOST:,} are read"
-        )
-    shown = _check_path(source, member)
-    if not shown or member.endswith(("/", "\\")):
-        return None
-    key = unicodedata.normalize("NFC", shown).casefold()
-    if key in source.seen:
-        raise TraceFormatError(
-            f"{source.name} holds {source.seen[key]!r} and {shown!r}: the same file on some systems.",
-            hint="Rename one of them and pack the archive again.",
-        )
-    source.seen[key] = shown
-    return None if is_litter(shown) else shown
+        raise _MemberRefusedError(f"named by {len(member):,} characters, at most {_NAME_AT_MOST:,} are read")
+    shown = _check_path(member)
+    return None if not shown or member.endswith(("/", "\\")) or is_litter(shown) else shown
 
 
-def _check_path(source: _Source, member: str) -> str:
+def _check_path(member: str) -> str:
     # Archives written on Windows may have backslashes between folders; taken as that, they hide nothing.
     path = member.replace("\\", "/")
     if "\0" in path:
-        raise _refuse_member(source, member, "named with a NUL character")
+        raise _MemberRefusedError("named with a NUL character")
     if path.startswith("/") or _DRIVE.match(path):
-        raise _refuse_member(source, member, "an absolute path")
+        raise _MemberRefusedError("an absolute path")
     parts = [part for part in path.split("/") if part not in ("", ".")]
     if ".." in parts:
-        raise _refuse_member(source, member, "a path that leads out of the archive (..)")
-    return "/".join(parts).encode("utf-8", "surrogateescape").decode("utf-8", "replace")
-
-
-def _refuse_member(source: _Source, member: str, what: str) -> TraceFormatError:
-    return TraceFormatError(
-        f"{source.name}: member {member[:_SHOWN]!r} is {what}; nothing of the archive was unpacked.",
-        hint="Only plain files in folders of the archive are unpacked. Open the trace files themselves.",
-    )
+        raise _MemberRefusedError("a path that leads out of the archive (..)")
+    return _show("/".join(parts))
 
 
 def _store(
     work: _Work, source: _Source, shown: str, pieces: Iterator[bytes], *, charge: bool = True
 ) -> Unpacked:
-    disk = work.into / f"{len(work.written) + 1:06d}"
+    disk = _make_place(work)
     size_bytes = 0
-    with open_private(disk, "xb") as file:
-        work.written.append(disk)
-        for piece in pieces:
-            if charge:
-                _charge(work, source, len(piece))
-            size_bytes += file.write(piece)
+    try:
+        with open_private(disk, "xb") as file:
+            work.written[disk] = None
+            for piece in pieces:
+                if charge:
+                    _charge(work, source, len(piece))
+                size_bytes += file.write(piece)
+    except BaseException:
+        if disk in work.written:
+            _remove(work, disk)
+        raise
     return Unpacked(shown, disk, size_bytes)
+
+
+def _count_pieces(work: _Work, source: _Source, pieces: Iterator[bytes]) -> Iterator[bytes]:
+    for piece in pieces:
+        _charge(work, source, len(piece))
+        yield piece
 
 
 def _charge(work: _Work, source: _Source, count: int) -> None:
@@ -613,17 +654,31 @@ def _charge(work: _Work, source: _Source, count: int) -> None:
             f"{source.name} unpacks to more than {limits.total_bytes:,} bytes.",
             hint="Open fewer ranks at once, or unpack it yourself and open the folder.",
         )
-    if source.out_bytes > max(limits.ratio_from_bytes, source.ratio * source.size_bytes):
-        raise TraceFormatError(
-            f"{source.name} unpacks to more than {source.ratio:,} times its size ({source.size_bytes:,} bytes); "
-            "archives built to fill a disk do that.",
-            hint="If the archive is yours, unpack it yourself and open the folder.",
-        )
+    if work.total_bytes > work.room.total_bytes:
+        raise _build_room_error(work, source, format_bytes(DEFAULT.total_bytes))
+    if source.out_bytes > source.most_bytes:
+        raise _RatioError(f"{source.name} {_describe_ratio(source)}.", hint=_UNPACK_YOURSELF)
     work.free_bytes -= count
     if work.free_bytes < limits.spare_bytes:
         work.free_bytes = shutil.disk_usage(work.into).free - count
         if work.free_bytes < limits.spare_bytes:
             raise _build_disk_error(work, source.name)
+
+
+def _describe_ratio(source: _Source) -> str:
+    return (
+        f"unpacks to more than {source.ratio:,} times its size ({source.size_bytes:,} bytes); archives built "
+        "to fill a disk do that"
+    )
+
+
+def _build_room_error(work: _Work, source: _Source, most: str) -> TraceFormatError:
+    """Return the error for an archive that does not fit beside those before it, after which no other is tried."""
+    work.room.is_full = True
+    return _SharedLimitError(
+        f"{source.name}: not unpacked, as all archives opened at once would come to more than {most}.",
+        hint=_NAME_THE_FOLDER,
+    )
 
 
 def _build_disk_error(work: _Work, name: str, error: OSError | None = None) -> StudioError:

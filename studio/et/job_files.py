@@ -114,11 +114,12 @@ def discover(files: Sequence[SourceFile], progress: Progress | None = None) -> l
         start = b"" if file.problem else read_head(file)
         fmt = None if file.problem else recognise(start)
         if fmt is None:
-            first_start = first_start if left_out else start
+            first_start = first_start or start
             left_out.append(
                 LeftOut(
                     file.name,
                     file.problem or f"{describe_unrecognised(start, file.name)}, no execution trace",
+                    lost=file.is_lost,
                 )
             )
         elif fmt.describes_job:
@@ -190,12 +191,13 @@ def _build_nothing_error(
     others: Sequence[tuple[SourceFile, Format]], left_out: Sequence[LeftOut], first_start: bytes
 ) -> TraceFormatError:
     """Return the error for files among which there is no trace."""
-    if left_out and left_out[0].why.endswith("no execution trace"):
-        return _build_unrecognised_error(left_out[0].name, first_start, len(left_out))
+    unknown = [file for file in left_out if file.why.endswith("no execution trace")]
+    lost = [file for file in left_out if file.lost]
+    if unknown and not lost:
+        return _build_unrecognised_error(unknown[0].name, first_start, len(left_out))
     if left_out:
-        return TraceFormatError(
-            f"{left_out[0].name}: {left_out[0].why}.", hint="Make or copy the file again."
-        )
+        first = (*lost, *left_out)[0]
+        return TraceFormatError(f"{first.name}: {first.why}.", hint="Make or copy the file again.")
     message = (
         f"{others[0][0].name}: only comm groups, no execution trace."
         if others

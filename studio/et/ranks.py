@@ -29,6 +29,7 @@ def index_ranks_by_file(files: Sequence[SourceFile], given: Mapping[str, int]) -
     """
     if not given:
         return {}
+    files = [file for file in files if not file.problem]
     by_name = {file.name: [file.name] for file in files}
     by_path = {_make_absolute(file.path): [file.name] for file in files}
     by_base: dict[str, list[str]] = {}

@@ -9,7 +9,7 @@ import os
 import re
 import tempfile
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import BinaryIO
@@ -20,6 +20,7 @@ from studio.errors import TraceError, TraceFormatError
 from studio.et import archive
 from studio.et.collector import pause_collector
 from studio.et.format import HEAD_BYTES
+from studio.et.packed import DamagedGzipError, Inflater
 from studio.et.reading_meter import Progress
 from studio.files import (
     SpecialFileError,
@@ -31,10 +32,9 @@ from studio.files import (
     suggest_remedy,
 )
 from studio.trace import Finding
+from studio.units import format_counted
 
 _GZIP = b"\x1f\x8b"
-# Typed there as an exception instead of as its class.
-_DamagedGzipError: type[Exception] = zlib_ng.error  # type: ignore[assignment]
 _WIDE_MARKS = (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
 _LEAST_TEXT = 8
 """Characters that have to look like text behind a byte order mark."""
@@ -79,6 +79,7 @@ class SourceFile:
         place: Where it lies; a text where there may be thousands, of which a path each takes as long as opening them.
         named: Whether the user named this very file, rather than a folder or archive around it.
         problem: Why it cannot be opened at all, empty where it can.
+        is_lost: Whether that is damage of an archive of which other files can be opened.
         start: What was read of it so far.
     """
 
@@ -86,6 +87,7 @@ class SourceFile:
     place: Path | str
     named: bool = False
     problem: str = ""
+    is_lost: bool = False
     start: Start = field(default_factory=Start, compare=False, repr=False)
 
     @property
@@ -169,7 +171,7 @@ def label_paths(paths: Sequence[Path]) -> list[tuple[str, Path]]:
 def unpack_archives(files: Iterable[SourceFile], scratch: Path) -> list[SourceFile]:
     """Return `files` with every archive replaced by its members, unpacked below `scratch`."""
     result: list[SourceFile] = []
-    room = _KEPT_BYTES
+    kept_room, room = _KEPT_BYTES, archive.Room()
     refusal: TraceFormatError | OSError | None = None
     for index, file in enumerate(files):
         try:
@@ -181,32 +183,41 @@ def unpack_archives(files: Iterable[SourceFile], scratch: Path) -> list[SourceFi
             continue
         kept = len(file.start.content)
         if not archive.is_archive(file.place, file.start.content):
-            if kept > room:
+            if kept > kept_room:
                 file.start.take()
             else:
-                room -= kept
+                kept_room -= kept
             result.append(file)
             continue
         file.start.take()
         target = scratch / str(index)
         target.mkdir(parents=True)
         try:
-            members = archive.unpack(file.path, target)
+            members = archive.unpack(file.path, target, name=file.name, room=room)
         except TraceFormatError as error:
             # The other files may be a whole job.
             refusal = error
-            why = (
-                error.message.removeprefix(f"{file.path}:").removeprefix(f"{file.name}:").strip().rstrip(".")
-            )
-            result.append(replace(file, problem=why))
+            result.append(refuse_archive(file, error))
             continue
-        result += [
-            SourceFile(f"{file.name}/{member.name}", member.path, problem=member.problem)
-            for member in members
-        ]
+        result += name_members(file.name, members)
     if refusal and len(result) == 1:
         raise refusal
     return result
+
+
+def refuse_archive(file: SourceFile, error: TraceFormatError) -> SourceFile:
+    """Return an archive of which nothing could be unpacked, with the reason."""
+    return replace(file, problem=error.message.removeprefix(f"{file.name}:").strip().rstrip("."))
+
+
+def name_members(name: str, members: Sequence[archive.Unpacked]) -> list[SourceFile]:
+    """Return what came out of an archive, and what did not, as files; `name` is that of the archive."""
+    return [
+        SourceFile(
+            archive.join_name(name, member.name), member.path, problem=member.problem, is_lost=member.is_lost
+        )
+        for member in members
+    ]
 
 
 def _check_named(path: Path, name: str) -> SourceFile:
@@ -289,15 +300,13 @@ def read_head(file: SourceFile, most: int = HEAD_BYTES) -> bytes:
     """Return the decompressed start of a file, `most` bytes of it, as far as it can be read; of broken gzip the raw start."""
     raw = file.start.whole or (file.start.content if most <= HEAD_BYTES else b"")
     raw = raw or read_start(file.place, most)
-    start, packed = b"", raw
-    while not start and packed.startswith(_GZIP):
-        inflater = zlib_ng.decompressobj(wbits=31)
-        try:
-            start = inflater.decompress(packed, most)
-        except _DamagedGzipError:
-            break
-        packed = inflater.unused_data
-    start = _convert_to_utf8(start or raw)
+    start = b""
+    # It ends within the stream, or before.
+    with suppress(EOFError, DamagedGzipError):
+        pieces = Inflater(io.BytesIO(raw), "gz").inflate(most) if raw.startswith(_GZIP) else iter(())
+        while len(start) < most and (piece := next(pieces, b"")):
+            start += piece
+    start = _convert_to_utf8(start[:most] or raw)
     return start[_measure_mark(start) :]
 
 
@@ -410,26 +419,21 @@ def _read_content(file: SourceFile) -> tuple[bytes | memoryview, tuple[Finding, 
 
 def _inflate(stream: BinaryIO, name: str) -> tuple[memoryview, tuple[Finding, ...]]:
     """Decompress gzip, also several members in a row; keep what comes before damage."""
-    taken, content, problem = 0, bytearray(), "ends early"
-    inflater = zlib_ng.decompressobj(wbits=31)
-    raw = b""
-    # Small pieces: what follows a member is copied each time, and a file can be made of tiny members.
-    while raw or (raw := stream.read(1 << 16)):
-        if inflater.eof:
-            raw = raw.lstrip(b"\0")  # padding between members, as tape tools write it
-            inflater = zlib_ng.decompressobj(wbits=31) if raw else inflater
-            continue
-        try:
-            piece = inflater.decompress(raw, 1 << 24)
-        except _DamagedGzipError as error:
-            problem = f"is damaged ({error})"
-            break
-        taken += len(raw) - len(inflater.unconsumed_tail) - len(inflater.unused_data)
-        content += piece
-        _refuse_bomb(name, taken, len(content))
-        raw = inflater.unused_data or inflater.unconsumed_tail
+    content, problem = bytearray(), ""
+    inflater = Inflater(stream, "gz")
+    try:
+        for piece in inflater.inflate(1 << 24):
+            content += piece
+            _refuse_bomb(name, stream.tell(), len(content))
+    except EOFError:
+        problem = "ends early"
+    except DamagedGzipError as error:
+        problem = f"is damaged ({error})"
     whole = memoryview(content).toreadonly()
-    if inflater.eof:
+    if inflater.behind_bytes:
+        message = f"{name}: {format_counted(inflater.behind_bytes, 'byte')} behind the gzip stream, ignored."
+        return whole, (Finding("warning", "damaged-gzip", message, file=name, offset=len(content)),)
+    if not problem:
         return whole, ()
     if not content:
         raise TraceFormatError(f"{name}: the gzip stream {problem}.", hint="Copy the file again.")

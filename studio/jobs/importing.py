@@ -148,9 +148,15 @@ def upload_reader(
     def read(files: list[SourceFile], progress: ImportProgress) -> str:
         jobs = discover(files)
         reasons = {file.name: file.why for job in jobs for file in job.left_out}
+        roles = _map_roles(jobs)
+        # Of two members of an archive that have one name the last is used.
         progress.files_sorted(
-            _map_roles(jobs),
-            {file.path: f"{file.name}: {reasons[file.name]}" for file in files if file.name in reasons},
+            roles,
+            {
+                file.path: f"{file.name}: {file.problem or reasons[file.name]}"
+                for file in files
+                if file.name in reasons and file.path not in roles
+            },
         )
         user_input = _Said(progress.ranks, JobSize(progress.npus))
         job_ids = []

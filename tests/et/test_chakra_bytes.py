@@ -98,12 +98,31 @@ def test_damage_in_the_middle_of_a_gzip_stream(tmp_path):
     assert "damaged-gzip" in {f.code for f in trace.findings}
 
 
-def test_garbage_behind_a_gzip_stream_is_told(tmp_path):
+@pytest.mark.parametrize(
+    ("behind", "count"),
+    [(b"garbage", "7 bytes"), (bytes(600) + b"g", "1 byte"), (b"g" + bytes(99), "100 bytes")],
+)
+def test_garbage_behind_a_gzip_stream_is_ignored_and_told(tmp_path, behind, count):
     path = tmp_path / "t.0.et"
-    path.write_bytes(gzip.compress(file_of(num(1, 1) + num(3, 4))) + b"garbage")
+    path.write_bytes(gzip.compress(file_of(num(1, 1) + num(3, 4))) + behind)
     trace = studio.read(path)
     assert trace.node_count == 1
-    assert [f.code for f in trace.findings] == ["damaged-gzip"]
+    [finding] = trace.findings
+    assert (finding.code, finding.level) == ("damaged-gzip", "warning")
+    assert finding.message == f"t.0.et: {count} behind the gzip stream, ignored."
+
+
+@pytest.mark.parametrize("at", [-8, -4])
+def test_a_wrong_checksum_behind_a_gzip_stream_costs_nothing_of_it(tmp_path, at):
+    raw = file_of(*(num(1, i + 1) + num(3, 4) for i in range(5000)))
+    packed = bytearray(gzip.compress(raw))
+    packed[at] ^= 1
+    path = tmp_path / "t.0.et"
+    path.write_bytes(packed)
+    trace = studio.read(path)
+    assert trace.node_count == 5000
+    [finding] = trace.findings
+    assert (finding.code, finding.level, finding.offset) == ("damaged-gzip", "error", len(raw))
 
 
 @pytest.mark.parametrize("length", [2, 5, 9])

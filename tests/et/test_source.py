@@ -19,9 +19,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import studio
-from studio.et import archive, discover, read_job, source
+from studio.et import discover, read_job, source
 from studio.et.format import HEAD_BYTES
 from studio.et.source import SourceFile, measure_file, open_sources
+from studio.et.tar import is_tar
 from studio.jobs.importing import compute_fingerprint
 from studio.trace import compute_trace_digest
 from tests.et.chakra_bytes import attr, file_of, num, sized, varint
@@ -252,7 +253,7 @@ def test_archives_are_told_as_tarfile_tells_them(block, field, summed):
         style = field[0] % 4
         text = (f"{total:06o}\0 ", f" {total:06o}\0", f"+{total:06o} ", f"{total:08o}")[style]
         raw[148:156] = text.encode()[:8]
-    assert archive._is_tar(bytes(raw)) == slow_is_tar(bytes(raw))
+    assert is_tar(bytes(raw)) == slow_is_tar(bytes(raw))
 
 
 def test_sums_in_base_256_are_told_too():
@@ -260,7 +261,7 @@ def test_sums_in_base_256_are_told_too():
     total = 256 + sum(header[:148]) + sum(header[156:512])
     header[148:156] = b"\x80" + total.to_bytes(7, "big")
     assert slow_is_tar(bytes(header))
-    assert archive._is_tar(bytes(header))
+    assert is_tar(bytes(header))
 
 
 def test_ids_of_every_width_are_read_by_comparison(tmp_path):

@@ -16,7 +16,7 @@ from studio.errors import StudioError, TraceFormatError
 from studio.et import archive
 from studio.et.format import NpusNeededError
 from studio.et.job_builder import RanksNeededError
-from studio.et.source import SourceFile
+from studio.et.source import SourceFile, name_members, refuse_archive
 from studio.files import PRIVATE_FILE, PRIVATE_FOLDER, is_full
 from studio.store.imports.model import (
     Import,
@@ -190,6 +190,7 @@ def _collect_sources(registry: Registry, import_id: str, progress: Progress) -> 
     shutil.rmtree(folder / "unpacked", ignore_errors=True)
     uploads = [file for file in list_files(registry, import_id) if file.status != "cancelled"]
     sources: list[SourceFile] = []
+    room = archive.Room()
     for index, file in enumerate(uploads):
         path = folder / "files" / file.id
         if file.size_bytes == 0:
@@ -201,7 +202,7 @@ def _collect_sources(registry: Registry, import_id: str, progress: Progress) -> 
         else:
             progress("unpacking", index, len(uploads), f"unpacking {file.path}")
             unpacked = _unpack_members(
-                file, path, folder / "unpacked" / file.id, progress, alone=len(uploads) == 1
+                file, path, folder / "unpacked" / file.id, progress, room, alone=len(uploads) == 1
             )
         sources += unpacked
         progress.upload_of |= {source.path: file.id for source in unpacked}
@@ -213,20 +214,17 @@ def _collect_sources(registry: Registry, import_id: str, progress: Progress) -> 
 
 
 def _unpack_members(
-    file: ImportFile, path: Path, into: Path, progress: Progress, *, alone: bool
+    file: ImportFile, path: Path, into: Path, progress: Progress, room: archive.Room, *, alone: bool
 ) -> list[SourceFile]:
     try:
-        members = archive.unpack(path, into, name=file.path, cancelled=progress.is_cancelled)
+        members = archive.unpack(path, into, name=file.path, room=room, cancelled=progress.is_cancelled)
     except TraceFormatError as error:
         if alone:
             progress.file_errors[file.id] = Problem(error.message, error.hint)
             raise
         # The other files may be a whole job.
-        why = error.message.removeprefix(f"{file.path}:").strip().rstrip(".")
-        return [SourceFile(file.path, path, named=True, problem=why)]
+        return [refuse_archive(SourceFile(file.path, path, named=True), error)]
     except StudioError as error:
         progress.file_errors[file.id] = Problem(error.message, error.hint)
         raise
-    return [
-        SourceFile(f"{file.path}/{member.name}", member.path, problem=member.problem) for member in members
-    ]
+    return name_members(file.path, members)
