@@ -13,7 +13,7 @@ from playwright.sync_api import expect
 from studio.et.schema import load_schema
 from tests.conftest import WINDOW
 from tests.e2e.accessibility import COLOURS, GUIDELINES, hold_against
-from tests.e2e.conftest import Held, Studio, quiet, until, view
+from tests.e2e.conftest import Held, Studio, becomes, quiet, until, view
 from tests.waiting import PATIENCE_S
 
 pytestmark = pytest.mark.e2e
@@ -149,6 +149,21 @@ def choose_job(page, name: str, job: str, identifier: str) -> None:
     page.locator("#job-pick").click()
     page.get_by_role("option", name=job, exact=True).click()
     page.wait_for_url(f"**/{name}?job={identifier}*")
+
+
+def test_a_job_that_is_chosen_while_an_import_ends_is_shown(studio: Studio, page) -> None:
+    """The jobs are listed anew then; what is chosen meanwhile counts."""
+    page.goto(studio.address("overview", "transformer_8r"))
+    page.wait_for_selector(".cs-facts")
+    quiet(page)
+    listing = Held(page, "job-pick")
+    page.evaluate("dash_clientside.set_props('imported', { data: 'a job' })")
+    until(page, lambda: listing)
+    page.locator("#job-pick").click()
+    page.get_by_role("option", name="imbalance_8r", exact=True).click()
+    listing.let_go()
+    page.wait_for_url(f"**/overview?job={studio.job('imbalance_8r')}*")
+    becomes(page, page.locator("#job-pick").input_value, "imbalance_8r")
 
 
 def test_dark_pages_do_not_flash(studio: Studio, page) -> None:

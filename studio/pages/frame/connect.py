@@ -70,8 +70,12 @@ def _connect_choices(app: Dash) -> None:
         Input("job", "data"),
         Input("imported", "data"),
     )
-    def list_jobs(job: str | None, _imported: str | None) -> tuple[list[dict[str, str]], str | None]:
-        return list_job_options(get_workspace().jobs()), job
+    def list_jobs(job: str | None, _imported: str | None) -> tuple[list[dict[str, str]], Any]:
+        options = list_job_options(get_workspace().jobs())
+        if set(dash.ctx.triggered_prop_ids) == {"imported.data"}:
+            # The job of the address stays, and what is chosen while an import ends is not taken back.
+            return options, no_update
+        return options, job
 
     app.clientside_callback(
         ClientsideFunction(_CLIENT, "switchJob"),
