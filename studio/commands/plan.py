@@ -31,7 +31,7 @@ from studio.commands.base.workload_options import (
 from studio.et.write import write_with_copies
 from studio.generation.models import Model
 from studio.generation.options import OPTIONS
-from studio.layout_search.layout_plan import MFU, LayoutPlan
+from studio.layout_search.layout_plan import MFU, TOP_AT_MOST, LayoutPlan
 from studio.layout_search.layout_plan import plan as find_layouts
 from studio.layout_search.memory import OFFLOAD_WORDS
 from studio.layout_search.running import generate_job
@@ -298,10 +298,10 @@ _existing = click.Path(exists=True, dir_okay=False, path_type=Path)
 @click.option("--ranks", type=COUNT, required=True, metavar="N", help="Ranks of the job.")
 @click.option(
     "--top",
-    type=COUNT,
+    type=click.IntRange(min=1, max=TOP_AT_MOST),
     default=10,
     metavar="N",
-    help="Rank so many of the fastest; very many are all that fit, each of them simulated.  [default: 10]",
+    help="Rank so many of the fastest; each of them is simulated.  [default: 10]",
 )
 @click.option(
     "--preset", metavar="NAME", help="The system, by name, or a system file (.yml).  [default: that of --gpu]"

@@ -39,6 +39,8 @@ MFU = (
 )
 """What `mfu` is."""
 TYPE = "bf16"
+TOP_AT_MOST = 1_000
+"""So many of the fastest layouts can be asked for: of each of them the time is found by a simulation, which bounds spare the others."""
 _FEW_NODES = 200_000
 """So few nodes of all layouts together are simulated by this process: others take longer to start."""
 _NODES_A_LAYER = 36
@@ -245,7 +247,7 @@ def plan(  # noqa: PLR0913 (what a user may say)
         preset: The system, by name; None for that of the GPU. It takes the number of ranks where its name says none.
         system: A system in place of a preset.
         settings: KEY=VALUE each, set on the preset.
-        top: How many of the fastest layouts are asked for.
+        top: How many of the fastest layouts are asked for, 1,000 at most.
         progress: Told the phase, layouts decided and layouts in all; may raise to stop.
         options: What is fixed, by the keys of `studio.generation.options.OPTIONS`: `batch`, `sequence`, `tp` and so on. What is
             not said of a layout is tried, see `studio.layout_search.space.DEGREES`.
@@ -259,8 +261,8 @@ def plan(  # noqa: PLR0913 (what a user may say)
         >>> found.best.candidate.layout.name
         'tp=1,dp=2,pp=1'
     """
-    if type(top) is not int or top < 1:
-        raise ConfigError(f"--top is {top}; allowed: a whole number of at least 1.", key="top")
+    if type(top) is not int or not 1 <= top <= TOP_AT_MOST:
+        raise ConfigError(f"--top is {top}; allowed: a whole number from 1 to {TOP_AT_MOST:,}.", key="top")
     parts, name, chip, family = _choose_system(gpu, preset, system, ranks)
     parts = with_settings(parts, settings)
     config = interpret(parts).config

@@ -173,7 +173,8 @@ def least_held(ranks: int) -> int:
     [
         ({"gpu": None}, "Neither gpu nor preset"),
         ({"preset": "hgx-h100-16"}, "the system has 16 NPUs"),
-        ({"top": 0}, "^top is 0"),
+        ({"top": 0}, "^top is 0; allowed: a whole number from 1 to 1,000"),
+        ({"top": 5_000_000}, "^top is 5000000; allowed: a whole number from 1 to 1,000"),
         ({"batch": 7, "dp": 4}, "No layout of tiny divides on 4 ranks"),
         ({"tensor": 2}, "no option 'tensor'"),
     ],
