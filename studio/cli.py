@@ -124,10 +124,7 @@ class _Commands(click.Group):
 
     def invoke(self, ctx: click.Context) -> Any:
         """Run the command; print expected errors without a traceback."""
-        for stream in (sys.stdout, sys.stderr):
-            # A terminal that knows few letters shows the others as escapes, rather than none at all.
-            if isinstance(stream, io.TextIOWrapper):
-                stream.reconfigure(errors="backslashreplace")
+        _escape_unknown_letters()
         try:
             return super().invoke(ctx)
         except click.NoSuchOption as error:
@@ -145,6 +142,32 @@ class _Commands(click.Group):
             _fail_by_system(ctx, error)
         except MemoryError:
             _fail(ctx, "Not enough memory.", "Close other programs, or open fewer ranks.")
+        except (EOFError, ValueError, TypeError) as error:
+            if not (path := _find_damaged_bytecode(error)):
+                raise
+            what = f"{path}: this file of compiled Python is damaged ({error})"
+            _fail(ctx, f"{what}; the programs and your files are fine.", "Remove it: Python makes it anew.")
+
+
+def _escape_unknown_letters() -> None:
+    """Let a terminal that knows few letters show the others as escapes, rather than none at all."""
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="backslashreplace")
+
+
+def _find_damaged_bytecode(error: BaseException) -> str:
+    """Return the file of compiled Python that could not be loaded, "" where an error is of another kind.
+
+    click takes the end of a file for the wish to end, and only says "Aborted!".
+    """
+    place = error.__traceback__
+    while place is not None:
+        code = place.tb_frame.f_code
+        if code.co_name == "get_code" and "importlib" in code.co_filename:
+            return str(place.tb_frame.f_locals.get("bytecode_path") or "")
+        place = place.tb_next
+    return ""
 
 
 def _refuse_mistyped(ctx: click.Context, args: Sequence[str], commands: Iterable[str]) -> None:

@@ -9,6 +9,7 @@ import http.cookiejar
 import importlib
 import json
 import os
+import py_compile
 import re
 import signal
 import stat
@@ -94,6 +95,28 @@ def test_an_empty_path_and_a_time_without_end_are_wrong_arguments(job: Path, arg
 
 def names(folder: Path) -> list[str]:
     return sorted(path.name for path in folder.iterdir())
+
+
+@pytest.mark.parametrize(("content", "says"), [(b"", "EOF read"), (b"\xff" * 9, "bad marshal data")])
+def test_a_damaged_file_of_compiled_python_is_named(tmp_path: Path, monkeypatch, content: bytes, says: str):
+    """Click takes its error for Ctrl+D, and said that the command was aborted."""
+    (tmp_path / "damaged_module.py").write_text("command = 1")
+    monkeypatch.syspath_prepend(tmp_path)
+    compiled = Path(py_compile.compile(str(tmp_path / "damaged_module.py")))
+    compiled.write_bytes(compiled.read_bytes()[:16] + content)
+    monkeypatch.setattr("studio.cli.load_command", lambda _: importlib.import_module("damaged_module"))
+    assert refused("info", "x").startswith(
+        f"Error: {compiled}: this file of compiled Python is damaged ({says}"
+    )
+
+
+@pytest.mark.parametrize("error", [EOFError, ValueError("bad marshal data")], ids=type)
+def test_an_error_that_is_none_of_compiled_python_stays_one(monkeypatch, error):
+    def fail(_):
+        raise error
+
+    monkeypatch.setattr("studio.cli.load_command", fail)
+    assert "compiled Python" not in CliRunner().invoke(main, ["info", "x"]).output
 
 
 # ---------------------------------------------------------------------------------------------------
