@@ -16,12 +16,16 @@ import numpy as np
 
 from studio.errors import TraceFormatError
 from studio.trace import Finding
+from studio.units import format_counted
 
 Decoded = TypeVar("Decoded")
 
 _CONTROL = bytes(max(byte, 32) for byte in range(256))
 _BARE_NUMBER = re.compile(rb"(?<=[\[,:\s])([-+]?(?:nan|NaN|inf(?:inity)?|Infinity))(?=\s*[,\]}])")
 _OUT_OF_RANGE = "Number out of range"
+_TOO_LARGE = (_OUT_OF_RANGE, "Integer value out of range")
+"""What is said of numbers that no type can hold, the second of those of thousands of digits."""
+_TRAILING = "trailing characters"
 # Decimal exponents of floats end at 308; shorter numbers that match as well are right as texts, too.
 _HUGE = re.compile(rb"[eE]\+?\d{3}|\d{309}")
 _TEXT_OR_HUGE = re.compile(
@@ -79,7 +83,7 @@ def _decode(
     try:
         return decode(data), ()
     except msgspec.ValidationError as error:
-        if _OUT_OF_RANGE not in str(error):
+        if not any(words in str(error) for words in _TOO_LARGE):
             raise
         problem: Exception = error
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
@@ -112,6 +116,10 @@ def _decode_start(
     """Return the content of the part before the damage."""
     match = _OFFSET.search(str(problem))
     end = int(match[1]) if match else len(plain)
+    if _TRAILING in str(problem):
+        # The first of these has been read.
+        with suppress(msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+            return decode(plain[: end - 1]), (_build_trailing_finding(plain, end - 1, name),)
     kept = find_last_item(plain[:end], depths)
     refused = TraceFormatError(
         f"{name}: no JSON from byte {end:,} of {len(plain):,} on, and nothing complete before it: {problem}.",
@@ -139,6 +147,17 @@ def _decode_start(
 
 def _explain_problem(problem: Exception) -> str:
     return "cut off" if "truncated" in str(problem) else "damaged"
+
+
+def _build_trailing_finding(plain: bytes, end: int, name: str) -> Finding:
+    """Return the finding about what comes behind a whole document: it is lost if it may be JSON, too."""
+    rest = plain[end:]
+    if rest[:1] in (b"{", b"[") or b'"' in rest:
+        message = f"{name}: its JSON ends at byte {end:,} of {len(plain):,}, and more follows; what comes before was read, the rest is lost."
+        hint = "Write each recording into a file of its own, or copy the file again."
+        return Finding("error", "damaged-file", message, hint, file=name, offset=end)
+    message = f"{name}: {format_counted(len(rest), 'byte')} behind the end of its JSON, ignored."
+    return Finding("warning", "mended-json", message, file=name)
 
 
 def _build_mended_finding(name: str) -> Finding:

@@ -103,7 +103,11 @@ def test_control_characters_and_bare_nan_are_mended():
     assert [finding.code for finding in part.findings] == ["mended-json"]
 
 
-HUGE = pytest.mark.parametrize("huge", [b"1e400", b"-1E+9999", b"9" * 401, b"1" * 310 + b".5"])
+HUGE = pytest.mark.parametrize(
+    "huge",
+    [b"1e400", b"-1E+9999", b"9" * 401, b"9" * 5000, b"1" * 310 + b".5"],
+    ids=lambda huge: huge[:9].decode(),
+)
 
 
 @HUGE
@@ -257,6 +261,25 @@ def test_a_cut_kineto_trace_keeps_what_is_whole():
     part = device(raw[: len(raw) // 2])
     assert 20 < len(part.trace) < 30
     assert [finding.code for finding in part.findings] == ["damaged-file"]
+
+
+@pytest.mark.parametrize(
+    ("behind", "level", "says"),
+    [
+        (b"rubbish", "warning", "7 bytes behind the end of its JSON, ignored."),
+        (b"\n\n}\n", "warning", "2 bytes behind the end of its JSON, ignored."),
+        (b'{"traceEvents": []}', "error", "and more follows; what comes before was read, the rest is lost."),
+        (b', {"ph": "X"}]}', "error", "and more follows; what comes before was read, the rest is lost."),
+    ],
+)
+def test_what_comes_behind_the_end_of_a_file_costs_nothing_of_it(behind, level, says):
+    """Its metadata, which stands behind the events, was lost for that."""
+    raw = device_file([event("a", 1, 1)], distributedInfo={"rank": 3, "world_size": 4})
+    part = device(raw + behind)
+    assert (part.trace.names, part.trace.head.rank) == (["a"], 3)
+    [finding] = part.findings
+    assert finding.level == level
+    assert finding.message.endswith(says)
 
 
 def test_commas_behind_the_last_of_a_list_lose_nothing():
