@@ -398,6 +398,37 @@ def test_info_names_the_files_that_are_used_and_those_left_out(tmp_path):
     assert f"    {name}/notes.txt: left out: a text file, no execution trace\n" in text
 
 
+@pytest.mark.parametrize("bad_is_large", [False, True])
+def test_a_job_that_cannot_be_read_loses_no_other(workspace, tmp_path, bad_is_large):
+    """It is listed with the nearest of the others, by `info` as by an import, whichever is read first."""
+    (tmp_path / "in").mkdir()
+    for number in range(1 if bad_is_large else 3):
+        (tmp_path / "in" / f"job.{number}.et").write_bytes(rank_file())
+    bad = [tmp_path / "in" / f"kineto_{number}.json" for number in range(2 if bad_is_large else 1)]
+    for path in bad:
+        path.write_text(
+            '{"schemaVersion": 1, "traceEvents": [{"ph": "X", "cat": "kernel", "name": "a", "ts": 1'
+        )
+    [job] = info.run(info.Request((tmp_path / "in",)))
+    lost = list_job_files(job.trace).left_out
+    assert [file.name for file in lost] == [f"in/{path.name}" for path in bad]
+    assert {file.level for file in lost} == {"error"}
+    told: list[str] = []
+    [opened] = open_paths(workspace, [tmp_path / "in"], refused=lambda error: told.append(error.message))
+    assert workspace.info(opened).name == "job"
+    [message] = told
+    assert "nothing complete before it" in message
+    progress = Upload()
+    elsewhere = Workspace(tmp_path / "elsewhere")
+    uploaded = upload_reader(elsewhere)(uploads(tmp_path / "in"), progress)
+    assert [job.id for job in elsewhere.jobs()] == [uploaded]
+    assert {failed.partition(":")[0] for failed in progress.failed} == {path.name for path in bad}
+    for path in (tmp_path / "in").glob("*.et"):
+        path.unlink()
+    with pytest.raises(TraceFormatError, match="nothing complete before it"):
+        info.run(info.Request((tmp_path / "in",)))
+
+
 # ---------------------------------------------------------------------------------------------------
 # Graphs that are stored as they come
 

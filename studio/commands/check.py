@@ -27,7 +27,8 @@ from studio.commands.base.terminal import escape_controls
 from studio.doctor import CHECKS, REPAIRS, Change, Diagnosis, Examination, repair_all, run_checks
 from studio.doctor.diagnosis import LEVELS, list_node_names
 from studio.errors import TraceError
-from studio.et import Progress, discover, read_job, write
+from studio.et import JobFiles, Progress, discover, read_job, write
+from studio.et.each_job import read_each
 from studio.et.ranks import index_ranks_by_file
 from studio.et.source import open_sources
 from studio.trace import Level, Trace
@@ -94,12 +95,13 @@ def run(request: Request, *, progress: Progress | None = None) -> list[Checked]:
             names = ", ".join(job.name for job in jobs[:6])
             raise TraceError(f"{len(jobs)} jobs found, not one: {names}.", hint="Repair them one by one.")
         numbers = index_ranks_by_file(files, request.ranks)
-        done = []
-        for job in jobs:
+
+        def check(job: JobFiles) -> Checked:
             trace = read_job(job, ranks=numbers, progress=progress)
             checked = Checked(job.name, trace, run_checks(trace, progress=progress))
-            done.append(checked if target is None else _repair(checked, target, request.only, progress))
-    return done
+            return checked if target is None else _repair(checked, target, request.only, progress)
+
+        return read_each(jobs, check)
 
 
 def _repair(checked: Checked, target: Path, only: Sequence[str], progress: Progress | None) -> Checked:

@@ -30,7 +30,8 @@ from studio.commands.base.options import (
 from studio.commands.base.output import build_progress_line, end_with_losses, show
 from studio.commands.base.terminal import escape_controls
 from studio.decoding import convert_value
-from studio.et import Progress, discover, read_job
+from studio.et import JobFiles, Progress, discover, read_job
+from studio.et.each_job import read_each
 from studio.et.format import UNSAID, JobSize
 from studio.et.ranks import index_ranks_by_file
 from studio.et.source import open_sources
@@ -73,10 +74,11 @@ def run(request: Request, *, progress: Progress | None = None) -> list[Job]:
     """
     with open_sources(request.paths, progress) as files:
         numbers = index_ranks_by_file(files, request.ranks)
-        return [
-            Job(job.name, read_job(job, ranks=numbers, progress=progress, size=request.size))
-            for job in discover(files, progress)
-        ]
+
+        def read(job: JobFiles) -> Job:
+            return Job(job.name, read_job(job, ranks=numbers, progress=progress, size=request.size))
+
+        return read_each(discover(files, progress), read)
 
 
 def report(jobs: Sequence[Job]) -> dict[str, Any] | list[dict[str, Any]]:

@@ -90,16 +90,25 @@ def run(request: Request, *, announce: Callable[[str], None], progress: Progress
     workspace = Workspace(request.workspace or Workspace.default_root())
     listener = listen(request.host, request.port)
     try:
-        jobs = _open(workspace, request, progress)
+        jobs = _open(workspace, request, progress, announce)
         _serve(workspace, listener, jobs, request, announce)
     finally:
         listener.close()
 
 
-def _open(workspace: Workspace, request: Request, progress: Progress | None) -> list[str]:
+def _open(
+    workspace: Workspace, request: Request, progress: Progress | None, announce: Callable[[str], None]
+) -> list[str]:
     """Import the given paths or sample; returns job ids."""
     if request.paths:
-        return open_paths(workspace, request.paths, ranks=request.ranks, progress=progress, size=request.size)
+        return open_paths(
+            workspace,
+            request.paths,
+            ranks=request.ranks,
+            progress=progress,
+            size=request.size,
+            refused=lambda error: announce(f"{error.message} The others are opened."),
+        )
     return [open_sample(workspace, SAMPLES[0].name)] if request.sample else []
 
 

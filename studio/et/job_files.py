@@ -153,7 +153,7 @@ def discover(files: Sequence[SourceFile], progress: Progress | None = None) -> l
     if not ranks:
         raise _build_nothing_error(others, left_out, first_start)
     jobs = _name_apart([_build_job(prefix, members, others, len(ranks)) for prefix, members in ranks.items()])
-    shared = _share_left_out(jobs, left_out)
+    shared = share_left_out(jobs, left_out)
     return [replace(job, left_out=tuple(files)) for job, files in zip(jobs, shared, strict=True)]
 
 
@@ -167,9 +167,9 @@ def _infer_job_key(name: str, fmt: Format) -> tuple[str, int | None]:
     return (prefix if number is not None else _build_unranked_key(name)) + fmt.job_mark, number
 
 
-def _share_left_out(jobs: Sequence[JobFiles], left_out: Sequence[LeftOut]) -> list[list[LeftOut]]:
-    """Give each file that is left out to the one job that it lies nearest to."""
-    if not left_out:
+def share_left_out(jobs: Sequence[JobFiles], left_out: Sequence[LeftOut]) -> list[list[LeftOut]]:
+    """Give each file that is left out to the one job that it lies nearest to; there is at least one."""
+    if not left_out or not jobs:
         return [[] for _ in jobs]
     # The folders of each job once: there may be a thousand ranks in one.
     folders = [{PurePosixPath(file.name).parent.parts for file, _, _ in job.ranks} for job in jobs]

@@ -12,6 +12,7 @@ from typing import Protocol
 
 from studio.errors import StudioError, TraceFormatError
 from studio.et import JobFiles, Progress, discover, read_job
+from studio.et.each_job import read_each
 from studio.et.format import JobSize
 from studio.et.ranks import index_ranks_by_file
 from studio.et.seen import get_seen
@@ -34,6 +35,7 @@ def open_paths(
     ranks: Mapping[str, int] | None = None,
     progress: Progress | None = None,
     size: JobSize | None = None,
+    refused: Callable[[TraceFormatError], object] = lambda _error: None,
 ) -> list[str]:
     """Import every job at `paths`; files already imported and unchanged are not read again.
 
@@ -43,6 +45,7 @@ def open_paths(
         ranks: Rank numbers by file name, for files that do not tell theirs.
         progress: Told what is going on; may raise to stop, which leaves out the job at hand and those after it.
         size: NPUs and passes, where a workload leaves them open.
+        refused: Told why a job cannot be read, where others can be.
 
     Returns:
         Ids of the jobs, in the order they were found.
@@ -50,10 +53,11 @@ def open_paths(
     with open_sources(paths, progress) as files:
         user_input = _Said(index_ranks_by_file(files, ranks or {}), size)
         given = label_paths([Path(path) for path in paths])
-        return [
-            _import(workspace, job, "\n".join(_select_paths(job, given)), user_input, progress)
-            for job in discover(files, progress)
-        ]
+
+        def read(job: JobFiles) -> str:
+            return _import(workspace, job, "\n".join(_select_paths(job, given)), user_input, progress)
+
+        return read_each(discover(files, progress), read, lambda _, error: refused(error))
 
 
 def _select_paths(job: JobFiles, given: Sequence[tuple[str, Path]]) -> list[str]:
@@ -159,19 +163,26 @@ def upload_reader(
             },
         )
         user_input = _Said(progress.ranks, JobSize(progress.npus))
-        job_ids = []
-        for job in jobs:
+
+        def read_one(job: JobFiles) -> tuple[str, str]:
             # Folders and archives by their own name, which is what was dropped.
             source = "\n".join(dict.fromkeys(name.partition("/")[0] for name in _list_file_names(job)))
-            job_ids.append(_import(workspace, job, source, user_input, progress))
-            _tell_damaged(workspace, job_ids[-1], files, progress)
-        for job_id in job_ids:
+            job_id = _import(workspace, job, source, user_input, progress)
+            _tell_damaged(workspace, job_id, files, progress)
+            return job_id, job.name
+
+        def tell_refused(job: JobFiles, error: TraceFormatError) -> None:
+            for file, _, _ in job.ranks:
+                progress.file_failed(file, error)
+
+        results = read_each(jobs, read_one, tell_refused)
+        for job_id, _ in results:
             imported(job_id)
-        if len(job_ids) > 1:
+        if len(results) > 1:
             progress.warn(
-                f"{len(job_ids)} jobs were found and imported: {', '.join(job.name for job in jobs)}."
+                f"{len(results)} jobs were found and imported: {', '.join(name for _, name in results)}."
             )
-        return job_ids[0]
+        return results[0][0]
 
     return read
 
