@@ -33,39 +33,65 @@ async function entriesOf(folder) {
 
 /**
  * @param {FileSystemEntry} entry
+ * @param {string[]} lost gets the paths of what cannot be read
  * @returns {Promise<Picked[]>}
  */
-async function filesOfEntry(entry) {
+async function filesOfEntry(entry, lost) {
   if (!isWanted(entry.name)) return [];
-  if (entry.isDirectory) {
-    /** @type {Picked[]} */
-    const found = [];
-    const inner = await entriesOf(/** @type {FileSystemDirectoryEntry} */ (entry));
-    for (const each of inner) found.push(...await filesOfEntry(each));
-    return found;
+  const path = entry.fullPath.replace(/^\//, "");
+  try {
+    if (entry.isDirectory) {
+      /** @type {Picked[]} */
+      const found = [];
+      const inner = await entriesOf(/** @type {FileSystemDirectoryEntry} */ (entry));
+      for (const each of inner) found.push(...await filesOfEntry(each, lost));
+      return found;
+    }
+    /** @type {File} */
+    const file = await new Promise((resolve, reject) => {
+      /** @type {FileSystemFileEntry} */ (entry).file(resolve, reject);
+    });
+    return [{ path: path || file.name, file }];
+  } catch {
+    // A folder of another account, or a link to nothing: the others may be a whole job.
+    lost.push(path || entry.name);
+    return [];
   }
-  /** @type {File} */
-  const file = await new Promise((resolve, reject) => {
-    /** @type {FileSystemFileEntry} */ (entry).file(resolve, reject);
-  });
-  return [{ path: entry.fullPath.replace(/^\//, "") || file.name, file }];
 }
 
 /**
  * @param {DataTransfer} transfer
+ * @param {string[]} lost gets the paths of what cannot be read
  * @returns {Promise<Picked[]>}
  */
-export async function filesOfDrop(transfer) {
+export async function filesOfDrop(transfer, lost) {
   // Entries have to be taken before the first await: the drop forgets them.
   const items = [...transfer.items].filter((item) => item.kind === "file");
   const dropped = items.map((item) => ({ entry: item.webkitGetAsEntry?.(), file: item.getAsFile() }));
   /** @type {Picked[]} */
   const found = [];
   for (const { entry, file } of dropped) {
-    if (entry) found.push(...await filesOfEntry(entry));
+    if (entry) found.push(...await filesOfEntry(entry, lost));
     else if (file) found.push({ path: file.name, file });
   }
   return found;
+}
+
+/**
+ * Keep files of one path apart, which a list of search results may hold: all but the first in folders of
+ * their own.
+ *
+ * @param {Picked[]} picked
+ * @returns {Picked[]}
+ */
+export function keepApart(picked) {
+  const taken = new Set();
+  return picked.map(({ path, file }) => {
+    let own = path;
+    for (let copy = 2; taken.has(own); copy += 1) own = `${copy}/${path}`;
+    taken.add(own);
+    return { path: own, file };
+  });
 }
 
 /**

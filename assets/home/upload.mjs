@@ -180,7 +180,9 @@ class UploadPage {
         return;
       }
       try {
-        await this.uploads.upload(await filesOfDrop(event.dataTransfer));
+        /** @type {string[]} */
+        const lost = [];
+        await this.uploads.upload(await filesOfDrop(event.dataTransfer, lost), lost);
       } catch (error) {
         this.say(`The dropped files cannot be read: ${error instanceof Error ? error.message : error}.`);
       }

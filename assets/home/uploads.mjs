@@ -1,10 +1,10 @@
 /** Imports: those this tab uploads, those the server reads, and those other tabs work on. */
 
 import { plural } from "../base/format.mjs";
-import { byName, isWanted } from "./files.mjs";
+import { byName, isWanted, keepApart } from "./files.mjs";
 import { Sender } from "./sending.mjs";
 import { ask, pause } from "./server.mjs";
-import { BUSY } from "./words.mjs";
+import { BUSY, describeLost } from "./words.mjs";
 
 /** @import { Picked } from "./files.mjs" */
 /** @import { Failure, FileInfo, ImportInfo, Progress, Waiter } from "./server.mjs" */
@@ -62,12 +62,15 @@ export class Uploads {
    * Import files.
    *
    * @param {Picked[]} picked
+   * @param {string[]} lost paths of what cannot be read
    */
-  async upload(picked) {
-    const files = picked.filter(({ path }) => isWanted(path)).sort((a, b) => byName(a.path, b.path));
+  async upload(picked, lost = []) {
+    const wanted = picked.filter(({ path }) => isWanted(path));
+    const files = keepApart(wanted).sort((a, b) => byName(a.path, b.path));
     const { redraw, say } = this.listener;
+    const without = describeLost(lost);
     if (!files.length) {
-      say("There are no files in the selection.");
+      say(without || "There are no files in the selection.");
       return;
     }
     this.#pending += 1;
@@ -78,7 +81,7 @@ export class Uploads {
       size: files.reduce((sum, { file }) => sum + file.size, 0),
     };
     this.cards.set(card.id, card);
-    say(`Uploading ${plural(files.length, "file")}.`);
+    say(`Uploading ${plural(files.length, "file")}.${without && ` ${without}`}`);
     redraw();
     const list = files.map(({ path, file }) => ({ path, size: file.size, modified: file.lastModified }));
     const answer = await this.#ask(card, () => !this.cards.has(card.id), "POST", "", { files: list });

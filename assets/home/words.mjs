@@ -32,6 +32,17 @@ export function percent(part, whole) {
 }
 
 /**
+ * @param {string[]} lost paths of dropped files and folders that cannot be read
+ * @returns {string}
+ */
+export function describeLost(lost) {
+  if (!lost.length) return "";
+  const more = lost.length > 3 ? ` and ${lost.length - 3} more` : "";
+  const subject = lost.length === 1 ? "it" : "they";
+  return `Left out, as ${subject} cannot be read: ${lost.slice(0, 3).join(", ")}${more}.`;
+}
+
+/**
  * @param {number} bytesPerSecond
  * @returns {string}
  */

@@ -3,7 +3,7 @@
 import assert from "node:assert/strict";
 import test from "node:test";
 
-import { byName, isWanted } from "../../assets/home/files.mjs";
+import { byName, filesOfDrop, isWanted, keepApart } from "../../assets/home/files.mjs";
 import { takeNext } from "../../assets/home/sending.mjs";
 import * as words from "../../assets/home/words.mjs";
 
@@ -24,6 +24,39 @@ function makeCard(more) {
 test("hidden files and those of macOS are not wanted; rank 2 comes before rank 10", () => {
   assert.deepEqual(["a/b.et", "a/.git/x", ".x", "__MACOSX/a"].map(isWanted), [true, false, false, false]);
   assert.deepEqual(["r.10", "r.2"].sort(byName), ["r.2", "r.10"]);
+});
+
+/** What a browser hands over for a dropped file or folder, null for one that cannot be read. */
+function makeEntry(fullPath, content) {
+  const name = fullPath.split("/").at(-1);
+  if (!Array.isArray(content)) {
+    const file = (resolve, reject) => content === null ? reject(new Error("no")) : resolve({ name });
+    return { name, fullPath, isDirectory: false, file };
+  }
+  const batches = [content, []];
+  const isClosed = content[0] === null;
+  const readEntries = (resolve, reject) => isClosed ? reject(new Error("no")) : resolve(batches.shift());
+  return { name, fullPath, isDirectory: true, createReader: () => ({ readEntries }) };
+}
+
+test("what cannot be read of a drop loses nothing else of it", async () => {
+  const gone = makeEntry("/job/gone.et", null), closed = makeEntry("/job/closed", [null]);
+  const entries = [makeEntry("/job", [makeEntry("/job/a.et", ""), gone, closed]), makeEntry("/b.et", "")];
+  const kind = "file", getAsFile = () => null;
+  const items = entries.map((entry) => ({ kind, webkitGetAsEntry: () => entry, getAsFile }));
+  const lost = [];
+  const found = await filesOfDrop({ items }, lost);
+  assert.deepEqual(found.map(({ path }) => path), ["job/a.et", "b.et"]);
+  assert.deepEqual(lost, ["job/gone.et", "job/closed"]);
+  assert.equal(words.describeLost(lost), "Left out, as they cannot be read: job/gone.et, job/closed.");
+  const many = words.describeLost(["a", "b", "c", "d"]);
+  assert.equal(many, "Left out, as they cannot be read: a, b, c and 1 more.");
+  assert.equal(words.describeLost([]), "");
+});
+
+test("files of one path are kept apart, and stay called as they are", () => {
+  const picked = ["r.0.et", "r.0.et", "r.1.et", "r.0.et"].map((path, file) => ({ path, file }));
+  assert.deepEqual(keepApart(picked).map(({ path }) => path), ["r.0.et", "2/r.0.et", "r.1.et", "3/r.0.et"]);
 });
 
 test("small files are sent together up to the size of a chunk, others alone", () => {
