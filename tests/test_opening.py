@@ -351,6 +351,24 @@ def test_an_upload_lists_what_is_left_out_before_the_others_are_read(workspace, 
     ]
 
 
+def test_links_to_nothing_are_listed_as_left_out(tmp_path):
+    (tmp_path / "job.0.et").write_bytes(rank_file())
+    (tmp_path / "job.1.et").symlink_to(tmp_path / "gone.et")
+    (tmp_path / "job.2.et").symlink_to("job.2.et")
+    (tmp_path / "job.3.et").symlink_to("job.0.et")
+    [job] = info.run(info.Request((tmp_path,)))
+    files = list_job_files(job.trace)
+    assert [file.rank for file in files.used] == [0, 3]
+    assert [(file.name, file.why, file.level) for file in files.left_out] == [
+        (f"{tmp_path.name}/job.{number}.et", "a link to a file that is not there", "warning")
+        for number in (1, 2)
+    ]
+    for number in (0, 3):
+        (tmp_path / f"job.{number}.et").unlink()
+    with pytest.raises(TraceFormatError, match=r"job\.1\.et: a link to a file that is not there"):
+        info.run(info.Request((tmp_path,)))
+
+
 def test_a_cut_archive_lists_what_it_has_and_what_it_lost(workspace, tmp_path):
     """Before the import and after it, and the last of two members of one name is used."""
     path = tmp_path / "job.tar"

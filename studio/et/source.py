@@ -174,6 +174,9 @@ def unpack_archives(files: Iterable[SourceFile], scratch: Path) -> list[SourceFi
     kept_room, room = _KEPT_BYTES, archive.Room()
     refusal: TraceFormatError | OSError | None = None
     for index, file in enumerate(files):
+        if file.problem:
+            result.append(file)
+            continue
         try:
             _look_at(file)
         except OSError as error:
@@ -242,7 +245,7 @@ def _check_named(path: Path, name: str) -> SourceFile:
 
 @pause_collector()
 def walk(folder: Path, name: str) -> list[SourceFile]:
-    """Return the files below a folder by name, hidden ones left out."""
+    """Return the files below a folder by name, hidden ones left out; links to nothing have a problem."""
     # Not rglob: a path for each file and its comparison take longer than all else for ten thousands of files.
     files: list[SourceFile] = []
     waiting = [_list_entries(folder)]
@@ -258,6 +261,8 @@ def walk(folder: Path, name: str) -> list[SourceFile]:
         elif _is_file(entry):
             # As a path would have it: of the folder "." there is nothing to name.
             files.append(SourceFile(f"{names[-1]}/{entry.name}", entry.path.removeprefix("./")))
+        elif _is_link_to_nothing(entry):
+            files.append(SourceFile(f"{names[-1]}/{entry.name}", entry.path, problem=_NOWHERE))
     return files
 
 
@@ -283,6 +288,17 @@ def _is_file(entry: os.DirEntry[str]) -> bool:
     """Whether an entry is a plain file, or a link to one; mostly the folder says so, and the file is not asked."""
     try:
         return entry.is_file()
+    except OSError:
+        return False
+
+
+_NOWHERE = "a link to a file that is not there"
+
+
+def _is_link_to_nothing(entry: os.DirEntry[str]) -> bool:
+    """Whether an entry is a link to nothing, or round in a circle."""
+    try:
+        return entry.is_symlink() and not os.path.exists(entry.path)  # noqa: PTH110 - a path for each takes long
     except OSError:
         return False
 

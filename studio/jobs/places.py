@@ -93,7 +93,7 @@ class LocalFolder:
         if self._apart is not None and self._apart.is_relative_to(real):
             apart = f"./{self._apart.relative_to(real).as_posix()}/"
         for file in self._iterate_files(real):
-            if apart and file.name.startswith(apart):
+            if file.problem or (apart and file.name.startswith(apart)):
                 continue
             # What was just removed is not there.
             with contextlib.suppress(FileNotFoundError):
