@@ -217,6 +217,15 @@ class Breaking:
         raise ConnectionResetError(errno.ECONNRESET, "reset")
 
 
+@pytest.mark.parametrize(
+    ("size", "says"), [(1, "'' (1 byte):"), (2, "'' (2 bytes):"), (-1, "'' (-1 bytes):")]
+)
+def test_a_count_of_one_has_its_noun_in_the_singular(studio: Studios, size: int, says: str) -> None:
+    with pytest.raises(ImportRefusedError) as caught:
+        create_import(studio(), [Announced("", size)])
+    assert caught.value.message.startswith(says)
+
+
 def test_what_arrived_before_a_cut_is_kept(studio: Studios) -> None:
     registry = studio()
     made = create_import(registry, FILES)

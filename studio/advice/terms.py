@@ -10,7 +10,7 @@ from studio.notebook import build_html_table, format_parts, format_record
 from studio.sim.parts import Parts
 from studio.sim.setting_edits import with_settings
 from studio.trace import Trace
-from studio.units import format_ns
+from studio.units import format_counted, format_ns
 
 Kind = Literal[
     "balance-sizes",
@@ -235,7 +235,12 @@ class Advised:
         """Return it in a line."""
         best = f"best saves {format_ns(self.advice[0].saving_ns)}" if self.advice else "nothing saves"
         return format_parts(
-            "Advised", [f"{len(self.advice)} changes", best, f"{self.considered} simulations"]
+            "Advised",
+            [
+                format_counted(len(self.advice), "change"),
+                best,
+                format_counted(self.considered, "simulation"),
+            ],
         )
 
     def _repr_html_(self) -> str:

@@ -23,7 +23,7 @@ from studio.commands.base.output import build_progress_line, end_with_losses, li
 from studio.commands.base.terminal import escape_controls
 from studio.comparing import Compared
 from studio.et import Progress
-from studio.units import format_count, format_ns, format_rate
+from studio.units import format_count, format_counted, format_ns, format_rate
 
 _NAME_WIDTH = 60
 _QUEUES = 8
@@ -132,7 +132,7 @@ def text(listed: Listed) -> str:
     has = listed.launches is not None
     head = f"{'':{_NAME_WIDTH}}{'kind':>14}{'count':>12}{'total':>12}{'share':>8}{'median':>12}{'longest':>12}{'rate':>14}"
     head += f"{'delay':>12}" if has else ""
-    lines = [f"{listed.side.name}: {len(listed.kernels):,} names", head]
+    lines = [f"{listed.side.name}: {format_counted(len(listed.kernels), 'name')}", head]
     if words := describe_receives(listed.side.side.trace):
         lines.insert(1, f"  {words}")
     names = shorten_distinctly([kernel.name for kernel in listed.kernels], _NAME_WIDTH - 1)

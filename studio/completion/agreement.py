@@ -17,7 +17,7 @@ from studio.analysis.collectives.messages import match_messages
 from studio.completion.measured import UNEVEN
 from studio.errors import TraceError
 from studio.trace import NONE, Trace, get_assumed_source, label_collective
-from studio.units import format_count
+from studio.units import format_count, format_counted
 
 
 def refuse_unmatched(trace: Trace) -> None:
@@ -32,7 +32,7 @@ def refuse_unmatched(trace: Trace) -> None:
     if len(alone):
         first = int(alone[0])
         raise TraceError(
-            f"{len(alone):,} messages would have no other side, the first from rank {int(messages.source[first])} to rank "
+            f"{format_counted(len(alone), 'message')} would have no other side, the first from rank {int(messages.source[first])} to rank "
             f"{int(messages.target[first])} with tag {int(messages.tag[first])}.",
             hint="The known ranks do not send what their copies receive: record one rank of every pipeline stage.",
         )

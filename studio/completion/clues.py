@@ -34,6 +34,7 @@ from studio.trace import (
     read_dense_column,
     read_int_column,
 )
+from studio.units import format_counted
 
 _BY_TEXT = (
     ("dp", r"data.?parallel|fsdp|replica|shard|(^|[^a-z])d?dp([^a-z]|$)"),
@@ -350,8 +351,8 @@ def assign_unlisted_axes(known: Known, names: list[str], given: Mapping[str, str
                 continue
             if not free:
                 raise ConfigError(
-                    f"rank {rank} communicates in {len(own)} groups whose members are not known; the layout has "
-                    f"{len(names)} dimensions they could belong to ({', '.join(names) or 'none'})",
+                    f"rank {rank} communicates in {format_counted(len(own), 'group')} whose members are not known; the layout has "
+                    f"{format_counted(len(names), 'dimension')} they could belong to ({', '.join(names) or 'none'})",
                     hint="Give the file of the comm groups, or a layout with a dimension for each, such as --layout tp=4,dp=8.",
                 )
             chosen = use.likely if use.likely in free else free[0]

@@ -38,6 +38,7 @@ from studio.trace import (
     ValueKind,
     copy_metadata,
 )
+from studio.units import format_counted
 
 _ROOT_KEYS = ("root_rank", "comm_root", "root")
 
@@ -162,13 +163,13 @@ def _build_given_mesh(known: Known, sizes: Sequence[tuple[str, int]], ranks: int
     world = ranks or known.world
     if world and given.world != world:
         raise ConfigError(
-            f"layout {given.layout} has {given.world:,} ranks; the job has {world:,}",
+            f"layout {given.layout} has {format_counted(given.world, 'rank')}; the job has {world:,}",
             hint="The product of all sizes is the number of ranks.",
         )
     largest = max(rank.number for rank in known.trace.ranks)
     if largest >= given.world:
         raise ConfigError(
-            f"layout {given.layout} has {given.world:,} ranks; the job has a rank {largest}",
+            f"layout {given.layout} has {format_counted(given.world, 'rank')}; the job has a rank {largest}",
             hint=f"Give a layout of at least {largest + 1:,} ranks, or leave it out.",
         )
     mesh = next(iter(find_fitting_meshes(sizes, known.clues)), None)
@@ -373,7 +374,7 @@ def _refuse_beyond(known: Known, mesh: Mesh) -> None:
     last = max(rank.number for rank in known.trace.ranks)
     if last >= mesh.world:
         raise ConfigError(
-            f"layout {mesh.layout} has {mesh.world:,} ranks; the job has a rank {last}",
+            f"layout {mesh.layout} has {format_counted(mesh.world, 'rank')}; the job has a rank {last}",
             hint=f"Give a layout of at least {last + 1:,} ranks, or leave it out.",
         )
     for group in known.groups.values():

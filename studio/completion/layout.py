@@ -17,6 +17,7 @@ from studio.completion.mesh import NAMES, Mesh, parse_layout
 from studio.errors import ConfigError
 from studio.files import read_start, suggest_remedy
 from studio.trace import CommGroup, Trace
+from studio.units import format_counted
 
 ENDINGS = (".yml", ".yaml", ".json")
 _KEYS = ("dimensions", "groups")
@@ -79,7 +80,7 @@ def with_members(trace: Trace, layout: Layout) -> Trace:
             )
         if max(members) >= world:
             raise ConfigError(
-                f"layout: group {name} has a rank {max(members):,}; the layout has {world:,} ranks",
+                f"layout: group {name} has a rank {max(members):,}; the layout has {format_counted(world, 'rank')}",
                 hint="Give a layout of more ranks, or leave the rank out of the group.",
             )
         if group is None:

@@ -35,6 +35,7 @@ from studio.completion.surgery import (
 )
 from studio.errors import TraceError
 from studio.trace import NONE, PEER_KEYS, Bool, Graph, Int64, NodeType, Rank, Trace, read_dense_column
+from studio.units import format_counted
 
 Kind = Literal["first", "middle", "last"]
 Side = Literal["before", "after"]
@@ -194,7 +195,7 @@ def _collect_sides(stage: Stage, pipeline: Axis) -> dict[Side, _Sides]:
         if slots:
             if len(sent) != len(received) or len(slots) > 2:
                 raise _UnclearError(
-                    f"rank {rank.number} sends {len(sent):,} messages to the stage {side} it and receives {len(received):,}"
+                    f"rank {rank.number} sends {format_counted(len(sent), 'message')} to the stage {side} it and receives {len(received):,}"
                 )
             by_side[side] = _Sides(
                 tuple(_order_rows(graph, sent)), tuple(_order_rows(graph, received)), slots[0]
@@ -379,7 +380,7 @@ def _agree_on_tags(stages: dict[int, Stage], known: Mapping[int, Stage], pipelin
             _, receives = _list_messages(stages[receiver], sender - receiver, pipeline)
             if len(sends) != len(receives):
                 raise TraceError(
-                    f"Pipeline stage {sender} sends {len(sends):,} messages to stage {receiver}, which receives {len(receives):,}: "
+                    f"Pipeline stage {sender} sends {format_counted(len(sends), 'message')} to stage {receiver}, which receives {len(receives):,}: "
                     "the stages known do not run the same micro-batches.",
                     hint="Record one rank of each of these stages.",
                 )

@@ -188,7 +188,7 @@ def _find_divided_factors(graph: Graph, rank: Rank, own: list[int], known: Dimen
         terms = set(_find_partial(graph, row, known))
         if not terms:
             raise _build_error(
-                f"no matrix product before the all-reduce at node {graph.id[row]} of rank {rank.number} makes its {format_count(int(sizes[row]))} bytes"
+                f"no matrix product before the all-reduce at node {graph.id[row]} of rank {rank.number} makes its {format_counted(int(sizes[row]), 'byte')}"
             )
         reduced |= terms
     divided = set[int]()

@@ -15,7 +15,7 @@ from studio.analysis.job.windows import step_numbers
 from studio.errors import ConfigError
 from studio.timeline import NodeTimes
 from studio.trace import NONE, Bool, Graph, Int64, Trace
-from studio.units import format_ns
+from studio.units import format_counted, format_ns
 
 NodeRef = tuple[int, str]
 """A node: the number of its rank, and its id as addresses have it."""
@@ -61,7 +61,7 @@ class Choice:
         if self.around is not None:
             parts.append(f"{self.depth} dependencies around node {self.around[1]} of rank {self.around[0]}")
         if self.nodes:
-            parts.append(f"{len(self.nodes)} nodes by name")
+            parts.append(f"{format_counted(len(self.nodes), 'node')} by name")
         return ", ".join(parts)
 
 

@@ -15,6 +15,7 @@ from studio.errors import TraceFormatError
 from studio.et.format import Reading
 from studio.et.records import clean
 from studio.trace import Finding
+from studio.units import format_counted
 
 MAGIC = b"SQLite format 3\0"
 
@@ -63,7 +64,7 @@ class Database:
                 done += 1
                 yield row
         except (sqlite3.DatabaseError, UnicodeDecodeError) as error:
-            self.damage[table] = f"table {table} is damaged after {done:,} rows ({error})"
+            self.damage[table] = f"table {table} is damaged after {format_counted(done, 'row')} ({error})"
 
     def count_rows(self, table: str) -> int:
         """Return how many rows a table has."""

@@ -88,9 +88,7 @@ def _read_content(reading: Reading) -> tuple[Mapping[str, Any], Sequence[Finding
         content = load_plain(bytes(data), reading.name, reading.tick)
     except CutOffError as cut:
         content = cut.value
-        message = (
-            f"{reading.name}: the pickle ends early, after {cut.offset:,} bytes; what comes before was read."
-        )
+        message = f"{reading.name}: the pickle ends early, after {format_counted(cut.offset, 'byte')}; what comes before was read."
         findings.append(
             Finding("error", "damaged-file", message, _DAMAGED, file=reading.name, offset=cut.offset)
         )

@@ -331,7 +331,8 @@ def build_left_out_findings(left_out: Sequence[LeftOut]) -> list[Finding]:
     ordered = sorted(left_out, key=lambda file: not file.lost)
     findings = [_build_left_out_finding(file) for file in ordered[:_LEFT_OUT_NAMED]]
     if len(ordered) > _LEFT_OUT_NAMED:
-        message = f"{len(ordered) - _LEFT_OUT_NAMED:,} more files were left out."
+        more = len(ordered) - _LEFT_OUT_NAMED
+        message = f"{format_counted(more, 'more file')} {'was' if more == 1 else 'were'} left out."
         findings.append(Finding("info", "ignored-file", message))
     return findings
 

@@ -22,6 +22,7 @@ from studio.et.encode import encode_varint
 from studio.et.record_json import BYTES, UNKNOWN, BadValueError, Kind, json_to_record, record_to_json
 from studio.et.source import describe_unrecognised
 from studio.trace import Finding
+from studio.units import format_counted
 
 _PIECE = 1 << 20
 _LONGEST_OBJECT = 1 << 28
@@ -236,7 +237,7 @@ def _tell_cut(source: Source, tally: Tally, offset: int, rest: int) -> None:
     more = f"; the gzip stream {source.damage}" if source.damage else ""
     message = (
         f"{source.name}: the record at byte {offset:,} is cut off or damaged{more}; what comes before it was "
-        f"written, {rest:,} bytes or more are lost."
+        f"written, {format_counted(rest, 'byte')} or more are lost."
     )
     hint = "Copy the file again, or record the trace again."
     tally.findings.append(Finding("error", "damaged-file", message, hint, file=source.name, offset=offset))

@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from studio.errors import TraceFormatError
+from studio.units import format_counted
 
 SENDS = ("s", "rcs", "rrs", "rrcs")
 RECEIVES = ("r", "rcs", "rrs", "rrc", "rrcs")
@@ -395,7 +396,7 @@ class Player:
         if len(message.values) != wanted:
             self.flaw(
                 "unmatched",
-                f"{place} receives {wanted:,} chunks where GPU {source} sends {len(message.values):,}",
+                f"{place} receives {format_counted(wanted, 'chunk')} where GPU {source} sends {len(message.values):,}",
             )
         course.depth = max(course.depth, message.depth)
         self._add_message(course, "COMM_RECV_NODE", "comm_src", source, (len(message.values), message.tag))

@@ -29,6 +29,7 @@ from studio.et.mscclpp_play import (
     build_player,
 )
 from studio.et.records import clean
+from studio.units import format_counted
 
 _MOVES = ("nop", "flush", "barrier", "copy", "cpkt", "get", "upkt")
 _IN_LOOPS = tuple(dict.fromkeys((*_MOVES, *SUMS, *PUTS, *SIGNALS, *WAITS, SWITCH, *SEMAPHORES)))
@@ -316,7 +317,11 @@ class _Parser:
             return None
         rounds = operation.iter_context
         if rounds is None or rounds.unit_size < 1 or not 1 <= rounds.num_chunks <= _MOST_CHUNKS:
-            shown = "none" if rounds is None else f"{rounds.num_chunks} chunks by {rounds.unit_size} bytes"
+            shown = (
+                "none"
+                if rounds is None
+                else f"{format_counted(rounds.num_chunks, 'chunk')} by {format_counted(rounds.unit_size, 'byte')}"
+            )
             raise self.fail(place, f"iter_context is {shown}; allowed: 1 chunk and 1 byte, or more")
         inner = (self.step(gpu, block, each, f"{at}.{number}") for number, each in enumerate(operation.ops))
         return Loop(rounds.unit_size, rounds.num_chunks * self.shares, tuple(inner))

@@ -16,6 +16,7 @@ from typing import Any
 
 from studio.errors import TraceFormatError
 from studio.et.msccl_play import Algorithm, Chunks, Course, Player, Step
+from studio.units import format_counted
 
 SIGNAL_BYTES = 8
 """What a signal writes, and what asks for a get."""
@@ -314,7 +315,8 @@ class _PlanPlayer(Player):
             given = ((values or ()) + (0,) * chunks.count)[: chunks.count]
             if values is not None and len(values) != chunks.count:
                 self.flaw(
-                    "unmatched", f"{place} writes {chunks.count:,} chunks of {len(values):,} that it reads"
+                    "unmatched",
+                    f"{place} writes {format_counted(chunks.count, 'chunk')} of {len(values):,} that it reads",
                 )
             keys = [
                 self._find_place(owner, chunks.buffer, chunks.offset + number)
@@ -354,7 +356,7 @@ class _PlanPlayer(Player):
     ) -> tuple[int, ...]:
         """Return the sums of chunks, of which there must be as many on both sides."""
         if len(left) != len(right):
-            self.flaw("unmatched", f"{place} adds {len(right):,} chunks to {len(left):,}")
+            self.flaw("unmatched", f"{place} adds {format_counted(len(right), 'chunk')} to {len(left):,}")
             right = (right + (0,) * len(left))[: len(left)]
         busy_ns = self.delay_ns(self._compute_bytes(len(right)), True)
         if busy_ns > 0:

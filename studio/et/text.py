@@ -17,6 +17,7 @@ from studio.errors import TraceError, TraceFormatError
 from studio.et.format import GroupsPart, NpusNeededError, Part, RankPart, Reading
 from studio.et.records import LARGEST_NS, NodeRecord, build_rank_part
 from studio.trace import Attribute, CollectiveType, CommGroup, Finding, NodeType, ValueKind
+from studio.units import format_counted
 
 LARGEST_NPUS = 1 << 16
 MOST_NODES = 1_000_000
@@ -131,7 +132,7 @@ def _parse_workload(text: str, name: str) -> _Workload:
         )
         findings.append(Finding("error", "damaged-file", message, "Copy the file again.", file=name))
     elif len(rows) > count:
-        message = f"{name}: {len(rows) - count:,} lines after the {count:,} layers were left out."
+        message = f"{name}: {format_counted(len(rows) - count, 'line')} after the {format_counted(count, 'layer')}, left out."
         hint = "Correct the number of layers in line 2."
         findings.append(Finding("warning", "extra-lines", message, hint, file=name))
     return _Workload(kind, _parse_numbers(header), layers, tuple(findings))

@@ -15,6 +15,7 @@ from studio.et.profile_events import Event, Events, infer_device_kind
 from studio.et.recording import EventKind, Head
 from studio.et.rocprof import build_findings
 from studio.trace import NONE, STEP, XLA, Finding
+from studio.units import format_counted
 
 _DEVICE = re.compile(r"/device:([A-Za-z_]+):([0-9]{1,9})")
 _STREAM = re.compile(r"Stream #([0-9]{1,18})")
@@ -409,7 +410,7 @@ def _build_unknown_finding(name: str, count: int) -> Finding:
 
 def _build_untold_finding(name: str, count: int) -> Finding:
     message = (
-        f"{name}: {count:,} collectives of several devices on the host, and it is not told which device each is of; they "
+        f"{name}: {format_counted(count, 'collective')} of several devices on the host, and it is not told which device each is of; they "
         "count as other work of the host."
     )
     hint = "Record again with a newer jaxlib, which says it, or with one device for each process."

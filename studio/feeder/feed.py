@@ -16,6 +16,7 @@ from studio.et.merged.records import Chunk
 from studio.feeder.ids import IdSet
 from studio.feeder.nodes import FeederNode
 from studio.feeder.stream import RecordStream
+from studio.units import format_counted
 
 WINDOW = 1 << 18
 """Nodes that are read and not complete, of which a feeder holds as many as it can."""
@@ -102,7 +103,7 @@ class Feeder:
     def __repr__(self) -> str:
         """Return it in a line."""
         held, done = len(self._records) + len(self._issued), len(self._complete)
-        return f"Feeder({self._stream.name!r}, {done:,} nodes complete, {held:,} held)"
+        return f"Feeder({self._stream.name!r}, {format_counted(done, 'node')} complete, {held:,} held)"
 
     def close(self) -> None:
         """Close the file.

@@ -138,7 +138,7 @@ def draw_group_matrix(use: GroupUse, *, dark: bool, notes: Sequence[str] = ()) -
     cells = (blocks.row, blocks.column, blocks.count, blocks.bytes, blocks.sized, blocks.members)
     for row, column, count, amount, sized, members in zip(*(cell.tolist() for cell in cells), strict=True):
         amount_words = (
-            f"{format_bytes(float(amount))} ({amount:,} bytes)"
+            f"{format_bytes(float(amount))} ({format_counted(amount, 'byte')})"
             if sized or not count
             else "sizes not recorded"
         )

@@ -11,7 +11,7 @@ import numpy as np
 from studio.figures.theme import LEGEND_ABOVE, build_figure_layout, choose_palette
 from studio.operators.report import OperatorReport, OperatorRow
 from studio.operators.roofline import Gpu, find_peak
-from studio.units import format_ns, format_si
+from studio.units import format_counted, format_ns, format_si
 
 _HEIGHT_PX = 340
 _NAMED = 5
@@ -148,8 +148,12 @@ def _draw_points(
                 f"{100 * share:.3g} %",
                 format_si(row.flop_per_s, "FLOP/s"),
                 format_si(row.bytes_per_s, "B/s"),
-                f"{row.count:,} calls"
-                + (f" and {row.by_name_count:,} kernels without a call" if row.by_name_count else ""),
+                format_counted(row.count, "call")
+                + (
+                    f" and {format_counted(row.by_name_count, 'kernel')} without a call"
+                    if row.by_name_count
+                    else ""
+                ),
                 row.type,
             )
             for row, share in zip(rows, shares.tolist(), strict=True)

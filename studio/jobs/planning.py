@@ -8,6 +8,7 @@ from studio.layout_search.layout_plan import LayoutPlan
 from studio.layout_search.layout_plan import plan as find_layouts
 from studio.session import Session
 from studio.store.tasks import Report, Task, Tasks, submit
+from studio.units import format_counted
 
 SHOWN = 8
 """Layouts of which the page shows the fastest."""
@@ -41,7 +42,7 @@ def start_planning(tasks: Tasks, session: Session, wanted: Generating) -> Task:
         session.keep((), ("layouts", wanted), make)
         return report.id
 
-    return submit(tasks, "plan", f"layouts of {name} on {wanted.ranks:,} ranks", work)
+    return submit(tasks, "plan", f"layouts of {name} on {format_counted(wanted.ranks, 'rank')}", work)
 
 
 def get_plan(session: Session, wanted: Generating) -> LayoutPlan | None:

@@ -27,7 +27,7 @@ from studio.sim.setting_edits import with_settings
 from studio.sim.systems import SYSTEMS, find_system
 from studio.sim.systems.family import Family
 from studio.sim.systems.gpus import find_gpu, find_gpu_system
-from studio.units import format_bytes, format_ns
+from studio.units import format_bytes, format_counted, format_ns
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -279,7 +279,7 @@ def plan(  # noqa: PLR0913 (what a user may say)
         # Where what is fixed divides the ranks in no way, no layout was tried.
         why = refused.most_common(1)[0][0] if refused else "what is fixed does not divide the ranks."
         raise ConfigError(
-            f"No layout of {frame.model.name} divides on {ranks:,} ranks: {why}",
+            f"No layout of {frame.model.name} divides on {format_counted(ranks, 'rank')}: {why}",
             hint="Give another --batch or number of ranks, or fix fewer options.",
         )
     held = [Item(candidate, compute_peak_memory(frame.model, candidate.layout)) for candidate in layouts]

@@ -22,6 +22,7 @@ from studio.trace import (
     list_recorded_devices,
     read_dense_column,
 )
+from studio.units import format_counted
 
 
 @dataclass(frozen=True, slots=True)
@@ -143,7 +144,7 @@ class OperatorReport:
     def __repr__(self) -> str:
         """Return it in a line."""
         share = "no time" if self.coverage is None else f"{100 * self.coverage:.1f} % of compute time covered"
-        return format_parts("OperatorReport", [f"{len(self.rows):,} operators", share])
+        return format_parts("OperatorReport", [format_counted(len(self.rows), "operator"), share])
 
     def _repr_html_(self) -> str:
         """Return its operators as a table."""

@@ -9,7 +9,7 @@ from studio.comparing import Compared, Progress
 from studio.errors import StudioError
 from studio.figures.tornado import draw_tornado
 from studio.reporting.document import Cell, Document
-from studio.units import format_count, format_counted, format_ns
+from studio.units import format_counted, format_ns
 
 _LISTED = 12
 _ADVISED_NODES = 200_000
@@ -70,9 +70,9 @@ def write_advice(document: Document, run: Compared, progress: Progress) -> None:
             ["change", "saves", "of the finish", "it may be"][:columns],
             [row[:columns] for row in rows_of],
             numeric=(1, 2, 3),
-            caption=f"{format_count(advised.considered)} simulations; the first line is the best set of at most three together."
+            caption=f"{format_counted(advised.considered, 'simulation')}; the first line is the best set of at most three together."
             if advised.combined
-            else f"{format_count(advised.considered)} simulations.",
+            else f"{format_counted(advised.considered, 'simulation')}.",
         )
     if advised.refused:
         document.bullets([f"not simulated: {LABELS[kind]}: {reason}" for kind, reason in advised.refused])

@@ -5,7 +5,7 @@ from __future__ import annotations
 from studio.analysis.compare.sides import Side
 from studio.analysis.job.memory import HOST_MEMORY, compute_memory_use, describe_holder, label_origin
 from studio.reporting.document import Cell, Document
-from studio.units import format_bytes, format_count, format_ns
+from studio.units import format_bytes, format_count, format_counted, format_ns
 
 _LISTED, _HOLDERS = 12, 3
 
@@ -24,7 +24,7 @@ def write_memory(document: Document, side: Side) -> None:
             f"{describe_holder(use, holder)} {format_bytes(holder.bytes)}"
             for holder in use.holders[:_HOLDERS]
         )
-        size: Cell = (format_bytes(use.peak_bytes), f"{use.peak_bytes:,} bytes")
+        size: Cell = (format_bytes(use.peak_bytes), format_counted(use.peak_bytes, "byte"))
         when: Cell = (format_ns(use.peak_ns), f"{use.peak_ns:,} ns")
         place = "processor" if use.device == HOST_MEMORY else f"device {use.device}"
         rows.append([str(use.rank), place, size, when, label_origin(use), held])

@@ -7,7 +7,7 @@ from typing import Any
 
 from studio.figures.serving import LATENCIES, draw_latency, draw_memory
 from studio.reporting.document import Cell, Document
-from studio.units import format_count, format_ns
+from studio.units import format_count, format_counted, format_ns
 
 _COLUMNS = ("mean", "p50", "p90", "p99", "most")
 
@@ -27,7 +27,7 @@ def build_serving_html(served: Mapping[str, Any], foot: str) -> str:
     policy = served["policy"]
     if served["left_out"]:
         document.paragraph(
-            f"{format_count(served['left_out'])} requests are left out: longer than the context or the KV cache."
+            f"{format_counted(served['left_out'], 'request')} left out: longer than the context or the KV cache."
         )
     document.facts(
         [

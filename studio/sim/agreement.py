@@ -437,7 +437,7 @@ def describe_half(trace: Trace, messages: Messages, message: int, *, receives: b
     """Format the send or the receive of a message."""
     rank = trace.ranks[int((messages.receive_rank if receives else messages.send_rank)[message])]
     row = int((messages.receive_row if receives else messages.send_row)[message])
-    what = f"{int(messages.bytes[message]):,} bytes, tag {int(messages.tag[message])}, {label_node(trace.graph_of(rank), row)}"
+    what = f"{format_counted(int(messages.bytes[message]), 'byte')}, tag {int(messages.tag[message])}, {label_node(trace.graph_of(rank), row)}"
     source, target = int(messages.source[message]), int(messages.target[message])
     if receives:
         return f"rank {rank.number}'s receive from rank {source} ({what})"

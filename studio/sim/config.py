@@ -21,6 +21,7 @@ from studio.sim.kinds import COLLECTIVE_KINDS, REFERENCE_KINDS, CollectiveKind
 from studio.sim.settings import DEFAULT, DIMENSION_SETTINGS, MAX_NPUS, check_limits
 from studio.sim.values import check_choice, check_whole
 from studio.trace import CommGroup, Trace
+from studio.units import format_counted
 
 DimensionKind = Literal["ring", "fully_connected", "switch"]
 Congestion = Literal["aware", "unaware"]
@@ -461,7 +462,7 @@ class SystemConfig:
                 raise ConfigError(f"algorithms for {kind} is empty; allowed: one algorithm per dimension")
             if len(listed) > len(self.topology.dims):
                 raise ConfigError(
-                    f"algorithms for {kind} has {len(listed)} entries; "
+                    f"algorithms for {kind} has {format_counted(len(listed), 'entry', 'entries')}; "
                     f"allowed: up to {len(self.topology.dims)}, one per dimension of the topology",
                     hint="Remove entries from the end, or add dimensions to the topology.",
                 )

@@ -31,6 +31,7 @@ from studio.sim.settings import (
 )
 from studio.sim.values import describe_allowed_number
 from studio.trace import CommGroup, Finding, Trace
+from studio.units import format_counted
 
 Table = Mapping[str, object]
 Mode = Literal["compatible", "extended"]
@@ -261,7 +262,7 @@ def _read_algorithms(
             raise system.error(
                 key,
                 listed,
-                f"up to {dims} entries, one per dimension of the network",
+                f"up to {format_counted(dims, 'entry', 'entries')}, one per dimension of the network",
                 "Remove entries from the end, or add dimensions to the network.",
             )
         entries = tuple(
@@ -269,7 +270,7 @@ def _read_algorithms(
         )
         algorithms[kind] = entries  # type: ignore[index]  # the attribute names a collective
         single = next((index for index, algorithm in enumerate(entries) if algorithm.single), None)
-        partial = f"{system.name}: {key} has {len(listed)} entries for {dims} dimensions"
+        partial = f"{system.name}: {key} has {format_counted(len(listed), 'entry', 'entries')} for {dims} dimensions"
         if single is not None and single + 1 < len(listed):
             message = f"{system.name}: {key} holds {listed[single]}, which stands for all dimensions; entries after it have no effect."
             findings.append(Finding("info", "algorithms-unused", message, file=system.name))

@@ -78,7 +78,12 @@ class SimResult:
         """Return it in a line."""
         ranks = format_counted(len(self.finish_ns), "rank")
         return format_parts(
-            "SimResult", [f"finish {format_ns(self.makespan_ns)}", ranks, f"{len(self.event_ns):,} events"]
+            "SimResult",
+            [
+                f"finish {format_ns(self.makespan_ns)}",
+                ranks,
+                format_counted(len(self.event_ns), "event"),
+            ],
         )
 
     def _repr_html_(self) -> str:

@@ -47,7 +47,7 @@ from studio.trace import (
     assemble_graph,
     iterate_arrays,
 )
-from studio.units import format_bytes
+from studio.units import format_bytes, format_counted
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -270,7 +270,9 @@ def _copy_files(files: Sequence[tuple[Path, Checksum | None]]) -> list[pa.Buffer
     sizes = [path.stat().st_size for path, _ in files]
     for (path, checksum), size in zip(files, sizes, strict=True):
         if checksum and size != checksum.size_bytes:
-            raise Damaged(f"{path.name}: it has {size:,} bytes instead of {checksum.size_bytes:,}")
+            raise Damaged(
+                f"{path.name}: it has {format_counted(size, 'byte')} instead of {checksum.size_bytes:,}"
+            )
     places = [0]
     for size in sizes:
         places.append(places[-1] + size + -size % _ALIGNED_BYTES)

@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from studio.notebook import format_parts, format_record
 from studio.trace.strings import Strings
 from studio.trace.vocabulary import NONE, Bool, Int32, Int64, UInt8, UInt64
+from studio.units import format_counted
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,7 +118,11 @@ class Graph:
         waits = len(self.ctrl.rows) + len(self.data.rows)
         return format_parts(
             "Graph",
-            [f"{len(self):,} nodes", f"{waits:,} dependencies", f"{len(self.attrs.key):,} attributes"],
+            [
+                format_counted(len(self), "node"),
+                f"{waits:,} dependencies",
+                format_counted(len(self.attrs.key), "attribute"),
+            ],
         )
 
     def has_attribute(self, key: str) -> bool:

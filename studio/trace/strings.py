@@ -11,6 +11,7 @@ import numpy as np
 from studio.distinct import find_distinct
 from studio.notebook import format_parts
 from studio.trace.vocabulary import NONE, Int64, UInt8
+from studio.units import format_counted
 
 _PIECE_BYTES = 1 << 20
 """So much of a pool is looked through at a time."""
@@ -57,7 +58,9 @@ class Strings(Sequence[str]):
 
     def __repr__(self) -> str:
         """Return it in a line."""
-        return format_parts("Strings", [f"{len(self):,} texts", f"{len(self.data):,} bytes"])
+        return format_parts(
+            "Strings", [format_counted(len(self), "text"), format_counted(len(self.data), "byte")]
+        )
 
     def raw(self, index: int) -> bytes:
         """Return text `index` as stored bytes."""

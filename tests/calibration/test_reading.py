@@ -236,7 +236,7 @@ def test_measured_csv_is_read_whole(shared):
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("size_bytes,time_us\n8,1\n16\n", r"line 3: 1 values; allowed: 2"),
+        ("size_bytes,time_us\n8,1\n16\n", r"line 3: 1 value; allowed: 2"),
         ("size_bytes,time_us\n8,fast\n", r"line 2: time 'fast'; allowed: a number"),
         ("size_bytes,time_us,collective\n8,1,all_scatter\n", r"line 2: collective 'all_scatter'; allowed: all_reduce"),
         ("table_id,nodes,gpus_per_node,collective,size_bytes,time_us\na,1,8,reduce,8,1\na,2,8,reduce,16,1\n", r"line 3: nodes '2' in table 'a'"),

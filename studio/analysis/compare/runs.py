@@ -35,7 +35,7 @@ from studio.analysis.job.ledger import (
 )
 from studio.notebook import build_html_table, format_parts, format_record
 from studio.trace import NONE, Float64, Int64
-from studio.units import format_ns
+from studio.units import format_counted, format_ns
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,7 +104,12 @@ class Comparison:
         """Return it in a line."""
         finishes = f"finish {format_ns(self.a.makespan_ns)} → {format_ns(self.b.makespan_ns)}"
         return format_parts(
-            "Comparison", [finishes, f"{self.added_count:,} nodes added", f"{self.removed_count:,} removed"]
+            "Comparison",
+            [
+                finishes,
+                f"{format_counted(self.added_count, 'node')} added",
+                f"{self.removed_count:,} removed",
+            ],
         )
 
     def _repr_html_(self) -> str:

@@ -49,7 +49,7 @@ def describe_launches(launches: Launches) -> list[str]:
     lines = [delay, compared]
     if launches.unknown:
         lines.append(
-            f"launched outside of the recording and left out: {format_count(launches.unknown)} operations"
+            f"launched outside of the recording and left out: {format_counted(launches.unknown, 'operation')}"
         )
     return lines
 

@@ -124,7 +124,7 @@ def _describe_left_out(name: str, why: str, lines: Sequence[int]) -> str:
     """
     if len(lines) == 1:
         return f"{name}: line {lines[0]} left out: {why}."
-    return f"{name}: {len(lines)} lines left out, the first is {lines[0]}: {why}."
+    return f"{name}: {format_counted(len(lines), 'line')} left out, the first is {lines[0]}: {why}."
 
 
 def _iterate_sections(name: str, text: str, skipped: dict[str, list[int]]) -> Iterator[_Section]:

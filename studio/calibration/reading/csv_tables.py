@@ -26,6 +26,7 @@ from studio.calibration.reading.given import (
 )
 from studio.calibration.tables import MeasuredTable, get_gpus_per_thread, parse_machine
 from studio.errors import TraceFormatError
+from studio.units import format_counted
 
 _SIZE = re.compile(r"(?:message|msg|buffer)?(?:size|bytes)(bytes|b|kib|kb|mib|mb|gib|gb)?")
 _TIME = re.compile(r"(?:time|latency|duration|avgtime|outofplacetime)(us|µs|ns|ms|s)?")
@@ -113,7 +114,9 @@ def read_csv_tables(name: str, text: str, given: Given) -> Tables:
     tables = _name_tables([_build_table(name, group, given) for group in rows.values()], name)
     notes = []
     if empty:
-        notes.append(f"{name}: {empty} lines left out: rows of size 0, in which nothing is sent.")
+        notes.append(
+            f"{name}: {format_counted(empty, 'line')} left out: rows of size 0, in which nothing is sent."
+        )
     notes += note_grouped_launches(name, tables)
     return Tables(tuple(tables), tuple(notes))
 
@@ -166,7 +169,7 @@ def _iterate_rows(name: str, text: str, columns: _Columns) -> Iterator[_Row]:
 def _parse_row(place: str, line: int, cells: Sequence[str], columns: _Columns) -> _Row:
     if len(cells) != columns.count:
         raise TraceFormatError(
-            f"{place}: {len(cells)} values; allowed: {columns.count}, as the first line has names"
+            f"{place}: {format_counted(len(cells), 'value')}; allowed: {columns.count}, as the first line has names"
         )
     stated = {key: cells[columns.at[key]].strip() for key in _SAYS_TABLE if key in columns.at}
     size = _parse_number(place, "size", cells[columns.at["size"]]) * columns.bytes_each

@@ -52,7 +52,7 @@ def build_traffic_side(traffic: Traffic, view: Mapping[str, Any]) -> list[Any]:
     rows = [
         (
             html.Span([name, build_hint(name, about)]),
-            build_rounded_value(format_bytes(size), f"{size:,} bytes"),
+            build_rounded_value(format_bytes(size), format_counted(size, "byte")),
         )
         for name, size, about in facts
     ]
@@ -80,7 +80,7 @@ def _build_choice(value: str, title: str, size: int | None, *, on: bool) -> Any:
         "aria-pressed": "true" if on else "false",
     }
     amount = (
-        html.Span(build_rounded_value(format_bytes(size), f"{size:,} bytes"), className="cs-dim")
+        html.Span(build_rounded_value(format_bytes(size), format_counted(size, "byte")), className="cs-dim")
         if size is not None
         else None
     )
@@ -105,7 +105,7 @@ def build_groups_panel(job: str, view: Mapping[str, Any], *, dark: bool) -> Any:
         kind = _build_role_cell(role)
         listed = ", ".join(map(str, ranks[:12])) + (f" … {ranks[-1]}" if len(ranks) > 12 else "")
         stride = str(role.stride) if role and role.stride else "–"
-        amount = build_rounded_value(format_bytes(size[index]), f"{size[index]:,} bytes")
+        amount = build_rounded_value(format_bytes(size[index]), format_counted(size[index], "byte"))
         if count[index] and not sized[index]:
             amount = html.Span("not recorded", title="No node of this group has a size (comm_size).")
         rows.append(

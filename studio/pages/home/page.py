@@ -41,7 +41,7 @@ from studio.pages.base.widgets import (
 from studio.pages.home.words import describe_hypothetical
 from studio.samples import SAMPLES
 from studio.store.job_infos import JobInfo
-from studio.units import format_bytes, format_count, format_ns
+from studio.units import format_bytes, format_count, format_counted, format_ns
 
 dash.register_page(__name__, path="/", name="Home", title="Home · Chakra Studio", order=0)
 
@@ -249,7 +249,9 @@ def _build_job_row(job: JobInfo, renaming: bool, checking: frozenset[str]) -> An
                 dcc.Link(_count_findings(job, checking), href=build_address("/findings", {"job": job.id}))
             ),
             html.Td(
-                build_rounded_value(format_bytes(stored), f"{stored:,} bytes{_describe_runs_size(job)}"),
+                build_rounded_value(
+                    format_bytes(stored), f"{format_counted(stored, 'byte')}{_describe_runs_size(job)}"
+                ),
                 className="cs-num",
             ),
             html.Td(time.strftime("%Y-%m-%d %H:%M", time.localtime(job.created))),

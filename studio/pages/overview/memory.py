@@ -14,7 +14,7 @@ from studio.pages.base.state import get_session
 from studio.pages.base.widgets import build_address, build_hint, build_rounded_value, build_table
 from studio.sim.doubted_memory import describe_unfit
 from studio.sim.systems.gpus import find_recorded_gpu
-from studio.units import format_bytes, format_count, format_ns
+from studio.units import format_bytes, format_count, format_counted, format_ns
 
 _SHOWN, _HOLDERS = 8, 3
 _TITLE = "Memory at the peak"
@@ -98,10 +98,14 @@ def _build_row(use: MemoryUse, view: dict[str, Any], *, reserved: bool) -> list[
     return [
         dcc.Link(str(use.rank), href=build_address("/timeline", view, rank=str(use.rank))),
         "processor" if use.device == HOST_MEMORY else f"device\N{NO-BREAK SPACE}{use.device}",
-        build_rounded_value(how + format_bytes(use.peak_bytes), f"{use.peak_bytes:,} bytes"),
+        build_rounded_value(how + format_bytes(use.peak_bytes), format_counted(use.peak_bytes, "byte")),
         build_rounded_value(format_ns(use.peak_ns), f"{use.peak_ns:,} ns"),
         *(
-            [build_rounded_value(format_bytes(use.reserved_bytes), f"{use.reserved_bytes:,} bytes")]
+            [
+                build_rounded_value(
+                    format_bytes(use.reserved_bytes), format_counted(use.reserved_bytes, "byte")
+                )
+            ]
             if reserved
             else []
         ),

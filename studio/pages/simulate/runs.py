@@ -35,7 +35,7 @@ from studio.sim.setting_values import describe_differences
 from studio.sim.traffic import explain_offered_load
 from studio.store.run_infos import RunInfo
 from studio.store.runs import Run
-from studio.units import format_bytes, format_count, format_ns, format_rate
+from studio.units import format_bytes, format_count, format_counted, format_ns, format_rate
 
 _BUSIEST = 6
 _NAMED = 4
@@ -214,7 +214,8 @@ def _build_link_table(outcome: SimResult) -> Any:
                 f"{100 * int(links.busy_ns[link_row]) / whole:.1f} %", f"{int(links.busy_ns[link_row]):,} ns"
             ),
             build_rounded_value(
-                format_bytes(int(links.bytes[link_row])), f"{int(links.bytes[link_row]):,} bytes"
+                format_bytes(int(links.bytes[link_row])),
+                format_counted(int(links.bytes[link_row]), "byte"),
             ),
             format_rate(int(links.bytes[link_row]) / whole),
             format_count(int(links.peak_queue[link_row])),
@@ -247,7 +248,7 @@ def _build_dimension_table(outcome: SimResult) -> Any:
         rows.append(
             (
                 f"{index} · {kind} of {format_count(dim.size)}",
-                build_rounded_value(format_bytes(total), f"{total:,} bytes"),
+                build_rounded_value(format_bytes(total), format_counted(total, "byte")),
                 format_count(int(traffic.messages.sum())),
                 format_rate(rate),
                 share,

@@ -21,7 +21,7 @@ from studio.pages.workloads.asking import Filled
 from studio.pages.workloads.texts import replace_options
 from studio.store.pace import describe_remaining
 from studio.store.tasks import Task
-from studio.units import format_count, format_ns, format_si
+from studio.units import format_count, format_counted, format_ns, format_si
 
 _ABOUT = (
     "Every layout that divides and fits is simulated, but for those that a lower bound of their time rules out. What is filled in stays "
@@ -107,7 +107,7 @@ def _describe_plan(plan: LayoutPlan) -> str:
     frame = plan.frame
     without = f" None fits without host memory (offload). {plan.without_host}" if plan.without_host else ""
     return (
-        f"{frame.model.name} on {frame.ranks:,} × {plan.gpu.name}, {frame.batch:,} sequences a step ({frame.batch_from}): "
+        f"{frame.model.name} on {frame.ranks:,} × {plan.gpu.name}, {format_counted(frame.batch, 'sequence')} a step ({frame.batch_from}): "
         f"{len(plan.items):,} layouts fit, {len(plan.simulated):,} were simulated; the others are slower for certain.{without}"
     )
 

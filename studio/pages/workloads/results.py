@@ -118,7 +118,7 @@ def _build_fact(name: str, shown: Any, about: str) -> Any:
 
 def _build_memory_fact(filled: Filled, job_counts: Told) -> Any:
     total = job_counts["memory"]["total"]
-    shown = build_rounded_value(format_si(total, "B"), f"{total:,} bytes")
+    shown = build_rounded_value(format_si(total, "B"), format_counted(total, "byte"))
     if filled.memory_bytes is None:
         return shown
     return [shown, html.Span(f" of {_format_gigabytes(filled.memory_bytes)}", className="cs-dim wl-of")]

@@ -49,6 +49,7 @@ from studio.store.imports.store import (
     save_state,
 )
 from studio.store.tasks import cancel
+from studio.units import format_counted
 
 FILES_AT_MOST = 100_000
 
@@ -114,14 +115,14 @@ def append_chunk(
         if offset != received:
             raise ImportRefusedError(
                 "conflict",
-                f"{file.path}: a chunk starts at byte {offset:,}, but {received:,} bytes are here.",
+                f"{file.path}: a chunk starts at byte {offset:,}, but the file here ends at {received:,}.",
                 hint="Go on from there.",
                 received=received,
             )
         if offset + length > file.size_bytes:
             raise ImportRefusedError(
                 "too-large",
-                f"{file.path}: {offset + length:,} bytes would be here, but {file.size_bytes:,} were announced.",
+                f"{file.path}: {format_counted(offset + length, 'byte')} would be here, but {file.size_bytes:,} were announced.",
                 hint="The file changed while it was uploaded; drop it again.",
                 received=received,
             )
@@ -150,7 +151,7 @@ def append_files(
     files = {file_id: get_announced_file(registry, import_id, file_id) for file_id in file_ids}
     expected = sum(file.size_bytes for file in files.values())
     if expected != length:
-        message = f"{length:,} bytes came for {len(files):,} files of {expected:,} bytes."
+        message = f"{format_counted(length, 'byte')} came for {len(files):,} files of {expected:,} bytes."
         raise ImportRefusedError(
             "invalid", message, hint="A file changed while it was uploaded; drop it again."
         )
@@ -256,7 +257,7 @@ def _check_files(files: Sequence[Announced]) -> None:
     seen: set[str] = set()
     for file in files:
         if not file.path or len(file.path) > PATH_AT_MOST or file.size_bytes < 0:
-            message = f"{file.path[:200]!r} ({file.size_bytes} bytes): a path of 1 to {PATH_AT_MOST:,} characters and a size of at least 0 are wanted."
+            message = f"{file.path[:200]!r} ({format_counted(file.size_bytes, 'byte')}): a path of 1 to {PATH_AT_MOST:,} characters and a size of at least 0 are wanted."
             raise ImportRefusedError("invalid", message, hint="Rename the file.")
         if file.path in seen:
             message = f"Two of the files are called {file.path!r}."
