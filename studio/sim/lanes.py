@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from studio.sim.extensions import Extensions
-from studio.sim.recorded_order import is_ordered
+from studio.sim.ordered_graph import is_ordered
 from studio.trace import NONE, Graph, Int64, read_dense_column
 
 HOST, COMPUTE = 0, 1

@@ -21,7 +21,7 @@ from studio.distinct import find_distinct
 from studio.et.link.dep_kinds import DepKind, read_dep_kinds
 from studio.sim.agreement import find_dispute, format_ranks
 from studio.sim.config import SystemConfig
-from studio.sim.recorded_order import is_ordered, read_meeting_rows
+from studio.sim.ordered_graph import is_ordered, read_meeting_rows
 from studio.sim.unrecorded import find_unrecorded_ranks
 from studio.trace import (
     NONE,

@@ -25,9 +25,9 @@ from studio.sim.collectives import (
 from studio.sim.compute import ComputeColumns, Source, compute_attainable, compute_sources
 from studio.sim.kernel import records as k
 from studio.sim.kinds import CollectiveKind
+from studio.sim.ordered_graph import is_ordered, read_meeting_rows
 from studio.sim.phase_lists import put_phase_list, put_stream_lists
 from studio.sim.planning import Planning, Variety
-from studio.sim.recorded_order import is_ordered, read_meeting_rows
 from studio.trace import (
     INT_KINDS,
     CollectiveType,
