@@ -14,9 +14,8 @@ from studio.analysis.collectives.matching import (
     match_collectives,
 )
 from studio.analysis.collectives.messages import match_messages
-from studio.completion.measured import UNEVEN
 from studio.errors import TraceError
-from studio.trace import NONE, Trace, get_assumed_source, label_collective
+from studio.trace import NONE, UNEVEN_TYPES, Trace, get_assumed_source, label_collective
 from studio.units import format_count, format_counted
 
 
@@ -76,7 +75,7 @@ _HINT = "Another layout may fit; leave --layout out to see which do. Ranks that 
 
 def _drop_uneven_sizes(sequence: Collectives) -> Collectives:
     """Return collectives without the sizes that members may bring different ones of."""
-    return replace(sequence, bytes=np.where(np.isin(sequence.type, UNEVEN), 0, sequence.bytes))
+    return replace(sequence, bytes=np.where(np.isin(sequence.type, UNEVEN_TYPES), 0, sequence.bytes))
 
 
 def _count_content(sequence: Collectives) -> Counter[tuple[int, int]]:

@@ -28,6 +28,7 @@ from studio.trace import (
     ASSUMED_STAGE,
     GROUP_KEYS,
     PEER_KEYS,
+    ROOT_KEYS,
     Attribute,
     CommGroup,
     Finding,
@@ -39,8 +40,6 @@ from studio.trace import (
     copy_metadata,
 )
 from studio.units import format_counted
-
-_ROOT_KEYS = ("root_rank", "comm_root", "root")
 
 
 class LayoutNeededError(ConfigError):
@@ -491,7 +490,7 @@ class _Graphs:
 
 def _find_roots(graph: Graph) -> tuple[Int64, Int64, dict[int, int]]:
     """Return the rows of a graph that name a root, where their attributes stand, and the slot of each row's group."""
-    rows, where = (np.concatenate(parts) for parts in zip(*map(graph.rows_with, _ROOT_KEYS), strict=True))
+    rows, where = (np.concatenate(parts) for parts in zip(*map(graph.rows_with, ROOT_KEYS), strict=True))
     is_plain = (graph.attrs.length[where] == 0) & ~graph.attrs.slot[where]
     slot_of: dict[int, int] = {}
     for slot, key, using in iterate_slots(graph) if is_plain.any() else ():

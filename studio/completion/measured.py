@@ -19,7 +19,7 @@ from studio.completion.mesh import Mesh
 from studio.errors import ConfigError
 from studio.trace import (
     NONE,
-    CollectiveType,
+    UNEVEN_TYPES,
     CommGroup,
     Float64,
     Graph,
@@ -31,14 +31,6 @@ from studio.trace import (
     read_dense_column,
 )
 
-UNEVEN = (
-    CollectiveType.ALL_TO_ALL,
-    CollectiveType.ALL_GATHER,
-    CollectiveType.GATHER,
-    CollectiveType.SCATTER,
-    CollectiveType.BARRIER,
-)
-"""Collectives to which members may bring different sizes."""
 _PERCENTILE = 99.0
 """Larger differences of single nodes than those of 99 in 100 are hiccups of the recording, not of the job."""
 
@@ -175,7 +167,9 @@ def _find_uneven_sizes(known: Known, mesh: Mesh, ordered: Sequence[Rank]) -> _Un
         kinds = [own[role].kinds if role in own else np.zeros(0, np.int64) for own in listed]
         if all(np.array_equal(other, kinds[0]) for other in kinds):
             table = np.array([own[role].sizes for own in listed])
-            differs = (table != table[0]).any(axis=0) & (table > 0).all(axis=0) & np.isin(kinds[0], UNEVEN)
+            differs = (
+                (table != table[0]).any(axis=0) & (table > 0).all(axis=0) & np.isin(kinds[0], UNEVEN_TYPES)
+            )
             rows = np.concatenate([rows, np.array([own[role].rows for own in listed])[:, differs]], axis=1)
             sizes = np.concatenate([sizes, table[:, differs]], axis=1)
     return _Uneven(rows, sizes)

@@ -17,9 +17,9 @@ from studio.doctor.inferred import RAN, are_counted
 from studio.doctor.roots import find_wrong_root
 from studio.doctor.splits import find_differing_split
 from studio.et.rank_names import parse_rank_and_prefix
-from studio.sim.agreement import UNEVEN_TYPES, describe_disputed, format_ranks, is_certain, label_group
+from studio.sim.agreement import describe_disputed, format_ranks, is_certain, label_group
 from studio.sim.borders import describe_borders
-from studio.trace import NONE, CollectiveType, Finding, Int64, Level
+from studio.trace import NONE, UNEVEN_TYPES, CollectiveType, Finding, Int64, Level
 from studio.units import format_bytes, format_count, format_count_range, format_counted
 
 _RANKS_KEPT = 1 << 16

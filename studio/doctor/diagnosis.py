@@ -27,7 +27,6 @@ from studio.analysis.job.recorded import (
 )
 from studio.doctor.streams import StreamOrder, find_stream_order
 from studio.notebook import build_html_table, format_parts, format_record
-from studio.sim.check import read_roots
 from studio.trace import (
     NONE,
     Bool,
@@ -41,6 +40,7 @@ from studio.trace import (
     Trace,
     is_flagged,
     read_dense_column,
+    read_roots,
 )
 
 NODES_NAMED = 16

@@ -15,8 +15,7 @@ import numpy as np
 from studio.analysis.collectives.matching import find_disagreement
 from studio.doctor.diagnosis import Case, GraphCase
 from studio.doctor.issue import match_turns
-from studio.sim.agreement import UNEVEN_TYPES
-from studio.trace import NONE, CollectiveType, NodeType, read_dense_column
+from studio.trace import NONE, UNEVEN_TYPES, CollectiveType, NodeType, read_dense_column
 
 _Key = TypeVar("_Key", str, tuple[int, ...])
 

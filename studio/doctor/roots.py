@@ -9,8 +9,7 @@ import numpy as np
 from studio.analysis.collectives.matching import GroupMatching
 from studio.doctor.diagnosis import Case, Found, GraphCase, NodeAt
 from studio.sim.agreement import describe_collective, format_ranks, label_group
-from studio.sim.check import ROOTED_TYPES
-from studio.trace import NONE, Int64
+from studio.trace import NONE, ROOTED_TYPES, Int64
 
 
 def find_wrong_root(case: Case, group: GroupMatching) -> Found | None:

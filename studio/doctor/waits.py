@@ -18,9 +18,8 @@ from studio.analysis.graph.issuing import is_worth_compiling
 from studio.distinct import find_distinct
 from studio.doctor.diagnosis import Case, GraphCase
 from studio.doctor.issue import IssueOrder, are_chained, find_issue_order, match_turns
-from studio.sim.agreement import UNEVEN_TYPES
 from studio.sim.lanes import number_threads
-from studio.trace import NONE, Bool, CollectiveType, Graph, Int64, read_dense_column
+from studio.trace import NONE, UNEVEN_TYPES, Bool, CollectiveType, Graph, Int64, read_dense_column
 
 Tick = Callable[[], None]
 _NONE = np.zeros((2, 0), np.int64)

@@ -26,6 +26,7 @@ from studio.sim.extensions import EXTENDED_MODE
 from studio.sim.unrecorded import find_unrecorded_ranks
 from studio.trace import (
     NONE,
+    UNEVEN_TYPES,
     CollectiveType,
     Finding,
     Graph,
@@ -39,14 +40,6 @@ from studio.units import format_bytes, format_count, format_counted
 
 _NAMED = 4
 """Comm groups that are named; the rest is counted."""
-UNEVEN_TYPES = (
-    CollectiveType.ALL_TO_ALL,
-    CollectiveType.ALL_GATHER,
-    CollectiveType.GATHER,
-    CollectiveType.SCATTER,
-    CollectiveType.BARRIER,
-)
-"""Collectives to which members may bring different sizes where a cost model times them; the largest counts."""
 _SHOWN = 8
 """Findings of one kind that are listed one by one; the rest is counted."""
 

@@ -14,7 +14,7 @@ from functools import partial
 from typing import Literal
 
 from studio.sim import programs as p
-from studio.sim.kinds import CollectiveKind
+from studio.sim.kinds import ROOTED_KINDS, CollectiveKind
 
 AlgorithmKind = Literal["ring", "direct", "halving_doubling", "double_binary_tree"]
 RootedSteps = Callable[[p.Shape, int], list[p.Step]]
@@ -198,7 +198,7 @@ def build_programs(recipe: Recipe) -> Iterator[p.Program]:
         [[('receive', 1)]]
     """
     row = ALGORITHMS[recipe.algorithm]
-    if recipe.kind in _ROOTED:
+    if recipe.kind in ROOTED_KINDS:
         yield from _build_rooted_programs(recipe, row)
     elif row.two_trees:
         yield from map(
@@ -209,7 +209,6 @@ def build_programs(recipe: Recipe) -> Iterator[p.Program]:
         yield from (tuple(steps(recipe.size, place)) for place in range(recipe.size))
 
 
-_ROOTED = ("broadcast", "reduce", "scatter", "gather")
 _OPPOSITE: dict[CollectiveKind, CollectiveKind] = {"reduce": "broadcast", "gather": "scatter"}
 """Collectives that are others backwards: what is sent is received, the last step comes first."""
 

@@ -25,15 +25,7 @@ from studio.analysis.job.renumbered import share_graphs
 from studio.distinct import find_distinct
 from studio.sim.agreement import check_groups, check_messages, format_ranks, label_group, label_node
 from studio.sim.borders import build_border_finding, find_recording_borders
-from studio.sim.collectives import (
-    EXTENDED_KIND_OF,
-    KIND_OF,
-    ROOT_KEYS,
-    ROOTED,
-    lacks_form,
-    list_configured,
-    supports_any_size,
-)
+from studio.sim.collectives import EXTENDED_KIND_OF, KIND_OF, lacks_form, list_configured, supports_any_size
 from studio.sim.config import Algorithm, SystemConfig
 from studio.sim.extensions import EXTENDED_MODE
 from studio.sim.kinds import CollectiveKind
@@ -41,6 +33,8 @@ from studio.sim.matched import check_unrecorded, matches_by_number, replays_comm
 from studio.trace import (
     INT_KINDS,
     NONE,
+    ROOT_KEYS,
+    ROOTED_TYPES,
     Bool,
     CollectiveType,
     Finding,
@@ -54,7 +48,8 @@ from studio.trace import (
     decode_value,
     is_flagged,
     label_collective,
-    read_int_column,
+    read_dense_column,
+    read_roots,
 )
 from studio.units import format_counted
 
@@ -366,7 +361,8 @@ def _check_required(job: _Job, config: SystemConfig) -> Iterator[Finding]:
     # On one NPU they take 1 ns, whatever they are.
     collective = (kind == NodeType.COMM_COLL) & (config.topology.npus > 1)
     sized = collective & ~(
-        _allows_all_collectives(config) & (_read_collective_types(graph) == CollectiveType.BARRIER)
+        _allows_all_collectives(config)
+        & (read_dense_column(graph, "comm_type", NONE) == CollectiveType.BARRIER)
     )
     # Beyond ASTRA-sim the roofline serves the nodes that say enough; the others keep their recorded times.
     computed = config.roofline is not None and config.extensions is None
@@ -393,14 +389,6 @@ def _check_required(job: _Job, config: SystemConfig) -> Iterator[Finding]:
             yield from _group_rows(job, absent, "error", code, f"has no {key}", hint)
 
 
-def _read_collective_types(graph: Graph) -> Int64:
-    """Return (N,) the collective each node names, -1 where it names none."""
-    kinds = np.full(len(graph), NONE, np.int64)
-    rows, values = read_int_column(graph, "comm_type")
-    kinds[rows] = values
-    return kinds
-
-
 def _allows_all_collectives(config: SystemConfig) -> bool:
     """Whether the mode carries out all collectives."""
     return config.flows or (config.extensions is not None and config.extensions.collectives == "all")
@@ -408,9 +396,7 @@ def _allows_all_collectives(config: SystemConfig) -> bool:
 
 def _check_sizes(job: _Job, config: SystemConfig) -> Iterator[Finding]:
     graph = job.graph
-    size = np.full(len(graph), 1 << 62, np.int64)
-    rows, values = read_int_column(graph, "comm_size")
-    size[rows] = values
+    size = read_dense_column(graph, "comm_size", 1 << 62)
     comm = communicates(graph)
     hint = "Sizes are bytes, from 0."
     yield from _group_rows(
@@ -418,7 +404,7 @@ def _check_sizes(job: _Job, config: SystemConfig) -> Iterator[Finding]:
     )
     if config.extensions is not None:
         return
-    gathers = _read_collective_types(graph) == CollectiveType.ALL_GATHER
+    gathers = read_dense_column(graph, "comm_type", NONE) == CollectiveType.ALL_GATHER
     gathers &= graph.type == NodeType.COMM_COLL
     yield from _group_rows(
         job,
@@ -445,7 +431,7 @@ def _check_dimensions(job: _Job, config: SystemConfig) -> Iterator[Finding]:
     An algorithm over all ranks is governed by the entry of its place in the list.
     """
     graph = job.graph
-    kinds = _read_collective_types(graph)
+    kinds = read_dense_column(graph, "comm_type", NONE)
     known = EXTENDED_KIND_OF if _allows_all_collectives(config) else KIND_OF
     rows, where = graph.rows_with("involved_dim")
     nowhere = []
@@ -512,18 +498,6 @@ def _check_roots(trace: Trace, config: SystemConfig, groups: Sequence[GroupMatch
         for root in sorted(outside)[:1]:
             message = f"{label_group(group)}: rank {root} is named for a root, and is none of its ranks."
             yield Finding("error", "root-outsider", message, f"Ranks of the job, in {', '.join(ROOT_KEYS)}.")
-
-
-ROOTED_TYPES = [number for number, kind in EXTENDED_KIND_OF.items() if kind in ROOTED]
-
-
-def read_roots(graph: Graph) -> Int64:
-    """Return (N,) the root each node names, -1 where it names none."""
-    roots = np.full(len(graph), NONE, np.int64)
-    for key in reversed(ROOT_KEYS):
-        rows, values = read_int_column(graph, key)
-        roots[rows] = values
-    return roots
 
 
 def _find_unable(

@@ -25,7 +25,7 @@ from studio.errors import ConfigError
 from studio.sim.algorithms import ALGORITHMS
 from studio.sim.config import Algorithm, SystemConfig
 from studio.sim.extensions import EXTENDED_MODE
-from studio.sim.kinds import REFERENCE_KINDS, CollectiveKind
+from studio.sim.kinds import REFERENCE_KINDS, ROOTED_KINDS, CollectiveKind
 from studio.trace import CollectiveType
 
 Role = Literal["normal", "up", "down"]
@@ -59,8 +59,6 @@ class Phase:
     line: tuple[tuple[int, int], ...] = ()
 
 
-ROOT_KEYS = ("root_rank", "comm_root", "root")
-"""Attributes that name a collective's root, a rank of the job; the first one that a node has counts."""
 KIND_OF: Mapping[int, CollectiveKind] = {
     CollectiveType.ALL_REDUCE: "all_reduce",
     CollectiveType.ALL_GATHER: "all_gather",
@@ -78,7 +76,6 @@ EXTENDED_KIND_OF: Mapping[int, CollectiveKind] = {
     CollectiveType.BARRIER: "barrier",
 }
 """What the extended mode knows of them."""
-ROOTED: tuple[CollectiveKind, ...] = ("broadcast", "reduce", "scatter", "gather")
 _DOWNWARDS: tuple[CollectiveKind, ...] = ("all_gather", "broadcast", "gather")
 _INSTEAD: dict[CollectiveKind, tuple[CollectiveKind, ...]] = {
     "reduce_scatter_block": ("reduce_scatter", "all_reduce")
@@ -319,7 +316,7 @@ def _order_phases(
         down = [Phase("all_gather", a, i, n, s, halves[1]) for i, a, n, s in reversed(dims[:-1])]
         return (*up, Phase("all_reduce", algorithm, dimension, size, stride, halves[0]), *down)
     passed = dims[::-1] if kind in _DOWNWARDS else dims
-    if kind not in ROOTED:
+    if kind not in ROOTED_KINDS:
         done = "reduce_scatter" if kind == "reduce_scatter_block" else kind
         return tuple(Phase(done, a, i, n, s) for i, a, n, s in passed)
     phases = []

@@ -29,7 +29,6 @@ from studio.analysis.job.renumbered import share_graphs
 from studio.columns import join_columns
 from studio.distinct import find_distinct
 from studio.errors import ConfigError, TraceError
-from studio.sim.agreement import UNEVEN_TYPES
 from studio.sim.charges import (
     FLOW_KINDS,
     SEND_RECV,
@@ -45,7 +44,7 @@ from studio.sim.costs import GroupShape
 from studio.sim.known import Known, can_share
 from studio.sim.matched import matches_by_number
 from studio.sim.unrecorded import explain_incomplete_group, format_first_ranks
-from studio.trace import NONE, WORLD, Bool, CommGroup, Int32, Int64, Trace
+from studio.trace import NONE, UNEVEN_TYPES, WORLD, Bool, CommGroup, Int32, Int64, Trace
 
 Int8 = npt.NDArray[np.int8]
 

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from studio.sim.collectives import ROOTED, Phase
+from studio.sim.collectives import Phase
 from studio.sim.config import SystemConfig
+from studio.sim.kinds import ROOTED_KINDS
 from studio.trace import CommGroup, Int64
 
 WORLD_GROUP = -1
@@ -108,7 +109,7 @@ def list_offsets(phases: Iterable[Phase], size: int) -> list[tuple[int, bool]]:
     """
     distances: set[tuple[int, bool]] = set()
     for phase in phases:
-        if phase.kind in ROOTED:
+        if phase.kind in ROOTED_KINDS:
             raise Unfoldable(f"in a {phase.kind} every rank has a place of its own")
         row = phase.algorithm.row
         if phase.kind in row.lacks:

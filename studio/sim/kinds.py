@@ -20,3 +20,5 @@ CollectiveKind = Literal[
 COLLECTIVE_KINDS: tuple[str, ...] = get_args(CollectiveKind)
 REFERENCE_KINDS: tuple[CollectiveKind, ...] = ("all_reduce", "all_gather", "reduce_scatter", "all_to_all")
 """Collectives whose algorithms the compatible mode knows."""
+ROOTED_KINDS: tuple[CollectiveKind, ...] = ("broadcast", "reduce", "scatter", "gather")
+"""Collectives in which one member, the root, has a part of its own."""

@@ -25,8 +25,8 @@ from studio.sim.ordered_graph import is_ordered, read_meeting_rows
 from studio.sim.unrecorded import find_unrecorded_ranks
 from studio.trace import (
     NONE,
+    ROOTED_TYPES,
     Bool,
-    CollectiveType,
     CommGroup,
     Finding,
     Graph,
@@ -159,12 +159,6 @@ def find_meetings(trace: Trace, groups: Sequence[CommGroup] | None) -> Meetings:
 
 _TOGETHER, _ONE_WAY, _ALONE = range(3)
 """How nodes end: not before all have come; not so where one had ended before that; by themselves."""
-_ROOTED_TYPES = (
-    CollectiveType.BROADCAST,
-    CollectiveType.REDUCE,
-    CollectiveType.GATHER,
-    CollectiveType.SCATTER,
-)
 
 
 def _end_kinds(matching: GroupMatching) -> Int64:
@@ -172,7 +166,7 @@ def _end_kinds(matching: GroupMatching) -> Int64:
     longest = max(map(len, matching.sequences), default=0)
     ends = np.full(longest, _TOGETHER, np.int64)
     for sequence in matching.sequences:
-        ends[: len(sequence)][np.isin(sequence.type, _ROOTED_TYPES)] = _ONE_WAY
+        ends[: len(sequence)][np.isin(sequence.type, ROOTED_TYPES)] = _ONE_WAY
     return ends
 
 

@@ -16,20 +16,19 @@ from studio.errors import ConfigError, TraceError
 from studio.sim.collectives import (
     EXTENDED_KIND_OF,
     KIND_OF,
-    ROOT_KEYS,
-    ROOTED,
     build_group_phases,
     build_stream_phases,
     compute_chunks,
 )
 from studio.sim.compute import ComputeColumns, Source, compute_attainable, compute_sources
 from studio.sim.kernel import records as k
-from studio.sim.kinds import CollectiveKind
+from studio.sim.kinds import ROOTED_KINDS, CollectiveKind
 from studio.sim.ordered_graph import is_ordered, read_meeting_rows
 from studio.sim.phase_lists import put_phase_list, put_stream_lists
 from studio.sim.planning import Planning, Variety
 from studio.trace import (
     INT_KINDS,
+    ROOT_KEYS,
     CollectiveType,
     Graph,
     Int32,
@@ -397,7 +396,7 @@ class Draft:
                 "The extended mode knows all collectives.",
             )
         config, planning = self.config, self.planning
-        root = named if named >= 0 and kind in ROOTED else None
+        root = named if named >= 0 and kind in ROOTED_KINDS else None
         custom = list(config.custom_nodes.values())[own] if own >= 0 else config.custom.get(kind)
         variety = planning.variety(Variety(kind, root, custom))
         if custom is not None:
@@ -411,7 +410,7 @@ class Draft:
             return size, 1, world_list, group_list if self.extensions is None else variety, variety
         chunk, count = self._split_chunks(pos, kind, size)
         involved = None if mask < 0 else [bool(mask >> bit & 1) for bit in range(mask.bit_length())]
-        if kind in ROOTED:
+        if kind in ROOTED_KINDS:
             root = self._choose_world_root(pos, root)
         world = build_stream_phases(config, kind, involved, root, (chunk, count))
         if not world[0]:

@@ -12,9 +12,10 @@ from functools import partial
 import numpy as np
 
 from studio.sim.algorithms import Recipe, build_programs
-from studio.sim.collectives import ROOTED, Phase
+from studio.sim.collectives import Phase
 from studio.sim.fold_job import Neighbourhood
 from studio.sim.kernel import records as k
+from studio.sim.kinds import ROOTED_KINDS
 from studio.sim.planning import Planning
 from studio.sim.programs import Program
 from studio.trace import Int64
@@ -104,7 +105,7 @@ def _use_program(planning: Planning, record: Int64, phase: Phase, ranks: int) ->
         record[k.Phase.TYPE] = k.Collective.ALL_GATHER
         return
     odd = ranks & (ranks - 1) != 0 or (tree and phase.size == 0) or ranks == 1
-    if kind not in ROOTED and kind not in row.lacks and not (row.powers_of_two and odd):
+    if kind not in ROOTED_KINDS and kind not in row.lacks and not (row.powers_of_two and odd):
         return
     record[k.Phase.ALGORITHM] = k.Algorithm.PROGRAM
     tables = []
@@ -179,7 +180,7 @@ def _fill_phase(planning: Planning, record: Int64, phase: Phase, phases: Sequenc
     record[k.Phase.TYPE] = KIND_CODE[phase.kind]
     # Algorithms that the engine lacks run as programs.
     record[k.Phase.ALGORITHM] = ALGORITHM_CODE.get(algorithm.kind, k.Algorithm.PROGRAM)
-    if algorithm.kind != "double_binary_tree" or phase.kind in ROOTED:
+    if algorithm.kind != "double_binary_tree" or phase.kind in ROOTED_KINDS:
         # The reference's trees run an all-reduce for every collective.
         record[k.Phase.SCALE] = _SCALE.get(phase.kind, k.Phase.KEEP)
     record[k.Phase.WINDOW] = algorithm.window or 0

@@ -9,9 +9,10 @@ from __future__ import annotations
 import numpy as np
 
 from studio.errors import ConfigError, TraceError
-from studio.sim.collectives import ROOTED, build_group_phases, check_group
+from studio.sim.collectives import build_group_phases, check_group
 from studio.sim.extensions import EXTENDED_MODE
 from studio.sim.kernel import records as k
+from studio.sim.kinds import ROOTED_KINDS
 from studio.sim.phase_lists import count_turn_words, put_phase_list
 from studio.sim.planning import GraphPlan, Planning, Variety
 from studio.sim.unrecorded import explain_incomplete_group, format_first_ranks
@@ -128,7 +129,7 @@ def _group_list(planning: Planning, group: CommGroup, variety: Variety) -> int:
         # It was laid out for the first node that needed it.
         return planning.lists[("custom", id(variety.custom)), "group"]
     place = None
-    if variety.kind in ROOTED:
+    if variety.kind in ROOTED_KINDS:
         root = group.ranks[0] if variety.root is None else variety.root
         if root not in group.ranks:
             raise TraceError(

@@ -15,6 +15,7 @@ from studio.trace.vocabulary import (
     GROUP_KEYS,
     INT_KINDS,
     NONE,
+    ROOT_KEYS,
     UNSIGNED_KINDS,
     Bool,
     Int32,
@@ -156,6 +157,15 @@ def read_dense_column(graph: Graph, key: str, missing: int) -> Int64:
 def is_flagged(graph: Graph, key: str) -> Bool:
     """Return (N,) which nodes have the attribute `key` with a value other than 0, such as `is_cpu_op`."""
     return np.asarray(read_dense_column(graph, key, 0) != 0)
+
+
+def read_roots(graph: Graph) -> Int64:
+    """Return (N,) the root each node names, -1 where it names none."""
+    roots = np.full(len(graph), NONE, np.int64)
+    for key in reversed(ROOT_KEYS):
+        rows, values = read_int_column(graph, key)
+        roots[rows] = values
+    return roots
 
 
 def group_slots(graph: Graph) -> Int64:

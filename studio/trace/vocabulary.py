@@ -59,6 +59,21 @@ NEEDS_ALL = (
     CollectiveType.BARRIER,
 )
 """Collectives that no member can leave before all have come."""
+ROOTED_TYPES = (
+    CollectiveType.BROADCAST,
+    CollectiveType.REDUCE,
+    CollectiveType.GATHER,
+    CollectiveType.SCATTER,
+)
+"""Collectives in which one member, the root, has a part of its own."""
+UNEVEN_TYPES = (
+    CollectiveType.ALL_TO_ALL,
+    CollectiveType.ALL_GATHER,
+    CollectiveType.GATHER,
+    CollectiveType.SCATTER,
+    CollectiveType.BARRIER,
+)
+"""Collectives to which members may bring different sizes."""
 
 
 class ValueKind(IntEnum):
@@ -140,6 +155,8 @@ GROUP_KEYS = ("pg_name", "comm_group")
 """Attributes that name a node's comm group; of both the first counts."""
 PEER_KEYS = ("comm_src", "comm_dst")
 """Attributes that name the other rank of a message."""
+ROOT_KEYS = ("root_rank", "comm_root", "root")
+"""Attributes that name a collective's root, a rank of the job; the first one that a node has counts."""
 
 GENERATED = "generated_by"
 """Metadata of a rank that was generated: what made it."""

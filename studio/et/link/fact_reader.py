@@ -25,7 +25,7 @@ from studio.et.link.names import (
 )
 from studio.et.link.operations import Operations
 from studio.et.recording import DeviceTrace, Group, HostTrace
-from studio.trace import NONE, CollectiveType
+from studio.trace import NONE, ROOTED_TYPES, CollectiveType
 
 _WHOLE = re.compile(r"0|-?[1-9][0-9]{0,17}", re.ASCII)
 ONE_LIST = {
@@ -306,8 +306,7 @@ def _add_arguments(facts: Facts, values: Sequence[Any]) -> Facts:
     if kind == RECEIVE and whole:
         # From any rank.
         return replace(facts, tag=max(whole[0], 0))
-    rooted = (CollectiveType.BROADCAST, CollectiveType.REDUCE, CollectiveType.GATHER, CollectiveType.SCATTER)
-    if kind in rooted and whole:
+    if kind in ROOTED_TYPES and whole:
         return replace(facts, root=read_count(whole[0]))
     lists = [value for value in values[2:] if isinstance(value, list)]
     if kind == CollectiveType.ALL_TO_ALL and len(lists) == 2:

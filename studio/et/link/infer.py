@@ -24,15 +24,9 @@ from studio.et.link.facts import Facts
 from studio.et.link.names import RECEIVE, SEND
 from studio.et.link.sequence import Place, get_facts
 from studio.et.link.strands import Item, Strand, collect_items, group_by_strand
-from studio.trace import NONE, CollectiveType, Float64, Int64
+from studio.trace import NONE, ROOTED_TYPES, Float64, Int64
 
 Members = Mapping[str, tuple[int, ...]]
-_ROOTED = (
-    CollectiveType.BROADCAST,
-    CollectiveType.REDUCE,
-    CollectiveType.GATHER,
-    CollectiveType.SCATTER,
-)
 _NEAR = 8
 """Threads of one group are made one after the other: their numbers are mostly nearer than this, even if ranks share a machine."""
 _POOL = 2
@@ -251,7 +245,7 @@ class _Peers:
             begin, latest = self._collect_times(index, item.key, name)
             if not len(begin):
                 continue
-            if not self.timed or item.key[0] in _ROOTED:
+            if not self.timed or item.key[0] in ROOTED_TYPES:
                 return False
             place = int(np.searchsorted(begin, item.end_ns, side="left")) - 1
             if place >= 0 and latest[place] > item.begin_ns:
