@@ -260,6 +260,11 @@ def supports_any_size(config: SystemConfig) -> bool:
     return config.extensions is not None and config.extensions.group_sizes == "any"
 
 
+def allows_all_collectives(config: SystemConfig) -> bool:
+    """Whether all collectives are carried out, not only those of the compatible mode."""
+    return config.flows or (config.extensions is not None and config.extensions.collectives == "all")
+
+
 def list_algorithms(config: SystemConfig, kind: CollectiveKind) -> tuple[Algorithm, ...]:
     """Return the algorithms of a collective, one per dimension.
 

@@ -6,8 +6,8 @@ import numpy as np
 
 from studio.analysis.collectives.matching import match_collectives
 from studio.analysis.collectives.messages import Channels, match_channels
-from studio.sim.check import check_crossings
 from studio.sim.config import SystemConfig
+from studio.sim.crossings import check_crossings
 from studio.sim.doubt_facts import FULL_CURE, Facts, Found
 from studio.sim.matched import matches_by_number
 from studio.sim.topology import link_rate

@@ -5,8 +5,9 @@ from dataclasses import replace
 import pytest
 
 from studio.sim.astra import from_parts
-from studio.sim.check import check, find_smallest_cycle
+from studio.sim.check import check
 from studio.sim.extensions import Extensions
+from studio.sim.graph_checks import find_smallest_cycle
 from studio.trace import CommGroup
 from tests.handmade import collective, node, trace_of
 from tests.work import count_calls
