@@ -19,8 +19,9 @@ from pathlib import Path
 import studio
 from benchmarks.sections import replace_section
 from studio.generation.job import make_job
-from studio.generation.layout import Layout, Wish, build_layout
+from studio.generation.layout import Layout
 from studio.generation.models import Model
+from studio.generation.wish import Wish, build_layout
 from studio.trace import CollectiveType, Graph, NodeType, Trace, read_int_column
 
 BEGIN, END = "<!-- generator: begin -->", "<!-- generator: end -->"

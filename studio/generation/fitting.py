@@ -7,9 +7,10 @@ from dataclasses import dataclass, fields, replace
 from typing import Any
 
 from studio.errors import ConfigError
-from studio.generation.layout import RECOMPUTES, Layout, Wish, build_layout
+from studio.generation.layout import RECOMPUTES, Layout
 from studio.generation.memory import count_stage_memory, find_fullest_stage
 from studio.generation.models import Model
+from studio.generation.wish import Wish, build_layout
 
 _LEAST_TOLD = 50_000_000
 _MOST_TOLD = 5

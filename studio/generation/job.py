@@ -36,7 +36,7 @@ def make_job(
         ConfigError: The job would have too many nodes, or a node too many operations.
 
     Example:
-        >>> from studio.generation.layout import Wish, build_layout
+        >>> from studio.generation.wish import Wish, build_layout
         >>> from studio.generation.models import find_model
         >>> model = find_model("llama3-8b")
         >>> make_job(model, build_layout(model, Wish(ranks=8, tp=8)))

@@ -29,7 +29,7 @@ def count_tokens_by_rank(model: Model, layout: Layout, layer: int) -> tuple[int,
     """Return the copies of tokens that a rank sends to the experts of each rank of its expert parallel group, (ep,).
 
     Example:
-        >>> from studio.generation.layout import Wish, build_layout
+        >>> from studio.generation.wish import Wish, build_layout
         >>> from studio.generation.models import find_model
         >>> model = find_model("mixtral-8x7b")
         >>> count_tokens_by_rank(model, build_layout(model, Wish(8, ep=4, sequence=1_024)), 0)

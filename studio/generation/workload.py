@@ -11,12 +11,13 @@ from typing import Any
 from studio.errors import ConfigError
 from studio.generation.efficiency import Efficiency, choose_efficiency
 from studio.generation.faults import NO_FAULTS, Faults, build_faults
-from studio.generation.layout import Layout, Wish, build_layout
+from studio.generation.layout import Layout
 from studio.generation.memory import count_layer_activations, find_fullest_stage
 from studio.generation.models import Model, find_model
 from studio.generation.options import BY_KEY, OPTIONS, fill_defaults
 from studio.generation.program import Speed
 from studio.generation.transformer import count_parameters
+from studio.generation.wish import Wish, build_layout
 from studio.operators.roofline import Gpu
 from studio.sim.systems.gpus import find_gpu
 from studio.trace import RECIPE, Attribute, Trace, ValueKind

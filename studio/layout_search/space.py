@@ -8,9 +8,10 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from studio.errors import ConfigError
-from studio.generation.layout import Layout, split_layers
+from studio.generation.layout import Layout
 from studio.generation.models import Model
 from studio.generation.options import BY_KEY
+from studio.generation.wish import split_layers
 from studio.generation.workload import Workload, build_workload
 
 MICRO_BATCHES = (1, 2, 4, 8)

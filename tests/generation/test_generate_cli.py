@@ -9,9 +9,9 @@ from click.testing import CliRunner
 import studio
 from studio.cli import load_command
 from studio.errors import ConfigError
-from studio.generation.layout import Wish
 from studio.generation.models import Model
 from studio.generation.options import OPTIONS
+from studio.generation.wish import Wish
 
 
 def run(*arguments):

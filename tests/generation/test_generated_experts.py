@@ -12,7 +12,7 @@ from studio.analysis.job.memory import compute_memory_use
 from studio.doctor import examine
 from studio.errors import ConfigError
 from studio.generation.job import make_job
-from studio.generation.layout import SCHEDULES, Wish, build_layout
+from studio.generation.layout import SCHEDULES
 from studio.generation.memory import count_stage_memory
 from studio.generation.models import Model, find_model
 from studio.generation.routing import compute_popularity, count_received_tokens, count_tokens_by_rank
@@ -24,6 +24,7 @@ from studio.generation.transformer import (
     count_step_flop,
 )
 from studio.generation.volumes import count_step_volumes
+from studio.generation.wish import Wish, build_layout
 from studio.sim import simulate
 from tests.examples import examples
 from tests.generated_sums import totals

@@ -14,16 +14,7 @@ from studio.doctor import examine
 from studio.errors import ConfigError
 from studio.et.write import write_with_copies
 from studio.generation.job import make_job
-from studio.generation.layout import (
-    ATTENTIONS,
-    OFFLOADS,
-    OPTIMIZERS,
-    RECOMPUTES,
-    SCHEDULES,
-    Wish,
-    build_layout,
-    split_layers,
-)
+from studio.generation.layout import ATTENTIONS, OFFLOADS, OPTIMIZERS, RECOMPUTES, SCHEDULES
 from studio.generation.memory import (
     count_host_memory,
     count_kept_activations,
@@ -40,6 +31,7 @@ from studio.generation.transformer import (
     count_step_flop,
 )
 from studio.generation.volumes import count_step_volumes
+from studio.generation.wish import Wish, build_layout, split_layers
 from studio.sim import simulate
 from studio.trace import GENERATED, NodeType, read_int_column
 from tests.examples import examples

@@ -15,8 +15,9 @@ from studio.generation.inference.batches import (
 )
 from studio.generation.inference.counts import BF16, Precision
 from studio.generation.inference.job import Draft, MicroBatches, Steps
-from studio.generation.layout import Layout, Wish, build_layout
+from studio.generation.layout import Layout
 from studio.generation.models import Model, format_nearest
+from studio.generation.wish import Wish, build_layout
 
 PHASES = ("prefill", "decode", "mixed")
 DISAGGREGATED = "disaggregated"
