@@ -138,7 +138,8 @@ def test_arrow_is_used_without_pandas():
 import datetime, sys
 import pyarrow as pa
 from studio import read, sample_path
-from studio.analysis.job.nodes import Condition, NodeIndex, Query
+from studio.analysis.job.node_conditions import Condition
+from studio.analysis.job.nodes import NodeIndex, Query
 from studio.sql.answers import encode_parquet
 index = NodeIndex(read(sample_path("transformer_8r")))
 index.rows(Query(search="mlp", order=(("name", True),)), 0, 9)

@@ -29,7 +29,7 @@ from studio.analysis.job.late_ranks import (
     describe_late_rank,
     find_late_ranks,
 )
-from studio.analysis.job.nodes import format_node_ref
+from studio.analysis.job.node_refs import format_node_ref
 from studio.analysis.job.summary import describe_unknown_kernels, summarise
 from studio.analysis.job.together import describe_ready_waits
 from studio.commands.base.checked import warn_of_check, with_stored_check

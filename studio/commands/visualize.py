@@ -25,7 +25,7 @@ import numpy as np
 from studio.analysis.compare.sides import Side
 from studio.analysis.graph.levels import LevelName
 from studio.analysis.graph.neighbours import build_adjacency
-from studio.analysis.job.nodes import find_node, format_node_ref
+from studio.analysis.job.node_refs import find_node, format_node_ref
 from studio.analysis.path.critical import find_critical_path
 from studio.analysis.path.of_rank import Crossing, rank_path
 from studio.commands.base.forms import FORMS, Form, find_form

@@ -9,7 +9,7 @@ import numpy as np
 
 from studio.analysis.collectives.matching import compute_issue_order, list_edges
 from studio.analysis.job.completeness import format_ranges, group_ranges
-from studio.analysis.job.nodes import find_node
+from studio.analysis.job.node_refs import find_node
 from studio.analysis.job.steps import find_graph_steps
 from studio.analysis.job.windows import step_numbers
 from studio.errors import ConfigError

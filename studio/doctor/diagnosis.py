@@ -15,7 +15,7 @@ from studio.analysis.collectives.messages import Messages, match_messages
 from studio.analysis.collectives.unmatched import Unmatched, find_unmatched
 from studio.analysis.graph.digraph import find_cycle_components
 from studio.analysis.job.completeness import is_recording
-from studio.analysis.job.nodes import format_node_ref
+from studio.analysis.job.node_refs import format_node_ref
 from studio.analysis.job.recorded import (
     EarlyEnd,
     Runs,

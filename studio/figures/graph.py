@@ -25,14 +25,7 @@ from studio.analysis.job.kinds import (
     label_counted_type,
 )
 from studio.figures.theme import Palette, choose_palette
-from studio.trace import (
-    COPY,
-    Graph,
-    Int64,
-    NodeType,
-    label_collective,
-    read_int_column,
-)
+from studio.trace import COPY, Graph, Int64, NodeType, label_collective, read_int_column
 from studio.units import format_bytes
 
 STEP_X, STEP_Y = 100, 51
@@ -195,7 +188,7 @@ def _index_numbers(graph: Graph, key: str, rows: Int64) -> dict[int, int]:
 
 
 def format_node_refs(graph: Graph, rows: Int64) -> list[str]:
-    """Return the addresses of nodes: ids, with a count where ids repeat (see `analysis.job.nodes.format_node_ref`)."""
+    """Return the addresses of nodes: ids, with a count where ids repeat (see `analysis.job.node_refs.format_node_ref`)."""
     ids = graph.id[rows]
     same = np.flatnonzero(np.isin(graph.id, ids))
     order = same[np.lexsort((same, graph.id[same]))]

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 from flask import request
 
-from studio.analysis.job.nodes import describe_node, find_node
+from studio.analysis.job.node_refs import describe_node, find_node
 from studio.analysis.timeline.gantt import Bar, Gantt
 from studio.server.answers import FARTHEST, NAME_AT_MOST, get_session, parse_whole
 from studio.trace import Graph, Int64

@@ -20,7 +20,7 @@ from studio.analysis.collectives.heat import (
     label_nodes,
 )
 from studio.analysis.collectives.imbalance import compute_ratios
-from studio.analysis.job.nodes import find_node, format_node_ref
+from studio.analysis.job.node_refs import find_node, format_node_ref
 from studio.distinct import find_distinct
 from studio.errors import StudioError, TraceError
 from studio.figures.theme import DIVERGING, SEQUENTIAL

@@ -6,7 +6,7 @@ from typing import Any
 
 from flask import Blueprint, Response, request
 
-from studio.analysis.job.nodes import find_node
+from studio.analysis.job.node_refs import find_node
 from studio.analysis.timeline.gantt import Gantt
 from studio.comparing import RECORDED, SIDES_AT_MOST
 from studio.errors import StudioError, TraceError

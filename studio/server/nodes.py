@@ -14,7 +14,10 @@ from typing import Any
 import msgspec
 from flask import Blueprint, Response, request
 
-from studio.analysis.job.nodes import TIME_COLUMNS, Condition, Node, NodeIndex, Query, find_node
+from studio.analysis.job.node_columns import TIME_COLUMNS
+from studio.analysis.job.node_conditions import Condition
+from studio.analysis.job.node_refs import find_node
+from studio.analysis.job.nodes import Node, NodeIndex, Query
 from studio.decoding import build_decoder
 from studio.errors import StudioError, TraceError
 from studio.server.answers import as_json, download, escape_formula, get_session, handle_error

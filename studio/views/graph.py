@@ -28,7 +28,7 @@ from studio.analysis.job.kinds import (
     infer_counted_types,
     label_counted_type,
 )
-from studio.analysis.job.nodes import find_node, format_node_ref
+from studio.analysis.job.node_refs import find_node, format_node_ref
 from studio.comparing import RECORDED
 from studio.distinct import find_distinct
 from studio.errors import TraceError

@@ -10,7 +10,7 @@ import pytest
 
 import studio as library
 from studio.analysis.collectives.arrivals import Arrivals, find_arrivals
-from studio.analysis.job.nodes import format_node_ref
+from studio.analysis.job.node_refs import format_node_ref
 from studio.timeline import NodeTimes, collect_node_times, recorded
 from studio.trace import NodeType, Trace, list_node_attributes
 from tests.e2e.accessibility import COLOURS, GUIDELINES, hold_against

@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from studio.analysis.graph.neighbours import build_adjacency, find_neighbourhood, select_whole_graph
-from studio.analysis.job.nodes import format_node_ref
+from studio.analysis.job.node_refs import format_node_ref
 from studio.figures import graph as figure
 from studio.figures.theme import DARK, LIGHT
 from studio.trace import CollectiveType, NodeType

@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 
 import studio
-from studio.analysis.job.nodes import format_node_ref
+from studio.analysis.job.node_refs import format_node_ref
 from studio.analysis.path.whole import build_whole_path
 from studio.analysis.timeline import perfetto as perfetto_events
 from studio.analysis.timeline.counters import count_in_flight

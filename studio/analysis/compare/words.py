@@ -8,7 +8,7 @@ from studio.analysis.compare.faster_network import describe_faster_network
 from studio.analysis.compare.runs import Comparison
 from studio.analysis.compare.sides import Side
 from studio.analysis.compare.waterfall import Basis, Waterfall
-from studio.analysis.job.nodes import describe_node
+from studio.analysis.job.node_refs import describe_node
 from studio.analysis.job.part_words import NAMES
 from studio.units import format_bytes, format_count, format_counted, format_ns
 

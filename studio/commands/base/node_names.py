@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from studio.analysis.job.nodes import format_node_ref
+from studio.analysis.job.node_refs import format_node_ref
 from studio.distinct import find_distinct
 from studio.trace import Trace
 

@@ -8,7 +8,7 @@ from dash import dcc, html
 
 from studio.analysis.collectives.heat import Shown
 from studio.analysis.job.late_ranks import Late, count_awaited, count_last_ranks, describe_causes
-from studio.analysis.job.nodes import format_node_ref
+from studio.analysis.job.node_refs import format_node_ref
 from studio.pages.base.export import Table, build_export_buttons
 from studio.pages.base.state import get_session
 from studio.pages.base.widgets import build_address, build_rounded_value, build_table, with_hint

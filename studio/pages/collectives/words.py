@@ -11,7 +11,7 @@ from dash import dcc, html
 from studio.analysis.collectives.cell import FORMATS, format_exact
 from studio.analysis.collectives.heat import Shown, find_worst_lines, label_line
 from studio.analysis.collectives.imbalance import Metric, Offender
-from studio.analysis.job.nodes import format_node_ref
+from studio.analysis.job.node_refs import format_node_ref
 from studio.pages.base.export import build_export_buttons
 from studio.pages.base.widgets import build_address, build_hint, build_rounded_value
 from studio.pages.collectives.late import explain_waiting, find_last_member

@@ -8,7 +8,7 @@ import numpy as np
 
 from studio.analysis.collectives.times import compute_collective_times
 from studio.analysis.compare.sides import Side
-from studio.analysis.job.nodes import find_node, format_node_ref
+from studio.analysis.job.node_refs import find_node, format_node_ref
 from studio.analysis.job.steps import find_graph_steps
 from studio.comparing import Lineup
 from studio.errors import TraceError

@@ -15,7 +15,8 @@ from studio.analysis.job.completeness import group_ranges, infer_completeness
 from studio.analysis.job.function_names import shorten_function_name
 from studio.analysis.job.kinds import infer_counted_type, label_counted_type
 from studio.analysis.job.ledger import Ledger
-from studio.analysis.job.nodes import NodeIndex, find_node, format_node_ref
+from studio.analysis.job.node_refs import find_node, format_node_ref
+from studio.analysis.job.nodes import NodeIndex
 from studio.errors import StudioError
 from studio.pages.base.state import RECORDED, get_session, get_workspace
 from studio.pages.base.still import merge_static_parts

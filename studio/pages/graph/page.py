@@ -10,7 +10,7 @@ import numpy as np
 from dash import ClientsideFunction, Input, Output, State, callback, clientside_callback, dcc, html, no_update
 
 from studio.analysis.graph.levels import TITLES
-from studio.analysis.job.nodes import format_node_ref
+from studio.analysis.job.node_refs import format_node_ref
 from studio.errors import StudioError
 from studio.figures.blocks import format_block_ref
 from studio.figures.graph import count_looks, format_node_refs

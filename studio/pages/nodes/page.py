@@ -11,7 +11,7 @@ import dash_ag_grid as dag
 import dash_mantine_components as dmc
 from dash import ClientsideFunction, Input, Output, callback, clientside_callback, dcc, html, no_update
 
-from studio.analysis.job.nodes import TEXT_COLUMNS
+from studio.analysis.job.node_columns import TEXT_COLUMNS
 from studio.errors import StudioError
 from studio.pages.base.export import build_export_buttons
 from studio.pages.base.grids import GRID_THEME

@@ -9,7 +9,8 @@ from studio import read
 from studio.analysis.graph.neighbours import build_adjacency, select_whole_graph
 from studio.analysis.graph.search import number_kinds
 from studio.analysis.job.kinds import infer_counted_type, infer_counted_types, label_counted_type
-from studio.analysis.job.nodes import Condition, NodeIndex, Query
+from studio.analysis.job.node_conditions import Condition
+from studio.analysis.job.nodes import NodeIndex, Query
 from studio.figures import graph as figure
 from studio.figures.graph_exchange import write_dot, write_graphml
 from studio.figures.theme import LIGHT

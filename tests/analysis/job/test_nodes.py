@@ -11,17 +11,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from studio.analysis.job.nodes import (
-    COLUMNS,
-    NUMBER_COLUMNS,
-    TEXT_COLUMNS,
-    Condition,
-    Node,
-    NodeIndex,
-    Query,
-    find_node,
-    format_node_ref,
-)
+from studio.analysis.job.node_columns import COLUMNS, NUMBER_COLUMNS, TEXT_COLUMNS
+from studio.analysis.job.node_conditions import Condition
+from studio.analysis.job.node_refs import find_node, format_node_ref
+from studio.analysis.job.nodes import Node, NodeIndex, Query
 from studio.errors import TraceError
 from studio.timeline import NodeTimes
 from studio.trace import NONE, NodeType, Rank, Trace, label_collective, type_name
