@@ -12,7 +12,7 @@ import msgspec
 import numpy as np
 import pytest
 
-from studio.analysis.job.ledger import build_ledger
+from studio.analysis.job.ledger import TimedRun, build_ledger
 from studio.errors import ConfigError, StudioError, TraceError
 from studio.sim import simulate
 from studio.sim.astra import from_parts
@@ -118,7 +118,7 @@ def test_a_run_with_a_cost_model_comes_back_with_every_cost(workspace):
 
 def test_the_use_of_ranks_from_their_times_is_what_the_simulation_says(made):
     trace, run = made
-    use = build_ledger(trace, run.result.node_times(), run.result.finish_ns + 7, origin_ns=-7)
+    use = build_ledger(TimedRun(trace, run.result.node_times(), run.result.finish_ns + 7, origin_ns=-7))
     assert use.numbers == [0, 1, 2, 3]
     found, expected = use.totals(), compute_ledger(run.result).totals()
     for name, column in expected.columns().items():

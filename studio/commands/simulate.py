@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -124,40 +124,25 @@ def _simulate_job(
     refuse_conflict(request)
     limit = TimeLimit(time.monotonic(), request.time_limit_s)
     reading = limit.watch(progress)
-    # Without a system, a job that needs no network gets one of its size; otherwise report mistakes before reading files.
     request = with_system_file(request)
-    left_out = not (request.preset or request.system or request.network)
-    is_open = (left_out and (request.replay or is_soon_read(request))) or is_size_open(request)
-    parts = None if is_open else combine_parts(request)
-    read_config = None if parts is None else read_parts(parts, request)
+    given = _read_given_system(request)
     job = None if request.out is None else import_job(request, reading)
     trace = read_job(request, reading) if job is None else open_workspace(request.workspace).load(job)
-    chosen: tuple[Finding, ...] = ()
-    if left_out and not request.replay:
-        request, chosen = with_recorded_system(request, trace)
-    if parts is None or read_config is None:
-        parts = combine_parts(
-            request,
-            assume_model(assume_system(request, trace), request),
-            ranks=infer_completeness(trace).world,
-        )
-        read_config = read_parts(parts, request)
-    if request.preset and (known := with_memory_for(parts, trace)) is not parts:
-        # Presets are machines, and say nothing of what a job keeps elsewhere.
-        parts, read_config = known, read_parts(known, request)
-        chosen = (*chosen, remote_memory.FINDING)
+    setup = _choose_system(request, trace, given)
+    request, parts, chosen = setup.request, setup.parts, setup.chosen
+    config = setup.config
     prepared = None
     if request.engine is not None:
         prepared, job = _prepare_for_astra(request, trace, parts, job)
         trace, parts = prepared.trace, prepared.parts
-        read_config = astra.Imported(prepared.config)
+        config = astra.Imported(prepared.config)
         told_before = {finding.message for finding in check(trace, prepared.config)}
         rest = (finding for finding in prepared.findings if finding.message not in told_before)
         chosen = (*chosen, *rest)
     # The order of events across ranks needs every rank simulated.
     every_rank = request.events is not None and _needs_event_order(request.events)
 
-    def simulate_on(system: astra.Imported) -> Outcome:
+    def simulate_on(parts: Parts, system: astra.Imported) -> Outcome:
         findings = (*system.findings, *check(trace, system.config))
         _refuse(findings, explain_sizes(request.preset, len(trace.ranks)) if request.preset else "", trace)
         begun = time.monotonic()
@@ -178,7 +163,7 @@ def _simulate_job(
             ", ".join(request.workload), result, all_findings, spent_s, every_rank, job, doubts=doubts
         )
 
-    outcome = simulate_on(read_config)
+    outcome = simulate_on(parts, config)
     if prepared is not None and request.engine is not None:
         from studio.commands.base.engine import run_engine
 
@@ -187,9 +172,60 @@ def _simulate_job(
     if not (request.cure and options):
         return outcome, parts
     parts = apply_cures(parts, outcome.doubts)
-    again = simulate_on(read_parts(parts, request))
+    again = simulate_on(parts, read_parts(parts, request))
     cures = Cured(options, outcome.result.makespan_ns)
     return replace(again, cures=cures, cured_doubts=outcome.doubts), parts
+
+
+@dataclass(frozen=True, slots=True)
+class _Setup:
+    """The system that a job is simulated on.
+
+    Attributes:
+        request: What was asked for, with the system that was chosen.
+        parts: The system's tables.
+        config: What they say.
+        chosen: What there is to say of the choice.
+    """
+
+    request: Request
+    parts: Parts
+    config: astra.Imported
+    chosen: tuple[Finding, ...]
+
+
+def _lacks_system(request: Request) -> bool:
+    return not (request.preset or request.system or request.network)
+
+
+def _read_given_system(request: Request) -> tuple[Parts, astra.Imported] | None:
+    """Return the system that a request names, before any file of the job is read; None where the job has a say in it."""
+    # Without a system, a job that needs no network gets one of its size.
+    is_open = _lacks_system(request) and (request.replay or is_soon_read(request))
+    if is_open or is_size_open(request):
+        return None
+    parts = combine_parts(request)
+    return parts, read_parts(parts, request)
+
+
+def _choose_system(request: Request, trace: Trace, given: tuple[Parts, astra.Imported] | None) -> _Setup:
+    """Return the system for a job: the one that is given, else what was recorded on, else one of the job's size."""
+    chosen: tuple[Finding, ...] = ()
+    if _lacks_system(request) and not request.replay:
+        request, chosen = with_recorded_system(request, trace)
+    if given is None:
+        parts = combine_parts(
+            request,
+            assume_model(assume_system(request, trace), request),
+            ranks=infer_completeness(trace).world,
+        )
+        given = parts, read_parts(parts, request)
+    parts, config = given
+    if request.preset and (known := with_memory_for(parts, trace)) is not parts:
+        # Presets are machines, and say nothing of what a job keeps elsewhere.
+        parts, config = known, read_parts(known, request)
+        chosen = (*chosen, remote_memory.FINDING)
+    return _Setup(request, parts, config, chosen)
 
 
 def _set_engine_model(request: Request) -> Request:

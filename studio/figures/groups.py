@@ -9,18 +9,14 @@ from typing import Any
 import numpy as np
 
 from studio.analysis.collectives.groups import GroupUse
-from studio.figures.theme import SEQUENTIAL, build_figure_layout, build_small_font, choose_palette
+from studio.figures.theme import SEQUENTIAL, Palette, build_figure_layout, build_small_font, choose_palette
 from studio.trace import Int64
 from studio.units import format_bytes, format_counted
 
 _ROW_PX, _LEAST_PX, _MOST_PX = 18, 150, 560
 _CELL_PX, _BESIDE_PX, _WIDEST_PX = 44, 210, 1200
-
-
 _NAMED, _NAMED_OF_MANY = 16, 4
 """Ranks that are all named below the matrix, and how many of more are, at most: as a narrow window has room for."""
-
-
 MOST_CELLS = 200
 """Rows and columns up to which each group and rank has one of its own: more are narrower than can be told apart."""
 
@@ -47,6 +43,11 @@ class _Blocks:
     count: Int64
     bytes: Int64
     sized: Int64
+
+    @property
+    def are_shared(self) -> bool:
+        """Whether several groups or ranks share a cell."""
+        return self.rows * self.columns > 1
 
 
 def _build_blocks(use: GroupUse) -> _Blocks:
@@ -132,33 +133,12 @@ def draw_group_matrix(use: GroupUse, *, dark: bool, notes: Sequence[str] = ()) -
     shape = blocks.shape
     size = np.full(shape, np.nan)
     size[blocks.row, blocks.column] = blocks.bytes
+    labels = _label_rows(use.groups, notes, blocks.rows)
+    columns = _label_columns(use.ranks, blocks.columns)
     # Blank cells say nothing, so that a thousand ranks do not repeat the name of each row in hundreds of columns.
     hover, text = np.full(shape, "", object), np.full(shape, "", object)
-    several = blocks.rows * blocks.columns > 1
-    cells = (blocks.row, blocks.column, blocks.count, blocks.bytes, blocks.sized, blocks.members)
-    for row, column, count, amount, sized, members in zip(*(cell.tolist() for cell in cells), strict=True):
-        amount_words = (
-            f"{format_bytes(float(amount))} ({format_counted(amount, 'byte')})"
-            if sized or not count
-            else "sizes not recorded"
-        )
-        places = f"{format_counted(members, 'member')} of groups here, " if several else ""
-        most_of = "the most of one member " if several else ""
-        hover[row, column] = f"{places}{format_counted(count, 'node')}, {most_of}{amount_words}"
-    most = int(use.bytes.max())
-    # Nothing of a size that is not recorded is no size of 0.
-    known = bool((use.sized[use.bytes == 0] > 0).any()) or bool((use.count[use.bytes == 0] == 0).any())
-    zero = ("0 B" if known else "not recorded") if (use.bytes == 0).any() else ""
-    labels = _label_rows(use.groups, notes, blocks.rows)
+    hover[blocks.row, blocks.column] = np.array(_describe_cells(blocks), object)
     text[blocks.row, blocks.column] = np.array(labels, object)[blocks.row]
-    colours = choose_palette(dark)
-    steps = [step * most // 4 for step in range(1, 5)] if most else []
-    ticks = {
-        "tickvals": [*([0] if zero else []), *steps],
-        "ticktext": [*([zero] if zero else []), *(format_bytes(step) for step in steps)],
-    }
-    columns = _label_columns(use.ranks, blocks.columns)
-    step = 1 if len(columns) <= _NAMED else _compute_power_of_two(-(-len(columns) // _NAMED_OF_MANY))
     heat = go.Heatmap(
         z=size,
         x=columns,
@@ -170,26 +150,15 @@ def draw_group_matrix(use: GroupUse, *, dark: bool, notes: Sequence[str] = ()) -
         # The background stands for nothing, so the strongest colour is the one farthest from it.
         colorscale=list(SEQUENTIAL["dark" if dark else "light"]),
         zmin=0,
-        zmax=max(most, 1),
+        zmax=max(int(use.bytes.max()), 1),
         xgap=1 if shape[1] <= 200 else 0,
         ygap=1 if shape[0] <= 60 else 0,
         hoverongaps=False,
-        colorbar={
-            "title": {
-                "text": "most bytes of a member" if several else "bytes",
-                "side": "right",
-                "font": build_small_font(colours),
-            },
-            **ticks,
-            "thickness": 10,
-            "outlinewidth": 0,
-            "tickfont": {"color": colours.dim},
-        },
+        colorbar=_build_scale(use, choose_palette(dark), are_shared=blocks.are_shared),
     )
     height = int(min(_MOST_PX, max(_LEAST_PX, 60 + _ROW_PX * shape[0])))
     figure = go.Figure(heat, build_figure_layout(dark, height=height))
-    every = max(1, -(-len(labels) // ((height - 60) // 14)))
-    shown = list(range(0, len(labels), every))
+    step = 1 if len(columns) <= _NAMED else _compute_power_of_two(-(-len(columns) // _NAMED_OF_MANY))
     figure.update_xaxes(
         title_text=_label_axis("rank", blocks.columns),
         type="category",
@@ -200,6 +169,8 @@ def draw_group_matrix(use: GroupUse, *, dark: bool, notes: Sequence[str] = ()) -
         tickangle=0,
         title_standoff=6,
     )
+    every = max(1, -(-len(labels) // ((height - 60) // 14)))
+    shown = list(range(0, len(labels), every))
     figure.update_yaxes(
         title_text=_label_axis("comm group", blocks.rows),
         tickvals=[str(index) for index in shown],
@@ -209,3 +180,41 @@ def draw_group_matrix(use: GroupUse, *, dark: bool, notes: Sequence[str] = ()) -
         showgrid=False,
     )
     return figure
+
+
+def _describe_cells(blocks: _Blocks) -> list[str]:
+    """Return what is said of each cell that has a member."""
+    words = []
+    cells = (blocks.count, blocks.bytes, blocks.sized, blocks.members)
+    for count, amount, sized, members in zip(*(cell.tolist() for cell in cells), strict=True):
+        amount_words = (
+            f"{format_bytes(float(amount))} ({format_counted(amount, 'byte')})"
+            if sized or not count
+            else "sizes not recorded"
+        )
+        places = f"{format_counted(members, 'member')} of groups here, " if blocks.are_shared else ""
+        most_of = "the most of one member " if blocks.are_shared else ""
+        words.append(f"{places}{format_counted(count, 'node')}, {most_of}{amount_words}")
+    return words
+
+
+def _build_scale(use: GroupUse, colours: Palette, *, are_shared: bool) -> dict[str, Any]:
+    """Return the scale of colours: quarters of the most that a member moves, and what nothing means."""
+    most = int(use.bytes.max())
+    nothing = use.bytes == 0
+    # Nothing of a size that is not recorded is no size of 0.
+    is_recorded = bool((use.sized[nothing] > 0).any()) or bool((use.count[nothing] == 0).any())
+    zero = ("0 B" if is_recorded else "not recorded") if nothing.any() else ""
+    steps = [step * most // 4 for step in range(1, 5)] if most else []
+    return {
+        "title": {
+            "text": "most bytes of a member" if are_shared else "bytes",
+            "side": "right",
+            "font": build_small_font(colours),
+        },
+        "tickvals": [*([0] if zero else []), *steps],
+        "ticktext": [*([zero] if zero else []), *(format_bytes(step) for step in steps)],
+        "thickness": 10,
+        "outlinewidth": 0,
+        "tickfont": {"color": colours.dim},
+    }

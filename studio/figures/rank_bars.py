@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from studio.analysis.job.ledger import PARTS
+from studio.analysis.job.ledger import PARTS, Part
 from studio.analysis.job.part_words import NAMES
 from studio.analysis.job.rank_rows import RankRow
 from studio.figures.part_marks import STACKED, choose_mark
@@ -45,6 +45,7 @@ def draw_rank_bars(
     longest = max((row.finish_ns for row in rows), default=0)
     unit, scale = choose_axis_unit(longest)
     labels = [row.label for row in rows]
+    row_notes, addresses = _fill_blanks(notes, len(rows)), _fill_blanks(links, len(rows))
     figure = go.Figure(
         layout=build_figure_layout(
             dark,
@@ -64,18 +65,8 @@ def draw_rank_bars(
             name=NAMES[part],
             marker=choose_mark(part, colours),
             customdata=[
-                [
-                    f"{label} · {NAMES[part]} {format_ns(value)}, {100 * value / max(longest, 1):.1f} % of the finish"
-                    + (f"<br>{note}" if note and part == "waiting" else ""),
-                    address,
-                ]
-                for label, value, note, address in zip(
-                    labels,
-                    values,
-                    _fill_blanks(notes, len(rows)),
-                    _fill_blanks(links, len(rows)),
-                    strict=True,
-                )
+                [_describe_bar(label, part, value, longest, note), address]
+                for label, value, note, address in zip(labels, values, row_notes, addresses, strict=True)
             ],
             hovertemplate="%{customdata[0]}<extra></extra>",
         )
@@ -100,6 +91,12 @@ def draw_rank_bars(
     )
     figure.update_xaxes(ticksuffix=f" {unit}", nticks=7, rangemode="tozero")
     return figure
+
+
+def _describe_bar(label: str, part: Part, value: float, longest: int, note: str) -> str:
+    """Return what is said of a part of a row under the pointer."""
+    words = f"{label} · {NAMES[part]} {format_ns(value)}, {100 * value / max(longest, 1):.1f} % of the finish"
+    return f"{words}<br>{note}" if note and part == "waiting" else words
 
 
 def _fill_blanks(values: Sequence[str], count: int) -> Sequence[str]:

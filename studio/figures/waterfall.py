@@ -4,10 +4,17 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any
 
 from studio.analysis.compare.waterfall import Step, Waterfall
-from studio.figures.theme import build_figure_layout, build_small_font, choose_axis_unit, choose_palette
+from studio.figures.theme import (
+    Palette,
+    build_figure_layout,
+    build_small_font,
+    choose_axis_unit,
+    choose_palette,
+)
 from studio.units import format_ns
 
 _ROWS = 11
@@ -32,56 +39,43 @@ def draw_waterfall(shown: Waterfall, names: tuple[str, str], words: Mapping[str,
 
     colours = choose_palette(dark)
     steps = [step for step in shown.steps if step.difference_ns]
-    levels = [shown.a_ns]
-    for step in steps:
-        levels.append(levels[-1] + step.difference_ns)
+    levels = list(itertools.accumulate((step.difference_ns for step in steps), initial=shown.a_ns))
     low = _begin(levels)
     unit, scale = choose_axis_unit(max(levels))
-    labels = [f"{names[0]} finishes", *(words[step.part] for step in steps), f"{names[1]} finishes"]
-    starts = [low, *(min(pair) for pair in itertools.pairwise(levels)), low]
-    ends = [shown.a_ns, *(max(pair) for pair in itertools.pairwise(levels)), shown.b_ns]
-    fills = [
-        colours.host,
-        *(colours.p2p if step.difference_ns > 0 else colours.compute for step in steps),
-        colours.host,
-    ]
-    texts = [format_ns(shown.a_ns), *map(_label_step, steps), format_ns(shown.b_ns)]
-    hovers = [
-        f"{names[0]}: {shown.a_ns:,} ns",
+    rows = [
+        _build_finish_row(names[0], low, shown.a_ns, colours),
         *(
-            f"{words[step.part]}: {step.a_ns:,} → {step.b_ns:,} ns, {step.difference_ns:+,} ns"
-            for step in steps
+            _build_step_row(step, words[step.part], pair, colours)
+            for step, pair in zip(steps, itertools.pairwise(levels), strict=True)
         ),
-        f"{names[1]}: {shown.b_ns:,} ns",
+        _build_finish_row(names[1], low, shown.b_ns, colours),
     ]
-    rows = list(range(len(labels)))
-    span = max(ends) - low
+    furthest = max(row.end_ns for row in rows)
+    right = furthest + _BEYOND * (furthest - low)
     # A label stands beyond the end of its bar: to the left where more room is there.
-    turned = [
-        0 < row < len(rows) - 1 and start - low > max(ends) + _BEYOND * span - end
-        for row, start, end in zip(rows, starts, ends, strict=True)
-    ]
+    turned = [row.is_step and row.start_ns - low > right - row.end_ns for row in rows]
     bars = [
-        (end, start - end) if turn else (start, end - start)
-        for start, end, turn in zip(starts, ends, turned, strict=True)
+        (row.end_ns, row.start_ns - row.end_ns) if turn else (row.start_ns, row.end_ns - row.start_ns)
+        for row, turn in zip(rows, turned, strict=True)
     ]
+    places = list(range(len(rows)))
     figure = go.Figure(
         go.Bar(
-            y=rows,
+            y=places,
             x=[length / scale for _, length in bars],
             base=[base / scale for base, _ in bars],
             orientation="h",
-            marker={"color": fills, "line": {"width": 0}},
+            marker={"color": [row.fill for row in rows], "line": {"width": 0}},
             width=0.62,
-            text=texts,
+            text=[row.text for row in rows],
             textposition="outside",
             textfont={"color": colours.text, "size": 12},
             cliponaxis=False,
-            hovertext=hovers,
+            hovertext=[row.hover for row in rows],
             hovertemplate="%{hovertext}<extra></extra>",
         ),
         build_figure_layout(
-            dark, height=FIGURE_PX + 22 * max(0, len(labels) - _ROWS), showlegend=False, bargap=0.3
+            dark, height=FIGURE_PX + 22 * max(0, len(rows) - _ROWS), showlegend=False, bargap=0.3
         ),
     )
     for index, level in enumerate(levels):
@@ -92,7 +86,7 @@ def draw_waterfall(shown: Waterfall, names: tuple[str, str], words: Mapping[str,
         )  # fmt: skip
     cut = f", the axis begins at {format_ns(low)}" if low else ""
     figure.update_xaxes(
-        range=[low / scale, (max(ends) + _BEYOND * span) / scale],
+        range=[low / scale, right / scale],
         title={"text": f"{unit}{cut}", "font": build_small_font(colours)},
         title_standoff=2,
         nticks=7,
@@ -100,9 +94,46 @@ def draw_waterfall(shown: Waterfall, names: tuple[str, str], words: Mapping[str,
         gridcolor=colours.border,
     )
     figure.update_yaxes(
-        tickvals=rows, ticktext=labels, autorange="reversed", showgrid=False, linecolor="rgba(0,0,0,0)"
+        tickvals=places,
+        ticktext=[row.label for row in rows],
+        autorange="reversed",
+        showgrid=False,
+        linecolor="rgba(0,0,0,0)",
     )
     return figure
+
+
+@dataclass(frozen=True, slots=True)
+class _Row:
+    """A bar of the waterfall.
+
+    Attributes:
+        label: What stands beside the axis.
+        start_ns, end_ns: From where to where it goes.
+        fill: Its colour.
+        text: What is written at its end.
+        hover: What is said of it under the pointer.
+        is_step: Whether it changes the finish, rather than being that of a run.
+    """
+
+    label: str
+    start_ns: int
+    end_ns: int
+    fill: str
+    text: str
+    hover: str
+    is_step: bool
+
+
+def _build_finish_row(name: str, low: int, finish_ns: int, colours: Palette) -> _Row:
+    hover = f"{name}: {finish_ns:,} ns"
+    return _Row(f"{name} finishes", low, finish_ns, colours.host, format_ns(finish_ns), hover, is_step=False)
+
+
+def _build_step_row(step: Step, name: str, levels: tuple[int, int], colours: Palette) -> _Row:
+    fill = colours.p2p if step.difference_ns > 0 else colours.compute
+    hover = f"{name}: {step.a_ns:,} → {step.b_ns:,} ns, {step.difference_ns:+,} ns"
+    return _Row(name, min(levels), max(levels), fill, _label_step(step), hover, is_step=True)
 
 
 def _begin(levels: list[int]) -> int:

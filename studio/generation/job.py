@@ -44,22 +44,7 @@ def make_job(
     """
     # Ranks whose experts get other numbers of tokens have graphs of their own.
     places = 1 if is_even(model, layout) else layout.ep
-    each = _NODES_A_LAYER + (_NODES_OF_EXPERTS if model.experts else 0)
-    each += _NODES_OF_A_RING_STEP * layout.cp if layout.cp_kind == "ring" and layout.cp > 1 else 0
-    nodes = places * layout.steps * layout.micro_batches * (model.layers + 2 * layout.pp) * each
-    if nodes > MOST_NODES:
-        skewed = f" on {places} ranks whose experts differ" if places > 1 else ""
-        raise ConfigError(
-            f"{layout.micro_batches:,} micro-batches of {model.layers} layers in {layout.steps} steps{skewed} would be about "
-            f"{nodes:,} nodes; allowed: {MOST_NODES:,}.",
-            hint="Use a smaller --batch, a larger --micro-batch or fewer --steps.",
-        )
-    largest = compute_largest_node_flop(model, layout)
-    if largest >= 1 << 63:
-        raise ConfigError(
-            f"A single node of this job would have {largest:.2g} operations; allowed: below 2^63, about 9.2e18.",
-            hint="Use a smaller --micro-batch, --seq or model.",
-        )
+    _refuse_size(model, layout, places)
     graphs, stage_slots = [], []
     for stage, place in product(range(layout.pp), range(places)):
         graph, slots = build_graph(Stage(model, layout, stage, speed, place).nodes())
@@ -80,16 +65,41 @@ def make_job(
             names[number][str(value)] if key == "pg_name" else peers[number][int(value)]
             for key, value in stage_slots[index]
         )
-        metadata = (
-            Attribute("schema", ValueKind.STRING, "chakra-studio-generated"),
-            Attribute("rank", ValueKind.INT64, number),
-            Attribute("world_size", ValueKind.INT64, layout.ranks),
-            Attribute(GENERATED, ValueKind.STRING, f"chakra-studio generate llm: {description}"),
-            *((Attribute(RECIPE, ValueKind.STRING, recipe),) if recipe else ()),
-        )
+        metadata = _build_metadata(number, layout.ranks, description, recipe)
         ranks.append(Rank(number, index, slots, "1.0.0", metadata))
     words = f"Generated, not recorded: {description} ({layout.batch_from}); {describe_times(speed)}."
     finding = Finding("info", "generated", words)
     return add_faults(
         Trace(tuple(graphs), tuple(ranks), build_comm_groups(model, layout), (finding,)), faults
+    )
+
+
+def _refuse_size(model: Model, layout: Layout, places: int) -> None:
+    """Raise a ConfigError for too many nodes, of so many ranks whose experts differ, and for a node of too many operations."""
+    each = _NODES_A_LAYER + (_NODES_OF_EXPERTS if model.experts else 0)
+    each += _NODES_OF_A_RING_STEP * layout.cp if layout.cp_kind == "ring" and layout.cp > 1 else 0
+    nodes = places * layout.steps * layout.micro_batches * (model.layers + 2 * layout.pp) * each
+    if nodes > MOST_NODES:
+        skewed = f" on {places} ranks whose experts differ" if places > 1 else ""
+        raise ConfigError(
+            f"{layout.micro_batches:,} micro-batches of {model.layers} layers in {layout.steps} steps{skewed} would be about "
+            f"{nodes:,} nodes; allowed: {MOST_NODES:,}.",
+            hint="Use a smaller --batch, a larger --micro-batch or fewer --steps.",
+        )
+    largest = compute_largest_node_flop(model, layout)
+    if largest >= 1 << 63:
+        raise ConfigError(
+            f"A single node of this job would have {largest:.2g} operations; allowed: below 2^63, about 9.2e18.",
+            hint="Use a smaller --micro-batch, --seq or model.",
+        )
+
+
+def _build_metadata(number: int, ranks: int, description: str, recipe: str) -> tuple[Attribute, ...]:
+    """Return what a rank says of itself."""
+    return (
+        Attribute("schema", ValueKind.STRING, "chakra-studio-generated"),
+        Attribute("rank", ValueKind.INT64, number),
+        Attribute("world_size", ValueKind.INT64, ranks),
+        Attribute(GENERATED, ValueKind.STRING, f"chakra-studio generate llm: {description}"),
+        *((Attribute(RECIPE, ValueKind.STRING, recipe),) if recipe else ()),
     )

@@ -202,40 +202,8 @@ def explain(config: SystemConfig, kind: str, comm_size: int, ranks: Sequence[int
             "this system has no costs of collectives: its messages are simulated one by one",
             hint="Presets of GPUs have costs in the model full, such as hgx-h100. `simulate` times messages on this system.",
         )
-    if kind not in KINDS:
-        near = find_nearest_kind(kind)
-        raise ConfigError(
-            f"{kind[:40]!r} is no collective; allowed: {', '.join(KINDS)}",
-            hint=f"The nearest is {near!r}." if near else "",
-        )
-    if kind != "barrier" and comm_size < 1:
-        raise ConfigError(f"the size of {kind} is {comm_size:,} bytes; allowed: 1 byte and above")
     members = list(ranks)
-    npus = config.topology.npus
-    if npus < 2:
-        raise ConfigError(
-            "the system has one NPU, which has nobody to communicate with; allowed: two or more",
-            hint="Explain it on another system, or on more NPUs of this one.",
-        )
-    if kind == "send_recv" and len(members) != 2:
-        raise ConfigError(
-            f"a message has {format_counted(len(members), 'rank')}; allowed: two, its sender and its receiver",
-            hint=f"Give both: 0,1 or 0,{npus - 1}.",
-        )
-    outside = [rank for rank in members if not 0 <= rank < npus]
-    twice = [rank for rank, count in Counter(members).items() if count > 1]
-    if outside or twice or len(members) < 2:
-        given = (
-            f"the group has rank {outside[0]:,}"
-            if outside
-            else f"the group has rank {twice[0]:,} twice"
-            if twice
-            else f"the group has {format_counted(len(members), 'rank')}"
-        )
-        raise ConfigError(
-            f"{given}; allowed: two or more different ranks of 0 to {npus - 1:,}",
-            hint="Ranks are numbered from 0. --npus says how many the system has.",
-        )
+    _refuse_unanswerable(kind, comm_size, members, config.topology.npus)
     shape = build_group_shape(members, config.topology.dims[0].size)
     ports = build_network_ports(config.topology, find_crossed_dimensions(config.topology, members))
     done = AS_KIND.get(kind, kind)
@@ -264,6 +232,42 @@ def explain(config: SystemConfig, kind: str, comm_size: int, ranks: Sequence[int
         over.choice,
         _find_crossovers(model, kind, shape, ports, over, sizes),
     )
+
+
+def _refuse_unanswerable(kind: str, comm_size: int, members: Sequence[int], npus: int) -> None:
+    """Raise a ConfigError for what is no collective, for none or a negative size, and for ranks that are not on the system."""
+    if kind not in KINDS:
+        near = find_nearest_kind(kind)
+        raise ConfigError(
+            f"{kind[:40]!r} is no collective; allowed: {', '.join(KINDS)}",
+            hint=f"The nearest is {near!r}." if near else "",
+        )
+    if kind != "barrier" and comm_size < 1:
+        raise ConfigError(f"the size of {kind} is {comm_size:,} bytes; allowed: 1 byte and above")
+    if npus < 2:
+        raise ConfigError(
+            "the system has one NPU, which has nobody to communicate with; allowed: two or more",
+            hint="Explain it on another system, or on more NPUs of this one.",
+        )
+    if kind == "send_recv" and len(members) != 2:
+        raise ConfigError(
+            f"a message has {format_counted(len(members), 'rank')}; allowed: two, its sender and its receiver",
+            hint=f"Give both: 0,1 or 0,{npus - 1}.",
+        )
+    outside = [rank for rank in members if not 0 <= rank < npus]
+    twice = [rank for rank, count in Counter(members).items() if count > 1]
+    if outside or twice or len(members) < 2:
+        given = (
+            f"the group has rank {outside[0]:,}"
+            if outside
+            else f"the group has rank {twice[0]:,} twice"
+            if twice
+            else f"the group has {format_counted(len(members), 'rank')}"
+        )
+        raise ConfigError(
+            f"{given}; allowed: two or more different ranks of 0 to {npus - 1:,}",
+            hint="Ranks are numbered from 0. --npus says how many the system has.",
+        )
 
 
 def _find_crossovers(

@@ -462,55 +462,9 @@ def build_infrastructure(graph: LinkGraph, name: str, description: str, per_node
     Raises:
         ConfigError: A link has none of the same rate and latency back, which edges cannot say.
     """
-    pairs: Counter[tuple[int, int, float, float]] = Counter(
-        (link.source, link.target, link.bytes_per_ns, link.latency_ns) for link in graph.links
-    )
-    for (source, target, rate, latency), count in pairs.items():
-        if pairs.get((target, source, rate, latency), 0) != count:
-            raise ConfigError(
-                f"the link from device {source} to device {target} ({rate:g} GB/s, {latency:g} ns) has none alike back; "
-                "InfraGraph's edges go both ways",
-                hint="Give both directions the same rate and latency.",
-            )
-    if sum(pairs.values()) // 2 > _MOST_EDGES:
-        raise ConfigError(f"{sum(pairs.values()) // 2:,} edges; allowed: up to {_MOST_EDGES:,}")
-    # Two components are joined by a link of one name once: parallel ones need a name each.
-    kinds = list(
-        dict.fromkeys(
-            (rate, latency, at) for (_, _, rate, latency), count in pairs.items() for at in range(count)
-        )
-    )
+    pairs = _count_pairs(graph)
     in_nodes = 1 < per_node < graph.npus and graph.npus % per_node == 0
-
-    def build_end(device: int) -> dict[str, str]:
-        if device >= graph.npus:
-            instance = {"instance": "fabric[0]"} if in_nodes else {}
-            return {**instance, "component": f"switch[{device - graph.npus}]"}
-        if not in_nodes:
-            return {"component": f"xpu[{device}]"}
-        return {"instance": f"node[{device // per_node}]", "component": f"xpu[{device % per_node}]"}
-
-    links = [
-        {
-            "name": f"link{number}",
-            "physical": {
-                "bandwidth": {"choice": "gigabytes_per_second", "gigabytes_per_second": rate},
-                "latency": {"choice": "ns", "ns": latency},
-            },
-        }
-        for number, (rate, latency, _) in enumerate(kinds)
-    ]
-    edges = [
-        {
-            "ep1": build_end(source),
-            "ep2": build_end(target),
-            "scheme": "one2one",
-            "link": f"link{kinds.index((rate, latency, at))}",
-        }
-        for (source, target, rate, latency), count in pairs.items()
-        if source < target
-        for at in range(count)
-    ]
+    links, edges = _list_links_and_edges(graph, pairs, per_node if in_nodes else 0)
     switches = [{"name": "switch", "choice": "switch", "count": graph.switches}] if graph.switches else []
     # Without `infrastructure` around it: InfraGraph's package takes either form from a command, only this one from a program.
     table: dict[str, Any] = {"name": name, "description": description}
@@ -531,6 +485,75 @@ def build_infrastructure(graph: LinkGraph, name: str, description: str, per_node
         table["instances"].append({"name": "fabric", "device": "fabric", "count": 1})
     table["edges"] = edges
     return table
+
+
+_Pair = tuple[int, int, float, float]
+"""Source, target, rate and latency of a link."""
+
+
+def _count_pairs(graph: LinkGraph) -> Counter[_Pair]:
+    """Return how many links there are of each kind, which are as many in both directions.
+
+    Raises:
+        ConfigError: They are not, or there are too many.
+    """
+    pairs: Counter[_Pair] = Counter(
+        (link.source, link.target, link.bytes_per_ns, link.latency_ns) for link in graph.links
+    )
+    for (source, target, rate, latency), count in pairs.items():
+        if pairs.get((target, source, rate, latency), 0) != count:
+            raise ConfigError(
+                f"the link from device {source} to device {target} ({rate:g} GB/s, {latency:g} ns) has none alike back; "
+                "InfraGraph's edges go both ways",
+                hint="Give both directions the same rate and latency.",
+            )
+    if sum(pairs.values()) // 2 > _MOST_EDGES:
+        raise ConfigError(f"{sum(pairs.values()) // 2:,} edges; allowed: up to {_MOST_EDGES:,}")
+    return pairs
+
+
+def _list_links_and_edges(
+    graph: LinkGraph, pairs: Counter[_Pair], per_node: int
+) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
+    """Return the links by name, and the edges that are made of them; `per_node` is 0 where NPUs and switches are one device."""
+    # Two components are joined by a link of one name once: parallel ones need a name each.
+    kinds = list(
+        dict.fromkeys(
+            (rate, latency, at) for (_, _, rate, latency), count in pairs.items() for at in range(count)
+        )
+    )
+    links = [
+        {
+            "name": f"link{number}",
+            "physical": {
+                "bandwidth": {"choice": "gigabytes_per_second", "gigabytes_per_second": rate},
+                "latency": {"choice": "ns", "ns": latency},
+            },
+        }
+        for number, (rate, latency, _) in enumerate(kinds)
+    ]
+    edges = [
+        {
+            "ep1": _build_end(source, graph.npus, per_node),
+            "ep2": _build_end(target, graph.npus, per_node),
+            "scheme": "one2one",
+            "link": f"link{kinds.index((rate, latency, at))}",
+        }
+        for (source, target, rate, latency), count in pairs.items()
+        if source < target
+        for at in range(count)
+    ]
+    return links, edges
+
+
+def _build_end(device: int, npus: int, per_node: int) -> dict[str, str]:
+    """Return how an edge names a device: an NPU, or a switch, which have the numbers after those."""
+    if device >= npus:
+        instance = {"instance": "fabric[0]"} if per_node else {}
+        return {**instance, "component": f"switch[{device - npus}]"}
+    if not per_node:
+        return {"component": f"xpu[{device}]"}
+    return {"instance": f"node[{device // per_node}]", "component": f"xpu[{device % per_node}]"}
 
 
 def as_yaml(table: Mapping[str, Any]) -> str:

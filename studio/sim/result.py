@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from studio.analysis.collectives.arrivals import Matched
-from studio.analysis.job.ledger import PARTS, Delays, Ledger, build_ledger
+from studio.analysis.job.ledger import PARTS, Delays, Ledger, TimedRun, build_ledger
 from studio.analysis.job.part_words import NAMES
 from studio.columns import group_places
 from studio.distinct import find_distinct
@@ -323,14 +323,16 @@ def compute_statistics(result: SimResult) -> list[dict[str, float]] | None:
 
 def compute_ledger(result: SimResult, flows: Flows | None = None, matched: Matched | None = None) -> Ledger:
     """Return where each nanosecond of every rank went; `flows` are those of the plan, `matched` who takes part in what, where they are known."""
-    times, groups = result.node_times(), result.config.groups
+    times = result.node_times()
     return build_ledger(
-        result.trace,
-        times,
-        result.finish_ns,
-        groups,
-        delays=compute_delays(result, times, flows),
-        matched=matched,
+        TimedRun(
+            result.trace,
+            times,
+            result.finish_ns,
+            result.config.groups,
+            delays=compute_delays(result, times, flows),
+            matched=matched,
+        )
     )
 
 

@@ -8,11 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from studio.analysis.job.device_parts import DeviceParts, compute_device_parts
-from studio.analysis.job.ledger import (
-    Delays,
-    Ledger,
-    build_ledger,
-)
+from studio.analysis.job.ledger import Delays, Ledger, TimedRun, build_ledger
 from studio.errors import TraceError
 from studio.notebook import format_record
 from studio.timeline import NodeTimes
@@ -97,7 +93,7 @@ class Side:
 
     def ledger(self, own: Bool | None = None) -> Ledger:
         """Return where each nanosecond of its ranks went; given (T,) which of the times are told, that of those alone."""
-        return build_ledger(
+        run = TimedRun(
             self.trace,
             self.times,
             self.finish_ns,
@@ -106,8 +102,8 @@ class Side:
             is_recording=self.is_recording,
             joins=self.joins,
             delays=self.delays and self.delays(),
-            own=own,
         )
+        return build_ledger(run, own)
 
     def device_parts(self, account: Ledger) -> DeviceParts | None:
         """Return where the time of each device went, given that of its ranks; None where no rank has several."""

@@ -55,26 +55,35 @@ def to_pandas(trace: Trace, rank: int | Rank | None = None) -> pd.DataFrame:
         >>> int(studio.to_pandas(trace, rank=3)["bytes"].sum()) == int(nodes[nodes["rank"] == 3]["bytes"].sum())
         True
     """
+    return _build_table(trace) if rank is None else _build_rank_table(trace, trace.known_rank(rank))
+
+
+def _build_table(trace: Trace) -> pd.DataFrame:
+    """Return the nodes of all ranks."""
     import pandas as pd
 
-    if rank is None:
-        # Ranks that share a graph differ in the names of comm groups alone.
-        of_graph: dict[int, tuple[pd.DataFrame, CommNodes]] = {}
-        tables = []
-        for entry in trace.ranks:
-            if entry.graph not in of_graph:
-                of_graph[entry.graph] = to_pandas(trace, entry), collect_comm_nodes(trace.graphs[entry.graph])
-                tables.append(of_graph[entry.graph][0])
-                continue
-            known, named = of_graph[entry.graph]
-            tables.append(known.assign(group=_list_group_names(entry, len(known), named)))
-        numbers = np.repeat([entry.number for entry in trace.ranks], [len(entry) for entry in tables])
-        whole = pd.concat(tables, ignore_index=True) if tables else pd.DataFrame()
-        whole["type"] = whole["type"].astype("category")
-        whole.insert(0, "rank", numbers)
-        return whole
-    owner = trace.known_rank(rank)
-    graph = trace.graph_of(owner)
+    # Ranks that share a graph differ in the names of comm groups alone.
+    of_graph: dict[int, tuple[pd.DataFrame, CommNodes]] = {}
+    tables = []
+    for rank in trace.ranks:
+        if rank.graph not in of_graph:
+            of_graph[rank.graph] = _build_rank_table(trace, rank), collect_comm_nodes(trace.graph_of(rank))
+            tables.append(of_graph[rank.graph][0])
+            continue
+        known, named = of_graph[rank.graph]
+        tables.append(known.assign(group=_list_group_names(rank, len(known), named)))
+    numbers = np.repeat([rank.number for rank in trace.ranks], [len(table) for table in tables])
+    whole = pd.concat(tables, ignore_index=True) if tables else pd.DataFrame()
+    whole["type"] = whole["type"].astype("category")
+    whole.insert(0, "rank", numbers)
+    return whole
+
+
+def _build_rank_table(trace: Trace, rank: Rank) -> pd.DataFrame:
+    """Return the nodes of one rank."""
+    import pandas as pd
+
+    graph = trace.graph_of(rank)
     names, communication = list(graph.strings), collect_comm_nodes(graph)
     collective = np.full(len(graph), None, object)
     for row, kind, number in zip(
@@ -85,7 +94,7 @@ def to_pandas(trace: Trace, rank: int | Rank | None = None) -> pd.DataFrame:
     ):
         if kind == NodeType.COMM_COLL and number != NONE:
             collective[row] = label_collective(number)
-    group = _list_group_names(owner, len(graph), communication)
+    group = _list_group_names(rank, len(graph), communication)
     streams = np.zeros(len(graph), np.bool_)
     streams[read_int_column(graph, "stream")[0]] = True
     return pd.DataFrame(

@@ -276,23 +276,13 @@ class PartTimes:
         return by_name
 
 
-def build_ledger(  # noqa: PLR0913 - what a run is, and the two things that are known of some runs only
-    trace: Trace,
-    times: NodeTimes,
-    finish_ns: Int64,
-    groups: Sequence[CommGroup] | None = None,
-    *,
-    origin_ns: int = 0,
-    is_recording: bool = False,
-    joins: bool = True,
-    delays: Delays | None = None,
-    matched: Matched | None = None,
-    pieces: tuple[OwnPieces, ...] | None = None,
-    own: Bool | None = None,
-) -> Ledger:
-    """Return where each nanosecond of the ranks with times went.
+@dataclass(frozen=True, slots=True)
+class TimedRun:
+    """A run whose time is to be told: when its nodes ran, and what is known of it besides.
 
-    Args:
+    R ranks.
+
+    Attributes:
         trace: The job.
         times: When its nodes ran.
         finish_ns: (R,) how long each rank took from the beginning of the run to its last end.
@@ -303,20 +293,41 @@ def build_ledger(  # noqa: PLR0913 - what a run is, and the two things that are 
         delays: What a simulation tells of its communication.
         matched: Who takes part in what, where it is known.
         pieces: When calls of each graph of a recording ran themselves, where it is known.
-        own: (T,) of which of the nodes in `times` the time is told: the others are waited for, but count as nothing; None for all.
     """
+
+    trace: Trace
+    times: NodeTimes
+    finish_ns: Int64
+    groups: Sequence[CommGroup] | None = None
+    origin_ns: int = 0
+    is_recording: bool = False
+    joins: bool = True
+    delays: Delays | None = None
+    matched: Matched | None = None
+    pieces: tuple[OwnPieces, ...] | None = None
+
+
+def build_ledger(run: TimedRun, own: Bool | None = None) -> Ledger:
+    """Return where each nanosecond of the ranks with times went.
+
+    Args:
+        run: The run.
+        own: (T,) of which of the nodes in its times the time is told: the others are waited for, but count as nothing; None for all.
+    """
+    trace, times, delays = run.trace, run.times, run.delays
     known = np.flatnonzero(times.first != NONE)
     # Ranks that share their times were simulated as one.
     _, index, course = np.unique(times.first[known], return_index=True, return_inverse=True)
     chosen = known[index]
+    pieces = run.pieces
     if pieces is None:
-        pieces = tuple(map(find_own_pieces, trace.graphs)) if is_recording else ()
+        pieces = tuple(map(find_own_pieces, trace.graphs)) if run.is_recording else ()
     spans = list_busy_spans(trace, times, chosen, pieces)
-    joined = find_arrivals(trace, times, groups, is_recording=is_recording, matched=matched)
+    joined = find_arrivals(trace, times, run.groups, is_recording=run.is_recording, matched=run.matched)
     early = np.full((2, len(times.start_ns)), NONE, np.int64)
-    if not joins:
+    if not run.joins:
         joined = without_joining(joined)
-    elif is_recording:
+    elif run.is_recording:
         joined, early = _find_last_ready(times, joined, spans)
     begun_ns = joined.begun_ns
     if delays is not None:
@@ -324,21 +335,20 @@ def build_ledger(  # noqa: PLR0913 - what a run is, and the two things that are 
     if own is not None:
         spans = spans.select(own[times.first[spans.rank] + spans.row])
     kinds = tuple(kind.astype(np.uint8) for kind in infer_work_kinds(trace))
-    how = spans, kinds, begun_ns, delays, origin_ns, is_recording
-    stretches, owner, unseen = _compute_courses(trace, times, chosen, finish_ns[chosen], how, early)
+    stretches, owner, unseen = _compute_courses(run, chosen, spans, kinds, begun_ns, early)
     numbers = [trace.ranks[place].number for place in known.tolist()]
     return Ledger(
         numbers,
         known,
-        finish_ns[known],
+        run.finish_ns[known],
         course,
         stretches,
-        is_recording,
+        run.is_recording,
         owner,
         times.first,
         begun_ns,
         joined,
-        origin_ns,
+        run.origin_ns,
         kinds,
         unseen,
         pieces,
@@ -351,10 +361,7 @@ def build_recorded_ledger(
     """Return where each nanosecond went of a recording, given as a timeline that begins at `origin_ns`."""
     times = collect_recorded_times(trace, timeline)
     finish = times.finishes(trace, origin_ns)
-    return build_ledger(trace, times, finish, origin_ns=origin_ns, is_recording=True, pieces=pieces)
-
-
-_How = tuple[NodeSpans, tuple[UInt8, ...], Int64, Delays | None, int, bool]
+    return build_ledger(TimedRun(trace, times, finish, origin_ns=origin_ns, is_recording=True, pieces=pieces))
 
 
 def _find_last_ready(times: NodeTimes, joined: Arrivals, spans: NodeSpans) -> tuple[Arrivals, Int64]:
@@ -425,10 +432,10 @@ def _find_early_waits(line: Int64, since: Int64, until: Int64, entry: Int64) -> 
 
 
 def _compute_courses(
-    trace: Trace, times: NodeTimes, chosen: Int64, finish: Int64, how: _How, early: Int64
+    run: TimedRun, chosen: Int64, spans: NodeSpans, kinds: tuple[UInt8, ...], begun: Int64, early: Int64
 ) -> tuple[Stretches, Int64, Bool]:
     """Return what each of the chosen ranks did when, the communication whose time each stretch is, and where none was noted yet."""
-    spans, kinds, begun, delays, origin, is_recording = how
+    trace, times, finish, origin = run.trace, run.times, run.finish_ns[chosen], run.origin_ns
     line_of = np.full(len(trace.ranks), NONE, np.int64)
     line_of[chosen] = np.arange(len(chosen))
     kind, messages = _read_kinds(trace, kinds, spans.rank, spans.row)
@@ -445,11 +452,11 @@ def _compute_courses(
     last = np.where(begun[entry] == NONE, start[talks], begun[entry] - origin)
     talk = _Talk(line[talks], start[talks], end[talks], last, messages[talks])
     noted = talk
-    if is_recording and (talk.is_message == _RECEIVES).any():
+    if run.is_recording and (talk.is_message == _RECEIVES).any():
         noted = replace(talk, start=_compute_wait_starts(talk, line, start, end))
     posted = _find_posted(noted, entry)
     begins = np.where(talk.is_message != 0, np.clip(talk.begun, talk.start, talk.end), talk.start)
-    pieces = _split_communication(replace(talk, start=begins), entry, delays, is_recording)
+    pieces = _split_communication(replace(talk, start=begins), entry, run.delays, run.is_recording)
     before = np.flatnonzero(early[1][entry] != NONE)
     since, until = np.maximum(early[:, entry[before]] - origin, 0)
     came = _find_early_waits(talk.line[before], since, until, entry[before])

@@ -22,6 +22,7 @@ from studio.et.link.device_dependencies import (
 )
 from studio.et.link.facts import Communication
 from studio.et.link.gaps import (
+    Causes,
     Gaps,
     OwnTimes,
     begin_of_first_callee,
@@ -70,9 +71,9 @@ from studio.et.link.thread_dependencies import (
     add_thread_order,
     order_lanes,
 )
-from studio.et.link.waits import find_waits, leave_out_untimely, measure_own_time
+from studio.et.link.waits import Wait, find_waits, leave_out_untimely, measure_own_time
 from studio.et.recording import DeviceTrace, HostTrace
-from studio.trace import NONE, Int32, Int64
+from studio.trace import NONE, Bool, Int32, Int64
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,77 +121,31 @@ def derive_dependencies(
             of the call they carry out.
         options: What to derive.
     """
-    in_place = find_carried_in_place(operations, communication)
-    operations = clear_times(operations, in_place)
-    library = communication.issued_by | {call: call for call in in_place.values()}
-    threads, floating = operations.thread, find_floating(operations, communication)
-    floating[list(in_place)] = False
-    inner = find_inner(operations, communication, floating)
-    operations = split_lanes(operations, floating, inner)
-    around = find_around(operations)
-    waits = []
-    if options.sync and device is not None and launched is not None:
-        waits = leave_out_untimely(
-            find_waits(operations, device, launched), operations, around, device, launched
-        )
-    own, waited = measure_own_time(operations, waits, around)
-    launching = add_callers(np.zeros(0, np.int64) if launched is None else launched.operator, around)
-    if host is not None:
-        # Operators that compute are compared with those of other tools, which keep them whole.
-        launching[operations.find_named(lambda name: name.startswith(COMPUTING))] = False
-    rests = find_rests(operations, around, waits, device, launched, sync=options.sync)
-    inside = find_inside(operations, around, library, launching, (rests.begin_ns, rests.held), options)
-    telling = ~find_within_library(operations, around, library) & (inner < 0)
-    telling &= ~find_early_ends(operations, around, options.thread_gap_ns)
-    lost = find_lost_calls(operations, communication, in_place)
-    ends = find_floating_ends(operations, floating, threads)
-    own_times = OwnTimes(telling, library, begin_of_first_callee(operations, around), ends)
-    gaps, causes = find_gaps(operations, waits, inside, own, own_times, options)
-    gaps = join_columns([gaps, replace_lost(operations, lost, own, options)])
-    first_device = len(operations) + len(gaps)
+    recorded = _Recorded(host, device, launched, communication)
+    calls = _place_calls(operations, communication)
+    operations = calls.operations
+    waits = _find_device_waits(calls, recorded) if options.sync else []
+    own, waited = measure_own_time(operations, waits, calls.around)
+    gaps, causes = _find_all_gaps(calls, recorded, waits, own, options)
     follows = list_chains(order_by_issue(operations, device, launched, communication), communication)
     follows = follows if options.sequence else []
-    order = _order_nodes(operations, gaps, device, launched, _compute_issue_times(operations, follows, lost))
+    begun = _compute_issue_times(operations, follows, calls.lost)
+    order = _order_nodes(operations, gaps, device, launched, begun)
+    first_device = len(operations) + len(gaps)
     draft = Dependencies()
-    places = np.array(
-        [[row + first_device * on_device for on_device, row in pair] for pair in follows], np.int64
-    )
-    earlier, later = places.reshape(-1, 2).T
-    draft.add(earlier, later, DepKind.SEQUENCE)
-    lanes = order_lanes(operations, gaps, order, lost)
+    _add_sequence(draft, follows, first_device)
+    lanes = order_lanes(operations, gaps, order, calls.lost)
     add_thread_order(draft, lanes)
-    add_lost_order(draft, lanes, operations, lost, order)
-    add_inner_order(draft, lanes, operations, inner, order, library)
+    add_lost_order(draft, lanes, operations, calls.lost, order)
+    add_inner_order(draft, lanes, operations, calls.inner, order, calls.library)
     instants = np.flatnonzero(operations.timed & (operations.end_ns == operations.start_ns))
     called = np.flatnonzero(gaps.call >= 0)
-    calls = dict(zip(gaps.call[called].tolist(), (len(operations) + called).tolist(), strict=True))
-    add_syncs(draft, lanes, first_device, waits, calls)
+    gap_of_call = dict(zip(gaps.call[called].tolist(), (len(operations) + called).tolist(), strict=True))
+    add_syncs(draft, lanes, first_device, waits, gap_of_call)
     add_holds(draft, lanes, causes, instants)
-    awaited = [
-        (row, communication.issued_by.get(row, row))
-        for row, facts in communication.operators.items()
-        if facts.blocks
-    ]
-    if host is not None:
-        awaited += find_awaited(operations, host, communication.issued_by)
-    add_blocking(draft, lanes, operations, awaited)
-    rows, mistaken = _find_waiting_callees(operations, library, inner)
-    draft.add(operations.parent[rows], rows, DepKind.CALL)
-    apart = [
-        (call, row) for row, call in library.items() if operations.thread[row] != operations.thread[call]
-    ]
-    if apart:
-        calls, rows = np.array(apart, np.int64).T
-        draft.add(calls, rows, DepKind.THREAD)
-    if device is not None and launched is not None and len(launched):
-        add_device_dependencies(draft, device, launched, first_device)
-        unsaid = infer_stream_waits(operations, device, launched, communication.devices.keys())
-        draft.add(unsaid[0] + first_device, unsaid[1] + first_device, DepKind.EVENT)
-    if host is not None:
-        readers = find_tensor_dependencies(operations, host, communication.issued_by)
-        draft.add(*readers, DepKind.DATA)
-        if launched is not None and device is not None and len(launched):
-            add_between_streams(draft, device, launched, *readers, first_device)
+    add_blocking(draft, lanes, operations, _list_awaited(operations, recorded))
+    mistaken = _add_callees(draft, calls)
+    _add_streams_and_tensors(draft, operations, recorded, first_device)
     idles = build_empty_idles()
     if (
         device is not None
@@ -205,6 +160,137 @@ def derive_dependencies(
     if mistaken and DepKind.CALL in options.kinds:
         dropped["call"] = dropped.get("call", 0) + mistaken
     return Plan(own, waited, gaps, idles, source, target, kinds, order, dropped)
+
+
+@dataclass(frozen=True, slots=True)
+class _Recorded:
+    """What else was recorded of the rank, as in `derive_dependencies`."""
+
+    host: HostTrace | None
+    device: DeviceTrace | None
+    launched: DeviceOperations | None
+    communication: Communication
+
+
+@dataclass(frozen=True, slots=True)
+class _Calls:
+    """What the processor did, in lanes.
+
+    N operations.
+
+    Attributes:
+        operations: With lanes of their own for what ran beside or within others.
+        threads: (N,) threads as they were recorded.
+        around: (N,) the operation around each.
+        library: Operation of a communication library → the call it carries out.
+        floating: (N,) which are noted down on the thread that called, beyond the end of the call.
+        inner: (N,) the operation of the library within which each ran, else -1.
+        lost: Calls that stand for a collective which the library did not note down any more.
+    """
+
+    operations: Operations
+    threads: Int64
+    around: Int64
+    library: dict[int, int]
+    floating: Bool
+    inner: Int64
+    lost: list[int]
+
+
+def _place_calls(operations: Operations, communication: Communication) -> _Calls:
+    """Put operations into lanes, and find which of them carry out others."""
+    in_place = find_carried_in_place(operations, communication)
+    operations = clear_times(operations, in_place)
+    floating = find_floating(operations, communication)
+    floating[list(in_place)] = False
+    inner = find_inner(operations, communication, floating)
+    split = split_lanes(operations, floating, inner)
+    return _Calls(
+        split,
+        operations.thread,
+        find_around(split),
+        communication.issued_by | {call: call for call in in_place.values()},
+        floating,
+        inner,
+        find_lost_calls(split, communication, in_place),
+    )
+
+
+def _find_device_waits(calls: _Calls, recorded: _Recorded) -> list[Wait]:
+    """Return when the processor waited for which device operations, as far as a replay would wait, too."""
+    device, launched = recorded.device, recorded.launched
+    if device is None or launched is None:
+        return []
+    waits = find_waits(calls.operations, device, launched)
+    return leave_out_untimely(waits, calls.operations, calls.around, device, launched)
+
+
+def _find_all_gaps(
+    calls: _Calls, recorded: _Recorded, waits: list[Wait], own: Int64, options: LinkOptions
+) -> tuple[Gaps, Causes]:
+    """Return the gaps of all threads with those of lost calls, and what held threads up; subtracts them from `own`."""
+    operations, around, library, launched = calls.operations, calls.around, calls.library, recorded.launched
+    launching = add_callers(np.zeros(0, np.int64) if launched is None else launched.operator, around)
+    if recorded.host is not None:
+        # Operators that compute are compared with those of other tools, which keep them whole.
+        launching[operations.find_named(lambda name: name.startswith(COMPUTING))] = False
+    rests = find_rests(operations, around, waits, recorded.device, launched, sync=options.sync)
+    inside = find_inside(operations, around, library, launching, (rests.begin_ns, rests.held), options)
+    telling = ~find_within_library(operations, around, library) & (calls.inner < 0)
+    telling &= ~find_early_ends(operations, around, options.thread_gap_ns)
+    ends = find_floating_ends(operations, calls.floating, calls.threads)
+    own_times = OwnTimes(telling, library, begin_of_first_callee(operations, around), ends)
+    gaps, causes = find_gaps(operations, waits, inside, own, own_times, options)
+    return join_columns([gaps, replace_lost(operations, calls.lost, own, options)]), causes
+
+
+def _add_sequence(draft: Dependencies, follows: Sequence[tuple[Place, Place]], first_device: int) -> None:
+    """Add that collectives follow others of their group."""
+    places = [[row + first_device * on_device for on_device, row in pair] for pair in follows]
+    earlier, later = np.array(places, np.int64).reshape(-1, 2).T
+    draft.add(earlier, later, DepKind.SEQUENCE)
+
+
+def _list_awaited(operations: Operations, recorded: _Recorded) -> list[tuple[int, int]]:
+    """Return which operations wait for communication, each with the operation that carries it out."""
+    communication = recorded.communication
+    awaited = [
+        (row, communication.issued_by.get(row, row))
+        for row, facts in communication.operators.items()
+        if facts.blocks
+    ]
+    if recorded.host is not None:
+        awaited += find_awaited(operations, recorded.host, communication.issued_by)
+    return awaited
+
+
+def _add_callees(draft: Dependencies, calls: _Calls) -> int:
+    """Add that what is called comes after its caller, on whatever thread; returns how many have a caller that cannot be one."""
+    thread = calls.operations.thread
+    rows, mistaken = _find_waiting_callees(calls.operations, calls.library, calls.inner)
+    draft.add(calls.operations.parent[rows], rows, DepKind.CALL)
+    apart = [(call, row) for row, call in calls.library.items() if thread[row] != thread[call]]
+    if apart:
+        callers, rows = np.array(apart, np.int64).T
+        draft.add(callers, rows, DepKind.THREAD)
+    return mistaken
+
+
+def _add_streams_and_tensors(
+    draft: Dependencies, operations: Operations, recorded: _Recorded, first_device: int
+) -> None:
+    """Add what operations of devices wait for, and who reads tensors that others wrote."""
+    host, device, launched = recorded.host, recorded.device, recorded.launched
+    communication = recorded.communication
+    if device is not None and launched is not None and len(launched):
+        add_device_dependencies(draft, device, launched, first_device)
+        unsaid = infer_stream_waits(operations, device, launched, communication.devices.keys())
+        draft.add(unsaid[0] + first_device, unsaid[1] + first_device, DepKind.EVENT)
+    if host is not None:
+        readers = find_tensor_dependencies(operations, host, communication.issued_by)
+        draft.add(*readers, DepKind.DATA)
+        if launched is not None and device is not None and len(launched):
+            add_between_streams(draft, device, launched, *readers, first_device)
 
 
 def _find_waiting_callees(operations: Operations, library: dict[int, int], inner: Int64) -> tuple[Int64, int]:

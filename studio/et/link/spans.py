@@ -182,19 +182,7 @@ def find_inside(
     silent = waiting[begins[waiting] == _NEVER]
     begins[silent] = start[silent]
     calls, _ = _order_by_first(np.concatenate((above, issuing, silent, alone)), count)
-    place = np.full(count, NONE, np.int64)
-    place[calls] = np.arange(len(calls))
-    inner = inner[np.argsort(place[around[inner]], kind="stable")]
-    sizes = np.bincount(place[around[inner]], minlength=len(calls))
-    first = np.concatenate((np.zeros(1, np.int64), np.cumsum(sizes)))
-    before = find_before(first, begins[calls], end[inner])
-    # A place for each callee of a call, and one for its end.
-    until = np.empty(len(before), np.int64)
-    ends = first[1:] + np.arange(len(calls))
-    is_end = np.zeros(len(before), np.bool_)
-    is_end[ends] = True
-    until[is_end], until[~is_end] = end[calls], start[inner]
-    of_call = np.repeat(np.arange(len(calls)), sizes + 1)
+    of_call, before, until, sizes = _list_pieces(operations, around, inner, calls, begins[calls])
     callers = around[np.fromiter(library.values(), np.int64, len(library))]
     issued = (add_callers(callers, around) | _mark_rows(issuing.tolist(), count))[calls]
     launches = (launching | apart)[calls]
@@ -217,6 +205,36 @@ def find_inside(
         operations.thread[own], before[chosen], until[chosen], np.zeros(len(chosen), np.bool_), own,
         issued[of_call[chosen]], after[chosen], waits[chosen],
     )  # fmt: skip
+
+
+def _list_pieces(
+    operations: Operations, around: Int64, inner: Int64, calls: Int64, begins_ns: Int64
+) -> tuple[Int64, Int64, Int64, Int64]:
+    """Return the pieces of calls between what they called and behind the last of it, and how many operations each called.
+
+    Of each piece the place of its call, and from when until when it may have gone.
+
+    Args:
+        operations: N operations.
+        around: (N,) the operation around each.
+        inner: Those that others called, by when they began.
+        calls: (C,) the calls.
+        begins_ns: (C,) from when on their pieces count.
+    """
+    place = np.full(len(operations), NONE, np.int64)
+    place[calls] = np.arange(len(calls))
+    inner = inner[np.argsort(place[around[inner]], kind="stable")]
+    sizes = np.bincount(place[around[inner]], minlength=len(calls))
+    first = np.concatenate((np.zeros(1, np.int64), np.cumsum(sizes)))
+    before = find_before(first, begins_ns, operations.end_ns[inner])
+    # A place for each callee of a call, and one for its end.
+    until = np.empty(len(before), np.int64)
+    ends = first[1:] + np.arange(len(calls))
+    is_end = np.zeros(len(before), np.bool_)
+    is_end[ends] = True
+    until[is_end], until[~is_end] = operations.end_ns[calls], operations.start_ns[inner]
+    of_call = np.repeat(np.arange(len(calls)), sizes + 1)
+    return of_call, before, until, sizes
 
 
 def _order_by_first(rows: Int64, count: int) -> tuple[Int64, Int64]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -94,79 +95,93 @@ def build_groups_panel(job: str, view: Mapping[str, Any], *, dark: bool) -> Any:
     use, alone = select_shared_use(sum_group_use(trace))
     notes = [_label_role(roles.get(name)) for name in use.groups]
     figure = draw_group_matrix(use, dark=dark, notes=notes)
-    count = np.bincount(use.group, use.count, minlength=len(use.groups)).astype(int).tolist()
-    size = np.bincount(use.group, use.bytes, minlength=len(use.groups)).astype(int).tolist()
-    sized = np.bincount(use.group, use.sized, minlength=len(use.groups)).astype(int).tolist()
-    rows, plain = [], []
-    members = np.bincount(use.group, minlength=len(use.groups)).tolist()
-    for index, name in enumerate(use.groups):
-        role = roles.get(name)
-        ranks = [use.ranks[rank] for rank in use.rank[use.group == index].tolist()]
-        kind = _build_role_cell(role)
-        listed = ", ".join(map(str, ranks[:12])) + (f" … {ranks[-1]}" if len(ranks) > 12 else "")
-        stride = str(role.stride) if role and role.stride else "–"
-        amount = build_rounded_value(format_bytes(size[index]), format_counted(size[index], "byte"))
-        if count[index] and not sized[index]:
-            amount = html.Span("not recorded", title="No node of this group has a size (comm_size).")
-        rows.append(
-            (
-                html.Bdi(name or "(all ranks)"),
-                kind,
-                members[index],
-                stride,
-                listed,
-                format_count(count[index]),
-                amount,
-            )
-        )
-        plain.append(
-            (
-                name or "all ranks",
-                role.kind if role else "",
-                members[index],
-                role.stride if role else 0,
-                listed,
-                count[index],
-                size[index],
-            )
-        )
-    head = (
-        "Group",
-        html.Span(["Role", build_hint("role", _ROLE_HINT)]),
-        "Ranks",
-        "Stride",
-        "Which",
-        "Nodes",
-        "Bytes, all ranks",
+    groups = _sum_groups(use, roles)
+    export = build_export_buttons(
+        "groups-and-ranks",
+        figure="collectives-groups-figure",
+        table=Table(
+            ("group", "role_inferred", "ranks", "stride", "which", "nodes", "bytes"),
+            [_list_plain_cells(group) for group in groups],
+        ),
+        title="Comm groups",
     )
-    names = ("group", "role_inferred", "ranks", "stride", "which", "nodes", "bytes")
+    title = html.Div(
+        [
+            html.H2("Which groups there are, and what they are for"),
+            html.Span("bytes per comm group and rank; roles are inferred", className="cs-dim"),
+        ]
+    )
+    role = html.Span(["Role", build_hint("role", _ROLE_HINT)])
+    table = build_table(
+        ("Group", role, "Ranks", "Stride", "Which", "Nodes", "Bytes, all ranks"),
+        [_build_cells(group) for group in groups[:_LISTED]],
+        numeric=(2, 3, 5, 6),
+    )
     return html.Div(
         [
-            html.Div(
-                [
-                    html.Div(
-                        [
-                            html.H2("Which groups there are, and what they are for"),
-                            html.Span(
-                                "bytes per comm group and rank; roles are inferred", className="cs-dim"
-                            ),
-                        ]
-                    ),
-                    build_export_buttons(
-                        "groups-and-ranks",
-                        figure="collectives-groups-figure",
-                        table=Table(names, plain),
-                        title="Comm groups",
-                    ),
-                ],
-                className="cs-figure-head",
-            ),
+            html.Div([title, export], className="cs-figure-head"),
             build_group_matrix("collectives-groups-figure", figure, use),
-            with_copy_button(build_table(head, rows[:_LISTED], numeric=(2, 3, 5, 6)), "comm groups"),
+            with_copy_button(table, "comm groups"),
             count_left_out(alone),
         ],
         className="cs-page",
     )
+
+
+@dataclass(frozen=True, slots=True)
+class _Group:
+    """A comm group as the table lists it.
+
+    Attributes:
+        name: Its name, empty for all ranks.
+        role: What it is for, where that is inferred.
+        members: How many ranks.
+        ranks: Which, the first of many.
+        nodes: Nodes of all of them.
+        sized: How many of these say how much they move.
+        bytes: What these move together.
+    """
+
+    name: str
+    role: Role | None
+    members: int
+    ranks: str
+    nodes: int
+    sized: int
+    bytes: int
+
+
+def _sum_groups(use: GroupUse, roles: Mapping[str, Role]) -> list[_Group]:
+    """Return each group with what its ranks do together."""
+    nodes, sized, size, members = (
+        np.bincount(use.group, weights, minlength=len(use.groups)).astype(int).tolist()
+        for weights in (use.count, use.sized, use.bytes, None)
+    )
+    groups = []
+    for index, name in enumerate(use.groups):
+        ranks = [use.ranks[rank] for rank in use.rank[use.group == index].tolist()]
+        listed = ", ".join(map(str, ranks[:12])) + (f" … {ranks[-1]}" if len(ranks) > 12 else "")
+        groups.append(
+            _Group(name, roles.get(name), members[index], listed, nodes[index], sized[index], size[index])
+        )
+    return groups
+
+
+def _build_cells(group: _Group) -> tuple[Any, ...]:
+    """Return a group as a row of the table on the page."""
+    amount = build_rounded_value(format_bytes(group.bytes), format_counted(group.bytes, "byte"))
+    if group.nodes and not group.sized:
+        amount = html.Span("not recorded", title="No node of this group has a size (comm_size).")
+    stride = str(group.role.stride) if group.role and group.role.stride else "–"
+    name = html.Bdi(group.name or "(all ranks)")
+    kind = _build_role_cell(group.role)
+    return name, kind, group.members, stride, group.ranks, format_count(group.nodes), amount
+
+
+def _list_plain_cells(group: _Group) -> tuple[Any, ...]:
+    """Return a group as a row of the table that is exported."""
+    kind, stride = (group.role.kind, group.role.stride) if group.role else ("", 0)
+    return group.name or "all ranks", kind, group.members, stride, group.ranks, group.nodes, group.bytes
 
 
 def draw_used_matrix(use: GroupUse, *, dark: bool) -> Any:

@@ -144,9 +144,8 @@ def _describe_offender(
     """Describe an uneven row, given with its line, and name the lines of which the same is to be said."""
     line, offender = line_offender
     heat, metric = shown.heat, shown.look.metric
-    members, form = heat.members, FORMATS[metric]
+    members = heat.members
     number = [rank.number for rank in shown.trace.ranks]
-    first = int(heat.rows.first[offender.row])
     name = label_line(heat, line)
     column = int((heat.columns == offender.worst).argmax())
     cells = heat.cells(line, column)
@@ -154,30 +153,13 @@ def _describe_offender(
     if len(cells) == 1:
         rank = shown.trace.ranks[offender.worst]
         change["node"] = format_node_ref(shown.trace.graph_of(rank), int(members.row[cells[0]]))
-    highest = ", ".join(str(number[rank]) for rank in offender.highest[:_RANKS_NAMED])
-    more = (
-        f" and {format_count(len(offender.highest) - _RANKS_NAMED)} more"
-        if len(offender.highest) > _RANKS_NAMED
-        else ""
-    )
-    kind = "" if heat.rows.folded else label_collective(int(members.type[first]))
-    # Rates do not add up.
-    moved: list[Any] = [f"fastest {form(offender.most)}, mean {form(offender.mean)}"]
-    if metric not in ("algorithm", "bus"):
-        words = "above the mean in total"
-        if metric == "size":
-            # What one group has too much of is of no use to another.
-            several = heat.spread.own.shape[1] > 1
-            words = "would have to move within the groups" if several else "would have to move"
-        moved = [
-            build_rounded_value(form(offender.excess), format_exact(metric, offender.excess)),
-            f" {words}",
-        ]
     goto: dict[str, Any] = {
         "data-view": json.dumps(change),
         "data-line": str(line),
         "data-column": str(column),
     }
+    first = int(heat.rows.first[offender.row])
+    kind = "" if heat.rows.folded else f" · {label_collective(int(members.type[first]))}"
     facts = [
         html.A(
             html.Bdi(name),
@@ -186,20 +168,11 @@ def _describe_offender(
             title=name,
             **goto,
         ),
+        _describe_highest(shown, offender),
         html.Div(
             [
-                build_rounded_value(
-                    f"{offender.max:.3g}×",
-                    f"max / mean = {format_exact(metric, offender.most)} / {format_exact(metric, offender.mean)}",
-                ),
-                html.Span(f" rank{'s' if len(offender.highest) > 1 else ''} {highest}{more}"),
-            ],
-            className="cs-worst-ranks",
-        ),
-        html.Div(
-            [
-                html.Span(moved),
-                html.Span([f" · {kind}" if kind else "", *_build_links(shown, view, name, cells, change)]),
+                html.Span(_describe_excess(shown, offender)),
+                html.Span([kind, *_build_links(shown, view, name, cells, change)]),
             ],
             className="cs-dim",
         ),
@@ -213,6 +186,41 @@ def _describe_offender(
                 )
             )
     return html.Li([*facts, _build_similar_lines(shown, offender, others)])
+
+
+def _describe_highest(shown: Shown, offender: Offender) -> Any:
+    """Say by how much the largest value of a row is beyond the mean, and of which ranks it is."""
+    metric = shown.look.metric
+    highest = ", ".join(str(shown.trace.ranks[rank].number) for rank in offender.highest[:_RANKS_NAMED])
+    left_out = len(offender.highest) - _RANKS_NAMED
+    more = f" and {format_count(left_out)} more" if left_out > 0 else ""
+    return html.Div(
+        [
+            build_rounded_value(
+                f"{offender.max:.3g}×",
+                f"max / mean = {format_exact(metric, offender.most)} / {format_exact(metric, offender.mean)}",
+            ),
+            html.Span(f" rank{'s' if len(offender.highest) > 1 else ''} {highest}{more}"),
+        ],
+        className="cs-worst-ranks",
+    )
+
+
+def _describe_excess(shown: Shown, offender: Offender) -> list[Any]:
+    """Say how much there is above the mean in total; of rates, which do not add up, how fast the fastest is."""
+    metric = shown.look.metric
+    form = FORMATS[metric]
+    if metric in ("algorithm", "bus"):
+        return [f"fastest {form(offender.most)}, mean {form(offender.mean)}"]
+    words = "above the mean in total"
+    if metric == "size":
+        # What one group has too much of is of no use to another.
+        several = shown.heat.spread.own.shape[1] > 1
+        words = "would have to move within the groups" if several else "would have to move"
+    return [
+        build_rounded_value(form(offender.excess), format_exact(metric, offender.excess)),
+        f" {words}",
+    ]
 
 
 def _build_similar_lines(shown: Shown, offender: Offender, lines: Sequence[int]) -> Any:

@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from studio.analysis.job.blame import compute_blame
-from studio.analysis.job.ledger import EXPOSED, IDLE, PARTS, Delays, build_ledger
+from studio.analysis.job.ledger import EXPOSED, IDLE, PARTS, Delays, TimedRun, build_ledger
 from studio.analysis.job.occupancy import compute_occupancy
 from studio.timeline import collect_node_times, recorded
 from studio.trace import NONE
@@ -45,7 +45,7 @@ def account(trace, *, is_recording=True, **more):
     finish = np.full(len(trace.ranks), NONE, np.int64)
     spans = times.spans(trace, np.flatnonzero(times.first != NONE))
     np.maximum.at(finish, spans.rank, spans.end_ns - WORLD)
-    return build_ledger(trace, times, finish, origin_ns=WORLD, is_recording=is_recording, **more)
+    return build_ledger(TimedRun(trace, times, finish, origin_ns=WORLD, is_recording=is_recording, **more))
 
 
 def told(found, rank=0):
@@ -214,7 +214,7 @@ def test_parts_equal_counting_moment_by_moment(ranks, bins):
     finish = np.full(len(ranks), NONE, np.int64)
     spans = times.spans(trace, np.arange(len(ranks)))
     np.maximum.at(finish, spans.rank, spans.end_ns - WORLD - 1000 * first)
-    found = build_ledger(trace, times, finish, origin_ns=WORLD + 1000 * first)
+    found = build_ledger(TimedRun(trace, times, finish, origin_ns=WORLD + 1000 * first))
     talks = [
         sorted(
             (number for number, span in enumerate(rank) if span[0] == "COMM_COLL"),
