@@ -56,7 +56,6 @@ class _Kernel(msgspec.Struct, gc=False):
 
 
 class _Times(msgspec.Struct, gc=False):
-    coll_start_ts: int = NONE
     # When the call had been put into the queue of its stream: the kernels run later.
     coll_stop_ts: int = NONE
     kernel_events: list[_Kernel] = []

@@ -40,7 +40,6 @@ class Args(msgspec.Struct, gc=False):
     in_split: Any = msgspec.field(default=None, name="In split size")
     out_split: Any = msgspec.field(default=None, name="Out split size")
     group: Any = msgspec.field(default=None, name="Process Group Name")
-    group_description: Any = msgspec.field(default=None, name="Process Group Description")
     group_ranks: Any = msgspec.field(default=None, name="Process Group Ranks")
     first_rank: Any = msgspec.field(default=None, name="Global rank start")
     rank_stride: Any = msgspec.field(default=None, name="Global rank stride")

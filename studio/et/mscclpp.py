@@ -72,7 +72,6 @@ class _Operation(msgspec.Struct, gc=False):
     src_buff: list[_Buffer] = []
     dst_buff: list[_Buffer] = []
     channel_ids: list[int] = []
-    put_channel_ids: list[int] = []
     channel_type: str = ""
     barrier_id: int = 0
     num_threadblocks: int = 1

@@ -24,7 +24,7 @@ BEGIN, END = 1, 2
 _MOMENTS = (3, 4)
 """Types of track events: a slice begins, the innermost open slice of the track ends; others are moments and counters."""
 _CLEARED = 1
-_SEQUENCE, _TIMESTAMP, _OLD_SYNC = 10, 8, 36
+_SEQUENCE, _OLD_SYNC = 10, 36
 _TEXT = {"iid": (1, "UINT64"), "name": (2, "BYTES")}
 _MESSAGES = {
     "Trace": {"packet": (1, "repeated Packet")},

@@ -18,7 +18,7 @@ from studio.units import format_count, format_ns, format_rate
 
 _NPU, _GAP, _PAD = 16.0, 10.0, 8.0
 _BAR = 9.0
-_ALL_ON_CIRCLE, _ALL_CHORDS = 32, 32
+_ALL_ON_CIRCLE = 32
 _ROOM = ((16, 6), (8, 3))
 _LITTLE_ROOM = ((8, 3), (4, 2), (4, 2))
 """Per nested dimension of a few, or of three and more: how many are drawn, and of more than that how many before the gap."""

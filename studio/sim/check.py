@@ -26,11 +26,11 @@ from studio.sim.matched import check_unrecorded, matches_by_number, replays_comm
 from studio.trace import NONE, Finding, Level, NodeType, Trace, is_flagged
 from studio.units import format_counted
 
-COMPLETE = "chakra-studio complete FILES -o DIR"
+_COMPLETE = "chakra-studio complete FILES -o DIR"
 """The command that makes a whole job of the ranks that are known."""
 REPLAY_KNOWN = (
     "Replay the known ranks with their recorded times (--replay, or the button on the Simulate page), open the "
-    f"files of all ranks together, or let the missing ranks be copies of the known ones: {COMPLETE}."
+    f"files of all ranks together, or let the missing ranks be copies of the known ones: {_COMPLETE}."
 )
 
 
@@ -108,7 +108,7 @@ def _check_ranks(trace: Trace, config: SystemConfig) -> Iterator[Finding]:
             "error",
             "ranks-missing",
             f"The trace has {format_ranks(numbers)}, {system}: {missing} {'is' if absent == 1 else 'are'} missing.",
-            f"Open the traces of all ranks, let the missing ranks be copies of the known ones ({COMPLETE}), or change npus_count "
+            f"Open the traces of all ranks, let the missing ranks be copies of the known ones ({_COMPLETE}), or change npus_count "
             "so that the product is the number of ranks.",
         )
 

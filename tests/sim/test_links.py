@@ -18,7 +18,6 @@ from studio.sim import simulate
 from studio.sim.check import check
 from studio.sim.config import Algorithm, Dimension, SystemConfig, Topology
 from studio.sim.extensions import Extensions, Link, LinkGraph
-from studio.sim.fabrics import Speed, build_leaf_spine
 from studio.sim.links import link_graph
 from studio.sim.topology import bound_all_reduce_ns
 from tests.examples import examples
@@ -329,9 +328,18 @@ def test_the_longest_queue_is_not_the_sum_of_queues(kind):
         assert links.messages.max() == 5
 
 
+def leaf_spine(npus, npus_per_leaf, spines, speed):
+    """A fat tree of two levels: leaf switches of equal size, each with a link to every spine. NPUs, then leaves, then spines."""
+    leaves = npus // npus_per_leaf
+    pairs = [(npu, npus + npu // npus_per_leaf) for npu in range(npus)]
+    pairs += [(npus + leaf, npus + leaves + spine) for leaf in range(leaves) for spine in range(spines)]
+    both = [way for one, other in pairs for way in ((one, other), (other, one))]
+    return LinkGraph(npus, leaves + spines, tuple(Link(*way, *speed) for way in both))
+
+
 def test_destinations_spread_over_the_ways_up_of_a_fat_tree():
     """Two leaves of four NPUs and four spines: each spine gets one destination of each leaf."""
-    graph = build_leaf_spine(8, 4, 4, down=Speed(10.0, 5.0), up=Speed(10.0, 5.0))
+    graph = leaf_spine(8, 4, 4, (10.0, 5.0))
     config = SystemConfig(
         Topology((Dimension("switch", 8, 10.0),)), "aware", links=graph, extensions=EXTENDED
     )
