@@ -72,7 +72,7 @@ lint-tsc: $(SCRIPTS)
 lint-eslint: $(SCRIPTS)
 	$(STEP) "lint of the scripts (eslint)" $(NODE) node_modules/eslint/bin/eslint.js .
 
-format: $(VENV)/ready-test ## reformat the code and mend what ruff can mend
+format: $(VENV)/ready-test ## reformat the code and fix what ruff can fix
 	@$(BIN)/ruff check --quiet --fix-only .
 	@$(BIN)/ruff format .
 

@@ -77,7 +77,7 @@ def _run(came: list[int]) -> None:
         """End the process here if threads go on that nothing waits for, such as those that answer requests.
 
         Python ends such a thread when it next needs the interpreter. Where that happens inside a library of C++, the whole
-        process is aborted: https://github.com/python/cpython/issues/87135, mended in Python 3.14.
+        process is aborted: https://github.com/python/cpython/issues/87135, fixed in Python 3.14.
         """
         threading = sys.modules.get("threading")
         if threading is None or len(threading.enumerate()) < 2:

@@ -1,4 +1,4 @@
-"""`chakra-studio check`: what it prints, how it ends, and the mended job it writes."""
+"""`chakra-studio check`: what it prints, how it ends, and the repaired job it writes."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ def test_json_holds_everything_and_several_jobs_are_a_list(tmp_path, broken: Pat
     assert [job["name"] for job in json.loads(run("check", broken, "--json").stdout)] == ["job", "second"]
 
 
-def test_a_mended_job_is_written_and_counts(tmp_path, broken: Path):
+def test_a_repaired_job_is_written_and_counts(tmp_path, broken: Path):
     before = (broken / "job.0.et").read_bytes()
     done = run("check", broken, "--repair", tmp_path / "out", "--fail-on", "warning")
     assert done.exit_code == 0

@@ -14,7 +14,7 @@ import pytest
 
 from studio.doctor import REPAIRS
 from studio.errors import StudioError
-from studio.jobs.mending import mend, start_mending
+from studio.jobs.repairing import repair_job, start_repair
 from studio.session import Session
 from studio.store.tasks import (
     KINDS,
@@ -192,13 +192,13 @@ def test_what_ended_long_ago_is_forgotten(tmp_path, tasks):
 # Repairs
 
 
-def test_a_job_is_mended_in_the_background(tmp_path, tasks):
+def test_a_job_is_repaired_in_the_background(tmp_path, tasks):
     session = Session(Workspace(tmp_path))
     job = session.workspace.save(BROKEN["cycle"](), "llama")
-    task = wait(tasks, start_mending(tasks, session, job, ["cycle"]).id, 60)
+    task = wait(tasks, start_repair(tasks, session, job, ["cycle"]).id, 60)
     assert (task.status, task.kind, task.job, task.title) == ("done", "repair", job, "llama")
-    assert task.result == mend(session, job, ["cycle"])
-    failed = wait(tasks, start_mending(tasks, session, job, ["magic"]).id, 60)
+    assert task.result == repair_job(session, job, ["cycle"])
+    failed = wait(tasks, start_repair(tasks, session, job, ["magic"]).id, 60)
     assert "no repair 'magic'" in failed.error.message
 
 
@@ -222,7 +222,7 @@ def test_a_repair_that_is_cancelled_leaves_no_job(tmp_path, tasks, monkeypatch, 
 
     monkeypatch.setattr(Report, "running", cancelled_in)
     monkeypatch.setattr(Report, "finish", cancelled_before)
-    task = wait(tasks, start_mending(tasks, session, job, ["cycle"]).id, 60)
+    task = wait(tasks, start_repair(tasks, session, job, ["cycle"]).id, 60)
     assert task.status == "cancelled"
     assert moment != "stored" or over.wait(60)
     close_tasks(tasks)

@@ -36,7 +36,7 @@ KINDS: tuple[Kind, ...] = get_args(Kind)
 OF_SYSTEM: tuple[Kind, ...] = ("bandwidth", "latency", "algorithm", "chunks", "dimension-order")
 """Kinds that change the system; all others change the job."""
 HYPOTHETICAL: tuple[Kind, ...] = ("compute", *OF_SYSTEM)
-"""Kinds that ask what better hardware or kernels would do; the others mend a cause in the job."""
+"""Kinds that ask what better hardware or kernels would do; the others remove a cause in the job."""
 WORTH = 0.01
 """Savings below this share of the finish are not worth a change: "nothing above 1 %"."""
 
@@ -129,7 +129,7 @@ class Advice:
 
     @property
     def is_cause(self) -> bool:
-        """Whether it mends a cause in the job, rather than asks what better hardware would do."""
+        """Whether it removes a cause in the job, rather than asks what better hardware would do."""
         return self.kind not in HYPOTHETICAL and self.kind != "combined"
 
     @property
@@ -228,7 +228,7 @@ class Advised:
 
     @property
     def causes(self) -> tuple[Advice, ...]:
-        """The advice that mends a cause in the job, the largest saving first."""
+        """The advice that removes a cause in the job, the largest saving first."""
         return tuple(item for item in self.advice if item.is_cause)
 
     def __repr__(self) -> str:

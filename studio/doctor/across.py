@@ -227,7 +227,7 @@ def check_border_collectives(case: Case) -> Iterator[Found]:
             (f"more on rank {number}", format_count(count))
             for number, count in islice(borders.counts.items(), _GROUPS_LISTED)
         ),
-        mends=False,
+        is_repairable=False,
     )
 
 
@@ -251,7 +251,7 @@ def _report_size(case: Case, group: GroupMatching, difference: Disagreement) -> 
         "The model full takes the largest of them. ASTRA-sim's own program waits forever"
         f"{'' if ran else ', and so do libraries that need one size, such as NCCL'}.",
         "Give all members one size." if ran else "Correct the size of the rank that differs.",
-        mends=False,
+        is_repairable=False,
     )
 
 
@@ -288,7 +288,7 @@ def _report_disagreement(case: Case, group: GroupMatching, difference: Disagreem
             ("collectives of a member", format_count_range(min(counts), max(counts))),
         ),
         advice=_SEVERAL_RUNS if several_runs else f"{copy} {_PUT_BACK}" if copy else "",
-        mends=not certain and not several_runs,
+        is_repairable=not certain and not several_runs,
         doubtful="" if ran or several_runs or copy else seems,
     )
 

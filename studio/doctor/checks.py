@@ -426,7 +426,7 @@ def _build_diagnosis(check: Check, problem: Found) -> Diagnosis:
         evidence=problem.evidence,
         consequence=problem.consequence or check.consequence,
         advice=problem.advice or check.advice,
-        repair=check.code if check.code in REPAIRS and problem.count and problem.mends else None,
+        repair=check.code if check.code in REPAIRS and problem.count and problem.is_repairable else None,
     )
 
 

@@ -62,7 +62,7 @@ def _find_split_machines(case: Case, far: Mapping[int, int]) -> Iterator[Found]:
                 "Where files of several runs are mixed, ranks seem to wait for each other that never met; where times were shifted, "
                 "waits are known as far as the remaining distance allows.",
                 "Times were shifted, or files of several runs are mixed: open those of one run together.",
-                mends=False,
+                is_repairable=False,
             )
 
 
@@ -101,5 +101,5 @@ def _find_moved_clocks(case: Case) -> Iterator[Found]:
         len(rest),
         _format_clock_moves(case, far, rest),
         "Times of different ranks can be compared as far as the remaining distance allows.",
-        mends=False,
+        is_repairable=False,
     )

@@ -21,7 +21,7 @@ from studio.units import format_bytes, format_count
 
 _NODE_BYTES = 350
 """Of a node of a rank at the peak, where ranks share graphs: measured with 10.7 million and 67 million nodes."""
-_RECEIVES_FIRST = "It may follow from the receives without a send: mend them first."
+_RECEIVES_FIRST = "It may follow from the receives without a send: repair them first."
 _STARTS = 200
 _HOPS_SHOWN = 6
 _SIMULATED = (Why.DEPENDENCY, Why.TURN, Why.MESSAGE)

@@ -81,7 +81,7 @@ class Found:
         evidence: Figures: what they are of, and their value.
         consequence: What follows, where it differs from what the check says in general.
         advice: What to do about it, likewise.
-        mends: Whether the repair of the check, if it has one, repairs this.
+        is_repairable: Whether the repair of the check, if it has one, repairs this.
         doubtful: The message of a job that ran where what it rests on was inferred, or not recorded; empty where it is the same.
     """
 
@@ -93,7 +93,7 @@ class Found:
     evidence: tuple[tuple[str, str], ...] = ()
     consequence: str = ""
     advice: str = ""
-    mends: bool = True
+    is_repairable: bool = True
     doubtful: str = ""
 
 

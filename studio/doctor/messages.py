@@ -185,7 +185,7 @@ def check_unknown_peers(case: Case) -> Iterator[Found]:
             nodes,
             len(chosen),
             ((f"{noun}s in the job", format_count(int((row != NONE).sum()))),),
-            mends=_is_any_misnamed(case, chosen, receives=receives),
+            is_repairable=_is_any_misnamed(case, chosen, receives=receives),
         )
 
 
@@ -211,7 +211,7 @@ def check_outside_peers(case: Case) -> Iterator[Found]:
             ranks,
             nodes,
             len(chosen),
-            mends=_is_any_misnamed(case, chosen, receives=receives),
+            is_repairable=_is_any_misnamed(case, chosen, receives=receives),
         )
 
 
@@ -251,5 +251,5 @@ def check_foreign_messages(case: Case) -> Iterator[Found]:
                 ranks,
                 nodes,
                 len(chosen),
-                mends=bool(lone.any()),
+                is_repairable=bool(lone.any()),
             )

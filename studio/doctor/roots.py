@@ -41,7 +41,7 @@ def find_wrong_root(case: Case, group: GroupMatching) -> Found | None:
         tuple(NodeAt(rank, row) for rank, row in nodes),
         1,
         (("they differ in", "root"), ("members", format_ranks(sorted(group.members)))),
-        mends=False,
+        is_repairable=False,
     )
 
 
@@ -72,7 +72,7 @@ def _find_outside(
         int(outside.any(axis=0).sum()),
         (("they differ in", "root"),),
         advice="Roots are numbers of ranks of the job, not places in the group.",
-        mends=False,
+        is_repairable=False,
     )
 
 

@@ -81,5 +81,5 @@ def _build_finding(
         (("they differ in", "parts"), ("parts that differ", format_count(int(wrong.sum())))),
         "A simulation goes by the sums of each rank, and ends; on a machine such an exchange fails, or waits forever.",
         "What one member gives another has to be what that one takes from it: correct the list of one of the two.",
-        mends=False,
+        is_repairable=False,
     )

@@ -170,7 +170,7 @@ def check_forward(case: Case) -> Iterator[Found]:
         of, waited = graph_case.pairs
         later = int(waited[(of == row) & (waited > of)][0])
         verb = "waits" if nodes.count == 1 else "wait"
-        mends = any(len(rows) and has_order(graph_case) for graph_case, rows in some)
+        is_repairable = any(len(rows) and has_order(graph_case) for graph_case, rows in some)
         yield Found(
             "info",
             f"{format_counted(nodes.count, 'node')} of {format_ranks(nodes.ranks)} {verb} for nodes later in the file: "
@@ -179,8 +179,8 @@ def check_forward(case: Case) -> Iterator[Found]:
             nodes.nodes,
             nodes.count,
             (("share of all nodes", format_percent_of(nodes.count, case.trace.node_count)),),
-            advice="" if mends else _CYCLE_FIRST,
-            mends=mends,
+            advice="" if is_repairable else _CYCLE_FIRST,
+            is_repairable=is_repairable,
         )
 
 
@@ -257,7 +257,7 @@ def check_streams(case: Case) -> Iterator[Found]:
     verb = "does" if nodes.count == 1 else "do"
     guessed = not all(order.recorded for _, order in orders)
     direct = any(order.direct_only for _, order in orders)
-    mends = any(not order.ordered.all() and (other.circles == NONE).all() for other, order in orders)
+    is_repairable = any(not order.ordered.all() and (other.circles == NONE).all() for other, order in orders)
     yield Found(
         "warning",
         f"{format_counted(nodes.count, 'kernel')} of {format_ranks(nodes.ranks)} {verb} not wait for the previous kernel on the "
@@ -281,8 +281,8 @@ def check_streams(case: Case) -> Iterator[Found]:
             ),
             *((("looked at", "direct dependencies alone, the graph being large"),) if direct else ()),
         ),
-        advice="" if mends else _CYCLE_FIRST,
-        mends=mends,
+        advice="" if is_repairable else _CYCLE_FIRST,
+        is_repairable=is_repairable,
     )
 
 

@@ -208,7 +208,7 @@ def _parse_sound_metadata(record: bytes, begin: int) -> Metadata | None:
 def _parse_checked_metadata(record: bytes, begin: int, name: str) -> Metadata:
     """Return the metadata of a record, and findings about it."""
     version, attrs, extra, columns, bad_texts = _parse_metadata(record)
-    findings = [*_build_lost_field_findings(columns, name), *_build_mended_text_findings(bad_texts, name)]
+    findings = [*_build_lost_field_findings(columns, name), *_build_bad_text_findings(bad_texts, name)]
     if columns.damage:
         message = f"{name}: {columns.damage} in the metadata at byte {begin:,}; its attributes are lost."
         findings.append(Finding("error", "damaged-metadata", message, file=name, offset=begin))
@@ -537,7 +537,7 @@ def _build_reader_findings(
         "The tool that wrote the file overflowed.",
     )
     yield from _build_lost_field_findings(columns, name)
-    yield from _build_mended_text_findings(_count_bad_texts(graph) + draft.bad_slots, name)
+    yield from _build_bad_text_findings(_count_bad_texts(graph) + draft.bad_slots, name)
 
 
 def _build_lost_field_findings(columns: wire.Columns, name: str) -> Iterator[Finding]:
@@ -548,7 +548,7 @@ def _build_lost_field_findings(columns: wire.Columns, name: str) -> Iterator[Fin
         yield Finding("warning", "dropped-field", message, hint, file=name)
 
 
-def _build_mended_text_findings(count: int, name: str) -> Iterator[Finding]:
+def _build_bad_text_findings(count: int, name: str) -> Iterator[Finding]:
     """Yield findings about texts that are not UTF-8."""
     if count:
         message = f"{name}: texts that are not valid UTF-8, bad bytes shown as \N{REPLACEMENT CHARACTER}: {count:,}."

@@ -23,8 +23,8 @@ from studio.decoding import build_decoder
 from studio.errors import TraceFormatError
 from studio.et import chakra, jsonize
 from studio.et.collector import pause_collector
+from studio.et.damaged_json import decode_or_recover
 from studio.et.format import Part, Reading
-from studio.et.mend import decode_mended
 from studio.et.records import LARGEST_ID, LARGEST_INT32, LARGEST_NS, NodeRecord, build_rank_part, fits
 from studio.et.schema import get_value_field, to_camel_case
 from studio.trace import Attribute, Finding, NodeType, ValueKind
@@ -163,7 +163,7 @@ def read_feeder(reading: Reading) -> list[Part]:
     """
     with pause_collector():
         try:
-            workload, findings = decode_mended(reading.data, _workload, reading.name)
+            workload, findings = decode_or_recover(reading.data, _workload, reading.name)
         except msgspec.ValidationError:
             workload, findings = _Workload(), ()
         nodes = workload.workload_graph

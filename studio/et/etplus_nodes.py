@@ -16,9 +16,9 @@ from studio.decoding import build_decoder
 from studio.errors import TraceFormatError
 from studio.et import node_kernel as k
 from studio.et import pytorch
+from studio.et.damaged_json import decode_or_recover
 from studio.et.event_columns import EventRows
 from studio.et.format import Reading
-from studio.et.mend import decode_mended
 from studio.et.node_columns import is_worth_compiling, read_nodes
 from studio.et.records import LARGEST_ID
 from studio.et.wire import CompiledInterner
@@ -191,9 +191,9 @@ _words = build_decoder(str)
 
 def _decode_content(reading: Reading) -> tuple[_Content, tuple[Finding, ...]]:
     try:
-        return decode_mended(reading.data, _known, reading.name)
+        return decode_or_recover(reading.data, _known, reading.name)
     except msgspec.ValidationError:
-        return decode_mended(reading.data, _typed, reading.name)
+        return decode_or_recover(reading.data, _typed, reading.name)
 
 
 def _read_content(reading: Reading, lost: Counter[str]) -> tuple[_Content, tuple[Finding, ...]]:
@@ -203,7 +203,7 @@ def _read_content(reading: Reading, lost: Counter[str]) -> tuple[_Content, tuple
         # Some node is of another shape: slower, node by node.
         decode: Callable[[bytes | memoryview], _Loose] = _untyped
         try:
-            loose, findings = decode_mended(reading.data, decode, reading.name)
+            loose, findings = decode_or_recover(reading.data, decode, reading.name)
         except msgspec.ValidationError:
             loose, findings = _Loose(), ()
         content = _Content(None, loose.schema, loose.pid, loose.time, loose.start_ts, loose.finish_ts)

@@ -15,11 +15,11 @@ from studio.errors import TraceFormatError
 from studio.et import perfetto
 from studio.et.build import build_graph
 from studio.et.collector import pause_collector
+from studio.et.damaged_json import decode_or_recover
 from studio.et.events import UNFINISHED
 from studio.et.format import Part, RankPart, Reading
 from studio.et.kineto_times import convert_to_ns
 from studio.et.link.names import infer_kernel_kind, infer_operator_kind
-from studio.et.mend import decode_mended
 from studio.et.profile_events import LONGEST_NS
 from studio.timeline import LANE_KINDS
 from studio.trace import NONE, CollectiveType, Finding, NodeType, Rank
@@ -189,7 +189,7 @@ def read_chrome(reading: Reading) -> list[Part]:
     """
     with pause_collector():
         try:
-            content, findings = decode_mended(reading.data, _file, reading.name)
+            content, findings = decode_or_recover(reading.data, _file, reading.name)
         except msgspec.DecodeError as error:
             raise TraceFormatError(
                 f"{reading.name}: not as the studio writes it: {error}.", hint="Export the timeline again."

@@ -20,9 +20,9 @@ from studio.decoding import build_decoder
 from studio.errors import TraceFormatError
 from studio.et.build import build_graph
 from studio.et.collector import pause_collector
+from studio.et.damaged_json import decode_or_recover
 from studio.et.format import GroupsPart, Part, RankPart, Reading
 from studio.et.link.names import RECEIVE, SEND, choose_node_type, get_element_bytes, infer_operator_kind
-from studio.et.mend import decode_mended
 from studio.et.plain_pickle import CutOffError, load_plain
 from studio.et.records import clean
 from studio.trace import NONE, TIMES_NOTICED, WORLD_NAMES, Attribute, CommGroup, Finding, Rank, ValueKind
@@ -78,7 +78,7 @@ def _read_content(reading: Reading) -> tuple[Mapping[str, Any], Sequence[Finding
     data = reading.data
     if bytes(data[:1]) != b"\x80":
         try:
-            return decode_mended(data, _json, reading.name)
+            return decode_or_recover(data, _json, reading.name)
         except msgspec.ValidationError as error:
             raise TraceFormatError(
                 f"{reading.name}: no flight recorder's dump: {error}.", hint=_DAMAGED

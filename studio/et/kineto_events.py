@@ -8,7 +8,7 @@ from typing import Any
 import msgspec
 
 from studio.decoding import build_decoder
-from studio.et.mend import decode_mended
+from studio.et.damaged_json import decode_or_recover
 from studio.trace import NONE, Finding
 
 
@@ -95,11 +95,11 @@ def decode_trace(raw: bytes | memoryview) -> Content:
 
 
 def decode_content(data: bytes | memoryview, name: str) -> tuple[Content, tuple[Finding, ...]]:
-    """Decode a trace, mended where it is damaged, event by event where fields are of other kinds."""
+    """Decode a trace, recovered where it is damaged, event by event where fields are of other kinds."""
     try:
-        return decode_mended(data, decode_trace, name)
+        return decode_or_recover(data, decode_trace, name)
     except msgspec.ValidationError:
-        return decode_mended(data, _decode_by_hand, name)
+        return decode_or_recover(data, _decode_by_hand, name)
 
 
 def _decode_by_hand(raw: bytes | memoryview) -> Content:

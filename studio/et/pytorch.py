@@ -20,8 +20,8 @@ import numpy as np
 from studio.decoding import build_decoder
 from studio.errors import TraceFormatError
 from studio.et.collector import pause_collector
+from studio.et.damaged_json import decode_or_recover
 from studio.et.format import HostPart, Part, Reading
-from studio.et.mend import decode_mended
 from studio.et.recording import HostTrace
 from studio.trace import NONE, Finding, Int32, Int64
 
@@ -93,7 +93,7 @@ def _read(reading: Reading) -> list[Part]:
     try:
         host, lost = _build_trace(content, nodes, reading.name)
     except msgspec.ValidationError:
-        content, findings = decode_mended(reading.data, _decode_by_hand, reading.name)
+        content, findings = decode_or_recover(reading.data, _decode_by_hand, reading.name)
         host, lost = _build_trace(content, content.nodes or [], reading.name)
     noticed = [*reading.findings, *findings]
     if lost:
@@ -195,11 +195,11 @@ def _decode_content(data: bytes | memoryview, name: str) -> tuple[_Content, tupl
     ways: tuple[Callable[[bytes | memoryview], _Content], ...] = (_flat,) if is_flat else (_known, _nested)
     for decode in ways:
         try:
-            return decode_mended(data, decode, name)
+            return decode_or_recover(data, decode, name)
         except msgspec.ValidationError:
             pass
     # Some node is of another shape: slower, node by node.
-    return decode_mended(data, _decode_by_hand, name)
+    return decode_or_recover(data, _decode_by_hand, name)
 
 
 def _decode_by_hand(raw: bytes | memoryview) -> _Content:

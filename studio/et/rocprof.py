@@ -17,9 +17,9 @@ from studio.decoding import build_decoder
 from studio.distinct import find_distinct
 from studio.errors import TraceFormatError
 from studio.et.collector import pause_collector
+from studio.et.damaged_json import decode_or_recover
 from studio.et.findings import build_order_finding
 from studio.et.format import DevicePart, Part, Reading
-from studio.et.mend import decode_mended
 from studio.et.profile_events import Event, Events, RecordedEvents, infer_device_kind
 from studio.et.recording import DeviceTrace, EventKind, Head
 from studio.trace import NONE, ROCPROF, Finding
@@ -161,7 +161,7 @@ def read(reading: Reading) -> list[Part]:
     """
     with pause_collector():
         try:
-            content, findings = decode_mended(reading.data, _file, reading.name, _LISTS)
+            content, findings = decode_or_recover(reading.data, _file, reading.name, _LISTS)
         except msgspec.DecodeError as error:
             raise TraceFormatError(
                 f"{reading.name}: not as rocprof writes it: {error}.", hint="Record it again with rocprofv3."

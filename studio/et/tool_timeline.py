@@ -17,9 +17,9 @@ from studio.decoding import build_decoder
 from studio.errors import TraceFormatError
 from studio.et.collector import pause_collector
 from studio.et.columns import AttributeColumns, NodeColumns, Texts, build_dependencies, build_graph
+from studio.et.damaged_json import decode_or_recover
 from studio.et.events import NAMED_TYPE
 from studio.et.format import Part, RankPart, Reading
-from studio.et.mend import decode_mended
 from studio.trace import NONE, Finding, NodeType, Rank
 from studio.units import format_counted
 
@@ -65,7 +65,7 @@ def read(reading: Reading) -> list[Part]:
     """
     with pause_collector():
         try:
-            content, findings = decode_mended(reading.data, _file, reading.name)
+            content, findings = decode_or_recover(reading.data, _file, reading.name)
         except msgspec.DecodeError as error:
             raise TraceFormatError(
                 f"{reading.name}: not as chakra_timeline_visualizer writes it: {error}.",

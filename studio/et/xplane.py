@@ -16,9 +16,9 @@ import msgspec
 from studio.decoding import build_decoder
 from studio.errors import TraceFormatError
 from studio.et.collector import pause_collector
+from studio.et.damaged_json import decode_or_recover
 from studio.et.format import Part, Reading
 from studio.et.kineto_times import convert_to_ns
-from studio.et.mend import decode_mended
 from studio.et.profile_events import LONGEST_NS
 from studio.et.varints import read_field_kinds
 from studio.et.xplane_process import Line, Process, Timed, build_parts, parse_whole
@@ -229,7 +229,7 @@ def read_json(reading: Reading) -> list[Part]:
     """
     with pause_collector():
         try:
-            content, findings = decode_mended(reading.data, _json, reading.name)
+            content, findings = decode_or_recover(reading.data, _json, reading.name)
         except msgspec.DecodeError as error:
             raise TraceFormatError(
                 f"{reading.name}: not as the profiler of JAX writes it: {error}.", hint="Record it again."

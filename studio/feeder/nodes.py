@@ -40,7 +40,7 @@ class FeederNode:
     def message(self) -> Any:
         """The node as protobuf's message: `type`, `duration_micros`, `inputs` and the other fields of the schema."""
         if self._message is None:
-            self._message = parse_node(self.record) or parse_node(_mend_record(self.record))
+            self._message = parse_node(self.record) or parse_node(_replace_bad_texts(self.record))
         return self._message
 
     @property
@@ -102,7 +102,7 @@ def _read_value(attr: Any) -> Value:
     return list(value.values) if _VALUE_FIELDS[field].is_list else value
 
 
-def _mend_record(record: bytes) -> bytes:
+def _replace_bad_texts(record: bytes) -> bytes:
     """Return a record with replacement characters for what is not UTF-8."""
     nodes = chakra.read_nodes(Reading("", add_length(record)), chakra.Metadata("", (), b"", 0))
     _, written = encode.write(nodes.graph, Rank(0, 0, nodes.slots))

@@ -90,8 +90,8 @@ def test_a_check_finds_what_it_is_for(code: str):
     assert one.count >= 1
     assert one.ranks
     # The ranks of that job disagree whatever the order.
-    mends = code in REPAIRS and code != "collectives-disagree"
-    assert one.repair == (code if mends else None)
+    is_repairable = code in REPAIRS and code != "collectives-disagree"
+    assert one.repair == (code if is_repairable else None)
 
 
 @pytest.mark.parametrize("waits", [(2, 1), (1,)], ids=["a cycle", "a node that waits for itself"])
@@ -730,10 +730,10 @@ def test_a_message_that_names_a_wrong_rank_is_told_once_and_given_the_rank_that_
     ]
     trace = trace_of([nodes[0], [comp(1)], nodes[1]])
     assert codes(trace) == {code}
-    mended = repair(trace, code).trace
-    assert codes(mended) == {f"repaired-{code}"}
-    assert [len(mended.graph_of(rank)) for rank in mended.ranks] == [3, 1, 3]
-    assert studio.simulate(mended, studio.preset("hgx-h100", npus=3), native=False).makespan_ns > 0
+    repaired = repair(trace, code).trace
+    assert codes(repaired) == {f"repaired-{code}"}
+    assert [len(repaired.graph_of(rank)) for rank in repaired.ranks] == [3, 1, 3]
+    assert studio.simulate(repaired, studio.preset("hgx-h100", npus=3), native=False).makespan_ns > 0
 
 
 def test_ranks_that_may_not_have_been_recorded_are_no_wrong_ends():

@@ -1,4 +1,4 @@
-"""What the doctor mends: exactly that, told exactly, and gone when the job is examined again."""
+"""What the doctor repairs: exactly that, told exactly, and gone when the job is examined again."""
 
 from __future__ import annotations
 
@@ -32,12 +32,12 @@ def waits(graph: Graph, number: int) -> list[int]:
 
 
 def broken(code: str) -> Trace:
-    """A job in which the repair has something to mend."""
+    """A job in which the repair has something to do."""
     return disordered() if code == "collectives-disagree" else BROKEN[code]()
 
 
 @pytest.mark.parametrize("code", REPAIRS)
-def test_a_repair_mends_what_its_check_finds_and_leaves_the_job_as_it_was(code: str):
+def test_a_repair_takes_out_what_its_check_finds_and_leaves_the_job_as_it_was(code: str):
     trace = broken(code)
     before = [compute_digest(graph) for graph in trace.graphs]
     done = repair(trace, code)
@@ -71,11 +71,11 @@ WHERE_EVIDENT = {"foreign-message", "peer-missing", "peer-outside"}
 @settings(deadline=None, max_examples=examples(30))
 @given(traces())
 def test_whatever_a_file_holds_a_repair_ends_its_finding(trace: Trace):
-    """Alone; and all together leave none that can be mended. A circle keeps kernels and files from being put in order."""
+    """Alone; and all together leave none that can be repaired. A circle keeps kernels and files from being put in order."""
     found = examine(trace)
     before = {one.code for one in found}
-    mendable = set(REPAIRS) - {"collectives-disagree"}
-    for code in before & mendable:
+    repairable = set(REPAIRS) - {"collectives-disagree"}
+    for code in before & repairable:
         offered = any(one.repair == code for one in found if one.code == code)
         assert (repair(trace, code).trace is not trace) >= offered
         left = examine(repair(trace, code).trace)
@@ -85,8 +85,8 @@ def test_whatever_a_file_holds_a_repair_ends_its_finding(trace: Trace):
         ):
             assert code not in {one.code for one in left}
     left = examine(repair_all(trace).trace)
-    assert not {one.repair for one in left} & mendable
-    assert not {one.code for one in left} & (mendable - WHERE_EVIDENT)
+    assert not {one.repair for one in left} & repairable
+    assert not {one.code for one in left} & (repairable - WHERE_EVIDENT)
 
 
 def test_an_unknown_repair_is_refused_with_those_there_are():
@@ -97,7 +97,7 @@ def test_an_unknown_repair_is_refused_with_those_there_are():
         repair_all(healthy(), ["self-loop", "magic"])
 
 
-def test_ranks_go_on_sharing_a_graph_that_is_mended():
+def test_ranks_go_on_sharing_a_graph_that_is_repaired():
     done = repair(shared(8), "self-loop")
     assert len(done.trace.graphs) == 1
     [change] = done.changes

@@ -1,4 +1,4 @@
-"""Findings: from the list to the node, to the repair, to the mended job and back."""
+"""Findings: from the list to the node, to the repair, to the repaired job and back."""
 
 from __future__ import annotations
 
@@ -118,7 +118,7 @@ def open_a_finding_by_keyboard(studio: Studio, page):
 
 
 def preview_apply_and_undo_a_repair(studio: Studio, page):
-    """The mended job is a new one; deleting it goes back to the job it was made of."""
+    """The repaired job is a new one; deleting it goes back to the job it was made of."""
     go(page, studio.address("findings", "broken", finding="self-loop"))
     page.locator(".fi-repair", has_text="Would change: 2 dependencies removed.").wait_for()
     page.locator(".fi-changes", has_text="rank 0: node 3 (n3) waited for node 3 (n3)").wait_for()
@@ -137,22 +137,22 @@ def preview_apply_and_undo_a_repair(studio: Studio, page):
     assert studio.job("broken") == before
 
 
-def mend_all_that_can_be_at_once(studio: Studio, page):
+def repair_all_that_can_be_at_once(studio: Studio, page):
     go(page, studio.address("findings", "broken"))
     page.locator("#findings-list").wait_for()
     page.evaluate("document.querySelector('#findings-body').title = 'the same'")
     page.click("text=Repair 3 kinds of problems at once")
     page.locator(".fi-origin").wait_for()
-    # The page follows to the mended job; drawn anew it would be empty for a moment, after it has shown the job.
+    # The page follows to the repaired job; drawn anew it would be empty for a moment, after it has shown the job.
     quiet(page)
-    # Listed once the mended job was examined, which may take longer than the page stays quiet.
+    # Listed once the repaired job was examined, which may take longer than the page stays quiet.
     becomes(page, lambda: titles(page)[:1], ["Collectives on which ranks disagree"])
     assert page.get_attribute("#findings-body", "title") == "the same"
     assert titles(page)[1:].count("Repaired") == 3
 
 
-def test_findings_lead_to_their_nodes_and_are_mended(studio: Studio, page):
+def test_findings_lead_to_their_nodes_and_are_repaired(studio: Studio, page):
     open_a_finding_by_keyboard(studio, page)
     preview_apply_and_undo_a_repair(studio, page)
-    mend_all_that_can_be_at_once(studio, page)
+    repair_all_that_can_be_at_once(studio, page)
     see_what_was_looked_for_in_a_clean_job(studio, page)

@@ -522,9 +522,9 @@ def test_texts_that_are_not_utf8():
     assert [a[2] for a in described(part, 0)["attrs"]] == ["'\ufffd'", "b'\\xff'", "['\ufffd']"]
     [finding] = [f for f in part.findings if f.code == "bad-text"]
     assert finding.message[-2:] == "3."
-    mended = read_both(written(part))
-    assert "bad-text" not in codes(mended)
-    assert described(mended, 0) == described(part, 0)
+    rewritten = read_both(written(part))
+    assert "bad-text" not in codes(rewritten)
+    assert described(rewritten, 0) == described(part, 0)
 
 
 def test_a_slot_attribute_that_is_a_list_stays_in_the_graph():

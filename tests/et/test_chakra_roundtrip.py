@@ -50,7 +50,7 @@ def attribute_by_protobuf(attr: object) -> tuple[str, str, str, str]:
     return attr.name, kind.name, repr(list(value.values) if kind.is_list else value), attr.doc_string
 
 
-def mended(node: dict[str, object]) -> dict[str, object]:
+def replaced(node: dict[str, object]) -> dict[str, object]:
     """Without the one thing protobuf cannot tell: whether a start of 0 was written."""
     return node | {"start_ns": NONE if node["start_ns"] == 0 else node["start_ns"]}
 
@@ -69,7 +69,7 @@ def test_messages_are_decoded_as_protobuf_does(messages):
 def test_any_legal_encoding_is_decoded_as_protobuf_does(records):
     part = read_both(chakra_file(records))
     assert len(part.graph) == len(records)
-    assert [mended(described(part, row)) for row in range(len(records))] == [
+    assert [replaced(described(part, row)) for row in range(len(records))] == [
         by_protobuf(raw) for raw in records
     ]
 

@@ -15,8 +15,8 @@ import pytest
 import studio
 from studio.errors import TraceFormatError
 from studio.et import kineto, kineto_times, pytorch
+from studio.et.damaged_json import find_last_item
 from studio.et.format import Reading
-from studio.et.mend import find_last_item
 from studio.et.recording import EventKind
 from tests.et.pytorch_files import device_file, event, host_file, kernel, node, small_rank, tensor
 from tests.waiting import PATIENCE_S
@@ -96,7 +96,7 @@ def test_damage_in_the_middle_keeps_what_comes_before():
     assert part.trace.names[-1] == "op29"
 
 
-def test_control_characters_and_bare_nan_are_mended():
+def test_control_characters_and_bare_nan_are_replaced():
     raw = host_file([node(3, "a\u0001b", inputs=[1.5])]).replace(b"\\u0001", b"\x01").replace(b"1.5", b"nan")
     part = host(raw)
     assert part.trace.names[-1] == "a b"

@@ -7,7 +7,7 @@ from typing import Any
 
 from dash.development.base_component import Component
 
-from studio.jobs.mending import mend
+from studio.jobs.repairing import repair_job
 from studio.pages.findings.under_way import show_repairs
 from studio.session import Session
 from studio.store.tasks import Report, Task, close_tasks, open_tasks, submit, wait
@@ -60,7 +60,7 @@ def test_a_repair_names_its_steps_as_it_makes_them(tmp_path) -> None:
             super().running(done, total, phase=phase, unit=unit)
 
     def work(report: Report) -> str:
-        return mend(
+        return repair_job(
             Session(workspace), job, ["self-loop", "cycle"], Heard(tasks, report.id, report.kind, report.stop)
         )
 

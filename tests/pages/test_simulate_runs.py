@@ -168,10 +168,10 @@ def test_a_run_beyond_its_ports_carries_the_mark_and_one_button_that_runs_it_pro
         trace_of([nodes] * 8), interpret(apply_cures(wrong.tables, wrong.doubts)).config, native=compiled()
     )
     cures = Cured(format_cure_options(wrong.doubts), wrong.makespan_ns, wrong.id)
-    mended = kept(right, cures)
-    assert mended.doubts == ()
-    assert show_mark(mended) is None
-    assert re.fullmatch(r"With --model full: \S+ \S+ instead of \S+ \S+\.", texts(show_warnings(mended)))
+    cured = kept(right, cures)
+    assert cured.doubts == ()
+    assert show_mark(cured) is None
+    assert re.fullmatch(r"With --model full: \S+ \S+ instead of \S+ \S+\.", texts(show_warnings(cured)))
     assert "congestion aware" in _IDEAL
 
 

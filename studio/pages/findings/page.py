@@ -14,7 +14,7 @@ from studio.doctor import CHECKS, REPAIRS, Change, Diagnosis, Examination
 from studio.doctor.diagnosis import LEVELS
 from studio.errors import StudioError
 from studio.jobs.checking import check_again, start_check
-from studio.jobs.mending import get_origin, start_mending
+from studio.jobs.repairing import get_origin, start_repair
 from studio.pages.base.asked import (
     FINDINGS,
     Asked,
@@ -161,7 +161,7 @@ def change(asked: Asked | None) -> Any:
 
 def _repair_job(job: str, codes: Sequence[str]) -> str | None:
     """Repair a job in the background; return the new job's id, or None if it is not done within `_AT_ONCE_S`."""
-    started = start_mending(get_tasks(), get_session(), job, codes)
+    started = start_repair(get_tasks(), get_session(), job, codes)
     task = wait(get_tasks(), started.id, _AT_ONCE_S)
     if task is None or task.status == "cancelled":
         raise StudioError("The repair was cancelled.", hint="Repair again if the job is still needed.")

@@ -1,4 +1,4 @@
-"""Mended jobs in the workspace: jobs of their own that know where they come from."""
+"""Repaired jobs in the workspace: jobs of their own that know where they come from."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import pytest
 
 from studio.doctor import examine
 from studio.errors import StudioError, TraceError
-from studio.jobs.mending import Origin, get_origin, mend, parse_origin
+from studio.jobs.repairing import Origin, get_origin, parse_origin, repair_job
 from studio.session import Session
 from studio.store.workspace import Workspace
 from tests.doctor.broken_jobs import BROKEN, comp, healthy
@@ -18,10 +18,10 @@ def workspace(tmp_path) -> Workspace:
     return Workspace(tmp_path)
 
 
-def test_a_mended_job_is_a_new_one_that_names_its_origin(workspace: Workspace):
+def test_a_repaired_job_is_a_new_one_that_names_its_origin(workspace: Workspace):
     trace = BROKEN["cycle"]()
     job = workspace.save(trace, "llama")
-    made = mend(Session(workspace), job, ["self-loop", "cycle"])
+    made = repair_job(Session(workspace), job, ["self-loop", "cycle"])
     info = workspace.info(made)
     assert (info.name, info.source) == ("llama (repaired)", "llama, repaired")
     assert get_origin(info) == Origin(job, ("self-loop", "cycle"))
@@ -34,24 +34,24 @@ def test_a_mended_job_is_a_new_one_that_names_its_origin(workspace: Workspace):
 
 def test_the_same_repair_opens_the_job_it_made_before(workspace: Workspace):
     job = workspace.save(BROKEN["cycle"](), "llama")
-    assert mend(Session(workspace), job, ["cycle"]) == mend(Session(workspace), job, ["cycle"])
+    assert repair_job(Session(workspace), job, ["cycle"]) == repair_job(Session(workspace), job, ["cycle"])
     assert len(workspace.jobs()) == 2
 
 
-def test_deleting_a_mended_job_takes_the_repair_back(workspace: Workspace):
+def test_deleting_a_repaired_job_takes_the_repair_back(workspace: Workspace):
     job = workspace.save(BROKEN["cycle"](), "llama")
-    made = mend(Session(workspace), job, ["cycle"])
+    made = repair_job(Session(workspace), job, ["cycle"])
     workspace.delete(made)
     assert [one.id for one in workspace.jobs()] == [job]
-    assert mend(Session(workspace), job, ["cycle"]) != made
+    assert repair_job(Session(workspace), job, ["cycle"]) != made
 
 
-def test_nothing_to_mend_and_no_such_repair_are_said(workspace: Workspace):
+def test_nothing_to_repair_and_no_such_repair_are_said(workspace: Workspace):
     job = workspace.save(healthy(), "llama")
     with pytest.raises(StudioError, match="nothing to repair"):
-        mend(Session(workspace), job, ["cycle"])
+        repair_job(Session(workspace), job, ["cycle"])
     with pytest.raises(TraceError, match="no repair 'magic'"):
-        mend(Session(workspace), job, ["magic"])
+        repair_job(Session(workspace), job, ["magic"])
     assert len(workspace.jobs()) == 1
 
 
@@ -60,8 +60,8 @@ def test_other_fingerprints_tell_of_no_repair():
     assert parse_origin("") is None
 
 
-def test_a_mended_job_is_mended_again(workspace: Workspace):
+def test_a_repaired_job_is_repaired_again(workspace: Workspace):
     """The name does not grow."""
     job = workspace.save(trace_of([[comp(1, 1), comp(2, 99)]]), "llama")
-    again = mend(Session(workspace), mend(Session(workspace), job, ["self-loop"]), ["dangling"])
+    again = repair_job(Session(workspace), repair_job(Session(workspace), job, ["self-loop"]), ["dangling"])
     assert workspace.info(again).name == "llama (repaired)"

@@ -1,4 +1,4 @@
-"""Read damaged JSON as far as it goes: cut off, with control characters in texts, bare `nan`, or commas before the end of a list.
+"""Recover what damaged JSON holds: cut off, with control characters in texts, bare `nan`, or commas before the end of a list.
 
 A recording process that is killed leaves a file without its end, and profilers write names and numbers unchecked. Chrome's viewer
 takes lists of events with a comma behind the last one and without their end, so tools write them.
@@ -42,13 +42,13 @@ _STEP[list(b"{[")] = 1
 _STEP[list(b"}]")] = -1
 
 
-def decode_mended(
+def decode_or_recover(
     data: bytes | memoryview,
     decode: Callable[[bytes | memoryview], Decoded],
     name: str,
     depths: tuple[int, ...] = (),
 ) -> tuple[Decoded, tuple[Finding, ...]]:
-    """Decode a JSON file, repairing it first where it is damaged.
+    """Decode a JSON file; of a damaged one recover what is there.
 
     Args:
         data: The file.
@@ -79,7 +79,7 @@ def _decode(
     name: str,
     depths: tuple[int, ...],
 ) -> tuple[Decoded, tuple[Finding, ...]]:
-    """Decode a file, as it is if that is possible, else repaired, else the part before the damage."""
+    """Decode a file, as it is if that is possible, else with what is odd replaced, else the part before the damage."""
     try:
         return decode(data), ()
     except msgspec.ValidationError as error:
@@ -92,7 +92,7 @@ def _decode(
     plain = _drop_commas(_quote_huge_numbers(_replace_odd_bytes(raw)))
     if plain != raw:
         try:
-            return decode(plain), (_build_mended_finding(name),)
+            return decode(plain), (_build_replaced_finding(name),)
         except msgspec.ValidationError:
             raise
         except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
@@ -160,7 +160,7 @@ def _build_trailing_finding(plain: bytes, end: int, name: str) -> Finding:
     return Finding("warning", "mended-json", message, file=name)
 
 
-def _build_mended_finding(name: str) -> Finding:
+def _build_replaced_finding(name: str) -> Finding:
     return Finding(
         "warning",
         "mended-json",

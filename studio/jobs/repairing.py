@@ -28,8 +28,8 @@ class Origin:
     repairs: tuple[str, ...]
 
 
-def start_mending(tasks: Tasks, session: Session, job: str, codes: Sequence[str]) -> Task:
-    """Queue the repair of a job; the task's result is the new job's id, see `mend`.
+def start_repair(tasks: Tasks, session: Session, job: str, codes: Sequence[str]) -> Task:
+    """Queue the repair of a job; the task's result is the new job's id, see `repair_job`.
 
     Raises:
         StudioError: There is no such job.
@@ -37,14 +37,14 @@ def start_mending(tasks: Tasks, session: Session, job: str, codes: Sequence[str]
     name = session.workspace.info(job).name
 
     def work(report: Report) -> str:
-        job_id = mend(session, job, codes, report)
+        job_id = repair_job(session, job, codes, report)
         start_check(tasks, session, job_id)
         return job_id
 
     return submit(tasks, "repair", name, work, job=job)
 
 
-def mend(session: Session, job: str, codes: Sequence[str], report: Report | None = None) -> str:
+def repair_job(session: Session, job: str, codes: Sequence[str], report: Report | None = None) -> str:
     """Store a repaired copy of a job and return its id; an identical earlier repair is reused.
 
     Raises:
