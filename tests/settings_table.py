@@ -29,7 +29,7 @@ def _line(cells: tuple[str, ...]) -> str:
 
 
 def _cells(setting: Setting) -> tuple[str, ...]:
-    only = " (extended mode)" if setting.extended and setting.file != "extended" else ""
+    only = " (extended mode)" if setting.is_extended and setting.file != "extended" else ""
     return f"`{setting.key}`{only}", _FILES[setting.file], _values(setting), _default(setting), setting.hint
 
 

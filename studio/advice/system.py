@@ -291,7 +291,7 @@ def propose_algorithms(scene: Scene, finish: Finish) -> Iterator[Found]:
     for number in find_distinct(scene.members.type).tolist():
         kind = EXTENDED_KIND_OF.get(number)
         setting = BY_KEY.get(f"{str(kind).replace('_', '-')}-implementation")
-        if kind is None or setting is None or (setting.extended and scene.config.extensions is None):
+        if kind is None or setting is None or (setting.is_extended and scene.config.extensions is None):
             continue
         now = [algorithm.name for algorithm in scene.config.algorithms.get(kind, ())]
         better = []

@@ -42,13 +42,13 @@ def choose_ways(
 ) -> npt.NDArray[np.int64]:
     """Return which of the possible ways each size of a table took: as its kernels' names tell, else as the library would."""
     ways = model.possible(table.collective, shape, ports)
-    choice = model.taken(table.collective, table.size_bytes, shape, ports)
+    choice = model.choose(table.collective, table.size_bytes, shape, ports, ways)
     for kernel in sorted(set(table.choices) - {""}):
         rows = np.flatnonzero(np.array(table.choices) == kernel)
         places = [place for place, way in enumerate(ways) if _may_be(kernel, way)]
         if places:
             among = [ways[place] for place in places]
-            picked = model.taken(table.collective, table.size_bytes[rows], shape, ports, among)
+            picked = model.choose(table.collective, table.size_bytes[rows], shape, ports, among)
             choice[rows] = np.array(places)[picked]
     return choice
 

@@ -207,7 +207,7 @@ def _describe_other_choices(costs: CostModel, table: MeasuredTable, ports: Ports
     """Return a note where the kernels of a recording are of another algorithm than the library is expected to take; "" elsewhere."""
     shape = build_group_shape(table, ports)
     ways = costs.possible(table.collective, shape, ports)
-    expected = costs.taken(table.collective, table.size_bytes, shape, ports)
+    expected = costs.choose(table.collective, table.size_bytes, shape, ports, ways)
     taken = choose_ways(costs, table, shape, ports)
     other = int((expected != taken).sum())
     if not other:

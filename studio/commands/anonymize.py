@@ -235,7 +235,7 @@ def _simulate_both(before: Trace, after: Trace) -> Steps:
 
     label = f"{_SYSTEM}, {format_counted(len(before.ranks), 'NPU')}"
     try:
-        config = preset(_SYSTEM, npus=len(before.ranks)).config.extended()
+        config = preset(_SYSTEM, npus=len(before.ranks)).config.with_extensions()
         if any(graph.duration_ns.any() for graph in before.graphs):
             # Also of a job that never ran, whose nodes have durations and no starts.
             config, label = replace(config, replay_only=True), f"{label}, durations replayed"

@@ -88,7 +88,7 @@ def report(explained: Explained) -> dict[str, Any]:
         "ports": asdict(explanation.ports),
         "nics": explanation.nics,
         "library": explanation.library,
-        "taken": explanation.ways[explanation.taken].name,
+        "taken": explanation.way.name,
         "total_ns": explanation.total_ns,
         "algbw_bytes_per_ns": explanation.algorithm_bytes_per_ns,
         "busbw_bytes_per_ns": explanation.bus_bytes_per_ns,
@@ -116,7 +116,7 @@ def text(explained: Explained) -> str:
 
 def _format_lines(explained: Explained) -> Iterator[str]:
     explanation = explained.explanation
-    shape, taken = explanation.shape, explanation.ways[explanation.taken]
+    shape, taken = explanation.shape, explanation.way
     yield (
         f"{explanation.kind} of {format_bytes(explanation.comm_size)} by {format_counted(shape.ranks, 'rank')} on "
         f"{format_counted(shape.nodes, 'node')} of {explained.system}: {format_ns(explanation.total_ns)}, {taken.name}"

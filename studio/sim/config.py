@@ -322,11 +322,11 @@ class SystemConfig:
         """
         return "compatible" if self.extensions is None else "extended"
 
-    def extended(self, extensions: Extensions | None = None) -> SystemConfig:
+    def with_extensions(self, extensions: Extensions | None = None) -> SystemConfig:
         """Return the same system in the extended mode, which also runs what the reference refuses.
 
         Example:
-            >>> SystemConfig(Topology((Dimension("ring", 4, 50.0),))).extended().mode
+            >>> SystemConfig(Topology((Dimension("ring", 4, 50.0),))).with_extensions().mode
             'extended'
         """
         return replace(self, extensions=extensions or self.extensions or Extensions())
@@ -340,7 +340,7 @@ class SystemConfig:
         Example:
             >>> import studio
             >>> trace = studio.read(studio.sample_path("training_2r"))
-            >>> system = studio.preset("hgx-h100-2").config.extended().replaying()
+            >>> system = studio.preset("hgx-h100-2").config.with_extensions().replaying()
             >>> times = studio.timeline.read_recorded_times(trace)
             >>> ran_ns = times.end_ns.max() - times.start_ns[times.start_ns >= 0].min()
             >>> abs(studio.simulate(trace, system).makespan_ns / int(ran_ns) - 1) < 0.01
@@ -373,7 +373,7 @@ class SystemConfig:
         Example:
             >>> import studio
             >>> config = studio.presets["hgx-h100-8"].config
-            >>> config.needs_every_rank, config.extended().replaying().needs_every_rank
+            >>> config.needs_every_rank, config.with_extensions().replaying().needs_every_rank
             (True, False)
         """
         recorded = self.extensions is not None and self.extensions.communication_times == "recorded"
@@ -480,5 +480,5 @@ def _iterate_extended(dims: Sequence[Dimension]) -> Iterator[str]:
     """Yield the settings of dimensions that need the extended mode."""
     for setting in DIMENSION_SETTINGS:
         for index, dim in enumerate(dims):
-            if setting.extended and getattr(dim, setting.attribute) != setting.default:
+            if setting.is_extended and getattr(dim, setting.attribute) != setting.default:
                 yield f"{setting.attribute} of dimension {index}"

@@ -127,7 +127,7 @@ class Explanation:
         nics: NICs of a node; 0 stands for one an NPU.
         library: Whose estimates choose.
         ways: (W,) what each takes.
-        taken: Index of the one that is taken.
+        way_index: Which of them is taken.
         total_ns: What the simulator charges, residual curves included.
         correction: Which residual curves changed it; "" for none.
         extrapolated: Whether it lies outside of what the machine's parameters were fitted to.
@@ -145,7 +145,7 @@ class Explanation:
     nics: int
     library: str
     ways: tuple[WayTime, ...]
-    taken: int
+    way_index: int
     total_ns: float
     correction: str
     extrapolated: bool
@@ -157,13 +157,18 @@ class Explanation:
     __repr__ = format_record
 
     @property
+    def way(self) -> WayTime:
+        """The way that is taken."""
+        return self.ways[self.way_index]
+
+    @property
     def not_quickest(self) -> str:
         """Why a way is taken although another would end sooner, in a sentence; "" where it is the quickest."""
-        taken, quickest = self.ways[self.taken], min(self.ways, key=lambda way: way.total_ns)
-        if quickest.total_ns >= taken.total_ns:
+        quickest = min(self.ways, key=lambda way: way.total_ns)
+        if quickest.total_ns >= self.way.total_ns:
             return ""
         return (
-            f"{taken.name} is taken though {quickest.name} would end sooner: the library chooses by estimates of its own, and "
+            f"{self.way.name} is taken though {quickest.name} would end sooner: the library chooses by estimates of its own, and "
             "the simulator as the library does."
         )
 
@@ -193,7 +198,7 @@ def explain(config: SystemConfig, kind: str, comm_size: int, ranks: Sequence[int
     Example:
         >>> import studio
         >>> found = explain(studio.preset("hgx-h100", npus=8).config, "all_reduce", 1 << 20, range(8))
-        >>> found.ways[found.taken].name, round(found.total_ns) == round(found.ways[found.taken].total_ns)
+        >>> found.way.name, round(found.total_ns) == round(found.way.total_ns)
         ('ring LL', True)
     """
     model = config.costs

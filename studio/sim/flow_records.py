@@ -34,7 +34,7 @@ def put_flows(planning: Planning, plans: dict[int, GraphPlan], uses: Uses, rests
     uses_at = arena.put(table)
     bounds = np.searchsorted(uses.flow, np.arange(count + 1))
     records[:, k.Flow.LEFT] = flows.waits_for
-    records[:, k.Flow.FIXED] = flows.fixed_ns
+    records[:, k.Flow.FIXED_TIME] = flows.fixed_ns
     records[:, k.Flow.WORK] = flows.total_ns - flows.fixed_ns
     records[:, k.Flow.USES] = uses_at + k.Use.WORDS * bounds[:-1]
     records[:, k.Flow.USE_COUNT] = np.diff(bounds)

@@ -101,7 +101,7 @@ def apply_model(config: SystemConfig, model: Model) -> SystemConfig:
 
 
 def _is_reference(kind: str) -> bool:
-    return not BY_KEY[f"{kind.replace('_', '-')}-implementation"].extended
+    return not BY_KEY[f"{kind.replace('_', '-')}-implementation"].is_extended
 
 
 def get_model(parts: Parts) -> ModelName:

@@ -29,19 +29,19 @@ _SIZE = "npus_count"
 UNITS: Mapping[str, int] = {NETWORK_UNIT: NETWORK_BYTES_PER_GB, "GB/s": 1_000_000_000}
 TOPOLOGY_NAMES = {choice.value: choice.name for choice in BY_KEY["topology"].choices}
 """What files call the kinds of dimensions."""
-EXTENDED_NETWORK_KEYS = tuple(setting.key for setting in list_file_settings("network") if setting.extended)
+EXTENDED_NETWORK_KEYS = tuple(setting.key for setting in list_file_settings("network") if setting.is_extended)
 WITHIN_NODE = "A preset whose ranks fit in one node has the dimensions inside of it alone."
 """Why a list that is right for more ranks may be too long, in words."""
 
 
-def read_network(network: Fields, *, extended: bool) -> tuple[Topology, LinkGraph | None]:
+def read_network(network: Fields, *, is_extended: bool) -> tuple[Topology, LinkGraph | None]:
     """Return the dimensions and, where there are any, the single links of a network.
 
     Raises:
         ConfigError: A value is not allowed, or belongs to the extended mode and the mode is compatible.
     """
     for key in EXTENDED_NETWORK_KEYS:
-        if key in network and not extended:
+        if key in network and not is_extended:
             raise network.error(
                 key,
                 network.table[key],
@@ -49,7 +49,7 @@ def read_network(network: Fields, *, extended: bool) -> tuple[Topology, LinkGrap
                 'Set the mode to extended ("extended": {} in system.json, or --mode extended), or take the key out.',
             )
     unit = network.read(BY_KEY[UNIT])
-    topology = _read_topology(network, unit, extended=extended)
+    topology = _read_topology(network, unit, is_extended=is_extended)
     if "links" in network:
         return topology, _read_links(network, unit, topology.npus)
     if "switches" in network:
@@ -77,7 +77,7 @@ def read_costs(network: Fields) -> CostModel | None:
     )
 
 
-def _read_topology(network: Fields, unit: str, *, extended: bool) -> Topology:
+def _read_topology(network: Fields, unit: str, *, is_extended: bool) -> Topology:
     kinds = network.items("topology")
     given = [setting for setting in DIMENSION_SETTINGS if setting.required or setting.key in network]
     lists = [(setting, network.items(setting.key)) for setting in given]
@@ -88,7 +88,7 @@ def _read_topology(network: Fields, unit: str, *, extended: bool) -> Topology:
                 hint = f"{hint} {WITHIN_NODE}"
             allowed = f"{format_counted(len(kinds), 'entry', 'entries')}, as many as topology has"
             raise network.error(setting.key, values, allowed, hint)
-    if not extended and len(kinds) > 1:
+    if not is_extended and len(kinds) > 1:
         # A job of one rank runs on one NPU; a dimension of one among others is a mistake, as in ASTRA-sim.
         lists = [
             (replace(setting, least=2) if setting.key == _SIZE else setting, items)

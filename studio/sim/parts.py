@@ -39,7 +39,7 @@ Mode = Literal["compatible", "extended"]
 CUSTOM: Mapping[str, CollectiveKind] = {
     f"{setting.key}-custom": setting.attribute  # type: ignore[misc]  # the attribute names a collective
     for setting in ALGORITHM_SETTINGS
-    if not setting.extended
+    if not setting.is_extended
 }
 """Keys of algorithms given as traces."""
 PER_NODE_CUSTOM = "per-node-custom-implementation"
@@ -156,7 +156,7 @@ def interpret(parts: Parts, custom: CustomAlgorithms = NO_CUSTOM) -> Imported:
     system = build_fields("system", "system.json", (*CUSTOM, PER_NODE_CUSTOM, EXTENDED), SYSTEM_IGNORED)
     memory = build_fields("memory", "remote_memory.json")
     options = build_fields("options", "command line", PATH_OPTIONS, OPTION_IGNORED)
-    topology, links = read_network(network, extended=is_extended(parts))
+    topology, links = read_network(network, is_extended=is_extended(parts))
     extended = _read_extensions(parts, system, findings)
     read = {"system": system, "options": options, "memory": memory, "extended": extended}
     bus = system.read(BY_KEY["model-shared-bus"])

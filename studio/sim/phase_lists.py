@@ -193,7 +193,7 @@ def _fill_phase(planning: Planning, record: Int64, phase: Phase, phases: Sequenc
         record[k.Phase.TREE] = KIND_CODE[kind] * len(dims) + phase.dim
     record[k.Phase.LOCAL] = phase.size == 0
     free = phase.size == 0 or (algorithm.single and len(dims) > 1) or planning.config.links is not None
-    record[k.Phase.FIXED] = -1 if free else phase.dim
+    record[k.Phase.MESSAGE_DIM] = -1 if free else phase.dim
 
 
 def count_turn_words(planning: Planning, dims: int) -> tuple[int, int, int]:

@@ -106,7 +106,7 @@ class SimResult:
         Example:
             >>> import studio
             >>> trace = studio.read(studio.sample_path("transformer_8r"))
-            >>> result = studio.simulate(trace, studio.presets["hgx-h100-8"].config.extended().replaying())
+            >>> result = studio.simulate(trace, studio.presets["hgx-h100-8"].config.with_extensions().replaying())
             >>> result.makespan_ns == int(result.finish_ns.max())
             True
         """
@@ -119,7 +119,7 @@ class SimResult:
         Example:
             >>> import studio
             >>> trace = studio.read(studio.sample_path("transformer_8r"))
-            >>> result = studio.simulate(trace, studio.presets["hgx-h100-8"].config.extended().replaying())
+            >>> result = studio.simulate(trace, studio.presets["hgx-h100-8"].config.with_extensions().replaying())
             >>> result.classes
             8
         """
@@ -134,7 +134,7 @@ class SimResult:
         Example:
             >>> import studio
             >>> trace = studio.read(studio.sample_path("transformer_8r"))
-            >>> result = studio.simulate(trace, studio.presets["hgx-h100-8"].config.extended().replaying())
+            >>> result = studio.simulate(trace, studio.presets["hgx-h100-8"].config.with_extensions().replaying())
             >>> tick, row, completes = result.events_of(3)
             >>> len(tick), int(completes.sum())
             (594, 297)
@@ -156,7 +156,7 @@ class SimResult:
         Example:
             >>> import studio
             >>> trace = studio.read(studio.sample_path("transformer_8r"))
-            >>> result = studio.simulate(trace, studio.presets["hgx-h100-8"].config.extended().replaying())
+            >>> result = studio.simulate(trace, studio.presets["hgx-h100-8"].config.with_extensions().replaying())
             >>> result.timeline(3), result.timeline([0, 3])
             (Timeline(297 spans, 7 lanes, 1 rank, 44.4 ms), Timeline(594 spans, 14 lanes, 2 ranks, 44.5 ms))
         """
@@ -172,7 +172,7 @@ class SimResult:
         Example:
             >>> import studio
             >>> trace = studio.read(studio.sample_path("transformer_8r"))
-            >>> result = studio.simulate(trace, studio.presets["hgx-h100-8"].config.extended().replaying())
+            >>> result = studio.simulate(trace, studio.presets["hgx-h100-8"].config.with_extensions().replaying())
             >>> len(result.node_times().start_ns) == trace.node_count
             True
         """
@@ -193,7 +193,7 @@ class SimResult:
         Example:
             >>> import studio
             >>> trace = studio.read(studio.sample_path("transformer_8r"))
-            >>> result = studio.simulate(trace, studio.presets["hgx-h100-8"].config.extended().replaying())
+            >>> result = studio.simulate(trace, studio.presets["hgx-h100-8"].config.with_extensions().replaying())
             >>> result.communication() is None
             True
         """
@@ -205,7 +205,7 @@ class SimResult:
         Example:
             >>> import studio
             >>> trace = studio.read(studio.sample_path("transformer_8r"))
-            >>> result = studio.simulate(trace, studio.presets["hgx-h100-8"].config.extended().replaying())
+            >>> result = studio.simulate(trace, studio.presets["hgx-h100-8"].config.with_extensions().replaying())
             >>> len(result.event_ids()) == 2 * trace.node_count
             True
         """

@@ -108,7 +108,7 @@ class Setting:
         shown: What the form shows where nothing is written; "" is the default.
         heading: Where the form has it; "" for what has no field of its own.
         per_dimension: Whether it is a list with an entry per dimension.
-        extended: Whether only the extended mode has it.
+        is_extended: Whether only the extended mode has it.
         needs: Key of the setting that has to be on (or not at its first choice) for this one to matter.
         source: Where the meaning comes from, if not from the reference.
         of_steps: Whether it shapes the steps of messages that collectives are carried out in, which a system has not whose costs time them.
@@ -131,7 +131,7 @@ class Setting:
     shown: str = ""
     heading: str = ""
     per_dimension: bool = False
-    extended: bool = False
+    is_extended: bool = False
     needs: str = ""
     source: str = ""
     of_steps: bool = False
@@ -139,7 +139,7 @@ class Setting:
     @property
     def about(self) -> str:
         """The meaning of the setting, and its source."""
-        source = self.source or ("" if self.extended else REFERENCE)
+        source = self.source or ("" if self.is_extended else REFERENCE)
         return f"{self.hint} {source}".rstrip()
 
     @property
@@ -221,17 +221,17 @@ def _build_dimension(key: str, attribute: str, label: str, hint: str, **more: An
 
 
 def _build_algorithms(
-    collective: str, label: str, *, extended: bool = False, instead: str = "none"
+    collective: str, label: str, *, is_extended: bool = False, instead: str = "none"
 ) -> Setting:
     return Setting(
         f"{collective.replace('_', '-')}-implementation",
-        "extended" if extended else "system",
+        "extended" if is_extended else "system",
         f"algorithms.{collective}",
         label,
         f"The algorithm of {label.lower()} in each dimension.",
         "algorithms",
         shown=instead,
-        extended=extended,
+        is_extended=is_extended,
         of_steps=True,
     )
 
@@ -249,7 +249,7 @@ def _build_switch(
         "choice",
         choices=choices,
         default=choices[0].value,
-        extended=True,
+        is_extended=True,
         source=source,
         **more,
     )
@@ -300,23 +300,23 @@ _DIMENSIONS = (
     _build_dimension("efficiency", "efficiency", "Efficiency",
         "Share of the bandwidth that messages get, above 0 and at most 1: a message takes hops × latency + "
         "overhead + bytes / (bandwidth × efficiency). For matching measured systems.",
-        above=0, most=1, default=1.0, extended=True),
+        above=0, most=1, default=1.0, is_extended=True),
     _build_dimension("message-overhead", "message_overhead_ns", "Overhead",
         "Fixed time of every message that crosses the dimension, in front of its bytes. For matching "
         "measured systems.",
-        least=0, default=0.0, unit="ns", extended=True),
+        least=0, default=0.0, unit="ns", is_extended=True),
 )
 _ALGORITHMS = (
     _build_algorithms("all_reduce", "All-reduce"),
     _build_algorithms("all_gather", "All-gather"),
     _build_algorithms("reduce_scatter", "Reduce-scatter"),
     _build_algorithms("all_to_all", "All-to-all"),
-    _build_algorithms("broadcast", "Broadcast", extended=True, instead="as all-reduce"),
-    _build_algorithms("reduce", "Reduce", extended=True, instead="as all-reduce"),
-    _build_algorithms("gather", "Gather", extended=True, instead="as all-reduce"),
-    _build_algorithms("scatter", "Scatter", extended=True, instead="as all-reduce"),
-    _build_algorithms("reduce_scatter_block", "Reduce-scatter-block", extended=True, instead="as reduce-scatter"),
-    _build_algorithms("barrier", "Barrier", extended=True, instead="as all-reduce"),
+    _build_algorithms("broadcast", "Broadcast", is_extended=True, instead="as all-reduce"),
+    _build_algorithms("reduce", "Reduce", is_extended=True, instead="as all-reduce"),
+    _build_algorithms("gather", "Gather", is_extended=True, instead="as all-reduce"),
+    _build_algorithms("scatter", "Scatter", is_extended=True, instead="as all-reduce"),
+    _build_algorithms("reduce_scatter_block", "Reduce-scatter-block", is_extended=True, instead="as reduce-scatter"),
+    _build_algorithms("barrier", "Barrier", is_extended=True, instead="as all-reduce"),
 )
 _CHUNKS = _with_heading(CHUNKS,
     Setting("scheduling-policy", "system", "SystemConfig.scheduling", "Scheduling",
@@ -358,7 +358,7 @@ _CHUNKS = _with_heading(CHUNKS,
     Setting("communication-slots", "extended", "Extensions.communication_slots", "Communication slots",
         "Communication nodes of different comm groups that may be under way on one NPU at a time. The "
         "reference has one, so a second collective waits for the first.",
-        "whole", least=1, most=1 << 16, default=1, extended=True),
+        "whole", least=1, most=1 << 16, default=1, is_extended=True),
 )
 _COMPUTE = _with_heading(COMPUTE,
     Setting("roofline-enabled", "system", "", "Roofline",
@@ -390,7 +390,7 @@ _COMPUTE = _with_heading(COMPUTE,
     Setting("compute-speeds", "extended", "Extensions.compute_speeds", "Compute speeds",
         "Speed of single NPUs relative to the recorded or roofline time, as NPU: speed, such as 3: 0.9, "
         "7: 1.1. Those not listed have speed 1.",
-        "speeds", above=0, shown="none differ", extended=True),
+        "speeds", above=0, shown="none differ", is_extended=True),
     _build_switch("host-slots", "Host nodes",
         "CPU nodes that may be under way on one NPU at a time: one per thread that nodes name (thread, "
         "tid), so that threads run side by side, or, as in the reference, one.",
@@ -460,7 +460,7 @@ _RULES = _with_heading(RULES,
     Setting("bandwidth-unit", "network", "", "Bandwidths in",
         "What the bandwidths of the network are counted in: GiB/s of 2^30 bytes, which is what the "
         "reference takes a GB to be, or GB/s of 10^9 bytes, as data sheets do.",
-        "choice", choices=_build_choices((NETWORK_UNIT, NETWORK_UNIT), ("GB/s", "GB/s")), default=NETWORK_UNIT, extended=True),
+        "choice", choices=_build_choices((NETWORK_UNIT, NETWORK_UNIT), ("GB/s", "GB/s")), default=NETWORK_UNIT, is_extended=True),
     _build_switch("collectives", "Collectives",
         "All ten are carried out by messages, or, as in the reference, four of them: a broadcast then "
         "takes its recorded time, and reduce, gather, scatter, barrier and reduce-scatter-block are "
@@ -487,14 +487,14 @@ _FILES_ONLY = (
         "whole", least=1, most=MAX_NPUS),
     Setting("switches", "network", "", "Switches",
         "Devices beside the NPUs that single links join; numbered on from them.",
-        "whole", least=0, most=MAX_DEVICES, extended=True),
+        "whole", least=0, most=MAX_DEVICES, is_extended=True),
     Setting("links", "network", "", "Links",
         "Single links [source, target, bandwidth, latency in ns], one direction each.",
-        "links", extended=True),
+        "links", is_extended=True),
     Setting("costs", "network", "", "Costs of collectives",
         "The cost model: what collectives and messages cost alone on this machine, by algorithm and protocol, and what "
         "they put on the ports of their members, which they share with others. Single parameters: `--set costs.KEY=VALUE`.",
-        "table", extended=True, source="The system file says where its numbers come from."),
+        "table", is_extended=True, source="The system file says where its numbers come from."),
 )
 # fmt: on
 

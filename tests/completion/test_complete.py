@@ -65,7 +65,7 @@ def exchanged(trace: Trace) -> Counter[tuple[object, ...]]:
 
 def finish_ns(trace: Trace) -> int:
     network = Topology((Dimension("switch", len(trace.ranks), 100.0, 500.0),))
-    return simulate(trace, SystemConfig(network, algorithms=RING).extended()).makespan_ns
+    return simulate(trace, SystemConfig(network, algorithms=RING).with_extensions()).makespan_ns
 
 
 @pytest.mark.parametrize("listed", [True, False], ids=["groups listed", "no list of groups"])

@@ -82,7 +82,7 @@ def test_there_is_a_case_for_every_collective_and_algorithm(folder: Path):
         trace = job(folder, f"collective_{kind.name.lower()}")
         assert read_int_column(trace.graphs[0], "comm_type")[1].tolist() == [kind]
         assert not run_checks(trace).diagnoses
-        system = studio.preset("hgx-h100", npus=4).config.extended()
+        system = studio.preset("hgx-h100", npus=4).config.with_extensions()
         assert studio.simulate(trace, system, native=False).makespan_ns > 0
     for name in ALGORITHM_NAMES:
         trace = job(folder, f"algorithm_{name}")

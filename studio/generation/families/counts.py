@@ -106,11 +106,11 @@ def split_tables(tables: Tables, ranks: int) -> tuple[tuple[tuple[int, int], ...
     columns = tables.width // cut
     held: list[list[tuple[int, int]]] = [[] for _ in range(ranks)]
     loads = [(0, 0, rank) for rank in range(ranks)]
-    by_load = sorted(range(len(tables.rows)), key=lambda table: -tables.taken[table])
+    by_load = sorted(range(len(tables.rows)), key=lambda table: -tables.rows_per_sample[table])
     for table in (table for table in by_load for _ in range(cut)):
         load, count, rank = min(loads)
         held[rank].append((table, columns))
-        loads[rank] = load + tables.taken[table] * columns, count + 1, rank
+        loads[rank] = load + tables.rows_per_sample[table] * columns, count + 1, rank
     return tuple(tuple(sorted(own_pieces)) for own_pieces in held)
 
 
@@ -121,12 +121,13 @@ def count_table_bytes(tables: Tables, replicas: Replicas, rank: int) -> dict[str
     """
     own_pieces = split_tables(tables, replicas.ranks)[rank]
     cut = tables.width // own_pieces[0][1] if own_pieces else 1
-    taken = sum(tables.taken[table] for table, _ in own_pieces)
+    taken = sum(tables.rows_per_sample[table] for table, _ in own_pieces)
     columns = sum(width for _, width in own_pieces)
     own = len(tables.rows) * tables.width
-    read = sum(tables.taken[table] * width for table, width in own_pieces)
+    read = sum(tables.rows_per_sample[table] * width for table, width in own_pieces)
     return {
-        "indices": INDEX_BYTES * max(replicas.samples * cut * sum(tables.taken), replicas.batch * taken),
+        "indices": INDEX_BYTES
+        * max(replicas.samples * cut * sum(tables.rows_per_sample), replicas.batch * taken),
         "sums": ELEMENT_BYTES * max(replicas.batch * columns, replicas.samples * own),
         "lookup": replicas.batch * (ROW_BYTES * read + ELEMENT_BYTES * columns + INDEX_BYTES * taken),
         "operations": replicas.batch * read,

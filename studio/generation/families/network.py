@@ -34,13 +34,13 @@ class Tables:
 
     Attributes:
         rows: Rows of each table.
-        taken: Rows that a sample takes of each.
+        rows_per_sample: Rows that a sample takes of each.
         width: Elements of a row.
         joins: The part that takes what they make beside what the part before it makes.
     """
 
     rows: tuple[int, ...]
-    taken: tuple[int, ...]
+    rows_per_sample: tuple[int, ...]
     width: int
     joins: str
 

@@ -178,8 +178,8 @@ def show_explanation(view: dict[str, Any], asked: tuple[str, str, str, str, str]
                     ),
                     html.Div(
                         [
-                            html.H2(f"Terms of {explanation.ways[explanation.taken].name}"),
-                            build_term_table(explanation.ways[explanation.taken]),
+                            html.H2(f"Terms of {explanation.way.name}"),
+                            build_term_table(explanation.way),
                         ],
                         className="cs-section cs-scroll",
                     ),

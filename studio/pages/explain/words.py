@@ -35,12 +35,12 @@ _ADDS = "What the term adds to the part of the formula that it stands under."
 
 def describe_headline(explanation: Explanation) -> Any:
     """Say what the collective takes, and by which way."""
-    shape, taken = explanation.shape, explanation.ways[explanation.taken]
+    shape = explanation.shape
     parts: list[Any] = [
         f"{explanation.kind.replace('_', '-')} of {format_bytes(explanation.comm_size)}, {format_counted(shape.ranks, 'rank')} on ",
         f"{format_counted(shape.nodes, 'node')}: ",
         html.Strong(build_rounded_value(format_ns(explanation.total_ns), f"{explanation.total_ns:,.0f} ns")),
-        f" by {taken.name}",
+        f" by {explanation.way.name}",
         build_hint("the way that is taken", _TAKEN),
         f" · busbw {format_rate(explanation.bus_bytes_per_ns)}",
         build_hint("busbw", _BUS),
@@ -56,7 +56,7 @@ def describe_headline(explanation: Explanation) -> Any:
 
 def format_formula(explanation: Explanation) -> Any:
     """Write the formula with the numbers of the way that is taken."""
-    way = explanation.ways[explanation.taken]
+    way = explanation.way
     added = f" + {format_ns(sum(term.ns for term in way.latency))} latency" if way.latency else ""
     return [
         html.Code(
@@ -72,7 +72,7 @@ def describe_crossovers(explanation: Explanation) -> str:
     """Say from which sizes on another way is taken."""
     crossovers = explanation.crossovers
     if not crossovers:
-        return f"Thick: the way that is taken, {explanation.ways[explanation.taken].name} at every size."
+        return f"Thick: the way that is taken, {explanation.way.name} at every size."
     parts = [f"from {format_bytes(crossover.size)} on {crossover.after}" for crossover in crossovers]
     return f"Thick: the way that is taken. {crossovers[0].before} first, {', '.join(parts)}."
 
@@ -81,7 +81,7 @@ def build_way_table(explanation: Explanation) -> Any:
     """Return what each way takes at the size that is asked about."""
     rows = []
     for index, way in enumerate(explanation.ways):
-        name: Any = html.Strong(f"{way.name} (taken)") if index == explanation.taken else way.name
+        name: Any = html.Strong(f"{way.name} (taken)") if index == explanation.way_index else way.name
         times = (way.total_ns, way.launch_ns, way.waits_ns, way.moving_ns)
         rows.append(
             [

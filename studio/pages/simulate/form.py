@@ -132,7 +132,7 @@ def build_control_id(name: str) -> dict[str, str]:
 
 
 def _build_dimension_table(tables: Parts) -> Any:
-    columns = [field for field in DIMENSION_SETTINGS if not field.extended]
+    columns = [field for field in DIMENSION_SETTINGS if not field.is_extended]
     count = count_dimensions(tables)
     network_unit = format_setting(tables, BY_KEY["bandwidth-unit"])
     head: list[Any] = [html.Th("Dim.", scope="col")]
@@ -163,7 +163,7 @@ def _build_dimension_table(tables: Parts) -> Any:
 
 def _build_further_settings(tables: Parts, wrong: Collection[str]) -> Any:
     """Return the fold of further settings of each dimension, which the extended mode has."""
-    settings = [field for field in DIMENSION_SETTINGS if field.extended and is_extended(tables)]
+    settings = [field for field in DIMENSION_SETTINGS if field.is_extended and is_extended(tables)]
     if not settings:
         return None
     head = [html.Th("Dim.", scope="col")]
@@ -211,7 +211,7 @@ def _build_order_buttons(index: int, count: int) -> list[Any]:
 
 
 def _list_algorithm_settings(tables: Parts) -> list[Setting]:
-    return [field for field in ALGORITHM_SETTINGS if is_extended(tables) or not field.extended]
+    return [field for field in ALGORITHM_SETTINGS if is_extended(tables) or not field.is_extended]
 
 
 def _build_algorithm_table(tables: Parts) -> Any:
@@ -252,7 +252,7 @@ def _build_algorithm_table(tables: Parts) -> Any:
 
 def _select_settings(tables: Parts, group: str) -> list[Setting]:
     def is_shown(field: Setting) -> bool:
-        if field.extended and not is_extended(tables):
+        if field.is_extended and not is_extended(tables):
             return False
         master = BY_KEY.get(field.needs)
         return master is None or format_setting(tables, master) != list_choices(master)[0][0]

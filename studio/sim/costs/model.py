@@ -334,18 +334,6 @@ class CostModel:
         chosen, size = np.asarray(rows.argmin(axis=0), np.int64), np.arange(len(buffer))
         return np.where(totals[chosen, size] > _MISTUNED * totals[least, size], least, chosen)
 
-    def taken(
-        self,
-        kind: str,
-        buffer: Float64,
-        shape: GroupShape,
-        ports: Ports,
-        among: Sequence[Way] | None = None,
-    ) -> npt.NDArray[np.int64]:
-        """Return which of the possible ways, or of some of these, is taken at each size of the whole buffer."""
-        open_ways = self.possible(kind, shape, ports) if among is None else among
-        return self.choose(kind, buffer, shape, ports, open_ways)
-
     def times(self, way: Way, kind: str, buffer: Float64, shape: GroupShape, ports: Ports) -> Float64:
         """Return (S,) what a way takes, without residual curves, at sizes of the whole buffer."""
         return self._compute_parts(way, kind, buffer, shape, ports).total_ns

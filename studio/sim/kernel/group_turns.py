@@ -73,4 +73,4 @@ def postpone_issues(m, v, tick):
 def begin_flow(m, v):
     """Let the fixed time of a flow pass."""
     m[v + Flow.STATE] = Flow.FIXING
-    push(m, m[Head.NOW] + m[v + Flow.FIXED], Callback.FLOW + (v << Callback.WHAT), 0)
+    push(m, m[Head.NOW] + m[v + Flow.FIXED_TIME], Callback.FLOW + (v << Callback.WHAT), 0)

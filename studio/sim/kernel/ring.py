@@ -90,10 +90,10 @@ def start_ring(m, f, s, ph, n, kind):
     m[s + Stream.USED] = 0
     m[s + Stream.HELD] = 0
     m[s + Stream.HOP] = -1
-    if m[ph + Phase.FIXED] >= 0 and m[Head.AWARE] == 0 and m[Head.RENDEZVOUS] == 0:
+    if m[ph + Phase.MESSAGE_DIM] >= 0 and m[Head.AWARE] == 0 and m[Head.RENDEZVOUS] == 0:
         # Neighbours in one dimension, or no ring: every message of the phase takes the same time.
         hops = 1
-        d = m[ph + Phase.FIXED]
+        d = m[ph + Phase.MESSAGE_DIM]
         kind = m[m[Head.DIMS] + Dimension.WORDS * d + Dimension.KIND]
         if kind == Network.SWITCH:
             hops = 2

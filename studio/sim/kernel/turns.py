@@ -67,12 +67,12 @@ def take_turn(m, f):
     if m[Head.AWARE] == Network.PRODUCT and m[e + Message.CROSSING] & 1 != 0:
         wire += f[Real.DIMS + 2 * m[Head.DIM_COUNT] + (m[e + Message.CROSSING] >> 1) - 1]
     busy = int(wire)
-    start = m[link + Link.TAKEN]
+    start = m[link + Link.BUSY_UNTIL]
     if start > m[Head.NOW]:
         note_wait(m, link, start)
     else:
         start = m[Head.NOW]
-    m[link + Link.TAKEN] = start + busy
+    m[link + Link.BUSY_UNTIL] = start + busy
     m[link + Link.BYTES] += m[e + Message.SIZE]
     m[link + Link.BUSY_NS] += busy
     m[link + Link.MESSAGES] += 1

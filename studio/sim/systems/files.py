@@ -129,7 +129,9 @@ class System:
         for key in {setting.key for setting in ALGORITHM_SETTINGS} & system.keys():
             if isinstance(named := system[key], list | tuple) and len(named) == len(sizes):
                 system[key] = [named[place] for place in kept]
-        rings = {setting.key: ["ring"] * len(kept) for setting in ALGORITHM_SETTINGS if not setting.extended}
+        rings = {
+            setting.key: ["ring"] * len(kept) for setting in ALGORITHM_SETTINGS if not setting.is_extended
+        }
         if self.family is not None and self.family.rails:
             network |= _build_rails(network)
         elif full:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 BUSY = 0  # whether a message is on it
-TAKEN = 0  # with symmetric ties, tick until which messages are or will be on it
+BUSY_UNTIL = 0  # with symmetric ties, tick until which messages are or will be on it
 FIRST = 1  # first message that waits; with symmetric ties, of those that have come in this tick
 LAST = 2  # last one
 BYTES = 3  # bytes it has carried
