@@ -12,7 +12,7 @@ import msgspec
 import numpy as np
 import pytest
 
-from studio.analysis.job.ledger import TimedRun, build_ledger
+from studio.analysis.job.accounting import TimedRun, build_ledger
 from studio.errors import ConfigError, StudioError, TraceError
 from studio.sim import simulate
 from studio.sim.astra import from_parts

@@ -9,7 +9,8 @@ from typing import Any
 import numpy as np
 
 from studio.analysis.collectives.arrivals import Matched
-from studio.analysis.job.ledger import PARTS, Delays, Ledger, TimedRun, build_ledger
+from studio.analysis.job.accounting import TimedRun, build_ledger
+from studio.analysis.job.ledger import PARTS, Delays, Ledger
 from studio.analysis.job.part_words import NAMES
 from studio.columns import group_places
 from studio.distinct import find_distinct

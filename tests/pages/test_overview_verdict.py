@@ -9,8 +9,8 @@ import numpy as np
 import studio
 from studio.advice.advice import advise
 from studio.advice.words import describe_together
+from studio.analysis.job.accounting import build_recorded_ledger
 from studio.analysis.job.blame import compute_blame
-from studio.analysis.job.ledger import build_recorded_ledger
 from studio.analysis.job.rank_rows import build_rank_rows
 from studio.pages.overview.verdict import (
     _compute_shares,

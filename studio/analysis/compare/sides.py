@@ -7,8 +7,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from studio.analysis.job.accounting import TimedRun, build_ledger
 from studio.analysis.job.device_parts import DeviceParts, compute_device_parts
-from studio.analysis.job.ledger import Delays, Ledger, TimedRun, build_ledger
+from studio.analysis.job.ledger import Delays, Ledger
 from studio.errors import TraceError
 from studio.notebook import format_record
 from studio.timeline import NodeTimes

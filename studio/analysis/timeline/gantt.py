@@ -17,7 +17,8 @@ import numpy as np
 from studio.analysis.collectives.matching import GroupMatching, match_by_name
 from studio.analysis.collectives.messages import Messages, match_messages
 from studio.analysis.graph.neighbours import Adjacency, build_adjacency, list_predecessors, list_successors
-from studio.analysis.job.ledger import Ledger, build_recorded_ledger
+from studio.analysis.job.accounting import build_recorded_ledger
+from studio.analysis.job.ledger import Ledger
 from studio.analysis.timeline.calls import GraphCalls, cut_calls
 from studio.analysis.timeline.coverage import TRACKS_AT_MOST, Category, Coverage, Float64, classify_spans
 from studio.analysis.timeline.host_waits import with_host_waits

@@ -7,8 +7,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from studio.analysis.job.accounting import TimedRun, build_ledger
 from studio.analysis.job.blame import compute_blame
-from studio.analysis.job.ledger import EXPOSED, IDLE, PARTS, Delays, TimedRun, build_ledger
+from studio.analysis.job.ledger import EXPOSED, IDLE, PARTS, Delays
 from studio.analysis.job.occupancy import compute_occupancy
 from studio.timeline import collect_node_times, recorded
 from studio.trace import NONE
