@@ -17,7 +17,7 @@ from studio.analysis.collectives.apart import describe_apart, list_apart
 from studio.analysis.job.blame import Blame, compute_blame
 from studio.analysis.job.group_times import COLUMNS, GroupTimes, build_group_filter, sum_group_times
 from studio.analysis.job.kinds import lacks_host
-from studio.analysis.job.ledger import AFTER_FINISH, PARTS, Ledger
+from studio.analysis.job.ledger import AFTER_FINISH, PART_CODES, PARTS, Ledger
 from studio.analysis.job.part_words import NAMES, NO_HOST
 from studio.analysis.job.rank_rows import describe_unrecorded, label_ranks
 from studio.analysis.job.together import describe_ready_waits
@@ -288,7 +288,7 @@ def _rank_lines(shown: Breakdown) -> Iterator[str]:
     heads = ["rank", "finish", *(NAMES[PARTS[code]] for code in used)]
     heads += [NAMES[AFTER_FINISH]] * late + ["others waited"] * bool(waited.any())
     lost = (
-        shown.ns[:, [PARTS.index("waiting"), PARTS.index("bubble"), PARTS.index("stall")]].sum(axis=1)
+        shown.ns[:, [PART_CODES["waiting"], PART_CODES["bubble"], PART_CODES["stall"]]].sum(axis=1)
         - shown.before_ns
     )
     order = np.lexsort((lost + shown.after_finish_ns, -waited))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from studio.analysis.job.ledger import PARTS
+from studio.analysis.job.ledger import PART_CODES
 from studio.analysis.job.occupancy import Occupancy
 from studio.analysis.job.part_words import NAMES
 from studio.figures.part_marks import STACKED, choose_area
@@ -33,7 +33,7 @@ def draw_occupancy_areas(shares: Occupancy, *, dark: bool) -> Any:
     moments = [format_ns(float(time_ns)) for time_ns in middle]
     traces = []
     for part in STACKED:
-        name, share = NAMES[part], shares.share[PARTS.index(part)]
+        name, share = NAMES[part], shares.share[PART_CODES[part]]
         shade, pattern = choose_area(part, colours)
         if not shade or not share.any():
             continue

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from studio.analysis.job.ledger import PARTS, Part
+from studio.analysis.job.ledger import PART_CODES, Part
 from studio.analysis.job.part_words import NAMES
 from studio.analysis.job.rank_rows import RankRow
 from studio.figures.part_marks import STACKED, choose_mark
@@ -55,7 +55,7 @@ def draw_rank_bars(
         )
     )
     for part in STACKED:
-        values = [float(row.ns[PARTS.index(part)]) for row in rows]
+        values = [float(row.ns[PART_CODES[part]]) for row in rows]
         if not any(values):
             continue
         figure.add_bar(

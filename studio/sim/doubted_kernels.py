@@ -8,7 +8,7 @@ import numpy as np
 
 from studio.analysis.job.inferred_facts import explain_unknown_sizes, lack_size
 from studio.analysis.job.kinds import is_library_kernel
-from studio.analysis.job.ledger import EXPOSED, PARTS
+from studio.analysis.job.ledger import EXPOSED, PART_CODES
 from studio.distinct import find_distinct
 from studio.kernel_names import LIBRARIES, join_expressions
 from studio.sim.compute import Source, compute_sources
@@ -18,7 +18,7 @@ from studio.trace import Bool, Graph, Int64, communicates, is_flagged
 from studio.units import format_count, format_counted, format_ns
 
 _LIBRARY = re.compile(join_expressions(LIBRARIES), re.IGNORECASE)
-_EXPOSED = [PARTS.index(part) for part in EXPOSED]
+_EXPOSED = [PART_CODES[part] for part in EXPOSED]
 
 
 def find_unknown_kernels(facts: Facts) -> Found:

@@ -17,7 +17,6 @@ from studio.analysis.compare.changes import NodeAlone, NodeChange, find_alone, f
 from studio.analysis.compare.operations import Operation, compare_operations
 from studio.analysis.compare.sides import Carried, Side
 from studio.analysis.compare.waterfall import (
-    NOT_TOLD_APART,
     Basis,
     Use,
     Waterfall,
@@ -26,13 +25,7 @@ from studio.analysis.compare.waterfall import (
     compute_uses,
     find_busiest,
 )
-from studio.analysis.job.ledger import (
-    AFTER_FINISH,
-    EXPOSED,
-    IDLE,
-    WORK,
-    PartTimes,
-)
+from studio.analysis.job.ledger import AFTER_FINISH, EXPOSED, IDLE, NOT_TOLD_APART, WORK, PartTimes
 from studio.notebook import build_html_table, format_parts, format_record
 from studio.trace import NONE, Float64, Int64
 from studio.units import format_counted, format_ns

@@ -8,20 +8,13 @@ from typing import Literal
 import numpy as np
 
 from studio.analysis.compare.sides import Side
-from studio.analysis.job.ledger import (
-    AFTER_FINISH,
-    IDLE,
-    PARTS,
-    PartTimes,
-)
+from studio.analysis.job.ledger import AFTER_FINISH, IDLE, NOT_TOLD_APART, PART_CODES, PARTS, PartTimes
 from studio.columns import group_places
 from studio.notebook import format_record
 from studio.trace import NONE, Int64
 
 STEPS: tuple[str, ...] = (*PARTS, AFTER_FINISH)
 """The steps of a waterfall: the parts of a rank's time, and what follows until the last rank's finish."""
-NOT_TOLD_APART = ("queueing", "latency", "transfer")
-"""Parts of a simulation that are one part, communication, in a recording."""
 Basis = Literal["busiest", "mean"]
 
 
@@ -131,8 +124,8 @@ def _compute_use(side: Side, *, plain: bool) -> Use:
     times = account.totals() if devices is None else devices.times
     if plain:
         # A recording tells only waiting from the rest of communication: so does what is compared with it.
-        ns, rest = times.ns.copy(), [PARTS.index(part) for part in NOT_TOLD_APART]
-        ns[:, PARTS.index("communication")] += ns[:, rest].sum(axis=1)
+        ns, rest = times.ns.copy(), [PART_CODES[part] for part in NOT_TOLD_APART]
+        ns[:, PART_CODES["communication"]] += ns[:, rest].sum(axis=1)
         ns[:, rest] = 0
         times = replace(times, ns=ns, is_recording=True)
     ns = of_ranks = np.column_stack([times.ns, times.after_finish_ns])

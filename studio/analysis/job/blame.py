@@ -15,7 +15,7 @@ import numpy as np
 from studio.analysis.collectives.times import CollectiveTimes
 from studio.analysis.collectives.waits import CollectiveWaits
 from studio.analysis.job.kinds import COMMUNICATION, COMPUTE, COPY, CPU, MEMORY
-from studio.analysis.job.ledger import EXPOSED, PARTS, Ledger
+from studio.analysis.job.ledger import EXPOSED, PART_CODES, PARTS, Ledger
 from studio.analysis.job.own_time import find_busy_within
 from studio.analysis.job.windows import build_whole_windows
 from studio.distinct import find_distinct
@@ -24,8 +24,8 @@ from studio.timeline import NodeTimes
 from studio.trace import NONE, Bool, Int64, Trace, are_assumed_arrivals
 from studio.units import format_ns
 
-_STALL, _HOST = PARTS.index("stall"), PARTS.index("host")
-_WAITS = (PARTS.index("waiting"), PARTS.index("bubble"))
+_STALL, _HOST = PART_CODES["stall"], PART_CODES["host"]
+_WAITS = (PART_CODES["waiting"], PART_CODES["bubble"])
 KINDS_OF: dict[str, tuple[int, ...]] = {
     "overlapped": (COMPUTE, COPY, MEMORY),
     "compute": (COMPUTE,),

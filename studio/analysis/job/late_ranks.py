@@ -19,7 +19,7 @@ from studio.analysis.collectives.times import CollectiveTimes
 from studio.analysis.collectives.waits import CollectiveWaits
 from studio.analysis.job.blame import KINDS_OF, compute_collective_waits
 from studio.analysis.job.function_names import shorten_function_name
-from studio.analysis.job.ledger import PARTS, Ledger
+from studio.analysis.job.ledger import PART_CODES, PARTS, Ledger
 from studio.analysis.job.own_time import find_busy_within
 from studio.distinct import find_distinct
 from studio.notebook import format_record
@@ -248,7 +248,7 @@ class Lateness:
         opens, _, kinds = account.stretches.of(int(account.course[known]))
         edges = np.concatenate((start, end, opens + account.origin_ns, [low, high]))
         edges = find_distinct(np.clip(edges, low, high))
-        part = np.full(len(edges) - 1, PARTS.index("stall"))
+        part = np.full(len(edges) - 1, PART_CODES["stall"])
         within = np.searchsorted(opens, edges[:-1] - account.origin_ns, side="right") - 1
         part[within >= 0] = kinds[within[within >= 0]]
         holder = self._find_holders(rows, account.kinds[index][rows], (start, end), edges, part)

@@ -56,6 +56,8 @@ IDLE: tuple[Part, ...] = ("bubble", "host", "stall")
 WORK: tuple[Part, ...] = ("compute", "overlapped", "copy")
 MADE_OF: dict[str, tuple[Part, ...]] = {"exposed": EXPOSED, "idle": IDLE}
 """What sums of parts consist of."""
+NOT_TOLD_APART: tuple[Part, ...] = ("queueing", "latency", "transfer")
+"""Parts of a simulation that a recording has as `communication`."""
 AFTER_FINISH = "after_finish"
 PART_CODES = {part: code for code, part in enumerate(PARTS)}
 
@@ -262,8 +264,7 @@ class PartTimes:
         Parts that this kind of run does not tell apart are left out: a recording has `communication` in place of
         queueing, latency and transfer.
         """
-        told_apart = ("queueing", "latency", "transfer")
-        absent = told_apart if self.is_recording else ("communication",)
+        absent: tuple[Part, ...] = NOT_TOLD_APART if self.is_recording else ("communication",)
         by_name: dict[str, Int64] = {f"{part}_ns": self.of(part) for part in PARTS if part not in absent}
         by_name["communication_ns" if not self.is_recording else "communicating_ns"] = self.communicating_ns
         by_name["exposed_communication_ns"], by_name["idle_ns"] = self.exposed_ns, self.idle_ns
