@@ -19,7 +19,8 @@ from studio.commands.base.output import show
 from studio.commands.base.streams import DASH, open_path_or_stdin
 from studio.commands.base.terminal import escape_controls
 from studio.et.write import write_together
-from studio.sim.infragraph import Wire, as_yaml, build_infrastructure, read_network
+from studio.sim.infragraph import Wire, read_network
+from studio.sim.infragraph_writer import as_yaml, build_infrastructure
 from studio.sim.links import link_graph
 from studio.sim.parts import interpret
 from studio.sim.presets import preset

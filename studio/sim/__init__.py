@@ -5,12 +5,12 @@ A setting, its limit and its default are one row of `settings.py`; the product o
 given, `kernel/` how it behaves, a module per section of the reference's rules. A collective algorithm is a row of `algorithms.py` and its
 steps in `programs.py`; those of files are timed by `algorithm_files.py`. `costs/` says what a collective costs on a machine;
 `flow_plans.py` what there is to time, `charges.py` what is charged, `node_links.py` which links lie between pairs in a node. `systems/`
-has the presets, `infragraph.py` networks from and for InfraGraph, `explaining.py` what a collective's time is made of, `known.py` what
-simulations of one trace have in common. `recorded_order.py` orders a replay by recorded times where dependencies do not tell the order:
-by what nodes waited for (`recorded_waits.py`), in a graph of its own (`ordered_graph.py`). `check.py` says before a run what would keep
-it from ending: of ranks and system itself, of graphs by `graph_checks.py`, of collectives by `collective_checks.py`, of what ranks
-disagree in by `agreement.py`; `crossings.py` finds messages that are timed in one dimension of several. `folding.py` finds the ranks that
-one stands for, by the facts in `fold_job.py`.
+has the presets, `infragraph.py` networks from InfraGraph and `infragraph_writer.py` networks for it, `explaining.py` what a collective's
+time is made of, `known.py` what simulations of one trace have in common. `recorded_order.py` orders a replay by recorded times where
+dependencies do not tell the order: by what nodes waited for (`recorded_waits.py`), in a graph of its own (`ordered_graph.py`). `check.py`
+says before a run what would keep it from ending: of ranks and system itself, of graphs by `graph_checks.py`, of collectives by
+`collective_checks.py`, of what ranks disagree in by `agreement.py`; `crossings.py` finds messages that are timed in one dimension of
+several. `folding.py` finds the ranks that one stands for, by the facts in `fold_job.py`.
 
 `simulate` plays a trace on a described system. Under the model `astra-sim` its clock and its order of events are those
 of ASTRA-sim's analytical simulator, so its answers are the same to the nanosecond; `studio.sim.models` says what the
