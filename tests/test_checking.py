@@ -10,7 +10,7 @@ from studio.doctor import CHECKS, run_checks
 from studio.doctor.stored import read_stored_examination, to_store
 from studio.jobs.checking import check_again, list_checked_jobs, start_check
 from studio.session import Session
-from studio.store.arrays import read_sealed
+from studio.store.durable_files import read_sealed
 from studio.store.tasks import cancel, close_tasks, list_tasks, open_tasks
 from studio.store.workspace import Workspace
 from tests.doctor.broken_jobs import BROKEN, healthy

@@ -20,7 +20,7 @@ from studio.et import source
 from studio.files import SpecialFileError, make_scratch_folder, open_file, open_private, read_file, read_start
 from studio.sim import astra
 from studio.store.access import ensure_workspace_token
-from studio.store.arrays import write_atomically
+from studio.store.durable_files import write_atomically
 from studio.store.workspace import Workspace
 from tests.small_jobs import rank_file
 

@@ -22,7 +22,7 @@ from studio.et.records import write_metadata
 from studio.et.source import SourceFile
 from studio.jobs import importing
 from studio.store import imports
-from studio.store.arrays import write_json
+from studio.store.durable_files import write_json
 from studio.store.imports import (
     Announced,
     Import,

@@ -513,7 +513,8 @@ def test_a_workspace_that_cannot_be_written_says_so(workspace, monkeypatch):
 
     for name in ("mkdir", "rename", "open"):
         monkeypatch.setattr(Path, name, refuse)
-    monkeypatch.setattr("studio.store.arrays.open_private", refuse)
+    for module in ("arrays", "durable_files"):
+        monkeypatch.setattr(f"studio.store.{module}.open_private", refuse)
     for act in (
         lambda: workspace.save(some(), "x"),
         lambda: workspace.rename(job_id, "x"),

@@ -27,7 +27,7 @@ from studio.errors import ConfigError
 from studio.et import Progress
 from studio.sim.costs.parameters import is_time
 from studio.sim.systems import is_system_file, write_system
-from studio.store.arrays import write_atomically
+from studio.store.durable_files import write_atomically
 from studio.units import format_bytes, format_counted
 
 

@@ -26,7 +26,7 @@ from studio.commands.base.output import build_progress_line, end_with_losses, li
 from studio.commands.base.terminal import describe_written, escape_controls
 from studio.comparing import Compared
 from studio.et import Progress
-from studio.store.arrays import write_atomically
+from studio.store.durable_files import write_atomically
 
 
 @dataclass(frozen=True, slots=True)

@@ -37,7 +37,7 @@ from studio.generation.inference.serving import (
     serve_requests,
 )
 from studio.generation.models import Model
-from studio.store.arrays import write_atomically
+from studio.store.durable_files import write_atomically
 from studio.units import format_bytes, format_counted, format_ns
 
 _OPTIONS = (

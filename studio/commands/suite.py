@@ -34,7 +34,7 @@ from studio.commands.base.suite_cases import Case, Results, Score, find_regressi
 from studio.commands.base.suite_file import read_suite
 from studio.commands.base.terminal import align_columns, escape_controls, shorten
 from studio.et import Progress
-from studio.store.arrays import write_atomically
+from studio.store.durable_files import write_atomically
 from studio.units import format_counted, format_ns
 
 _WIDE = 100

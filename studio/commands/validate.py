@@ -31,7 +31,7 @@ from studio.commands.base.output import build_progress_line, show
 from studio.commands.base.tables import add_given_options, format_share, tables_argument, warn_notes
 from studio.commands.base.terminal import describe_written, escape_controls
 from studio.et import Progress
-from studio.store.arrays import write_atomically
+from studio.store.durable_files import write_atomically
 from studio.units import format_bytes, format_counted, format_ns
 
 

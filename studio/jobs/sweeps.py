@@ -27,7 +27,7 @@ from studio.generation.recipe import infer_mesh
 from studio.jobs.completing import Scaling, make_scaled
 from studio.jobs.simulations import Simulation, Simulations, start
 from studio.session import Session
-from studio.store.arrays import write_json
+from studio.store.durable_files import write_json
 from studio.store.tasks import ACTIVE, Report, Task, Tasks, list_tasks, submit
 from studio.sweep.costs import Costs
 from studio.sweep.durations import check_preset_durations

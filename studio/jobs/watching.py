@@ -28,7 +28,7 @@ from studio.et.format import UNSAID, JobSize
 from studio.files import PRIVATE_FILE, PRIVATE_FOLDER, read_file
 from studio.jobs.importing import import_arrived
 from studio.jobs.places import Place, Stamp
-from studio.store.arrays import escape_name, write_json
+from studio.store.durable_files import escape_name, write_json
 from studio.store.tasks import build_problem
 from studio.store.workspace import Workspace
 

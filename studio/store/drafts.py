@@ -21,7 +21,7 @@ from studio.decoding import build_decoder
 from studio.errors import StudioError
 from studio.files import PRIVATE_FOLDER, read_file
 from studio.sim.parts import Parts
-from studio.store.arrays import write_json
+from studio.store.durable_files import write_json
 
 _ID = re.compile(r"[0-9a-f]{16}")
 _KEEP_S = 30 * 86_400

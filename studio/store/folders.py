@@ -15,8 +15,8 @@ from typing import Any
 
 from studio.errors import StudioError
 from studio.files import PRIVATE_FOLDER, describe_full_disk, is_full, sum_sizes_below
-from studio.store.arrays import write_sealed
 from studio.store.cache import measure
+from studio.store.durable_files import write_sealed
 from studio.units import format_bytes
 
 _ABANDONED_S = 86_400

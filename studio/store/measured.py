@@ -16,7 +16,7 @@ from studio.errors import ConfigError, StudioError
 from studio.et.job_files import recognise
 from studio.et.source import SourceFile, read_head
 from studio.sim.systems import is_system_file, read_system
-from studio.store.arrays import write_atomically
+from studio.store.durable_files import write_atomically
 
 _FOLDER = "measured"
 

@@ -14,7 +14,7 @@ from studio.sim.config import Congestion
 from studio.sim.doubt import Cured, Doubt
 from studio.sim.models import label_system_model
 from studio.sim.parts import Mode, Parts
-from studio.store.arrays import Damaged, convert_damage, read_sealed
+from studio.store.durable_files import Damaged, convert_damage, read_sealed
 
 LAYOUT = 1
 

@@ -38,18 +38,10 @@ from studio.sim.doubts import list_doubts
 from studio.sim.kinds import CollectiveKind
 from studio.sim.parts import CustomAlgorithms, Parts, interpret
 from studio.sim.result import SimResult, compute_ledger
-from studio.store.arrays import (
-    Checksum,
-    Damaged,
-    convert_damage,
-    decode_sealed,
-    read_columns,
-    read_trace,
-    write_columns,
-    write_sealed,
-    write_trace,
-)
+from studio.store.arrays import Checksum, read_columns, write_columns
+from studio.store.durable_files import Damaged, convert_damage, decode_sealed, write_sealed
 from studio.store.run_infos import RunInfo, RunSummary
+from studio.store.stored_traces import read_trace, write_trace
 from studio.trace import Trace, compute_trace_digest
 
 

@@ -13,15 +13,9 @@ from pathlib import Path
 
 from studio.analysis.job.summary import GraphFigures, count_graph
 from studio.files import PRIVATE_FOLDER, open_file
-from studio.store.arrays import (
-    Checksum,
-    build_graph,
-    name_graph_file,
-    read_arrays,
-    read_columns,
-    sync_file,
-    write_columns,
-)
+from studio.store.arrays import Checksum, read_arrays, read_columns, write_columns
+from studio.store.durable_files import sync_file
+from studio.store.stored_traces import build_graph, name_graph_file
 from studio.trace import Graph, Trace, iterate_arrays
 
 

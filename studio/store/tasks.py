@@ -28,7 +28,7 @@ from filelock import FileLock, Timeout
 from studio.decoding import build_decoder
 from studio.errors import StudioError
 from studio.files import PRIVATE_FILE, PRIVATE_FOLDER, read_file
-from studio.store.arrays import write_json
+from studio.store.durable_files import write_json
 from studio.store.pace import Pace, estimate_remaining_s, with_progress
 
 KindName = Literal[

@@ -33,19 +33,12 @@ from studio.analysis.job.summary import EDITION, summarise
 from studio.errors import StudioError, TraceError
 from studio.files import PRIVATE_FOLDER, describe_bad_path, make_private
 from studio.notebook import format_parts
-from studio.store.arrays import (
-    Damaged,
-    escape_name,
-    read_sealed,
-    read_trace,
-    sync_folder,
-    write_sealed,
-    write_trace,
-)
+from studio.store.durable_files import Damaged, escape_name, read_sealed, sync_folder, write_sealed
 from studio.store.folders import Folders
 from studio.store.job_infos import JobInfo, decode_info, describe_job, refuse_newer
 from studio.store.run_infos import RunInfo, read_info
 from studio.store.shelf import GraphShelf
+from studio.store.stored_traces import read_trace, write_trace
 from studio.trace import Trace
 
 if TYPE_CHECKING:

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from studio.errors import TraceFormatError
 from studio.et import etplus, etplus_nodes
 from studio.et.format import Reading
-from studio.store.arrays import iterate_arrays
+from studio.trace import iterate_arrays
 from tests.examples import examples
 
 TEXT = st.sampled_from(

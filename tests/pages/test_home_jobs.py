@@ -11,7 +11,7 @@ from studio.pages.home.words import describe_hypothetical
 from studio.session import Session
 from studio.sql.database import Database
 from studio.sql.sources import build_workspace_source
-from studio.store.arrays import write_sealed
+from studio.store.durable_files import write_sealed
 from studio.store.tasks import ACTIVE, close_tasks, list_tasks, open_tasks
 from studio.store.workspace import Workspace
 from studio.views.trends import list_points

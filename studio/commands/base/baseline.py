@@ -21,7 +21,7 @@ from studio.doctor import run_checks
 from studio.doctor.stored import EDITION as CHECKS
 from studio.errors import ConfigError
 from studio.files import read_file
-from studio.store.arrays import write_atomically
+from studio.store.durable_files import write_atomically
 from studio.units import format_counted, format_ns
 
 _FORM: Final = 1

@@ -29,7 +29,7 @@ from studio.files import open_file, read_file
 from studio.sim.compared import build_side
 from studio.sim.models import Model
 from studio.sim.retargeting import OTHER_GPU
-from studio.store.arrays import Damaged, decode_sealed, write_sealed
+from studio.store.durable_files import Damaged, decode_sealed, write_sealed
 from studio.store.workspace import Workspace
 from studio.units import format_ns
 

@@ -17,7 +17,7 @@ from studio.et.events import finish_line, format_log_line, list_line_ends
 from studio.et.write import write_together
 from studio.files import open_file
 from studio.sim.result import SimResult, compute_exposed_ns
-from studio.store.arrays import write_atomically
+from studio.store.durable_files import write_atomically
 from studio.timeline import recorded
 from studio.trace import Trace
 

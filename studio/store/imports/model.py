@@ -17,7 +17,7 @@ from studio import units
 from studio.errors import StudioError
 from studio.et.seen import JobSeen, Picture
 from studio.et.source import SourceFile
-from studio.store.arrays import write_json
+from studio.store.durable_files import write_json
 from studio.store.tasks import Problem, Report, TaskCancelled, Tasks
 
 _PROGRESS_EVERY_S = 0.2

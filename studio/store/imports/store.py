@@ -17,7 +17,7 @@ import msgspec
 
 from studio.decoding import build_decoder
 from studio.files import PRIVATE_FOLDER, SpecialFileError, is_full, read_file
-from studio.store.arrays import sync_folder, write_json
+from studio.store.durable_files import sync_folder, write_json
 from studio.store.imports.model import (
     Announced,
     FileStatus,
