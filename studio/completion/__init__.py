@@ -3,7 +3,8 @@
 `clues.py` finds what tells about the layout of ranks (of messages `messages.py`), `mesh.py` infers the mesh, `layout.py` reads what
 a user says of it. `complete.py` makes copies, `measured.py` and `spread.py` say how they differ, `arrivals.py` when they come to
 collectives, and `stages.py` makes stages that nobody recorded, by names in `layers.py`. `scale.py` says what scaling changes, of
-operators of more tensor-parallel ranks `tensor.py`; which sizes of tensors are the same say `dimensions.py` and `factors.py`.
+operators of more tensor-parallel ranks `tensor.py`; which sizes of tensors are the same say
+`dimensions.py`, by a rule for each operator (`dimension_rules.py`), and `factors.py`.
 """
 
 from studio.completion.complete import LayoutNeededError, complete, list_layouts

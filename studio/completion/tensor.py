@@ -17,15 +17,8 @@ from typing import Any
 
 import numpy as np
 
-from studio.completion.dimensions import (
-    Dimensions,
-    Inputs,
-    Place,
-    Product,
-    Tensor,
-    follow_dimensions,
-    iterate_callers,
-)
+from studio.completion.dimension_rules import Dimensions, Place, Product, Tensor
+from studio.completion.dimensions import Inputs, follow_dimensions, iterate_callers
 from studio.completion.factors import Size
 from studio.completion.mesh import Mesh
 from studio.completion.rules import TENSOR
