@@ -17,7 +17,7 @@ from click.testing import CliRunner
 
 import studio
 from studio.cli import main
-from studio.commands.base import astra_folder
+from studio.commands.base import astra_folder, astra_job
 from studio.commands.base.backends import get_analytical_backend
 from studio.et import write
 from studio.et.schema import load_schema
@@ -279,9 +279,9 @@ def test_a_folder_is_written_again_and_nothing_else_is_overwritten(folder):
 def test_where_astra_sims_logger_would_lose_events_that_is_said(folder, monkeypatch):
     nodes = [node(0, "COMP", micros=1, name="x" * 1000), collective(1, "ALL_REDUCE", MIB, 0)]
     write(trace_of([nodes, nodes]), folder / "job", "job")
-    monkeypatch.setattr(astra_folder, "LOG_KEEPS_BYTES", 2 * 2 * (2 * 115 + 1000 + 2))
+    monkeypatch.setattr(astra_job, "LOG_KEEPS_BYTES", 2 * 2 * (2 * 115 + 1000 + 2))
     assert "its log of events" not in exported(folder / "job", folder / "out", *on(folder)).output
-    monkeypatch.setattr(astra_folder, "LOG_KEEPS_BYTES", 2 * 2 * (2 * 115 + 1000 + 2) - 1)
+    monkeypatch.setattr(astra_job, "LOG_KEEPS_BYTES", 2 * 2 * (2 * 115 + 1000 + 2) - 1)
     assert (
         "--logging-configuration=logging.toml" in exported(folder / "job", folder / "out", *on(folder)).output
     )
@@ -299,7 +299,7 @@ def test_exported_cases_of_the_reference_finish_when_it_says(shared, tmp_path):
         if npus > 32:
             continue
         trace, parts, custom = parts_of(record)
-        prepared = astra_folder.prepare(trace, parts, custom)
+        prepared = astra_job.prepare(trace, parts, custom)
         folder = tmp_path / str(number)
         astra_folder.write_folder(prepared, folder, get_analytical_backend(record["mode"]))
         groups = folder / "workload" / "comm_group.json"

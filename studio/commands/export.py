@@ -21,7 +21,8 @@ import msgspec
 
 from studio.analysis.job.completeness import infer_completeness
 from studio.commands.base import parquet_folder
-from studio.commands.base.astra_folder import Prepared, prepare, refuse_taken, write_folder
+from studio.commands.base.astra_folder import refuse_taken, write_folder
+from studio.commands.base.astra_job import Prepared, prepare
 from studio.commands.base.backends import (
     BACKEND_NAMES,
     WORKLOAD,

@@ -64,7 +64,7 @@ from studio.sim.unrecorded import check_missing_facts
 from studio.trace import Finding, Trace, compute_trace_digest
 
 if TYPE_CHECKING:
-    from studio.commands.base.astra_folder import Prepared
+    from studio.commands.base.astra_job import Prepared
     from studio.commands.base.engine import Engine, EngineRun
 
 Progress = Callable[[str, int, int], None]
@@ -253,7 +253,7 @@ def _prepare_for_astra(
     request: Request, trace: Trace, parts: Parts, job: str | None
 ) -> tuple[Prepared, str | None]:
     """Return job and system as ASTRA-sim takes them, and the stored job that runs of them belong to."""
-    from studio.commands.base.astra_folder import prepare
+    from studio.commands.base.astra_job import prepare
 
     prepared = prepare(trace, parts, astra.read_custom_algorithms(parts.system, request.system))
     if job is None or not prepared.changed:

@@ -21,7 +21,8 @@ from typing import Any
 
 import numpy as np
 
-from studio.commands.base.astra_folder import Prepared, write_folder
+from studio.commands.base.astra_folder import write_folder
+from studio.commands.base.astra_job import Prepared
 from studio.commands.base.backends import (
     BACKEND_NAMES,
     DEFAULT_TIMEOUT_S,
