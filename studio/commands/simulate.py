@@ -65,7 +65,8 @@ from studio.trace import Finding, Trace, compute_trace_digest
 
 if TYPE_CHECKING:
     from studio.commands.base.astra_job import Prepared
-    from studio.commands.base.engine import Engine, EngineRun
+    from studio.commands.base.engine import Engine
+    from studio.commands.base.engine_run import EngineRun
 
 Progress = Callable[[str, int, int], None]
 Notice = Callable[[str], None]

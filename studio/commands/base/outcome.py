@@ -36,7 +36,7 @@ from studio.trace import Finding, Int64, label_collective
 from studio.units import format_bytes, format_count, format_distinct, format_ns, format_rate
 
 if TYPE_CHECKING:
-    from studio.commands.base.engine import EngineRun
+    from studio.commands.base.engine_run import EngineRun
 
 WHOLE = "whole array"
 """What the column is called that holds what bandwidths are of, where that is not the size of what a rank puts in."""
@@ -144,7 +144,7 @@ def report(outcome: Outcome) -> dict[str, Any]:
 def _build_engine_report(outcome: Outcome) -> dict[str, Any] | None:
     if outcome.engine is None:
         return None
-    from studio.commands.base.engine import build_engine_report
+    from studio.commands.base.engine_run import build_engine_report
 
     return build_engine_report(outcome.engine, [rank.number for rank in outcome.result.trace.ranks])
 
@@ -152,7 +152,7 @@ def _build_engine_report(outcome: Outcome) -> dict[str, Any] | None:
 def _format_engine_lines(outcome: Outcome) -> Iterator[str]:
     if outcome.engine is None:
         return
-    from studio.commands.base.engine import format_engine_lines
+    from studio.commands.base.engine_run import format_engine_lines
 
     yield ""
     yield from format_engine_lines(outcome.engine, [rank.number for rank in outcome.result.trace.ranks])
