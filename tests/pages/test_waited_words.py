@@ -9,7 +9,7 @@ from studio.analysis.collectives.meeting import find_meeting
 from studio.analysis.collectives.members import begin_together, collect_members
 from studio.analysis.compare.sides import build_recorded_side
 from studio.analysis.job.together import describe_ready_waits
-from studio.pages.frame.inspector import _describe_waiting
+from studio.pages.frame.node_facts import _describe_waiting
 from studio.timeline import collect_node_times, recorded
 from tests.handmade import collective, node, trace_of
 
