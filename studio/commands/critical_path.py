@@ -16,7 +16,8 @@ import numpy as np
 from studio.analysis.job.kinds import lacks_host
 from studio.analysis.job.ledger import Ledger
 from studio.analysis.job.part_words import NO_HOST
-from studio.analysis.path.critical import CAUSES, CriticalPath, find_critical_path
+from studio.analysis.path.critical import find_critical_path
+from studio.analysis.path.segments import CAUSES, CriticalPath
 from studio.analysis.path.slack import NEAR, compute_slack
 from studio.analysis.path.words import Share, compute_path_shares, describe_path
 from studio.commands.base.checked import warn_of_check, with_stored_check

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 from flask import Blueprint, Response, request
 
-from studio.analysis.path.critical import CAUSES, CriticalPath
+from studio.analysis.path.segments import CAUSES, CriticalPath
 from studio.analysis.path.words import describe_path
 from studio.analysis.timeline.gantt import Gantt
 from studio.columns import group_places

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from studio.analysis.path.critical import CriticalPath
+from studio.analysis.path.segments import CriticalPath
 from studio.notebook import format_record
 from studio.trace import NONE, Int64
 

@@ -12,7 +12,7 @@ from __future__ import annotations
 import numpy as np
 
 from studio.analysis.job.ledger import Ledger
-from studio.analysis.path.critical import Courses
+from studio.analysis.path.courses import Courses
 from studio.columns import join_columns
 from studio.timeline import NodeTimes
 from studio.trace import NONE, Int64, Trace

@@ -8,7 +8,8 @@ import numpy as np
 
 from studio.analysis.compare.sides import Side
 from studio.analysis.job.ledger import Ledger
-from studio.analysis.path.critical import CAUSES, CriticalPath, find_critical_path
+from studio.analysis.path.critical import find_critical_path
+from studio.analysis.path.segments import CAUSES, CriticalPath
 from studio.analysis.path.words import Share, compute_path_shares, describe_path
 from studio.notebook import build_html_table, format_parts
 from studio.trace import NONE, Int64, Trace

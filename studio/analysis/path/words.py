@@ -9,7 +9,7 @@ import numpy as np
 
 from studio.analysis.collectives.arrivals import Arrivals
 from studio.analysis.job.ledger import Ledger
-from studio.analysis.path.critical import CAUSES, Cause, CriticalPath
+from studio.analysis.path.segments import CAUSES, Cause, CriticalPath
 from studio.columns import group_places
 from studio.distinct import find_distinct
 from studio.notebook import format_record

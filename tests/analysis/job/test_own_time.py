@@ -20,7 +20,8 @@ from studio.analysis.job.nodes import NodeIndex
 from studio.analysis.job.own_time import find_own_pieces
 from studio.analysis.job.recorded import find_recorded_windows
 from studio.analysis.job.summary import summarise
-from studio.analysis.path.critical import CAUSES, find_critical_path
+from studio.analysis.path.critical import find_critical_path
+from studio.analysis.path.segments import CAUSES
 from studio.session import build_recorded_gantt
 from studio.sim.timed import build_timed_trace
 from studio.timeline import collect_recorded_times, read_recorded_times, recorded

@@ -12,7 +12,8 @@ from hypothesis import strategies as st
 import studio
 from studio.analysis.compare.sides import build_recorded_side
 from studio.analysis.job.ledger import PARTS
-from studio.analysis.path.critical import CAUSES, find_critical_path
+from studio.analysis.path.critical import find_critical_path
+from studio.analysis.path.segments import CAUSES
 from studio.analysis.path.slack import compute_slack
 from studio.analysis.path.words import compute_path_shares, describe_path, infer_pipeline_stages
 from studio.sim import simulate

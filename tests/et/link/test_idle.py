@@ -10,7 +10,8 @@ import pytest
 
 import studio
 from studio.analysis.compare.sides import build_recorded_side
-from studio.analysis.path.critical import CAUSES, find_critical_path
+from studio.analysis.path.critical import find_critical_path
+from studio.analysis.path.segments import CAUSES
 from studio.sim import simulate
 from studio.sim.parts import interpret
 from studio.sim.replays import as_replay, build_idle_system
