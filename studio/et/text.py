@@ -15,14 +15,12 @@ from dataclasses import dataclass, field, replace
 
 from studio.errors import TraceError, TraceFormatError
 from studio.et.format import GroupsPart, NpusNeededError, Part, RankPart, Reading
-from studio.et.records import LARGEST_NS, NodeRecord, build_rank_part
+from studio.et.records import NodeRecord, build_rank_part
+from studio.et.text_layers import Layer, Phase, Workload, parse_workload
 from studio.trace import Attribute, CollectiveType, CommGroup, Finding, NodeType, ValueKind
-from studio.units import format_counted
 
 LARGEST_NPUS = 1 << 16
 MOST_NODES = 1_000_000
-_LARGEST_BYTES = 2**63 - 1
-_MOST_CHECKPOINTS = 100_000
 
 _COLLECTIVES = {
     "ALLREDUCE": CollectiveType.ALL_REDUCE,
@@ -66,143 +64,9 @@ class _Kind:
     marks_input_gradient: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class _Phase:
-    """A layer's work in one phase; `collective` is "" where it does not communicate."""
-
-    compute_ns: int
-    collective: str
-    bytes: int
-
-
-@dataclass(frozen=True, slots=True)
-class _Layer:
-    name: str
-    forward: _Phase
-    input_gradient: _Phase
-    weight_gradient: _Phase
-    kind: str = ""
-
-
-@dataclass(frozen=True, slots=True)
-class _Workload:
-    """A file, parsed; `numbers` are those of the first line by the word before them, "" where there is none."""
-
-    kind: str
-    numbers: Mapping[str, tuple[int, ...]]
-    layers: Sequence[_Layer]
-    findings: tuple[Finding, ...]
-
-    def number(self, *keys: str) -> int | None:
-        """Return the first number under the first of these words that has one."""
-        return next((self.numbers[key][0] for key in keys if self.numbers.get(key)), None)
-
-
-# ---------------------------------------------------------------------------------------------------
-# Parsing
-
-
 def sniff(head: bytes) -> bool:
     """Whether `head` starts a text workload: a kind of parallelism, then a number of layers."""
     return _HEAD.match(head) is not None
-
-
-def _parse_workload(text: str, name: str) -> _Workload:
-    lines = [(number, words) for number, line in enumerate(text.split("\n"), 1) if (words := line.split())]
-    kind, *header = lines[0][1]
-    count = int(lines[1][1][0])
-    rows = lines[2:]
-    layers, bad = [], []
-    for number, row in rows[:count]:
-        layer = _parse_layer(row, customized=kind == "HYBRID_CUSTOMIZED")
-        if layer is None:
-            bad.append(number)
-        else:
-            layers.append(layer)
-    findings = []
-    if bad:
-        message = (
-            f"{name}: lines that are not layers were left out: {len(bad):,}, the first being line {bad[0]}. "
-            "Expected: name, -1, then three times compute time, collective and bytes, then the time of the update."
-        )
-        findings.append(Finding("error", "damaged-layer", message, "Correct these lines.", file=name))
-    if len(rows) < count:
-        message = (
-            f"{name}: {len(rows):,} of {count:,} layers; the file is cut off after line {lines[-1][0]:,}."
-        )
-        findings.append(Finding("error", "damaged-file", message, "Copy the file again.", file=name))
-    elif len(rows) > count:
-        message = f"{name}: {format_counted(len(rows) - count, 'line')} after the {format_counted(count, 'layer')}, left out."
-        hint = "Correct the number of layers in line 2."
-        findings.append(Finding("warning", "extra-lines", message, hint, file=name))
-    return _Workload(kind, _parse_numbers(header), layers, tuple(findings))
-
-
-def _parse_numbers(words: Sequence[str]) -> dict[str, tuple[int, ...]]:
-    """Return the numbers of the first line by the word before them.
-
-    Example:
-        >>> _parse_numbers("model_parallel_NPU_group: 8 checkpoints: 2 0 4 pp_comm 64".split())
-        {'model_parallel_npu_group': (8,), 'checkpoints': (2, 0, 4), 'pp_comm': (64,)}
-    """
-    numbers: dict[str, list[int]] = {}
-    key = ""
-    for word in words:
-        number = _parse_whole(word, _LARGEST_BYTES)
-        if number is None:
-            key = word.rstrip(":").lower()
-        elif len(numbers.setdefault(key, [])) < _MOST_CHECKPOINTS:
-            numbers[key].append(number)
-    return {key: tuple(values) for key, values in numbers.items()}
-
-
-def _parse_layer(row: Sequence[str], *, customized: bool) -> _Layer | None:
-    """Parse a line as a layer, None where it is none."""
-    if len(row) < 12:
-        return None
-    phases = []
-    for column in (2, 5, 8):
-        compute_us, collective, size_bytes = (
-            _parse_microseconds(row[column]),
-            row[column + 1].upper(),
-            _parse_whole(row[column + 2], _LARGEST_BYTES),
-        )
-        if compute_us is None or size_bytes is None or not re.fullmatch(r"[A-Z_]+", collective):
-            return None
-        phases.append(_Phase(compute_us, "" if collective == "NONE" else collective, size_bytes))
-    kind = row[12].upper() if customized and len(row) > 12 else ""
-    return _Layer(row[0], phases[0], phases[1], phases[2], kind)
-
-
-def _parse_whole(word: str, largest: int) -> int | None:
-    """Return a whole number from 0, also one written as 16777216.0 or 1e6."""
-    if word.isascii() and word.isdecimal() and len(word) < 20:
-        number = int(word)
-    else:
-        value = _parse_float(word)
-        if value is None:
-            return None
-        number = int(value)
-    return number if 0 <= number <= largest else None
-
-
-def _parse_microseconds(word: str) -> int | None:
-    """Return microseconds as ns."""
-    if word.isascii() and word.isdecimal() and len(word) < 20:
-        duration_ns = int(word) * 1000
-    else:
-        value = _parse_float(word)
-        if value is None:
-            return None
-        duration_ns = round(value * 1000)
-    return duration_ns if 0 <= duration_ns <= LARGEST_NS else None
-
-
-def _parse_float(word: str) -> float | None:
-    if not re.fullmatch(r"[0-9]{1,19}(\.[0-9]*)?([eE][+-]?[0-9]{1,2})?", word):
-        return None
-    value = float(word)
-    return value if value <= _LARGEST_BYTES else None
 
 
 # ---------------------------------------------------------------------------------------------------
@@ -265,7 +129,7 @@ class _Layout:
         return groups, names
 
 
-def _build_layout(workload: _Workload, reading: Reading) -> tuple[_Layout, list[Finding]]:
+def _build_layout(workload: Workload, reading: Reading) -> tuple[_Layout, list[Finding]]:
     """Return how the ranks of a job are grouped, and findings about it.
 
     Raises:
@@ -337,7 +201,7 @@ class _Builder:
     """
 
     name: str
-    workload: _Workload
+    workload: Workload
     kind: _Kind
     layout: _Layout
     nodes: list[NodeRecord] = field(default_factory=list)
@@ -348,35 +212,35 @@ class _Builder:
     gradient: dict[int, int] = field(default_factory=dict)
 
     @property
-    def layers(self) -> Sequence[_Layer]:
+    def layers(self) -> Sequence[Layer]:
         return self.workload.layers
 
-    def compute(self, layer: _Layer, what: str, phase: _Phase, *after: int | None) -> int:
+    def compute(self, layer: Layer, what: str, phase: Phase, *after: int | None) -> int:
         """Add a node that computes; returns its id."""
         return self._add(f"COMP_NODE_{layer.name}_{what}", NodeType.COMP, after, phase.compute_ns)
 
-    def forward(self, layer: _Layer, *after: int | None) -> int | None:
+    def forward(self, layer: Layer, *after: int | None) -> int | None:
         """Add the collective of a forward pass; returns its id, None where there is none."""
         return self._communicate(layer, layer.forward, self._get_kind(layer).model, "", after)
 
-    def input_gradient(self, layer: _Layer, *after: int | None) -> int | None:
+    def input_gradient(self, layer: Layer, *after: int | None) -> int | None:
         """Add the collective of an input gradient."""
         mark = "IG_COMM__" if self.kind.marks_input_gradient else ""
         return self._communicate(layer, layer.input_gradient, self._get_kind(layer).model, mark, after)
 
-    def weight_gradient(self, layer: _Layer, *after: int | None) -> int | None:
+    def weight_gradient(self, layer: Layer, *after: int | None) -> int | None:
         """Add the collective of a weight gradient."""
         return self._communicate(layer, layer.weight_gradient, self._get_kind(layer).data, "", after)
 
-    def skip(self, phase: _Phase) -> None:
+    def skip(self, phase: Phase) -> None:
         """Count a collective that is not run."""
         self.unused += phase.collective != ""
 
-    def _get_kind(self, layer: _Layer) -> _Kind:
+    def _get_kind(self, layer: Layer) -> _Kind:
         return _KINDS.get(layer.kind, self.kind)
 
     def _communicate(
-        self, layer: _Layer, phase: _Phase, group: str, mark: str, after: Sequence[int | None]
+        self, layer: Layer, phase: Phase, group: str, mark: str, after: Sequence[int | None]
     ) -> int | None:
         if not phase.collective:
             return None
@@ -556,7 +420,7 @@ def read(reading: Reading) -> list[Part]:
         NpusNeededError: Neither the file nor the user says how many NPUs run it.
         TraceError: The number of NPUs or passes does not fit it.
     """
-    workload = _parse_workload(bytes(reading.data).decode("utf-8", "replace"), reading.name)
+    workload = parse_workload(bytes(reading.data).decode("utf-8", "replace"), reading.name)
     name, passes = reading.name, 1 if reading.size.passes is None else reading.size.passes
     if not workload.layers:
         raise TraceFormatError(
