@@ -11,6 +11,7 @@ from pathlib import PurePosixPath
 
 from studio.errors import TraceFormatError
 from studio.et.collector import pause_collector
+from studio.et.foreign import describe_unrecognised, find_foreign
 from studio.et.format import HEAD_BYTES, Format
 from studio.et.halves import Half, find_common_name, find_copies, find_doubles, make_half, sort_halves
 from studio.et.known import FORMATS, find_format
@@ -19,13 +20,7 @@ from studio.et.plugins import Plugins, load_installed
 from studio.et.rank_names import can_be_rank, find_counted_numbers, parse_rank_and_prefix, says_rank
 from studio.et.reading_meter import Progress
 from studio.et.recordings import separate_recordings
-from studio.et.source import (
-    SourceFile,
-    describe_unrecognised,
-    find_foreign,
-    read_head,
-    report_looking,
-)
+from studio.et.source import SourceFile, read_head, report_looking
 from studio.trace import Finding, Level
 from studio.units import format_counted
 

@@ -19,8 +19,8 @@ from studio.errors import TraceFormatError
 from studio.et import chakra
 from studio.et import kernel as k
 from studio.et.encode import encode_varint
+from studio.et.foreign import describe_unrecognised
 from studio.et.record_json import BYTES, UNKNOWN, BadValueError, Kind, json_to_record, record_to_json
-from studio.et.source import describe_unrecognised
 from studio.trace import Finding
 from studio.units import format_counted
 

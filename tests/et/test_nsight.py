@@ -12,9 +12,9 @@ import pytest
 import studio
 from studio.analysis.job.summary import summarise
 from studio.errors import StudioError, TraceFormatError
+from studio.et.foreign import describe_unrecognised
 from studio.et.link.dep_kinds import DepKind
 from studio.et.rocprof import LibraryCalls
-from studio.et.source import describe_unrecognised
 from studio.trace import DEVICE_NAME, Trace, list_node_attributes
 from tests.et.damaged_databases import read_damaged
 from tests.nsight_exports import add_payloads, add_waits, write_export
