@@ -138,7 +138,7 @@ def test_unknown_settings_name_the_nearest(setting: str, message: str) -> None:
             r"compute-speeds\[3\] is 0; allowed: a number above 0 and at most 1e\+18",
         ),
         ({"compute-speeds": [1, 2]}, "compute-speeds is .* a table"),
-        ({"gather-implementation": ["ring", "ring"]}, "gather-implementation is .* up to 1 entries"),
+        ({"gather-implementation": ["ring", "ring"]}, "gather-implementation is .* up to 1 entry,"),
     ],
 )
 def test_bad_values_name_file_key_and_what_is_allowed(table: dict[str, object], message: str) -> None:

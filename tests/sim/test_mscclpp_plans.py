@@ -182,7 +182,7 @@ def test_a_plan_is_timed_beside_the_built_in_algorithms(tmp_path: Path):
         (op("glres", [("o", 0)], [("o", 0)]), "without switch_channel_id"),
         (op("sem_acquire") | {"semaphore_ids": [0]}, "number 0 of a list of 0"),
         (op("pipeline"), "iter_context is none"),
-        ({"name": "pipeline", "iter_context": {"unit_size": 0, "num_chunks": 1}}, "1 chunks by 0 bytes"),
+        ({"name": "pipeline", "iter_context": {"unit_size": 0, "num_chunks": 1}}, "1 chunk by 0 bytes"),
         (
             {
                 "name": "pipeline",
