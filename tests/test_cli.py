@@ -643,13 +643,19 @@ def test_a_sample_is_served_on_a_port_of_its_own_and_odd_requests_leave_no_trace
         message = refused("--port", port, "--workspace", tmp_path / "other")
         assert f"Port {port} of 127.0.0.1 is taken by another program" in message
         assert "Hint: Leave out --port" in message
-        [badge] = [one for one in asked(address) if one["output"].startswith("findings-badge")]
+        [listing] = [one for one in asked(address) if "findings-badge.children" in one["output"]]
+        outputs = [part.split(".") for part in listing["output"].strip(".").split("...")]
         for odd in ([], {"a": [1]}, 1e300, "\x1b[2J"):
-            callback = {"output": badge["output"], "changedPropIds": ["job.data"]}
-            callback |= {"outputs": {"id": "findings-badge", "property": "children"}}
-            listed = {"id": "activity-known", "property": "data", "value": None}
-            callback |= {"inputs": [{"id": "job", "property": "data", "value": odd}, listed]}
-            assert post(address, json.dumps(callback).encode()) == 200
+            for value in (odd, json.dumps(odd), json.dumps([odd, None])):
+                shown = {"id": "shown-run", "property": "data", "value": value}
+                listed = {"id": "activity-known", "property": "data", "value": None}
+                callback = {
+                    "output": listing["output"],
+                    "outputs": [{"id": name, "property": what} for name, what in outputs],
+                    "inputs": [shown, listed],
+                    "changedPropIds": ["shown-run.data"],
+                }
+                assert post(address, json.dumps(callback).encode()) == 200, value
         assert {post(address, body) for body in bodies} == {400}
         # Dash makes an error of its own of it.
         for script in ("dash/..%2f..%2ftoken", "dash/none.js", "none/none.js"):
