@@ -188,6 +188,28 @@ def test_tar_members_that_are_no_files_are_left_out(tmp_path: Path, kind: bytes,
     assert says in left_out(files)["odd"]
 
 
+@pytest.mark.parametrize("form", [tarfile.GNU_FORMAT, tarfile.PAX_FORMAT])
+@pytest.mark.parametrize("folder", ["job", "j" * 120])
+def test_hard_links_have_the_content_of_the_file_before_them(tmp_path: Path, form: int, folder: str) -> None:
+    """Equal ranks that a tool has made one file on the disk are written so by tar; of others nothing is read."""
+    source = tmp_path / "source"
+    (source / folder).mkdir(parents=True)
+    first = source / folder / "rank.0.et"
+    first.write_bytes(b"same")
+    (source / folder / "rank.1.et").hardlink_to(first)
+    with tarfile.open(tmp_path / "a.tar", "w", format=form) as packed:
+        for name in ("rank.0.et", "rank.1.et"):
+            packed.add(source / folder / name, f"{folder}/{name}")
+        for name, target in (("gone", "none"), ("out", "../../etc/passwd"), ("own", "own")):
+            info = tarfile.TarInfo(name)
+            info.type, info.linkname = tarfile.LNKTYPE, target
+            packed.addfile(info)
+    files = archive.unpack(tmp_path / "a.tar", tmp_path / "out")
+    assert contents(files) == {f"{folder}/rank.0.et": b"same", f"{folder}/rank.1.et": b"same"}
+    link = "a hard link to none of the files before it"
+    assert left_out(files) == {"gone": link, "out": link, "own": link}
+
+
 def test_the_map_of_a_sparse_member_is_passed_over(tmp_path: Path) -> None:
     """Old GNU tar writes more of it between header and content."""
     info = tarfile.TarInfo("sparse")

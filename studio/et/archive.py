@@ -20,7 +20,7 @@ import struct
 import tarfile
 import zipfile
 import zlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from io import BufferedReader
@@ -489,6 +489,7 @@ def _iterate_pieces(stream: IO[bytes]) -> Iterator[bytes]:
 
 def _unpack_tar(work: _Work, source: _Source, path: Path, kind: Kind) -> list[Unpacked]:
     files: list[Unpacked] = []
+    stored: dict[str, Path] = {}
     with open_file(path) as raw:
         inflater = Inflater(raw, _TARS[kind]) if kind in _TARS else None
         pieces = inflater.inflate() if inflater else _iterate_pieces(raw)
@@ -498,7 +499,9 @@ def _unpack_tar(work: _Work, source: _Source, path: Path, kind: Kind) -> list[Un
                 if isinstance(part, Gap):
                     files.append(_tell_gap(work, source, part, _show(reader.member)))
                 else:
-                    files += _take_member(work, source, part)
+                    taken = _take_member(work, source, part, stored)
+                    files += taken
+                    stored |= {file.name: file.path for file in taken if not file.problem}
         except (*_DAMAGE_AND_SYSTEM, _RatioError) as error:
             if not _is_damage(error):
                 raise
@@ -517,12 +520,24 @@ def _unpack_tar(work: _Work, source: _Source, path: Path, kind: Kind) -> list[Un
     return files
 
 
-def _take_member(work: _Work, source: _Source, member: Member) -> list[Unpacked]:
-    """Store a member of a tar, or list it as left out; nothing of folders and of what file managers leave."""
+def _take_member(work: _Work, source: _Source, member: Member, stored: Mapping[str, Path]) -> list[Unpacked]:
+    """Store a member of a tar, or list it as left out; nothing of folders and of what file managers leave.
+
+    A hard link has the content of a file before it: tar writes so whatever was one file of several names on the disk.
+
+    Args:
+        work: What is unpacked.
+        source: The archive.
+        member: The member.
+        stored: Where the files before it are, by name.
+    """
     try:
         shown = _admit(work, source, member.name)
         if shown is None or member.is_folder:
             return []
+        if member.target and (path := stored.get(_show("/".join(_split_path(member.target))))) is not None:
+            with open_file(path) as content:
+                return [_store(work, source, shown, _iterate_pieces(content))]
         if member.problem:
             raise _MemberRefusedError(member.problem)
         return [_store(work, source, shown, member.body, charge=False)]
@@ -605,16 +620,19 @@ def _admit(work: _Work, source: _Source, member: str) -> str | None:
 
 
 def _check_path(member: str) -> str:
-    # Archives written on Windows may have backslashes between folders; taken as that, they hide nothing.
-    path = member.replace("\\", "/")
-    if "\0" in path:
+    if "\0" in member:
         raise _MemberRefusedError("named with a NUL character")
-    if path.startswith("/") or _DRIVE.match(path):
+    if member.startswith(("/", "\\")) or _DRIVE.match(member):
         raise _MemberRefusedError("an absolute path")
-    parts = [part for part in path.split("/") if part not in ("", ".")]
+    parts = _split_path(member)
     if ".." in parts:
         raise _MemberRefusedError("a path that leads out of the archive (..)")
     return _show("/".join(parts))
+
+
+def _split_path(member: str) -> list[str]:
+    # Archives written on Windows may have backslashes between folders; taken as that, they hide nothing.
+    return [part for part in member.replace("\\", "/").split("/") if part not in ("", ".")]
 
 
 def _store(

@@ -29,7 +29,7 @@ _NAMES = (tarfile.GNUTYPE_LONGNAME, tarfile.GNUTYPE_LONGLINK, tarfile.XHDTYPE, t
 """Kinds of headers that say more of the member behind them."""
 _WITHOUT_BODY = {
     tarfile.SYMTYPE: "a symbolic link",
-    tarfile.LNKTYPE: "a hard link",
+    tarfile.LNKTYPE: "a hard link to none of the files before it",
     tarfile.CHRTYPE: "a device",
     tarfile.BLKTYPE: "a device",
     tarfile.FIFOTYPE: "a pipe",
@@ -45,6 +45,7 @@ class Member:
         size_bytes: How long its content is.
         is_folder: Whether it is one.
         problem: What it is instead of a plain file or a folder, empty for these.
+        target: Of a hard link the name of the member whose content it has, too; else empty.
         body: Its content; what is not taken of it is skipped.
     """
 
@@ -52,6 +53,7 @@ class Member:
     size_bytes: int
     is_folder: bool
     problem: str
+    target: str
     body: Iterator[bytes]
 
 
@@ -199,7 +201,8 @@ class TarReader:
             problem = problem or f"of the unknown kind {info.type!r}"
         is_folder = info.type == tarfile.DIRTYPE or (info.type in _FILES and name.endswith("/"))
         self.member, self.member_bytes, self.done_bytes = name, size_bytes, 0
-        return Member(name, size_bytes, is_folder, problem, self._iterate_content(size_bytes))
+        target = extra.get("linkpath", info.linkname) if info.type == tarfile.LNKTYPE else ""
+        return Member(name, size_bytes, is_folder, problem, target, self._iterate_content(size_bytes))
 
 
 def is_tar(block: bytes) -> bool:
@@ -224,9 +227,10 @@ def _may_have_sum(block: bytes) -> bool:
 
 
 def _parse_names(kind: bytes, body: bytes) -> dict[str, str]:
-    """Return the name and size that a GNU long name or a pax header gives the member behind it."""
-    if kind == tarfile.GNUTYPE_LONGNAME:
-        return {"path": body.rstrip(b"\0").decode("utf-8", "surrogateescape")}
+    """Return the name, size and target that a GNU long name or a pax header gives the member behind it."""
+    if kind in (tarfile.GNUTYPE_LONGNAME, tarfile.GNUTYPE_LONGLINK):
+        said = "path" if kind == tarfile.GNUTYPE_LONGNAME else "linkpath"
+        return {said: body.rstrip(b"\0").decode("utf-8", "surrogateescape")}
     if kind != tarfile.XHDTYPE:
         return {}
     extra: dict[str, str] = {}
