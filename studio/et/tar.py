@@ -229,8 +229,8 @@ def _may_have_sum(block: bytes) -> bool:
 def _parse_names(kind: bytes, body: bytes) -> dict[str, str]:
     """Return the name, size and target that a GNU long name or a pax header gives the member behind it."""
     if kind in (tarfile.GNUTYPE_LONGNAME, tarfile.GNUTYPE_LONGLINK):
-        said = "path" if kind == tarfile.GNUTYPE_LONGNAME else "linkpath"
-        return {said: body.rstrip(b"\0").decode("utf-8", "surrogateescape")}
+        field = "path" if kind == tarfile.GNUTYPE_LONGNAME else "linkpath"
+        return {field: body.rstrip(b"\0").decode("utf-8", "surrogateescape")}
     if kind != tarfile.XHDTYPE:
         return {}
     extra: dict[str, str] = {}
