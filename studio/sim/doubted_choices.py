@@ -85,8 +85,7 @@ def find_instant(facts: Facts) -> Found:
     fixed = config.extensions is None or config.extensions.collectives == "reference"
     lacking = every = 0
     # Ranks of one graph have the same collectives.
-    users = np.bincount([rank.graph for rank in trace.ranks], minlength=len(trace.graphs)).tolist()
-    for graph, ranks in zip(trace.graphs, users, strict=True):
+    for graph, ranks in zip(trace.graphs, trace.count_ranks(), strict=True):
         replayed = graph.type == NodeType.COMM_COLL
         if config.needs_every_rank:
             rows, types = read_int_column(graph, "comm_type")

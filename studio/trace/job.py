@@ -292,6 +292,20 @@ class Trace:
             )
         return match
 
+    def count_ranks(self) -> list[int]:
+        """Return how many ranks have each graph.
+
+        Example:
+            >>> import studio
+            >>> trace = studio.read(studio.sample_path("transformer_8r"))
+            >>> sum(trace.count_ranks()) == len(trace.ranks)
+            True
+        """
+        counts: list[int] = np.bincount(
+            [rank.graph for rank in self.ranks], minlength=len(self.graphs)
+        ).tolist()
+        return counts
+
     def group(self, name: str | None) -> CommGroup | None:
         """Return the listed comm group of a name, None where there is none.
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 from typing import Any
 
@@ -22,6 +23,17 @@ def choose_shown_run(session: Session, job: str, view: Mapping[str, Any]) -> str
         return ""
     runs = session.workspace.runs(job)
     return runs[0].id if runs else None
+
+
+def read_shown_run(shown: str | None) -> tuple[str | None, str | None]:
+    """Return the job and the run that the view names; `shown` is both as a JSON list, nothing before there is a view.
+
+    Example:
+        >>> read_shown_run('["a1b2", null]'), read_shown_run(None)
+        (('a1b2', None), (None, None))
+    """
+    job, run = json.loads(shown) if shown else (None, None)
+    return job, run
 
 
 def rank_of(trace: Trace, view: Mapping[str, Any]) -> Rank:

@@ -154,7 +154,7 @@ def summarise(trace: Trace, figures: Sequence[GraphFigures] | None = None) -> Su
     """
     distinct = len(trace.graphs)
     trace = trace if figures else share_graphs(trace)
-    uses = np.bincount([rank.graph for rank in trace.ranks], minlength=len(trace.graphs)).tolist()
+    uses = trace.count_ranks()
     counted = figures or [count_graph(graph) for graph in trace.graphs]
 
     def sum_over_ranks(what: Callable[[GraphFigures], int]) -> int:
@@ -242,7 +242,7 @@ def _sum_by_collective(graph: Graph) -> dict[str, Sums]:
 def count_unsized(trace: Trace) -> dict[str, int]:
     """Return how many communication nodes of each kind of `Summary.collectives` have no size."""
     trace = share_graphs(trace)
-    uses = np.bincount([rank.graph for rank in trace.ranks], minlength=len(trace.graphs)).tolist()
+    uses = trace.count_ranks()
     counts: dict[str, int] = {}
     for graph, count in zip(trace.graphs, uses, strict=True):
         nodes = collect_comm_nodes(graph)

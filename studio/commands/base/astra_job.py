@@ -127,7 +127,7 @@ def prepare(
 def _check_log(trace: Trace) -> Iterator[Finding]:
     """Say where the log of a run will be longer than what ASTRA-sim's logger keeps."""
     size = 0
-    for graph, uses in zip(trace.graphs, _count_uses(trace), strict=True):
+    for graph, uses in zip(trace.graphs, trace.count_ranks(), strict=True):
         lengths = np.diff(graph.strings.offsets)[graph.name[graph.name >= 0]]
         size += 2 * uses * (len(graph) * _EVENT_BYTES + int(lengths.sum()))
     if size > LOG_KEEPS_BYTES:
@@ -182,7 +182,7 @@ def _with_compute(trace: Trace, parts: Parts, *, keep_durations: bool) -> tuple[
     if not parts.system.get("roofline-enabled"):
         return parts, []
     lacking = lacking_timed = timed = untimed = 0
-    uses = _count_uses(trace)
+    uses = trace.count_ranks()
     for index, graph in enumerate(trace.graphs):
         compute = (graph.type == NodeType.COMP) & ~is_flagged(graph, "is_cpu_op")
         is_sized = np.ones(len(graph), np.bool_)
@@ -225,13 +225,6 @@ def _with_compute(trace: Trace, parts: Parts, *, keep_durations: bool) -> tuple[
     return parts, [Finding("warning", CODE, message, hint)]
 
 
-def _count_uses(trace: Trace) -> list[int]:
-    counts: list[int] = np.bincount(
-        [rank.graph for rank in trace.ranks], minlength=len(trace.graphs)
-    ).tolist()
-    return counts
-
-
 def _adapt_job(trace: Trace, *, durations: bool) -> tuple[Trace, list[Finding]]:
     """Return a job that ASTRA-sim reads, and what was changed.
 
@@ -239,7 +232,7 @@ def _adapt_job(trace: Trace, *, durations: bool) -> tuple[Trace, list[Finding]]:
         trace: The job.
         durations: Whether compute on devices takes its durations, so that rounding them changes answers.
     """
-    uses = _count_uses(trace)
+    uses = trace.count_ranks()
     counts = {"names": 0, "tags": 0, "rounded": 0, "cpu": 0}
     drift_ns = 0
     new_graphs: dict[int, Graph] = {}

@@ -33,7 +33,7 @@ from studio.pages.collectives.words import (
     build_worst_list,
     choose_title,
 )
-from studio.views.address import list_run_options
+from studio.views.address import list_run_options, read_shown_run
 from studio.views.collectives import (
     HeatmapRequest,
     build_shown_heatmap,
@@ -149,7 +149,7 @@ def _build_arrangement_menu() -> Any:
 @callback(Output("collectives-with", "data"), Input("shown-run", "data"))
 def list_others(shown: str | None) -> list[dict[str, str]]:
     """List what the heatmap can be compared with: the other runs of its job, and other jobs."""
-    job = json.loads(shown)[0] if shown else None
+    job, _ = read_shown_run(shown)
     if not job:
         return []
     try:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from typing import Any
 
@@ -118,23 +117,15 @@ def build_badge(job: str) -> Any:
     return build_findings_badge(levels) if (levels := session.levels_found(job)) is not None else None
 
 
-def name_shown_job(shown: str | None) -> str | None:
-    """Return the job that the view names; `shown` as for `list_run_choices`."""
-    return json.loads(shown)[0] if shown else None
-
-
-def is_run_named(shown: str | None) -> bool:
-    """Whether the view names the run that is shown, whatever runs there are; `shown` as for `list_run_choices`."""
-    return bool(shown and json.loads(shown)[1])
-
-
-def list_run_choices(shown: str | None) -> tuple[list[dict[str, str]], str | None, str | None, bool]:
+def list_run_choices(
+    job: str | None, wanted: str | None
+) -> tuple[list[dict[str, str]], str | None, str | None, bool]:
     """Return the options of the run switch, the run that is shown (twice: once for the script), and whether to hide it.
 
     Args:
-        shown: The view's job and run, as a JSON list; both may be null.
+        job: The view's job.
+        wanted: The run that the view names.
     """
-    job, wanted = json.loads(shown) if shown else (None, None)
     if not job:
         return [], None, None, True
     try:

@@ -16,11 +16,10 @@ from studio.pages.frame import inspector
 from studio.pages.frame.activity import (
     build_badge,
     change_activity,
-    is_run_named,
     list_run_choices,
-    name_shown_job,
     show_activity,
 )
+from studio.views.address import read_shown_run
 
 _CLIENT = "studio_frame"
 
@@ -96,13 +95,10 @@ def _connect_choices(app: Dash) -> None:
         Input("activity-known", "data"),
     )
     def list_runs_and_findings(shown: str | None, _activity: str | None) -> tuple[Any, ...]:
-        options, value, known, is_hidden = list_run_choices(shown)
-        badge = build_badge(job) if (job := name_shown_job(shown)) else None
-        if (
-            value is not None
-            and is_run_named(shown)
-            and set(dash.ctx.triggered_prop_ids) == {"activity-known.data"}
-        ):
+        job, run = read_shown_run(shown)
+        options, value, known, is_hidden = list_run_choices(job, run)
+        badge = build_badge(job) if job else None
+        if value is not None and run and set(dash.ctx.triggered_prop_ids) == {"activity-known.data"}:
             # The run of the address stays, and what is chosen while tasks end is not taken back.
             return options, no_update, no_update, is_hidden, badge
         return options, value, known, is_hidden, badge

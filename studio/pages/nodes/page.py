@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import threading
 from typing import Any
 
@@ -17,7 +16,7 @@ from studio.pages.base.export import build_export_buttons
 from studio.pages.base.grids import GRID_THEME
 from studio.pages.base.state import get_session, get_workspace
 from studio.pages.base.widgets import build_aria_label, build_loading, build_no_job_notice
-from studio.views.address import run_note
+from studio.views.address import read_shown_run, run_note
 
 dash.register_page(
     __name__,
@@ -275,7 +274,7 @@ def list_ranks(job: str | None) -> Any:
 @callback(Output("nodes-times", "children"), Output("nodes-times", "title"), Input("shown-run", "data"))
 def tell_times(shown: str | None) -> tuple[str, str]:
     """Say which run the times are of, twice: the line may cut it."""
-    job, run = json.loads(shown) if shown else (None, None)
+    job, run = read_shown_run(shown)
     note = run_note(get_session(), job, {"run": run})
     return note, note
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import time
 from collections.abc import Sequence
 from dataclasses import replace
@@ -76,6 +75,7 @@ from studio.store.pace import describe_remaining
 from studio.store.tasks import Task
 from studio.sweep.analysis import select_possible
 from studio.units import format_count
+from studio.views.address import read_shown_run
 
 dash.register_page(__name__, path="/sweep", name="Sweep", title="Sweep · Chakra Studio", order=6.5)
 
@@ -183,7 +183,7 @@ def open_job(job: str | None, shown: str | None) -> Any:
         return build_no_job_notice(), True, [], None
     try:
         options = list_systems(job)
-        named, run = json.loads(shown) if shown else (None, None)
+        named, run = read_shown_run(shown)
         return None, False, options, choose_first_system(job, run if named == job else None)
     except StudioError as error:
         return build_error_box(error), True, [], None
