@@ -7,7 +7,7 @@ Example:
     >>> trace = studio.read(studio.sample_path("transformer_8r"))
     >>> trace
     Trace(8 ranks, 8 graphs, 2,488 nodes, 13 comm groups, 0 findings)
-    >>> result = studio.simulate(trace, studio.presets["hgx-h100-8"].config.with_extensions().replaying())
+    >>> result = studio.simulate(trace, studio.presets["hgx-h100-8"].config.with_extensions().with_recorded_times())
     >>> len(result.finish_ns)
     8
 """

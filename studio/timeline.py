@@ -78,7 +78,7 @@ class Timeline:
     Example:
         >>> import studio
         >>> trace = studio.read(studio.sample_path("transformer_8r"))
-        >>> shown = studio.simulate(trace, studio.presets["hgx-h100-8"].config.with_extensions().replaying()).timeline(ranks=3)
+        >>> shown = studio.simulate(trace, studio.presets["hgx-h100-8"].config.with_extensions().with_recorded_times()).timeline(ranks=3)
         >>> {lane.rank for lane in shown.lanes}
         {3}
     """

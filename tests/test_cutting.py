@@ -31,7 +31,11 @@ def sound(part: Cut, folder: Path) -> Trace:
     assert [rank.number for rank in again.ranks] == list(range(len(part.ranks)))
     assert again.node_count == part.trace.node_count
     assert not [f.message for f in run_checks(again).diagnoses if f.level == "error"]
-    system = studio.preset("hgx-h100", npus=max(len(again.ranks), 2)).config.with_extensions().replaying()
+    system = (
+        studio.preset("hgx-h100", npus=max(len(again.ranks), 2))
+        .config.with_extensions()
+        .with_recorded_times()
+    )
     result = studio.simulate(again, system, native=False, fold=True)
     assert all(finish >= 0 for finish in result.finish_ns.tolist())
     for file in folder.iterdir():

@@ -40,7 +40,7 @@ def example() -> ModuleType:
 
 def simulated(trace: Trace) -> int:
     """When a job of one rank ends in the studio's simulator, with one slot for each processor."""
-    config = studio.preset("hgx-h100", npus=2).config.with_extensions().replaying()
+    config = studio.preset("hgx-h100", npus=2).config.with_extensions().with_recorded_times()
     one = replace(config.extensions, host_slots="one", compute_slots="one")
     return studio.simulate(trace, replace(config, extensions=one), native=False).makespan_ns
 

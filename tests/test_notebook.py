@@ -33,7 +33,7 @@ def trace() -> Trace:
 
 @pytest.fixture(scope="module")
 def result(trace: Trace):
-    return studio.simulate(trace, studio.presets["hgx-h100-8"].config.with_extensions().replaying())
+    return studio.simulate(trace, studio.presets["hgx-h100-8"].config.with_extensions().with_recorded_times())
 
 
 def test_names_are_listed_load_and_have_an_example() -> None:

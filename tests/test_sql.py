@@ -131,7 +131,7 @@ def test_spans_of_recorded_calls_end_when_they_return_and_last_for_their_own_tim
 
 def test_a_program_asks_what_it_holds(sample):
     """Traces and simulations, by names; what a table lacks is a warning, what is no run an error."""
-    config = studio.presets["hgx-h100-8"].config.with_extensions().replaying()
+    config = studio.presets["hgx-h100-8"].config.with_extensions().with_recorded_times()
     result = simulate(sample, config, native=compiled())
     asked = (
         "SELECT job, run, max(finish_ns) AS finish_ns, count(*) AS ranks FROM ranks GROUP BY ALL ORDER BY job"

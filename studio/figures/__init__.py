@@ -10,7 +10,7 @@ and return plotly figures.
 Example:
     >>> import studio
     >>> trace = studio.read(studio.sample_path("transformer_8r"))
-    >>> result = studio.simulate(trace, studio.preset("hgx-h100-8").config.with_extensions().replaying())
+    >>> result = studio.simulate(trace, studio.preset("hgx-h100-8").config.with_extensions().with_recorded_times())
     >>> type(studio.figures.rank_times(result)).__name__
     'Figure'
 """
@@ -54,7 +54,7 @@ def rank_times(run: Trace | SimResult, *, dark: bool = False) -> Any:
     Example:
         >>> import studio
         >>> trace = studio.read(studio.sample_path("transformer_8r"))
-        >>> figure = studio.figures.rank_times(studio.simulate(trace, studio.preset("hgx-h100-8").config.with_extensions().replaying()))
+        >>> figure = studio.figures.rank_times(studio.simulate(trace, studio.preset("hgx-h100-8").config.with_extensions().with_recorded_times()))
         >>> [bar.name for bar in figure.data][:2]
         ['compute', 'overlapped']
     """
@@ -83,7 +83,7 @@ def activity(run: Trace | SimResult, *, bins: int = 480, dark: bool = False) -> 
     Example:
         >>> import studio
         >>> trace = studio.read(studio.sample_path("transformer_8r"))
-        >>> result = studio.simulate(trace, studio.preset("hgx-h100-8").config.with_extensions().replaying())
+        >>> result = studio.simulate(trace, studio.preset("hgx-h100-8").config.with_extensions().with_recorded_times())
         >>> len(studio.figures.activity(result, bins=60).data[0].x)
         60
     """
@@ -121,7 +121,7 @@ def changes(
     Example:
         >>> import studio
         >>> trace = studio.read(studio.sample_path("transformer_8r"))
-        >>> replayed = studio.simulate(trace, studio.preset("hgx-h100-8").config.with_extensions().replaying())
+        >>> replayed = studio.simulate(trace, studio.preset("hgx-h100-8").config.with_extensions().with_recorded_times())
         >>> type(studio.figures.changes(studio.compare(trace, replayed), ("recorded", "replayed"))).__name__
         'Figure'
     """

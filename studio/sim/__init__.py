@@ -71,7 +71,7 @@ def simulate(  # noqa: PLR0913 (one call with many options)
     Example:
         >>> import studio
         >>> trace = studio.read(studio.sample_path("transformer_8r"))
-        >>> studio.simulate(trace, studio.presets["hgx-h100-8"].config.with_extensions().replaying())
+        >>> studio.simulate(trace, studio.presets["hgx-h100-8"].config.with_extensions().with_recorded_times())
         SimResult(finish ..., 8 ranks, 4,976 events)
     """
     from studio.sim.config import SystemConfig

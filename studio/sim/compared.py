@@ -36,7 +36,7 @@ def compare(a: Trace | SimResult, b: Trace | SimResult) -> Comparison:
     Example:
         >>> import studio
         >>> trace = studio.read(studio.sample_path("transformer_8r"))
-        >>> config = studio.presets["hgx-h100-8"].config.with_extensions().replaying()
+        >>> config = studio.presets["hgx-h100-8"].config.with_extensions().with_recorded_times()
         >>> found = studio.compare(trace, studio.simulate(trace, config))
         >>> found.a.makespan_ns + found.difference_ns == found.b.makespan_ns
         True

@@ -331,7 +331,7 @@ class SystemConfig:
         """
         return replace(self, extensions=extensions or self.extensions or Extensions())
 
-    def replaying(self) -> SystemConfig:
+    def with_recorded_times(self) -> SystemConfig:
         """Return the same system with every rank taking its recorded times, as `simulate --replay` does: it meets the recording.
 
         In the compatible mode that is ASTRA-sim's `replay-only`, where collectives take the recorded duration of each member,
@@ -340,7 +340,7 @@ class SystemConfig:
         Example:
             >>> import studio
             >>> trace = studio.read(studio.sample_path("training_2r"))
-            >>> system = studio.preset("hgx-h100-2").config.with_extensions().replaying()
+            >>> system = studio.preset("hgx-h100-2").config.with_extensions().with_recorded_times()
             >>> times = studio.timeline.read_recorded_times(trace)
             >>> ran_ns = times.end_ns.max() - times.start_ns[times.start_ns >= 0].min()
             >>> abs(studio.simulate(trace, system).makespan_ns / int(ran_ns) - 1) < 0.01
@@ -373,7 +373,7 @@ class SystemConfig:
         Example:
             >>> import studio
             >>> config = studio.presets["hgx-h100-8"].config
-            >>> config.needs_every_rank, config.with_extensions().replaying().needs_every_rank
+            >>> config.needs_every_rank, config.with_extensions().with_recorded_times().needs_every_rank
             (True, False)
         """
         recorded = self.extensions is not None and self.extensions.communication_times == "recorded"

@@ -107,7 +107,7 @@ class SimResult:
         Example:
             >>> import studio
             >>> trace = studio.read(studio.sample_path("transformer_8r"))
-            >>> result = studio.simulate(trace, studio.presets["hgx-h100-8"].config.with_extensions().replaying())
+            >>> result = studio.simulate(trace, studio.presets["hgx-h100-8"].config.with_extensions().with_recorded_times())
             >>> result.makespan_ns == int(result.finish_ns.max())
             True
         """
@@ -120,7 +120,7 @@ class SimResult:
         Example:
             >>> import studio
             >>> trace = studio.read(studio.sample_path("transformer_8r"))
-            >>> result = studio.simulate(trace, studio.presets["hgx-h100-8"].config.with_extensions().replaying())
+            >>> result = studio.simulate(trace, studio.presets["hgx-h100-8"].config.with_extensions().with_recorded_times())
             >>> result.classes
             8
         """
@@ -135,7 +135,7 @@ class SimResult:
         Example:
             >>> import studio
             >>> trace = studio.read(studio.sample_path("transformer_8r"))
-            >>> result = studio.simulate(trace, studio.presets["hgx-h100-8"].config.with_extensions().replaying())
+            >>> result = studio.simulate(trace, studio.presets["hgx-h100-8"].config.with_extensions().with_recorded_times())
             >>> tick, row, completes = result.events_of(3)
             >>> len(tick), int(completes.sum())
             (594, 297)
@@ -157,7 +157,7 @@ class SimResult:
         Example:
             >>> import studio
             >>> trace = studio.read(studio.sample_path("transformer_8r"))
-            >>> result = studio.simulate(trace, studio.presets["hgx-h100-8"].config.with_extensions().replaying())
+            >>> result = studio.simulate(trace, studio.presets["hgx-h100-8"].config.with_extensions().with_recorded_times())
             >>> result.timeline(3), result.timeline([0, 3])
             (Timeline(297 spans, 7 lanes, 1 rank, 44.4 ms), Timeline(594 spans, 14 lanes, 2 ranks, 44.5 ms))
         """
@@ -173,7 +173,7 @@ class SimResult:
         Example:
             >>> import studio
             >>> trace = studio.read(studio.sample_path("transformer_8r"))
-            >>> result = studio.simulate(trace, studio.presets["hgx-h100-8"].config.with_extensions().replaying())
+            >>> result = studio.simulate(trace, studio.presets["hgx-h100-8"].config.with_extensions().with_recorded_times())
             >>> len(result.node_times().start_ns) == trace.node_count
             True
         """
@@ -194,7 +194,7 @@ class SimResult:
         Example:
             >>> import studio
             >>> trace = studio.read(studio.sample_path("transformer_8r"))
-            >>> result = studio.simulate(trace, studio.presets["hgx-h100-8"].config.with_extensions().replaying())
+            >>> result = studio.simulate(trace, studio.presets["hgx-h100-8"].config.with_extensions().with_recorded_times())
             >>> result.communication() is None
             True
         """
@@ -206,7 +206,7 @@ class SimResult:
         Example:
             >>> import studio
             >>> trace = studio.read(studio.sample_path("transformer_8r"))
-            >>> result = studio.simulate(trace, studio.presets["hgx-h100-8"].config.with_extensions().replaying())
+            >>> result = studio.simulate(trace, studio.presets["hgx-h100-8"].config.with_extensions().with_recorded_times())
             >>> len(result.event_ids()) == 2 * trace.node_count
             True
         """

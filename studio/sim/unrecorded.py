@@ -10,7 +10,7 @@ from studio.trace import Finding, NodeType, Trace, read_int_column
 from studio.units import format_counted
 
 COMPLETE = (
-    "studio.complete, or `chakra-studio complete`, makes missing ranks of recorded ones; `replaying()` of a system's config, or --replay, "
+    "studio.complete, or `chakra-studio complete`, makes missing ranks of recorded ones; `with_recorded_times()` of a system's config, or --replay, "
     "replays the known ones with their recorded times."
 )
 """What to do about a job of which some ranks are missing."""

@@ -253,7 +253,7 @@ def test_collectives_before_and_after_what_a_rank_recorded_are_no_error():
     )
     assert not found(trace, "deadlock")
     config = studio.preset("hgx-h100", npus=2).config
-    for system in (config, config.with_extensions().replaying()):
+    for system in (config, config.with_extensions().with_recorded_times()):
         told = [(one.code, one.level) for one in check(trace, system) if one.level != "info"]
         assert ("border-collectives", "warning") in told
         assert "error" not in {level for _, level in told}

@@ -133,7 +133,7 @@ def test_a_wait_for_the_device_begins_where_the_call_stopped():
 
 def test_another_run_has_its_own_bars(trace, gantt):
     """A recording below a simulation of itself and the other way round: each is drawn as it ran, and compared by own time."""
-    result = simulate(trace, studio.presets["hgx-h100-8"].config.with_extensions().replaying())
+    result = simulate(trace, studio.presets["hgx-h100-8"].config.with_extensions().with_recorded_times())
     run = build_simulated_gantt(Run("run", result, studio.presets["hgx-h100-8"].parts))
     assert not run.calls
     below = Ghost(run, read_recorded_times(trace), origin_ns=gantt.origin_ns, calls=gantt.calls)
@@ -187,7 +187,7 @@ def test_lines_issue_a_call_for_each_piece(trace):
 
 
 def test_simulated_timelines_have_a_bar_for_each_node(trace):
-    config = studio.presets["hgx-h100-8"].config.with_extensions().replaying()
+    config = studio.presets["hgx-h100-8"].config.with_extensions().with_recorded_times()
     timed = build_timed_trace(simulate(trace, config))
     gantt = build_recorded_gantt(timed)
     assert (gantt.calls, gantt.coverage.goes_on) == ((), None)

@@ -113,7 +113,7 @@ def test_real_recordings_cut_by_time_are_checked_without_an_error_and_replayed(s
     assert not [one for one in found if one.level == "error"]
     assert {one.code for one in found} & {"border-collectives", "collectives-disagree", "clock-skew"} == codes
     assert sum(rank.metadata_number("clock_offset_ns") for rank in trace.ranks) == 0
-    replay = studio.preset("hgx-h100", npus=len(trace.ranks)).config.with_extensions().replaying()
+    replay = studio.preset("hgx-h100", npus=len(trace.ranks)).config.with_extensions().with_recorded_times()
     windows = find_recorded_windows(trace).values()
     span = max(end for _, end in windows) - min(begin for begin, _ in windows)
     assert studio.simulate(trace, replay).makespan_ns == pytest.approx(span, rel=0.02)
