@@ -38,6 +38,8 @@ from tests.et.pytorch_files import rank_files, small_rank
 from tests.small_jobs import rank_file, some
 
 UNKNOWN_RANK = file_of(num(1, 1) + num(3, 4))
+WORKLOAD = b"MICRO\n1\na -1 5 NONE 0 5 NONE 0 5 ALLREDUCE 64 5\n"
+"""Does not say how many NPUs run it."""
 
 
 class StoppedError(Exception):
@@ -98,7 +100,8 @@ def reads(monkeypatch) -> list[str]:
 
 def uploads(folder: Path) -> list[SourceFile]:
     """Files as an import hands them over: paths as the user sees them, stored under numbers."""
-    return [SourceFile(path.name, path, named=True) for path in sorted(folder.iterdir())]
+    paths = sorted(path for path in folder.rglob("*") if path.is_file())
+    return [SourceFile(path.relative_to(folder).as_posix(), path, named=True) for path in paths]
 
 
 def nothing_in(workspace: Workspace) -> bool:
@@ -320,7 +323,7 @@ def test_an_archive_is_the_same_job_as_the_files_in_it(workspace, job, tmp_path,
 
 def test_a_workload_with_another_number_of_npus_is_another_job(workspace, tmp_path):
     path = tmp_path / "w.txt"
-    path.write_text("MICRO\n1\na -1 5 NONE 0 5 NONE 0 5 ALLREDUCE 64 5\n")
+    path.write_bytes(WORKLOAD)
     told = Upload()
     with pytest.raises(NpusNeededError):
         upload_reader(workspace)([SourceFile("w.txt", path)], told)
@@ -445,6 +448,36 @@ def test_a_job_that_cannot_be_read_loses_no_other(workspace, tmp_path, bad_is_la
         path.unlink()
     with pytest.raises(TraceFormatError, match="nothing complete before it"):
         info.run(info.Request((tmp_path / "in",)))
+
+
+@pytest.mark.parametrize(
+    ("files", "why", "hint"),
+    [
+        ({"w.txt": WORKLOAD}, "the workload does not say how many NPUs run it", "convert FILE FOLDER --npus"),
+        (
+            {"a/first.et": UNKNOWN_RANK, "a/second.et": UNKNOWN_RANK},
+            "its rank is unknown",
+            "--rank FILE=NUMBER",
+        ),
+    ],
+)
+def test_a_job_that_leaves_something_open_loses_no_other(workspace, tmp_path, files, why, hint):
+    """Commands, which cannot ask, list it and what to do about it; an upload asks before it reads on."""
+    folder = tmp_path / "in"
+    for name, content in {"job.0.et": rank_file(), **files}.items():
+        (folder / name).parent.mkdir(exist_ok=True, parents=True)
+        (folder / name).write_bytes(content)
+    [job] = info.run(info.Request((folder,)))
+    lost = [finding for finding in job.trace.findings if finding.code == "unreadable-file"]
+    assert [finding.message for finding in lost] == [f"in/{name}: {why}, left out." for name in files]
+    assert all(hint in finding.hint for finding in lost)
+    told: list[str] = []
+    [opened] = open_paths(workspace, [folder], refused=lambda error: told.append(error.message))
+    assert workspace.info(opened).name == "job"
+    assert len(told) == 1
+    with pytest.raises((RanksNeededError, NpusNeededError)) as asked:
+        upload_reader(workspace)(uploads(folder), Upload())
+    assert asked.value.names == tuple(files)
 
 
 # ---------------------------------------------------------------------------------------------------

@@ -40,12 +40,14 @@ class LeftOut:
         why: The reason, in words that follow its name and a colon.
         lost: Whether what it held of the job is lost.
         claims: The rank that it claims like another file, None where it claims none twice.
+        hint: What to do about what is lost; empty to advise another copy.
     """
 
     name: str
     why: str
     lost: bool = False
     claims: int | None = None
+    hint: str = ""
 
     @property
     def is_missed(self) -> bool:
@@ -339,7 +341,8 @@ def _build_left_out_finding(file: LeftOut) -> Finding:
         hint = "Leave one of them out, or give --rank FILE=NUMBER if it is another rank."
         return Finding("error", "repeated-rank", message, hint, rank=file.claims, file=file.name)
     if file.lost:
-        return Finding("error", "unreadable-file", message, "Make or copy the file again.", file=file.name)
+        hint = file.hint or "Make or copy the file again."
+        return Finding("error", "unreadable-file", message, hint, file=file.name)
     level: Level = "warning" if file.is_missed else "info"
     return Finding(level, "ignored-file", message, rank=file.claims, file=file.name)
 

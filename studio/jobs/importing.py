@@ -12,7 +12,7 @@ from typing import Protocol
 
 from studio.errors import StudioError, TraceFormatError
 from studio.et import JobFiles, Progress, discover, read_job
-from studio.et.each_job import read_each
+from studio.et.each_job import UnreadError, read_each
 from studio.et.format import JobSize
 from studio.et.ranks import index_ranks_by_file
 from studio.et.seen import get_seen
@@ -35,7 +35,7 @@ def open_paths(
     ranks: Mapping[str, int] | None = None,
     progress: Progress | None = None,
     size: JobSize | None = None,
-    refused: Callable[[TraceFormatError], object] = lambda _error: None,
+    refused: Callable[[UnreadError], object] = lambda _error: None,
 ) -> list[str]:
     """Import every job at `paths`; files already imported and unchanged are not read again.
 
@@ -171,11 +171,11 @@ def upload_reader(
             _tell_damaged(workspace, job_id, files, progress)
             return job_id, job.name
 
-        def tell_refused(job: JobFiles, error: TraceFormatError) -> None:
+        def tell_refused(job: JobFiles, error: UnreadError) -> None:
             for file, _, _ in job.ranks:
                 progress.file_failed(file, error)
 
-        results = read_each(jobs, read_one, tell_refused)
+        results = read_each(jobs, read_one, tell_refused, can_ask=True)
         for job_id, _ in results:
             imported(job_id)
         if len(results) > 1:
