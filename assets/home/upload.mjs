@@ -21,6 +21,43 @@ const OPENS = "Drop traces to open them";
 const taker = () => document.querySelector("[data-takes-drops]");
 
 /**
+ * Wait for the file input of what takes drops: Dash loads the component that has it when its page is opened.
+ *
+ * @param {Element} place
+ * @returns {Promise<HTMLInputElement | null>} null once the page is left before it is there
+ */
+function waitForInput(place) {
+  return new Promise((resolve) => {
+    const look = () => {
+      /** @type {HTMLInputElement | null} */
+      const input = place.querySelector("input[type=file]");
+      if (!input && place.isConnected) return;
+      changes.disconnect();
+      resolve(input);
+    };
+    const changes = new MutationObserver(look);
+    changes.observe(document.body, { childList: true, subtree: true });
+    look();
+  });
+}
+
+/**
+ * Give dropped files to what takes them on this page, as if they were chosen there.
+ *
+ * @param {Element} place
+ * @param {DataTransfer} dropped
+ */
+async function handOver(place, dropped) {
+  // The browser takes the files back when its event ends.
+  const carried = new DataTransfer();
+  for (const file of dropped.files) carried.items.add(file);
+  const input = await waitForInput(place);
+  if (!input) return;
+  input.files = carried.files;
+  input.dispatchEvent(new Event("change", { bubbles: true }));
+}
+
+/**
  * What the uploads do to the studio around them.
  * @typedef {{ visit: (address: string) => void, imported: (job: string) => void }} Host
  */
@@ -173,10 +210,9 @@ class UploadPage {
       setVisible(this.overlay, false);
       if (!event.dataTransfer || !carriesFiles(event)) return;
       event.preventDefault();
-      const input = taker()?.querySelector("input[type=file]");
-      if (input instanceof HTMLInputElement) {
-        input.files = event.dataTransfer.files;
-        input.dispatchEvent(new Event("change", { bubbles: true }));
+      const place = taker();
+      if (place) {
+        void handOver(place, event.dataTransfer);
         return;
       }
       try {

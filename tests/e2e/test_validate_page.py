@@ -6,7 +6,7 @@ import pytest
 
 from studio.calibration.reading.csv_tables import write_csv
 from tests.e2e.accessibility import ALL, SERIOUS, hold_against
-from tests.e2e.conftest import Studio
+from tests.e2e.conftest import Held, Studio, until
 from tests.pages.test_validate import table
 
 pytestmark = pytest.mark.e2e
@@ -21,9 +21,14 @@ DROP = """([name, text]) => {
 
 
 def test_dropped_tables_are_drawn_and_choices_stand_in_the_address(studio: Studio, page):
+    page.goto(f"{studio.url}/assets/logo.svg")
+    upload = Held(page, "/async-upload")
     page.goto(f"{studio.url}/validate")
     page.get_by_text("No measured tables yet").wait_for()
+    until(page, lambda: upload)
+    # What takes the files has not been loaded yet: they are not taken for traces meanwhile.
     page.evaluate(DROP, ["notes.txt", "remember the milk"])
+    upload.let_go()
     page.get_by_text("notes.txt: no measured times.").wait_for()
     tables = [table(), table("all_gather", 4, 2)]
     page.evaluate(DROP, ["my cluster.csv", write_csv(tables)])
