@@ -196,7 +196,10 @@ def _adapt_hint(ctx: click.Context, hint: str) -> str:
         return hint
     if any("--npus" in param.opts for param in load_command(ctx.invoked_subcommand).params):
         return hint
-    return "This command takes no --npus: open what chakra-studio convert FILE FOLDER --npus NUMBER writes."
+    # Loaded here: only a command that has read files gets that far.
+    from studio.et.format import CONVERT_WITH_NPUS
+
+    return f"This command takes no --npus: open what {CONVERT_WITH_NPUS} writes."
 
 
 def _fail_by_system(ctx: click.Context, error: OSError) -> NoReturn:

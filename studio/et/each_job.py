@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import TypeVar
 
 from studio.errors import TraceError, TraceFormatError
-from studio.et.format import NpusNeededError
+from studio.et.format import CONVERT_WITH_NPUS, NpusNeededError
 from studio.et.job_builder import RanksNeededError
 from studio.et.job_files import JobFiles, LeftOut, share_left_out
 
@@ -68,7 +68,7 @@ def _list_names(job: JobFiles) -> list[str]:
 def _leave_out(name: str, error: UnreadError) -> LeftOut:
     reason, hint = error.message, error.hint
     if isinstance(error, NpusNeededError):
-        hint = "Open what chakra-studio convert FILE FOLDER --npus NUMBER writes."
+        hint = f"Open what {CONVERT_WITH_NPUS} writes."
     if isinstance(error, RanksNeededError):
         reason = "its rank is unknown" if name in error.names else "the rank of files beside it is unknown"
     why = reason.removeprefix(f"{name}: ").strip().rstrip(".")

@@ -12,6 +12,8 @@ from studio.trace import CommGroup, Finding, Graph, Rank
 
 HEAD_BYTES = 1 << 16
 """How much of the (uncompressed) start of a file a format may look at to recognise it."""
+CONVERT_WITH_NPUS = "chakra-studio convert FILE FOLDER --npus NUMBER"
+"""Writes a workload for a number of NPUs, so that commands without that option can read it."""
 
 
 def format_first(names: Sequence[str]) -> str:
