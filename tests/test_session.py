@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import weakref
 from dataclasses import dataclass
 
 import numpy as np
@@ -68,6 +69,22 @@ def test_the_size_of_long_lists_is_estimated_well():
     texts = [f"{number:030}" for number in range(100_000)]
     exact = sum(text.__sizeof__() for text in texts) + texts.__sizeof__()
     assert 0.95 * exact < measure(texts).bytes < 1.1 * exact
+
+
+def test_what_is_referred_to_weakly_is_measured_on_every_python():
+    """Dataclasses of Python before 3.11.3 have the slot of another class: reading it is a TypeError."""
+
+    class Other:
+        __slots__ = ("__weakref__",)
+
+    class Job:
+        __slots__ = ("__weakref__", "column")
+
+    Job.__weakref__ = Other.__dict__["__weakref__"]
+    job = Job()
+    job.column = np.zeros(1000)
+    assert weakref.ref(job)() is job
+    assert list(measure(job).arrays.values()) == [8000]
 
 
 def test_what_was_asked_for_longest_ago_goes_first_and_the_bytes_are_kept_to():

@@ -108,7 +108,9 @@ def _iterate_slots(item: object) -> Iterator[object]:
     for kind in type(item).__mro__:
         names = kind.__dict__.get("__slots__", ())
         for name in (names,) if isinstance(names, str) else names:
-            yield getattr(item, name, None)
+            # A weak reference holds nothing, and Python 3.11 before 3.11.3 cannot read that slot of a dataclass.
+            if name != "__weakref__":
+                yield getattr(item, name, None)
 
 
 @dataclass(slots=True)
