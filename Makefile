@@ -173,7 +173,7 @@ s3: $(VENV)/ready-test ## watch a bucket of a server on this machine that speaks
 		flask-cors hypothesis "moto[s3]" psutil pytest pytest-rerunfailures pytest-xdist s3fs'
 	@$(S3)/bin/python -m pytest --quiet tests/test_watch_s3.py tests/test_watch_remote.py $(ARGS)
 
-wheel-check: $(VENV)/ready-test ## build sdist and wheel twice, compare, install the wheel by itself on each Python, start it
+wheel-check: $(VENV)/ready-test ## build sdist and wheel twice, compare, install the wheel by itself on each Python, simulate
 	$(STEP) "the wheel builds reproducibly and works by itself" scripts/wheel_check.sh $(BIN)/python
 
 release: $(VENV)/ready-test ## what is published, in dist/: sdist, wheel, list of packages (CycloneDX), checksums

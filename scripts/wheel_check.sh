@@ -1,6 +1,7 @@
 #!/bin/sh
 # Builds the source distribution and the wheel twice, from the checkout and from what the first distribution holds, which must give
-# the same bytes. Then installs the wheel alone in a fresh environment of each supported Python that is found, and starts it.
+# the same bytes. Then installs the wheel alone in a fresh environment of each supported Python that is found, among them the
+# system's own, and simulates with it.
 #   wheel_check.sh python [folder]      (one with the `build` package; a folder that is to keep what was built)
 set -eu
 case $1 in
@@ -42,13 +43,22 @@ assert "hgx-h100.yml" in systems, f"no systems in the wheel: {systems}"
 assert (package / "py.typed").is_file(), "the wheel lacks py.typed"
 LOOK
 
+# Debian's own Python is often the first release of its version, while what is found by version is the newest.
 tried=""
-for version in 3.11 3.12 3.13; do
-    found=$("$scripts/find_python.sh" "$version")
+for version in 3.11 3.12 3.13 system; do
+    if [ "$version" = system ]; then
+        found=$(command -v /usr/bin/python3 || true)
+        supported=$("${found:-false}" -c 'import ensurepip, sys, venv; print((3, 11) <= sys.version_info[:2] <= (3, 13))' 2>/dev/null || true)
+        [ "$supported" = True ] || found=""
+    else
+        found=$("$scripts/find_python.sh" "$version")
+    fi
     if [ -z "$found" ]; then
         echo "Python $version: not found, so the wheel was not tried on it"
         continue
     fi
+    release=$("$found" -c 'import platform; print(platform.python_version())')
+    case "$tried " in *" $release "*) continue ;; esac
     "$found" -m venv "$folder/$version"
     "$folder/$version/bin/python" -m pip install --quiet --upgrade pip
     # Only files with the hashes that were written down, then the wheel itself.
@@ -56,9 +66,19 @@ for version in 3.11 3.12 3.13; do
         --requirement "$(dirname "$constraints")/constraints-hashes.txt"
     "$folder/$version/bin/python" -m pip install --quiet --no-compile --no-deps "$folder"/first/*.whl
     # Outside the checkout, so that the installed package is what is imported.
-    (cd "$folder" && "$version/bin/python" -m pip check && "$version/bin/chakra-studio" --version && "$version/bin/python" look.py \
-        && "$version/bin/chakra-studio" info "$("$version/bin/python" -c 'import studio; print(studio.sample_path("transformer_8r"))')" --json >/dev/null)
-    tried="$tried $version"
+    (
+        cd "$folder"
+        export XDG_DATA_HOME="$folder/data"
+        "$version/bin/python" -m pip check
+        "$version/bin/chakra-studio" --version
+        "$version/bin/python" look.py
+        job=$("$version/bin/python" -c 'import studio; print(studio.sample_path("transformer_8r"))')
+        "$version/bin/chakra-studio" info "$job" --json >/dev/null
+        "$version/bin/chakra-studio" simulate "$job" --preset hgx-h100 --out run >/dev/null
+        "$version/bin/chakra-studio" report run --out report.html >/dev/null
+        rm -r report.html data
+    )
+    tried="$tried $release"
     rm -r "${folder:?}/$version"
 done
 [ -n "$tried" ] || { echo "no supported Python was found" >&2; exit 1; }
