@@ -9,6 +9,7 @@ from typing import Any
 import click
 from click.shell_completion import CompletionItem
 
+from studio.commands.base.param_type import ParamType
 from studio.errors import StudioError
 
 _FILES = re.compile(
@@ -41,7 +42,7 @@ def _add_completion(param: click.Parameter) -> click.Parameter:
     return completed
 
 
-class _Typed(click.ParamType[str]):
+class _Typed(ParamType[str]):
     """A text or a path that is typed; nothing but its completions is asked for."""
 
     name = "text"

@@ -10,6 +10,7 @@ from typing import Any
 import click
 import numpy as np
 
+from studio.commands.base.param_type import ParamType
 from studio.errors import TraceError
 from studio.et.events import CALLBACK
 from studio.trace import Graph, Int64, Trace, ValueKind
@@ -23,7 +24,7 @@ _EXACT_BELOW = 1 << 62
 _ONE_GHZ = Fraction(10**9)
 
 
-class Frequency(click.ParamType[Fraction]):
+class Frequency(ParamType[Fraction]):
     """The clock of an NPU: a number of MHz, or one with a unit."""
 
     name = "frequency"

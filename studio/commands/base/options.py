@@ -11,6 +11,7 @@ from typing import Any
 
 import click
 
+from studio.commands.base.param_type import ParamType
 from studio.commands.base.terminal import note_quiet
 from studio.errors import ConfigError, TraceError
 from studio.sim.settings import GPUS
@@ -85,7 +86,7 @@ class Seconds(click.FloatRange):
         return seconds
 
 
-class Bytes(click.ParamType[int]):
+class Bytes(ParamType[int]):
     """A size, such as `2GiB`, of at least some bytes."""
 
     name = "size"
