@@ -1,7 +1,7 @@
 #!/bin/sh
 # Builds the source distribution and the wheel twice, from the checkout and from what the first distribution holds, which must give
 # the same bytes. Then installs the wheel alone in a fresh environment of each supported Python that is found, among them the
-# system's own, and simulates with it.
+# system's own, and simulates with it; on the oldest also with the oldest packages that pyproject.toml allows.
 #   wheel_check.sh python [folder]      (one with the `build` package; a folder that is to keep what was built)
 set -eu
 case $1 in
@@ -43,8 +43,30 @@ assert "hgx-h100.yml" in systems, f"no systems in the wheel: {systems}"
 assert (package / "py.typed").is_file(), "the wheel lacks py.typed"
 LOOK
 
+cat >"$folder/lowest.py" <<'LOWEST'
+from importlib.metadata import requires
+
+for line in requires("chakra-studio"):
+    if "extra ==" not in line:
+        print(line.split(";")[0].strip().replace(">=", "=="))
+LOWEST
+
+# Outside the checkout, so that the installed package is what is imported.
+use_wheel() (
+    cd "$folder"
+    export XDG_DATA_HOME="$folder/data"
+    "$1/bin/python" -m pip check
+    "$1/bin/chakra-studio" --version
+    "$1/bin/python" look.py
+    job=$("$1/bin/python" -c 'import studio; print(studio.sample_path("transformer_8r"))')
+    "$1/bin/chakra-studio" info "$job" --json >/dev/null
+    "$1/bin/chakra-studio" simulate "$job" --preset hgx-h100 --out run >/dev/null
+    "$1/bin/chakra-studio" report run --out report.html >/dev/null
+    rm -r report.html data
+)
+
 # Debian's own Python is often the first release of its version, while what is found by version is the newest.
-tried=""
+tried="" oldest=""
 for version in 3.11 3.12 3.13 system; do
     if [ "$version" = system ]; then
         found=$(command -v /usr/bin/python3 || true)
@@ -65,24 +87,22 @@ for version in 3.11 3.12 3.13 system; do
     env -u PIP_CONSTRAINT "$folder/$version/bin/python" -m pip install --quiet --no-compile --require-hashes \
         --requirement "$(dirname "$constraints")/constraints-hashes.txt"
     "$folder/$version/bin/python" -m pip install --quiet --no-compile --no-deps "$folder"/first/*.whl
-    # Outside the checkout, so that the installed package is what is imported.
-    (
-        cd "$folder"
-        export XDG_DATA_HOME="$folder/data"
-        "$version/bin/python" -m pip check
-        "$version/bin/chakra-studio" --version
-        "$version/bin/python" look.py
-        job=$("$version/bin/python" -c 'import studio; print(studio.sample_path("transformer_8r"))')
-        "$version/bin/chakra-studio" info "$job" --json >/dev/null
-        "$version/bin/chakra-studio" simulate "$job" --preset hgx-h100 --out run >/dev/null
-        "$version/bin/chakra-studio" report run --out report.html >/dev/null
-        rm -r report.html data
-    )
+    use_wheel "$version"
     tried="$tried $release"
-    rm -r "${folder:?}/$version"
+    if [ -z "$oldest" ]; then
+        oldest=$version
+    else
+        rm -r "${folder:?}/$version"
+    fi
 done
 [ -n "$tried" ] || { echo "no supported Python was found" >&2; exit 1; }
-echo "installed by itself and started on Python$tried"
+echo "installed by itself and used on Python$tried"
+
+# What pyproject.toml allows must work: whoever has older packages for something else keeps them.
+(cd "$folder" && "$oldest/bin/python" lowest.py) >"$folder/lowest.txt"
+env -u PIP_CONSTRAINT "$folder/$oldest/bin/python" -m pip install --quiet --no-compile --requirement "$folder/lowest.txt"
+use_wheel "$oldest"
+echo "used on Python $oldest with the oldest packages that it allows: $(tr '\n' ' ' <"$folder/lowest.txt")"
 
 if [ -n "$keep" ]; then
     mkdir -p "$keep"
