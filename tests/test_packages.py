@@ -11,6 +11,9 @@ from pathlib import Path
 import pytest
 from packaging.requirements import Requirement
 
+from studio.analysis.timeline import perfetto
+from studio.sql.database import DUCKDB_AT_LEAST
+
 ROOT = Path(__file__).resolve().parent.parent
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
 PIN = re.compile(r"^[a-z0-9]+(-[a-z0-9]+)*==[A-Za-z0-9.!+]+$")
@@ -35,6 +38,19 @@ def test_constraints_hold_pins_and_nothing_else():
 @pytest.mark.parametrize("name", stated())
 def test_every_stated_package_is_pinned_once(name):
     assert [line.split("==")[0] for line in pins()].count(name) == 1
+
+
+def test_optional_packages_are_asked_for_in_the_versions_that_are_accepted():
+    stated = {
+        wanted.name: wanted.specifier
+        for lines in PROJECT["project"]["optional-dependencies"].values()
+        for wanted in map(Requirement, lines)
+    }
+    protobuf = ".".join(map(str, perfetto._PROTOBUF_AT_LEAST))
+    assert {name: str(stated[name]) for name in ("duckdb", "protobuf")} == {
+        "duckdb": f">={DUCKDB_AT_LEAST}",
+        "protobuf": f">={protobuf}",
+    }
 
 
 def test_the_lock_of_the_scripts_checkers_names_no_host():

@@ -28,6 +28,7 @@ from studio.errors import ConfigError, StudioError
 from studio.session import Session
 from studio.sim import simulate
 from studio.sim.parts import NO_CUSTOM, Parts, interpret
+from studio.sql import database
 from studio.sql.answers import encode_parquet, export_parquet, iterate_csv, iterate_plain_rows
 from studio.sql.columns import BY_NAME, EXAMPLES, TABLES, format_reference
 from studio.sql.database import Database, Limits
@@ -549,4 +550,12 @@ def test_without_duckdb_the_command_says_how_to_get_it(monkeypatch):
     monkeypatch.setitem(sys.modules, "duckdb", None)
     done = ask("FROM jobs", "--workspace", "nowhere")
     assert done.exit_code == 1
+    assert "pip install 'chakra-studio[sql]'" in done.stderr
+
+
+def test_a_duckdb_that_is_too_old_is_refused_with_what_is_needed(monkeypatch):
+    monkeypatch.setattr(database, "version", lambda _name: "1.5.6")
+    done = ask("FROM jobs", "--workspace", "nowhere")
+    assert done.exit_code == 1
+    assert "SQL needs DuckDB 2 or newer; 1.5.6 is installed." in done.stderr
     assert "pip install 'chakra-studio[sql]'" in done.stderr

@@ -13,6 +13,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property
+from importlib.metadata import PackageNotFoundError, version
 from typing import TYPE_CHECKING, Any, Final
 
 from studio.errors import ConfigError, StudioError
@@ -37,6 +38,9 @@ ANSWER_BYTES: Final = 64 << 20
 """How large an answer that is shown may be; one that is written into a file may take all of the query's memory."""
 LEAST_BYTES: Final = 64 << 20
 """The least memory that a query may be held to."""
+DUCKDB_AT_LEAST: Final = 2
+"""Older ones name two columns of an answer alike, and before 1.5 they lack a setting."""
+_INSTALL = "pip install 'chakra-studio[sql]'"
 _SHARE_OF_MEMORY = 4
 _USUAL_LEAST_BYTES, _UNKNOWN_BYTES = 1 << 30, 4 << 30
 _LESS_MEMORY = "Ask for fewer columns or rows, such as those of one rank: WHERE rank = 0. --limit-memory of the command sql allows more memory."
@@ -109,14 +113,21 @@ class Answer:
 
 
 def require_duckdb() -> None:
-    """Refuse where DuckDB is missing.
+    """Refuse where DuckDB is missing or too old.
 
     Raises:
-        StudioError: It is not installed.
+        StudioError: It cannot be used.
     """
     if not is_installed():
+        raise StudioError("SQL needs DuckDB, which is not installed.", hint=f"Install it: {_INSTALL}")
+    try:
+        installed = version("duckdb")
+    except PackageNotFoundError:
+        return  # not installed as a package: whoever put it there knows which it is
+    if int(installed.split(".")[0]) < DUCKDB_AT_LEAST:
         raise StudioError(
-            "SQL needs DuckDB, which is not installed.", hint="Install it: pip install 'chakra-studio[sql]'"
+            f"SQL needs DuckDB {DUCKDB_AT_LEAST} or newer; {installed} is installed.",
+            hint=f"Install it: {_INSTALL}",
         )
 
 
@@ -139,7 +150,7 @@ class Database:
             memory_bytes: Memory that a query may take, its tables not counted; None for a quarter of the machine's.
 
         Raises:
-            StudioError: DuckDB is not installed.
+            StudioError: DuckDB is not installed, or too old.
         """
         require_duckdb()
         self._sources = sources
