@@ -1,4 +1,4 @@
-# `make run` and `make test` need a Python 3.11 to 3.13, make and a network; everything else they set up in .venv.
+# `make run` and `make test` need a Python 3.11 to 3.14, make and a network; everything else they set up in .venv.
 
 SHELL := /bin/sh
 VENV := .venv
@@ -6,8 +6,8 @@ BIN := $(VENV)/bin
 STEP := @scripts/step.sh
 
 # The newest supported Python on PATH; PYTHON=/path/to/python overrides.
-PYTHON ?= $(shell for name in python3.13 python3.12 python3.11 python3 python; do \
-	$$name -c 'import sys; sys.exit(not (3, 11) <= sys.version_info[:2] <= (3, 13))' >/dev/null 2>&1 \
+PYTHON ?= $(shell for name in python3.14 python3.13 python3.12 python3.11 python3 python; do \
+	$$name -c 'import sys; sys.exit(not (3, 11) <= sys.version_info[:2] <= (3, 14))' >/dev/null 2>&1 \
 	&& { echo $$name; break; }; done)
 
 # Bytecode is written when a module is first imported: compiling all of them here takes longer than the download.
@@ -99,11 +99,11 @@ e2e: $(VENV)/ready-test chromium ## browser tests only
 
 $(VENV)/ready-python:
 	@test -n "$(PYTHON)" || { \
-		echo "Chakra Studio needs Python 3.11, 3.12 or 3.13, and none is on PATH."; \
-		echo "Install one (Debian, Ubuntu: apt install python3 python3-venv; macOS: brew install python@3.13),"; \
+		echo "Chakra Studio needs Python 3.11, 3.12, 3.13 or 3.14, and none is on PATH."; \
+		echo "Install one (Debian, Ubuntu: apt install python3 python3-venv; macOS: brew install python@3.14),"; \
 		echo "or name it: make $(MAKECMDGOALS) PYTHON=/path/to/python3.11"; exit 1; } >&2
-	@$(PYTHON) -c 'import sys; sys.exit(not (3, 11) <= sys.version_info[:2] <= (3, 13))' || { \
-		echo "PYTHON=$(PYTHON) is no Python 3.11, 3.12 or 3.13."; exit 1; } >&2
+	@$(PYTHON) -c 'import sys; sys.exit(not (3, 11) <= sys.version_info[:2] <= (3, 14))' || { \
+		echo "PYTHON=$(PYTHON) is no Python 3.11, 3.12, 3.13 or 3.14."; exit 1; } >&2
 	@$(PYTHON) -c 'import ensurepip, venv' 2>/dev/null || { \
 		echo "$(PYTHON) cannot make a virtual environment: its venv module is missing."; \
 		echo "Debian, Ubuntu: apt install python3-venv"; exit 1; } >&2

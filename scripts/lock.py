@@ -18,7 +18,7 @@ import tomllib
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
-PYTHONS = ("3.11", "3.12", "3.13")
+PYTHONS = ("3.11", "3.12", "3.13", "3.14")
 MANYLINUX = (17, 24, 26, 27, 28)
 PLATFORMS = {
     "Linux x86-64": [f"manylinux_2_{minor}_x86_64" for minor in MANYLINUX] + ["manylinux2014_x86_64"],

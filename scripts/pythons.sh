@@ -1,6 +1,6 @@
 #!/bin/sh
 # Runs the unit tests on each supported Python but the one of .venv, which `make test` uses, in an environment of its own.
-#   pythons.sh [version…]      (3.11 3.12 3.13 if none is named)
+#   pythons.sh [version…]      (3.11 3.12 3.13 3.14 if none is named)
 # A Python is looked for on PATH, then among those of pyenv. One that is not there is named, and skipped.
 set -eu
 constraints=$(pwd)/constraints.txt
@@ -9,7 +9,7 @@ known=$(.venv/bin/python -c 'import sys; print("%d.%d" % sys.version_info[:2])')
 missing=""
 failed=""
 
-for version in ${*:-3.11 3.12 3.13}; do
+for version in ${*:-3.11 3.12 3.13 3.14}; do
     if [ "$version" = "$known" ]; then
         echo "Python $version: that of .venv, see make test"
         continue

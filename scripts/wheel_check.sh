@@ -67,10 +67,10 @@ use_wheel() (
 
 # Debian's own Python is often the first release of its version, while what is found by version is the newest.
 tried="" oldest=""
-for version in 3.11 3.12 3.13 system; do
+for version in 3.11 3.12 3.13 3.14 system; do
     if [ "$version" = system ]; then
         found=$(command -v /usr/bin/python3 || true)
-        supported=$("${found:-false}" -c 'import ensurepip, sys, venv; print((3, 11) <= sys.version_info[:2] <= (3, 13))' 2>/dev/null || true)
+        supported=$("${found:-false}" -c 'import ensurepip, sys, venv; print((3, 11) <= sys.version_info[:2] <= (3, 14))' 2>/dev/null || true)
         [ "$supported" = True ] || found=""
     else
         found=$("$scripts/find_python.sh" "$version")
