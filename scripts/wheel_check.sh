@@ -98,11 +98,16 @@ done
 [ -n "$tried" ] || { echo "no supported Python was found" >&2; exit 1; }
 echo "installed by itself and used on Python$tried"
 
-# What pyproject.toml allows must work: whoever has older packages for something else keeps them.
-(cd "$folder" && "$oldest/bin/python" lowest.py) >"$folder/lowest.txt"
-env -u PIP_CONSTRAINT "$folder/$oldest/bin/python" -m pip install --quiet --no-compile --requirement "$folder/lowest.txt"
-use_wheel "$oldest"
-echo "used on Python $oldest with the oldest packages that it allows: $(tr '\n' ' ' <"$folder/lowest.txt")"
+# What pyproject.toml allows must work: whoever has older packages for something else keeps them. Newer Pythons have no wheels of them.
+case $oldest in
+    3.11 | 3.12 | 3.13)
+        (cd "$folder" && "$oldest/bin/python" lowest.py) >"$folder/lowest.txt"
+        env -u PIP_CONSTRAINT "$folder/$oldest/bin/python" -m pip install --quiet --no-compile --requirement "$folder/lowest.txt"
+        use_wheel "$oldest"
+        echo "used on Python $oldest with the oldest packages that it allows: $(tr '\n' ' ' <"$folder/lowest.txt")"
+        ;;
+    *) echo "no Python from 3.11 to 3.13 was found, so the wheel was not tried with the oldest packages that it allows" ;;
+esac
 
 if [ -n "$keep" ]; then
     mkdir -p "$keep"
