@@ -12,7 +12,7 @@ import pytest
 from packaging.requirements import Requirement
 
 from studio.analysis.timeline import perfetto
-from studio.sql.database import DUCKDB_AT_LEAST
+from studio.sql import database
 
 ROOT = Path(__file__).resolve().parent.parent
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
@@ -48,7 +48,7 @@ def test_optional_packages_are_asked_for_in_the_versions_that_are_accepted():
     }
     protobuf = ".".join(map(str, perfetto._PROTOBUF_AT_LEAST))
     assert {name: str(stated[name]) for name in ("duckdb", "protobuf")} == {
-        "duckdb": f">={DUCKDB_AT_LEAST}",
+        "duckdb": f">={database._DUCKDB_AT_LEAST}",
         "protobuf": f">={protobuf}",
     }
 

@@ -554,7 +554,7 @@ def test_without_duckdb_the_command_says_how_to_get_it(monkeypatch):
 
 
 def test_a_duckdb_that_is_too_old_is_refused_with_what_is_needed(monkeypatch):
-    monkeypatch.setattr(database, "version", lambda _name: "1.5.6")
+    monkeypatch.setattr(database, "find_release", lambda _name: "1.5.6")
     done = ask("FROM jobs", "--workspace", "nowhere")
     assert done.exit_code == 1
     assert "SQL needs DuckDB 2 or newer; 1.5.6 is installed." in done.stderr

@@ -13,10 +13,10 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property
-from importlib.metadata import PackageNotFoundError, version
 from typing import TYPE_CHECKING, Any, Final
 
 from studio.errors import ConfigError, StudioError
+from studio.machine_code import find_release
 from studio.machine_memory import read_machine_bytes
 from studio.sql import process
 from studio.sql.columns import BY_NAME, TABLES
@@ -38,7 +38,7 @@ ANSWER_BYTES: Final = 64 << 20
 """How large an answer that is shown may be; one that is written into a file may take all of the query's memory."""
 LEAST_BYTES: Final = 64 << 20
 """The least memory that a query may be held to."""
-DUCKDB_AT_LEAST: Final = 2
+_DUCKDB_AT_LEAST = 2
 """Older ones name two columns of an answer alike, and before 1.5 they lack a setting."""
 _INSTALL = "pip install 'chakra-studio[sql]'"
 _SHARE_OF_MEMORY = 4
@@ -121,12 +121,12 @@ def require_duckdb() -> None:
     if not is_installed():
         raise StudioError("SQL needs DuckDB, which is not installed.", hint=f"Install it: {_INSTALL}")
     try:
-        installed = version("duckdb")
-    except PackageNotFoundError:
+        installed = find_release("duckdb")
+    except ImportError:
         return  # not installed as a package: whoever put it there knows which it is
-    if int(installed.split(".")[0]) < DUCKDB_AT_LEAST:
+    if int(installed.split(".")[0]) < _DUCKDB_AT_LEAST:
         raise StudioError(
-            f"SQL needs DuckDB {DUCKDB_AT_LEAST} or newer; {installed} is installed.",
+            f"SQL needs DuckDB {_DUCKDB_AT_LEAST} or newer; {installed} is installed.",
             hint=f"Install it: {_INSTALL}",
         )
 

@@ -345,8 +345,8 @@ def test_files_that_are_something_else_are_refused(tmp_path, network, system, me
         ("[" * 2_000, "not a YAML file"),
         ("a: " + "{b: " * 500, "not a YAML file"),
         ("x: " + "[" * 50_000, "not a YAML file"),
-        # Newer Pythons show what is nested so deeply, older ones say that they cannot; newer readers of YAML do not read it.
-        ("- " * 1_000, r"(not a YAML file|(a value nested too deeply|\[{79}…) is no table)"),
+        # Newer Pythons show what is nested so deeply, older ones say that they cannot.
+        ("- " * 1_000, r"(a value nested too deeply|\[{79}…) is no table"),
     ],
 )
 def test_what_is_nested_without_end_is_refused(tmp_path, network, message):
