@@ -67,40 +67,35 @@ use_wheel() (
 
 # Debian's own Python is often the first release of its version, while what is found by version is the newest.
 tried="" oldest=""
-for version in 3.11 3.12 3.13 3.14 system; do
-    if [ "$version" = system ]; then
-        found=$(command -v /usr/bin/python3 || true)
-        supported=$("${found:-false}" -c 'import ensurepip, sys, venv; print((3, 11) <= sys.version_info[:2] <= (3, 14))' 2>/dev/null || true)
-        [ "$supported" = True ] || found=""
-    else
-        found=$("$scripts/find_python.sh" "$version")
-    fi
-    if [ -z "$found" ]; then
-        echo "Python $version: not found, so the wheel was not tried on it"
-        continue
-    fi
-    release=$("$found" -c 'import platform; print(platform.python_version())')
-    case "$tried " in *" $release "*) continue ;; esac
-    "$found" -m venv "$folder/$version"
-    "$folder/$version/bin/python" -m pip install --quiet --upgrade pip
-    # Only files with the hashes that were written down, then the wheel itself.
-    env -u PIP_CONSTRAINT "$folder/$version/bin/python" -m pip install --quiet --no-compile --require-hashes \
-        --requirement "$(dirname "$constraints")/constraints-hashes.txt"
-    "$folder/$version/bin/python" -m pip install --quiet --no-compile --no-deps "$folder"/first/*.whl
-    use_wheel "$version"
-    tried="$tried $release"
-    if [ -z "$oldest" ]; then
-        oldest=$version
-    else
-        rm -r "${folder:?}/$version"
-    fi
+for version in 3.11 3.12 3.13 3.14; do
+    found=$("$scripts/find_python.sh" "$version")
+    [ -n "$found" ] || echo "Python $version: not found, so the wheel was not tried on it"
+    for python in "$found" "/usr/bin/python$version"; do
+        [ -x "$python" ] || continue
+        release=$("$python" -c 'import ensurepip, platform, venv; print(platform.python_version())' 2>/dev/null) \
+            || { echo "$python: makes no virtual environment, so the wheel was not tried on it"; continue; }
+        case "$tried " in *" $release "*) continue ;; esac
+        "$python" -m venv "$folder/$release"
+        "$folder/$release/bin/python" -m pip install --quiet --upgrade pip
+        # Only files with the hashes that were written down, then the wheel itself.
+        env -u PIP_CONSTRAINT "$folder/$release/bin/python" -m pip install --quiet --no-compile --require-hashes \
+            --requirement "$(dirname "$constraints")/constraints-hashes.txt"
+        "$folder/$release/bin/python" -m pip install --quiet --no-compile --no-deps "$folder"/first/*.whl
+        use_wheel "$release"
+        tried="$tried $release"
+        if [ -z "$oldest" ]; then
+            oldest=$release
+        else
+            rm -r "${folder:?}/$release"
+        fi
+    done
 done
 [ -n "$tried" ] || { echo "no supported Python was found" >&2; exit 1; }
 echo "installed by itself and used on Python$tried"
 
 # What pyproject.toml allows must work: whoever has older packages for something else keeps them. Newer Pythons have no wheels of them.
 case $oldest in
-    3.11 | 3.12 | 3.13)
+    3.11.* | 3.12.* | 3.13.*)
         (cd "$folder" && "$oldest/bin/python" lowest.py) >"$folder/lowest.txt"
         env -u PIP_CONSTRAINT "$folder/$oldest/bin/python" -m pip install --quiet --no-compile --requirement "$folder/lowest.txt"
         use_wheel "$oldest"
